@@ -1,0 +1,5 @@
+// Package tutti holds the words of the domain: the names, identifiers,
+// outcomes, queries and events that every layer speaks, the error codes, and
+// the few interfaces that the layers share. It imports the standard library
+// only and performs no I/O.
+package tutti
