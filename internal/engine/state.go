@@ -20,6 +20,7 @@ type State struct {
 // Job is one execution of a plan.
 type Job struct {
 	ID        tutti.JobID
+	Seq       uint64 // of its JobStarted
 	Plan      tutti.Plan
 	Mode      tutti.Mode
 	Env       string
