@@ -31,6 +31,11 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
 			}
 		}
+		if in.Query.Kind == tutti.QueryPublished {
+			v, found := tx.data.Value(in.Query.Key)
+			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.Value, Seq: tx.seq}
+			return nil
+		}
 		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
 		return nil
