@@ -23,6 +23,7 @@ type Filter struct {
 	value json.RawMessage // canonical
 	tag   string
 	among []*Filter
+	text  []byte // the normal form
 }
 
 // Normalize returns the normal form of a filter: and and or flattened, their
@@ -35,11 +36,10 @@ func Normalize(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil || f == nil {
 		return nil, err
 	}
-	normal := f.encode(nil)
-	if len(normal) > MaxFilter {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: %d bytes in normal form, at most %d", len(normal), MaxFilter)
+	if len(f.text) > MaxFilter {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: %d bytes in normal form, at most %d", len(f.text), MaxFilter)
 	}
-	return normal, nil
+	return f.text, nil
 }
 
 // ParseFilter compiles a filter, which need not be in normal form. It refuses
@@ -58,17 +58,10 @@ func ParseFilter(raw json.RawMessage) (*Filter, error) {
 	if value == nil {
 		return nil, nil
 	}
-	f, err := compile(value)
-	if err != nil {
-		return nil, err
-	}
-	if f.depth() > MaxFilterDepth {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: and and or nest more than %d deep", MaxFilterDepth)
-	}
-	return f, nil
+	return compile(value, 0)
 }
 
-func compile(value any) (*Filter, error) {
+func compile(value any, depth int) (*Filter, error) {
 	list, ok := value.([]any)
 	if !ok || len(list) == 0 {
 		return nil, malformed(value, `a list like ["=", NAME, VALUE] is needed`)
@@ -77,7 +70,7 @@ func compile(value any) (*Filter, error) {
 	case "=", "!=":
 		return compileTest(op, list)
 	case "and", "or":
-		return compileAmong(op, list)
+		return compileAmong(op, list, depth+1)
 	}
 	return nil, malformed(value, "the operators are =, !=, and, or")
 }
@@ -98,6 +91,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 	if name == "tag" {
 		f.tag = strings.ToLower(text)
 		f.value = appendString(nil, f.tag)
+		f.encode()
 		return f, nil
 	}
 	canonical, err := appendCanonical(nil, list[2], 0)
@@ -105,34 +99,53 @@ func compileTest(op string, list []any) (*Filter, error) {
 		return nil, tutti.Wrap("", err, "filter")
 	}
 	f.value = canonical
+	f.encode()
 	return f, nil
 }
 
-func compileAmong(op string, list []any) (*Filter, error) {
-	if len(list) < 2 {
-		return nil, malformed(list, "operands are needed")
+func compileAmong(op string, list []any, depth int) (*Filter, error) {
+	if depth > MaxFilterDepth {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: and and or nest more than %d deep", MaxFilterDepth)
 	}
 	f := &Filter{op: op}
+	if err := f.gather(list, depth); err != nil {
+		return nil, err
+	}
+	compare := func(a, b *Filter) int { return bytes.Compare(a.text, b.text) }
+	slices.SortFunc(f.among, compare)
+	f.among = slices.CompactFunc(f.among, func(a, b *Filter) bool { return compare(a, b) == 0 })
+	if len(f.among) == 1 {
+		return f.among[0], nil
+	}
+	f.encode()
+	return f, nil
+}
+
+// gather adds the operands of a list, and those of operands with the same
+// operator: sorting once, not at every level of a long chain.
+func (f *Filter) gather(list []any, depth int) error {
+	if len(list) < 2 {
+		return malformed(list, "operands are needed")
+	}
 	for _, operand := range list[1:] {
-		o, err := compile(operand)
+		if inner, ok := operand.([]any); ok && len(inner) > 0 && inner[0] == f.op {
+			if err := f.gather(inner, depth); err != nil {
+				return err
+			}
+			continue
+		}
+		o, err := compile(operand, depth)
 		switch {
 		case err != nil:
-			return nil, err
-		case o.op == op:
+			return err
+		case o.op == f.op: // what was left of a list with one operand
 			f.among = append(f.among, o.among...)
 		default:
 			f.among = append(f.among, o)
 		}
 	}
-	slices.SortFunc(f.among, compareFilters)
-	f.among = slices.CompactFunc(f.among, func(a, b *Filter) bool { return compareFilters(a, b) == 0 })
-	if len(f.among) == 1 {
-		return f.among[0], nil
-	}
-	return f, nil
+	return nil
 }
-
-func compareFilters(a, b *Filter) int { return bytes.Compare(a.encode(nil), b.encode(nil)) }
 
 func malformed(value any, want string) error {
 	raw, err := json.Marshal(value)
@@ -142,27 +155,16 @@ func malformed(value any, want string) error {
 	return tutti.Errorf(tutti.CodeInvalid, "filter: %s in %s", want, excerpt(raw))
 }
 
-func (f *Filter) depth() int {
-	deepest := 0
-	for _, o := range f.among {
-		deepest = max(deepest, o.depth())
-	}
-	if f.among == nil {
-		return 0
-	}
-	return deepest + 1
-}
-
-func (f *Filter) encode(out []byte) []byte {
-	out = appendString(append(out, '['), f.op)
+func (f *Filter) encode() {
+	out := appendString([]byte{'['}, f.op)
 	if f.among == nil {
 		out = appendString(append(out, ','), f.name)
 		out = append(append(out, ','), f.value...)
 	}
 	for _, o := range f.among {
-		out = o.encode(append(out, ','))
+		out = append(append(out, ','), o.text...)
 	}
-	return append(out, ']')
+	f.text = append(out, ']')
 }
 
 // Match reports whether an export passes, with the semantics of PuppetDB: values
