@@ -102,3 +102,16 @@ type WaitStep struct {
 	Value  string          `json:"value,omitempty"`  // a key that has a value,
 	Equals json.RawMessage `json:"equals,omitempty"` // this one if given
 }
+
+// Subject names what the step waits for, for people.
+func (w WaitStep) Subject() string {
+	switch {
+	case w.HTTP != "":
+		return w.HTTP
+	case w.TCP != "":
+		return "tcp " + w.TCP
+	case len(w.Equals) > 0:
+		return "value " + w.Value + " = " + string(w.Equals)
+	}
+	return "value " + w.Value
+}
