@@ -11,10 +11,57 @@ import (
 // Lab is the lab commands' way to this machine.
 func Lab() cli.Lab {
 	l := labCommands{machine: lab.Machine{Log: os.Stderr}}
-	return cli.Lab{Base: l.base, Run: l.run}
+	return cli.Lab{
+		Up: l.up, Down: l.machine.Down, List: l.list, Exec: l.exec,
+		Base: l.base, Run: l.run,
+	}
 }
 
 type labCommands struct{ machine lab.Machine }
+
+func (l labCommands) up(ctx context.Context, file string) (cli.LabView, error) {
+	spec, err := lab.ReadSpec(file)
+	if err != nil {
+		return cli.LabView{}, err
+	}
+	running, err := l.machine.Up(ctx, spec)
+	if err != nil {
+		return cli.LabView{}, err
+	}
+	return labView(running), nil
+}
+
+func (l labCommands) list(context.Context) ([]cli.LabView, error) {
+	labs, err := l.machine.List()
+	views := make([]cli.LabView, 0, len(labs))
+	for _, running := range labs {
+		views = append(views, labView(running))
+	}
+	return views, err
+}
+
+func labView(r *lab.Running) cli.LabView {
+	view := cli.LabView{Name: r.Name, Subnet: r.Subnet.String(), Outer: r.Outer.String()}
+	for _, h := range r.Hosts {
+		view.Hosts = append(view.Hosts, cli.LabHostView{Name: h.Name, Address: h.Address.String(), Running: h.Running()})
+	}
+	return view
+}
+
+func (l labCommands) exec(_ context.Context, name, host string, args []string) error {
+	if err := lab.Check(); err != nil {
+		return err
+	}
+	running, err := l.machine.Open(name)
+	if err != nil {
+		return err
+	}
+	h, err := running.Host(host)
+	if err != nil {
+		return err
+	}
+	return h.Exec(args...)
+}
 
 func (l labCommands) base(ctx context.Context, file string) (string, error) {
 	f, err := lab.ReadSpec(file)

@@ -7,4 +7,6 @@ import "fmt"
 type CommandExit int
 
 // Error says which code.
-func (e CommandExit) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(e)) }
+func (e CommandExit) Error() string {
+	return fmt.Sprintf("the command ended with exit code %d", int(e))
+}

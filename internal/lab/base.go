@@ -29,11 +29,11 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	if complete(dir) {
 		return dir, nil
 	}
-	unlock, err := m.lock(ctx, dir+".lock")
+	lock, err := m.lock(ctx, dir+".lock")
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer lock.Close()
 	if complete(dir) {
 		return dir, nil
 	}

@@ -87,10 +87,10 @@ func Check() error {
 // take, long beside what a try costs.
 const lockEvery = 50 * time.Millisecond
 
-// lock holds the lock file at path until the returned function is called. It
-// waits for another holder until ctx ends. The file is left in place: removing
+// lock holds the lock file at path until the returned file is closed, also by
+// commands that inherited it. It waits for another holder until ctx ends. The file is left in place: removing
 // it would let a third process lock another file of the same name.
-func (m Machine) lock(ctx context.Context, path string) (func(), error) {
+func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
@@ -105,7 +105,7 @@ func (m Machine) lock(ctx context.Context, path string) (func(), error) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if held {
-			return func() { f.Close() }, nil
+			return f, nil
 		}
 		if !said {
 			m.logf("waiting for another process that holds %s", path)

@@ -13,3 +13,9 @@ import (
 func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
 func runAttached(*exec.Cmd) error { return errors.ErrUnsupported }
+
+func setSession(*exec.Cmd) {}
+
+func setGroup(*exec.Cmd) {}
+
+func unmount(string) error { return errors.ErrUnsupported }
