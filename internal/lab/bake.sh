@@ -32,12 +32,15 @@ sort "$root/tmp/after" | comm -13 "$root/tmp/before.sorted" - | while read -r un
   esac
 done
 if [ -n "$facter" ]; then
-  mkdir -p "$root/etc/puppetlabs/facter"
-  printf '%s' "$facter" > "$root/etc/puppetlabs/facter/facter.conf"
+  mkdir -p "$root/etc/facter"
+  printf '%s' "$facter" > "$root/etc/facter/facter.conf"
+  chroot "$root" facter > "$root/tmp/facts"
 fi
 chroot "$root" apt-get clean
 rm -f "$root/usr/sbin/policy-rc.d"
 : > "$root/etc/machine-id"
 rm -f "$root/etc/hostname" "$root/var/lib/dbus/machine-id"
 umount "$root/tmp" "$root/run"
+# Tells systemd that /usr has been looked at, or each boot does so again.
+touch "$root/etc/.updated" "$root/var/.updated"
 sync -f "$root"

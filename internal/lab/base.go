@@ -132,8 +132,8 @@ func tail(path string, lines int) string {
 
 // facterConfig lets Facter answer the named facts from its cache. A fact that
 // does not change on a lab host need not be computed in each run: augeas alone
-// is nearly half of an empty Puppet run. Facter's own name for the unit is what
-// counts; the empty list is no file.
+// is nearly half of an empty Puppet run. The bake fills the cache. No facts is no
+// file.
 func facterConfig(facts []string) string {
 	if len(facts) == 0 {
 		return ""

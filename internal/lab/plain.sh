@@ -13,7 +13,6 @@ case "$keyring" in
 esac
 printf '%s' "$sources" > "$root/etc/apt/sources.list"
 printf '%s' "$settings" > "$root/etc/apt/apt.conf.d/90lab"
-# Lists that apt keeps compressed read slower than they are written once.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 chroot "$root" apt-get -q update
 chroot "$root" apt-get clean
@@ -26,4 +25,6 @@ for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub
 done
 : > "$root/etc/machine-id"
 rm -f "$root/etc/hostname" "$root/var/lib/dbus/machine-id" "$root"/var/log/*.log
+# Tells systemd that /usr has been looked at, or each boot does so again.
+touch "$root/etc/.updated" "$root/var/.updated"
 sync -f "$root"
