@@ -3,6 +3,7 @@
 require 'fileutils'
 require 'json'
 require 'securerandom'
+require 'timeout'
 require 'tmpdir'
 require_relative 'fake_agent'
 
@@ -52,15 +53,65 @@ class RealRun
     self
   end
 
+  # Takes the lock as another Puppet does: a living process with a name of Puppet's.
+  def hold_lock
+    puppet = write('puppet-other', "#!/bin/sh\nread line\n", mode: 0o755)
+    @reader, @writer = IO.pipe
+    @holder = Process.spawn(puppet, in: @reader)
+    write('var/state/agent_catalog_run.lock', @holder.to_s)
+    self
+  end
+
+  def release_lock
+    return unless @holder
+
+    @writer.puts
+    Process.wait(@holder)
+    @holder = nil
+  end
+
+  # A manifest whose only resource stays until the run's end is released.
+  def waiting_manifest
+    File.mkfifo(path('hold'))
+    @hold = File.open(path('hold'), 'r+')
+    command = write('wait', "#!/bin/sh\nexec 3<#{path('hold')}\necho yes > #{path('started')}\nread line <&3\n", mode: 0o755)
+    manifest("exec { '#{command}': }\n")
+  end
+
+  # Sends a signal to the run as soon as the waiting resource has started.
+  def end_by(signal)
+    @signal = signal
+    self
+  end
+
   # Runs to the end; the agent serves meanwhile.
   def call
+    agent.mode = order['mode']
     agent.start
     pid = spawn
     yield(pid) if block_given?
+    interrupt(pid) if @signal
     @status = Process.wait2(pid).last
     self
   ensure
+    @hold&.puts
     agent.stop
+    release_lock
+  end
+
+  # Waits, as the run goes on, until a file of it matches.
+  def wait_for(name, pattern)
+    file = path(name)
+    Timeout.timeout(60) do
+      Thread.pass until File.exist?(file) && File.read(file).match?(pattern)
+    end
+  rescue Timeout::Error
+    raise "#{name} never matched #{pattern.inspect}\n#{said}"
+  end
+
+  def interrupt(pid)
+    wait_for('started', /yes/)
+    Process.kill(@signal, pid)
   end
 
   def spawn

@@ -78,9 +78,10 @@ Puppet::Type.newtype(:tutti_value) do
 
   # Puppet hands the value of a parameter over in clear and says only by name that it was Sensitive.
   def set_sensitive_parameters(names) # rubocop:disable Naming/AccessorMethodName
-    raise Puppet::Error, "#{ref}: #{names.join(', ')} is Sensitive: a shared value is readable by others, it is not published" unless names.empty?
+    return super if names.empty?
 
-    super
+    raise Puppet::ResourceError.new("#{ref}: #{names.join(', ')} is Sensitive: a shared value is readable by others, " \
+                                    'it is not published', file, line)
   end
 
   # @return [String, nil] the first thing in a value that is not data

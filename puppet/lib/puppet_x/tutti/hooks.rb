@@ -18,6 +18,8 @@ module PuppetX
         Puppet::Transaction.prepend(Transaction)
         Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
+        Puppet::Pops::Evaluator::CollectorTransformer.prepend(CollectorTransformer)
+        Puppet::Pops::Evaluator::Collectors::ExportedCollector.prepend(ExportedCollector)
       end
 
       # `puppet apply`: the settings of the run, the lock around everything, the phases.
@@ -91,6 +93,22 @@ module PuppetX
       module LookupAdapter
         def lookup(key, lookup_invocation, merge)
           Run.current.keys.within(lookup_invocation.scope) { super }
+        end
+      end
+
+      # Remembers where a collector is written.
+      module CollectorTransformer
+        def transform(expression, scope)
+          collector = super
+          Run.current.collectors.made(collector, expression.file, expression.line)
+          collector
+        end
+      end
+
+      # Tells the terminus which collector asks.
+      module ExportedCollector
+        def collect
+          Run.current.collectors.within(self) { super }
         end
       end
     end

@@ -58,6 +58,8 @@ module PuppetX
       def settings(options)
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
+      rescue Refused => e
+        refuse(e.message)
       end
 
       # Everything from lock to report.
@@ -79,7 +81,7 @@ module PuppetX
       # Waits at the gate; returns only when the run may apply its catalog.
       def gate(catalog)
         phase('gate')
-        verdict, reason = answer_of_gate(catalog)
+        verdict, reason = Run.current.gate(catalog)
         phase('gate', 'verdict' => verdict, 'reason' => reason)
         unless verdict == 'go' && @order.mode != 'compile'
           Puppet.notice("tutti: stopped at the gate: #{reason || verdict}; nothing is applied")
@@ -97,9 +99,9 @@ module PuppetX
       end
 
       def report(report)
+        phase('report')
         events.rest(report.resource_statuses.values)
         Journal.replace(file('report.json'), report.to_data_hash)
-        phase('report')
       rescue SystemCallError => e
         Puppet.err("tutti: cannot write the report: #{e.message}")
       end
@@ -133,7 +135,6 @@ module PuppetX
         raise Refused, "the agent says mode #{mode.inspect}, the order says #{@order.mode.inspect}" unless mode == @order.mode
 
         Run.current = Run.new(@order, client)
-        @client = client
       end
 
       def with_lock
@@ -141,8 +142,7 @@ module PuppetX
         phase('lock')
         taken = lock.take do |pid, command|
           phase('lock', 'waiting_for' => { 'pid' => pid, 'command' => command })
-          @client.call('lock_wait', { 'path' => lock.path, 'pid' => pid, 'command' => command },
-                       timeout: @order.lock_timeout + 30)['released']
+          Run.current.lock_wait(lock.path, pid, command)
         end
         unless taken
           Puppet.err("tutti: another Puppet still holds #{lock.path} after #{@order.lock_timeout} s")
@@ -153,13 +153,6 @@ module PuppetX
         ensure
           lock.release
         end
-      rescue NoAnswer => e
-        raise Refused, "waiting for the lock: #{e.message} (#{e.code})"
-      end
-
-      def answer_of_gate(catalog)
-        response = Run.current.gate(catalog)
-        response.values_at('verdict', 'reason')
       end
 
       # A process of its own: nothing to read, nothing that breaks, and a name that Puppet's lock takes for a Puppet.
@@ -170,6 +163,13 @@ module PuppetX
         $stdout.sync = $stderr.sync = true
         File.write('/proc/self/comm', NAME)
         at_process_exit
+        %w[TERM HUP].each { |name| Signal.trap(name) { interrupted(name) } }
+      end
+
+      # Puppet ends in its own way and reports; that a signal was the cause is known here only.
+      def interrupted(name)
+        @cause = SignalException.new(name)
+        raise @cause
       end
 
       def mark
@@ -185,7 +185,7 @@ module PuppetX
 
       def done(error)
         fields = { 'exit' => Launcher.status(error) }
-        error = @refused if @refused
+        error = @cause if @cause
         unless error.nil? || error.is_a?(SystemExit)
           fields['error'] = { 'class' => error.class.name, 'message' => error.message }
         end
@@ -202,7 +202,7 @@ module PuppetX
       end
 
       def refuse(message)
-        @refused = Refused.new(message)
+        @cause = Refused.new(message)
         warn "#{NAME}: #{message}"
         Puppet.err("tutti: #{message}") if defined?(::Puppet) && Puppet.respond_to?(:err)
         exit BAD_ORDER

@@ -3,6 +3,7 @@
 require 'puppet'
 require_relative 'errors'
 require_relative 'catalog_digest'
+require_relative 'collectors'
 require_relative 'exports'
 require_relative 'facts_digest'
 require_relative 'filter'
@@ -17,6 +18,9 @@ module PuppetX
       # What the agent knows about a key.
       Answer = Struct.new(:found, :value)
 
+      # The agent keeps the deadlines; this side waits a little longer, for an agent that is gone.
+      GRACE = 30
+
       class << self
         attr_accessor :current
 
@@ -29,7 +33,7 @@ module PuppetX
         end
       end
 
-      attr_reader :order, :keys
+      attr_reader :order, :keys, :collectors
       attr_accessor :facts
 
       # @param order [Order]
@@ -38,6 +42,7 @@ module PuppetX
         @order = order
         @client = client
         @keys = KeyRecorder.new(self)
+        @collectors = Collectors.new
         @answers = {}
       end
 
@@ -59,12 +64,22 @@ module PuppetX
       end
 
       # Hands over what compiling read and would publish, and waits for the verdict.
-      # @return [Hash] with `verdict` and perhaps `reason`
+      # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
       def gate(catalog)
-        ask('gate', {
-              'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size },
-              'exports' => Exports.of(catalog), 'keys' => keys.keys, 'facts_digest' => FactsDigest.of(facts)
-            }, timeout: order.gate_timeout + 30)
+        @client.call('gate', {
+                       'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key),
+                                      'resources' => catalog.resources.size },
+                       'exports' => Exports.of(catalog), 'keys' => keys.keys, 'facts_digest' => FactsDigest.of(facts)
+                     }, timeout: order.gate_timeout + GRACE).values_at('verdict', 'reason')
+      rescue NoAnswer => e
+        [e.code, e.message]
+      end
+
+      # Waits until a lock may be free.
+      # @return [Boolean] false when the time for waiting is over
+      def lock_wait(path, pid, command)
+        ask('lock_wait', { 'path' => path, 'pid' => pid, 'command' => command },
+            timeout: order.lock_timeout + GRACE)['released'] == true
       end
 
       # @return [Answer] what this node published last under a key; not a read of the record

@@ -18,7 +18,11 @@ Puppet::Functions.create_function(:'tutti::hiera') do
 
   def lookup_key(key, _options, context)
     run = PuppetX::Tutti::Run.current
-    return context.not_found if run.nil? || !run.hiera.key?(key)
+    return context.not_found if run.nil?
+
+    # Puppet's recorder learns of every key but this one, which is looked up for every compile.
+    run.keys.record(key) if key == 'lookup_options'
+    return context.not_found unless run.hiera.key?(key)
 
     run.hiera[key]
   end

@@ -13,7 +13,7 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
 
     scope = request.options[:scope]
     filter = PuppetX::Tutti::Filter.normal(request.options[:filter])
-    run.collect(request.key, filter, PuppetX::Tutti::Position.of(scope))
+    run.collect(request.key, filter, run.collectors.position(scope))
        .map { |export| PuppetX::Tutti::Exports.resource(export, scope) }
   end
 
