@@ -37,6 +37,20 @@ func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
+// Equal reports whether two JSON values are equal. What is no JSON equals only
+// the same bytes.
+func Equal(a, b json.RawMessage) bool {
+	return bytes.Equal(canonicalOrRaw(a), canonicalOrRaw(b))
+}
+
+// canonicalOrRaw is for what the log holds already.
+func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
+	if canonical, err := Canonical(raw); err == nil {
+		return canonical
+	}
+	return raw
+}
+
 // decode reads exactly one JSON value; numbers keep their text.
 func decode(raw json.RawMessage) (any, error) {
 	if !utf8.Valid(raw) {
