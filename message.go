@@ -2,6 +2,8 @@ package tutti
 
 import (
 	"encoding/json"
+	"io/fs"
+	"path"
 	"time"
 )
 
@@ -152,4 +154,34 @@ type Live struct {
 // CancelRun asks the node to end a run; the run ends interrupted.
 type CancelRun struct {
 	Run RunID `json:"run"`
+}
+
+// Validate refuses a manifest that leads out of its own tree: absolute or
+// unclean paths, links to outside, files below links.
+func (m CodeManifest) Validate() error {
+	if m.Version != 1 {
+		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
+	}
+	for name, f := range m.Files {
+		if !fs.ValidPath(name) || name == "." {
+			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
+		}
+		if f.Link == "" {
+			if err := f.Digest.Validate(); err != nil {
+				return Wrap(CodeInvalid, err, "manifest: %s", name)
+			}
+			continue
+		}
+		if path.IsAbs(f.Link) || !fs.ValidPath(path.Join(path.Dir(name), f.Link)) {
+			return Errorf(CodeRefused, "manifest: link %q leads out of the code, to %q", name, f.Link)
+		}
+	}
+	for name := range m.Files {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if _, isFile := m.Files[dir]; isFile {
+				return Errorf(CodeRefused, "manifest: %q is a file and has %q below it", dir, name)
+			}
+		}
+	}
+	return nil
 }

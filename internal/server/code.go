@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 
@@ -54,7 +52,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodeP
 	if err != nil {
 		return out, err
 	}
-	out = tutti.CodePushed{Environment: manifest.Environment, Code: digestOf(in.Manifest), Files: len(manifest.Files)}
+	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files)}
 	if len(manifest.Files) > maxCodeFiles {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%d files, at most %d", len(manifest.Files), maxCodeFiles)
 	}
@@ -91,7 +89,7 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	if err != nil {
 		return tutti.Fleet{}, err
 	}
-	digest := digestOf(in.Source)
+	digest := tutti.DigestOf(in.Source)
 	return f, s.do(ctx, func(tx *tx) error {
 		if tx.registry.fleetDigest != digest {
 			tx.emit(tutti.Actor(ctx), &tutti.FleetSet{Fleet: f, Digest: digest, Source: string(in.Source)})
@@ -111,11 +109,6 @@ func (s *Server) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 		return nil
 	})
 	return out, err
-}
-
-func digestOf(content []byte) tutti.Digest {
-	sum := sha256.Sum256(content)
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }
 
 // codeGet gives a node the manifest of the code that it was told to run.

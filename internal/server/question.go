@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/tutti-project/tutti"
@@ -9,15 +10,9 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// maxValue bounds a published value.
-const maxValue = 64 << 10
-
 func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := decode[tutti.Ask](tutti.OpAsk, payload)
 	if err != nil {
-		return nil, err
-	}
-	if in.Query.Filter, err = data.Normalize(in.Query.Filter); err != nil {
 		return nil, err
 	}
 	var out tutti.Answered
@@ -27,13 +22,18 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			return err
 		}
 		if in.Query.Kind == tutti.QueryValue {
-			if err := policy.MayRead(tx.fleet(), tx.registry.groups(n), n.Node, in.Query.Key); err != nil {
+			if err := policy.MayRead(tx.fleet(), tx.subject(n), in.Query.Key); err != nil {
 				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
 			}
 		}
-		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+		if in.Query.Kind == tutti.QueryPublished {
+			v, found := tx.data.Value(in.Query.Key)
+			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.JSON, Seq: tx.seq}
+			return nil
+		}
+		a, err := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
-		return nil
+		return err
 	})
 	return out, err
 }
@@ -52,7 +52,11 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		asker := data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode}
 		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
 		for k := range out.Data {
-			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+			a, err := tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker)
+			if err != nil {
+				return err
+			}
+			out.Digests[k] = a.Digest
 		}
 		return nil
 	})
@@ -66,7 +70,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	if err := validateValue(in); err != nil {
+	if in, err = checkValue(in); err != nil {
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
@@ -85,7 +89,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
 		}
-		if err := policy.MayWrite(tx.fleet(), tx.registry.groups(n), n.Node, in.Key); err != nil {
+		if err := policy.MayWrite(tx.fleet(), tx.subject(n), in.Key); err != nil {
 			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
 		}
 		return tx.setValue(actorNode(n.Node), n.Node, r, in)
@@ -94,8 +98,10 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 
 // setValue emits the change of a value, or nothing if it is as wanted already.
 func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.Publish) error {
-	if err := tx.data.MayOwn(in.Key, owner); err != nil {
-		return err
+	if byOperator := owner == ""; !in.Withdraw || !byOperator { // operators may unset everything
+		if err := tx.data.CheckOwner(in.Key, owner); err != nil {
+			return err
+		}
 	}
 	var job tutti.JobID
 	if r != nil {
@@ -105,26 +111,22 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 	switch {
 	case in.Withdraw && found:
 		tx.emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
-	case !in.Withdraw && !(found && data.Equal(current.Value, in.Value)):
+	case !in.Withdraw && !(found && bytes.Equal(current.JSON, in.Value)):
 		tx.emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
 	}
 	return nil
 }
 
-func validateValue(in tutti.Publish) error {
-	if err := tutti.ValidateKey(in.Key); err != nil {
-		return err
-	}
+// checkValue returns a publication with its value in canonical form.
+func checkValue(in tutti.Publish) (tutti.Publish, error) {
 	if in.Withdraw {
-		return nil
+		return in, tutti.ValidateKey(in.Key)
 	}
-	if len(in.Value) > maxValue {
-		return tutti.Errorf(tutti.CodeInvalid, "value of %q: %d bytes, at most %d; publish a file's digest instead", in.Key, len(in.Value), maxValue)
+	var err error
+	if in.Value, err = data.CheckValue(in.Key, in.Value); err == nil && string(in.Value) == "null" {
+		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
 	}
-	if len(in.Value) == 0 || string(in.Value) == "null" {
-		return tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
-	}
-	return nil
+	return in, err
 }
 
 // nodeRun returns the node of a key and its active run.

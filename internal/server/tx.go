@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -24,13 +25,16 @@ type tx struct {
 	*state
 	now    time.Time
 	events []tutti.Event
+	broken error // an event that cannot be applied ends the writer
 	server *Server
 }
 
 // emit applies an event and keeps it for the append.
 func (tx *tx) emit(by string, body tutti.Body) {
 	e := tutti.Event{Seq: tx.seq + 1, At: tx.now.UTC(), By: by, Body: body}
-	tx.apply(e)
+	if err := tx.apply(e); err != nil && tx.broken == nil {
+		tx.broken = fmt.Errorf("apply %s: %w", body.Kind(), err)
+	}
 	tx.events = append(tx.events, e)
 }
 
@@ -61,9 +65,9 @@ func newState() *state {
 	return &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry(), denied: map[string]time.Time{}}
 }
 
-func (s *state) apply(e tutti.Event) {
+func (s *state) apply(e tutti.Event) error {
 	s.seq = e.Seq
 	s.engine.Apply(e)
-	s.data.Apply(e)
 	s.registry.apply(e)
+	return s.data.Apply(e)
 }

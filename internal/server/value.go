@@ -18,7 +18,8 @@ func (s *Server) UnsetValue(ctx context.Context, key string) error {
 }
 
 func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
-	if err := validateValue(in); err != nil {
+	in, err := checkValue(in)
+	if err != nil {
 		return err
 	}
 	return s.do(ctx, func(tx *tx) error {
@@ -30,10 +31,17 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 }
 
 // ListValues implements tutti.Values, sorted by key.
-func (s *Server) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
+func (s *Server) ListValues(ctx context.Context, pattern string) ([]tutti.ValueView, error) {
+	if err := tutti.ValidatePattern(pattern); err != nil {
+		return nil, err
+	}
 	var out []tutti.ValueView
 	err := s.do(ctx, func(tx *tx) error {
-		out = tx.data.Values(prefix)
+		for v := range tx.data.Values(pattern) {
+			out = append(out, tutti.ValueView{
+				Key: v.Key, Value: v.JSON, Owner: v.Owner, By: v.By, At: v.At, Job: v.Job, Run: v.Run, Seq: v.Seq,
+			})
+		}
 		return nil
 	})
 	return out, err
