@@ -80,7 +80,29 @@ Exit codes:
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
 		newDemoCommand(o), newLabCommand(d.Lab),
 	)
+	badInput(root)
 	return root
+}
+
+// badInput gives the errors of all commands' arguments their code.
+func badInput(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			return tutti.Wrap(tutti.CodeInvalid, check(cmd, args), "%s", cmd.CommandPath())
+		}
+	}
+	if cmd.HasSubCommands() && cmd.RunE == nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return tutti.Errorf(tutti.CodeInvalid, "%s: no command %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+			}
+			return cmd.Help()
+		}
+		cmd.Args = cobra.ArbitraryArgs
+	}
+	for _, sub := range cmd.Commands() {
+		badInput(sub)
+	}
 }
 
 // printJSON writes one value as indented JSON.
