@@ -44,7 +44,7 @@ type Codes interface {
 type Values interface {
 	SetValue(ctx context.Context, key string, value json.RawMessage) error
 	UnsetValue(ctx context.Context, key string) error
-	ListValues(ctx context.Context, pattern string) ([]ValueView, error)
+	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
 }
 
 // StartJob begins a plan of the fleet file that the server has.

@@ -20,7 +20,7 @@ type Bus struct {
 	Authority *identity.Authority
 	Server    *embed.Server
 
-	dir string
+	dir, addr string
 }
 
 // Node is a node that has joined.
@@ -52,11 +52,10 @@ func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
 
 // Stop ends the server and leaves its address and data for Restart.
 func (b *Bus) Stop() (restart func(t testing.TB)) {
-	addr := b.Server.Addr().String()
 	b.Server.Shutdown()
 	return func(t testing.TB) {
 		t.Helper()
-		b.start(t, addr, func(*embed.Options) {})
+		b.start(t, b.addr, func(*embed.Options) {})
 	}
 }
 
@@ -74,6 +73,7 @@ func (b *Bus) start(t testing.TB, listen string, change func(*embed.Options)) {
 	if b.Server, err = embed.Start(o); err != nil {
 		t.Fatal(err)
 	}
+	b.addr = b.Server.Addr().String()
 }
 
 // Log returns the server's connection to the account of the log, Nodes that to
@@ -109,7 +109,7 @@ func (b *Bus) connect(t testing.TB, user identity.BusUser) *nats.Conn {
 }
 
 // URL returns the address of the bus for nodes.
-func (b *Bus) URL() string { return "nats://" + b.Server.Addr().String() }
+func (b *Bus) URL() string { return "nats://" + b.addr }
 
 // Join makes a node and admits it under name.
 func (b *Bus) Join(t testing.TB, name tutti.NodeName) Node {

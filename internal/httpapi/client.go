@@ -197,6 +197,6 @@ func (c *Client) UnsetValue(ctx context.Context, key string) error {
 }
 
 // ListValues implements tutti.Values.
-func (c *Client) ListValues(ctx context.Context, pattern string) ([]tutti.ValueView, error) {
-	return ask[[]tutti.ValueView](ctx, c, callListValues, pattern)
+func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
+	return ask[[]tutti.ValueView](ctx, c, callListValues, prefix)
 }

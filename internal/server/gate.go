@@ -49,16 +49,12 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 
 func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest) error {
 	for _, e := range in.Exports {
-		if err := policy.MayExport(tx.fleet(), tx.subject(n), e.Type); err != nil {
+		if err := policy.MayExport(tx.fleet(), tx.registry.groups(n), n.Node, e.Type); err != nil {
 			return tx.deny(actorNode(n.Node), "export "+e.Type, err)
 		}
 	}
 	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog}
-	changed, err := tx.outdated(n, r, in)
-	if err != nil {
-		return err
-	}
-	if changed != "" {
+	if changed := tx.outdated(n, r, in); changed != "" {
 		verdict.Verdict, verdict.Reason = tutti.GateStop, changed
 	} else if r.Mode == tutti.ModeCompile {
 		verdict.Verdict, verdict.Reason = tutti.GateStop, "asked only to compile"
@@ -73,21 +69,18 @@ func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest
 
 // outdated names the first read whose answer is no longer the one that the
 // compile was given, or returns the empty string.
-func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) (string, error) {
-	changed, err := tx.data.Outdated(in.Reads, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
-	if err != nil {
-		return "", err
-	}
+func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
+	changed := tx.data.Outdated(in.Reads, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
 	if len(changed) > 0 {
-		return "the answer to " + describe(changed[0].Query) + " has changed since it was read", nil
+		return "the answer to " + describe(changed[0].Query) + " has changed since it was read"
 	}
 	hiera := tx.data.Hiera(n.Node)
 	for _, k := range in.Keys {
 		if _, found := hiera[k.Key]; found && !k.Found {
-			return fmt.Sprintf("hiera key %q was absent when it was read and has a value now", k.Key), nil
+			return fmt.Sprintf("hiera key %q was absent when it was read and has a value now", k.Key)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 func describe(q tutti.Query) string {
@@ -106,11 +99,6 @@ func (tx *tx) setExports(n *node, r *engine.Run, exports []tutti.Export, set tut
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
 	tx.emit(actorNode(n.Node), body)
-}
-
-// subject is a node as grants see it.
-func (tx *tx) subject(n *node) policy.Subject {
-	return policy.Subject{Node: n.Node, Groups: tx.registry.groups(n)}
 }
 
 func (tx *tx) fleet() tutti.Fleet {

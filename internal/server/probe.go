@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -48,19 +46,13 @@ func (w *writer) checkValueWaits(tx *tx) {
 			return
 		}
 		v, found := tx.data.Value(st.Wait.Value)
-		if found && (len(st.Wait.Equals) == 0 || equals(v.JSON, st.Wait.Equals)) {
+		if found && (len(st.Wait.Equals) == 0 || data.Equal(v.Value, st.Wait.Equals)) {
 			done = append(done, &tutti.StepFinished{Job: j.ID, Step: st.Name, OK: true})
 		}
 	})
 	for _, b := range done {
 		tx.emit(actorServer, b)
 	}
-}
-
-// equals compares a value with JSON as somebody wrote it.
-func equals(canonical, written json.RawMessage) bool {
-	want, err := data.Canonical(written)
-	return err == nil && bytes.Equal(canonical, want)
 }
 
 // reconcileProbes starts a probe for every wait that needs one and ends those

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/tutti-project/tutti"
@@ -15,6 +14,12 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	if err != nil {
 		return nil, err
 	}
+	if in.Query.Kind != tutti.QueryPublished {
+		in.Query, err = data.NormalQuery(in.Query)
+	}
+	if err != nil {
+		return nil, err
+	}
 	var out tutti.Answered
 	err = s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeRun(key, in.Run)
@@ -22,18 +27,18 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			return err
 		}
 		if in.Query.Kind == tutti.QueryValue {
-			if err := policy.MayRead(tx.fleet(), tx.subject(n), in.Query.Key); err != nil {
+			if err := policy.MayRead(tx.fleet(), tx.registry.groups(n), n.Node, in.Query.Key); err != nil {
 				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
 			}
 		}
 		if in.Query.Kind == tutti.QueryPublished {
 			v, found := tx.data.Value(in.Query.Key)
-			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.JSON, Seq: tx.seq}
+			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.Value, Seq: tx.seq}
 			return nil
 		}
-		a, err := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
-		return err
+		return nil
 	})
 	return out, err
 }
@@ -52,11 +57,7 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		asker := data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode}
 		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
 		for k := range out.Data {
-			a, err := tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker)
-			if err != nil {
-				return err
-			}
-			out.Digests[k] = a.Digest
+			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
 		}
 		return nil
 	})
@@ -89,7 +90,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
 		}
-		if err := policy.MayWrite(tx.fleet(), tx.subject(n), in.Key); err != nil {
+		if err := policy.MayWrite(tx.fleet(), tx.registry.groups(n), n.Node, in.Key); err != nil {
 			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
 		}
 		return tx.setValue(actorNode(n.Node), n.Node, r, in)
@@ -98,10 +99,8 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 
 // setValue emits the change of a value, or nothing if it is as wanted already.
 func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.Publish) error {
-	if byOperator := owner == ""; !in.Withdraw || !byOperator { // operators may unset everything
-		if err := tx.data.CheckOwner(in.Key, owner); err != nil {
-			return err
-		}
+	if err := tx.data.MayOwn(in.Key, owner); err != nil {
+		return err
 	}
 	var job tutti.JobID
 	if r != nil {
@@ -111,7 +110,7 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 	switch {
 	case in.Withdraw && found:
 		tx.emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
-	case !in.Withdraw && !(found && bytes.Equal(current.JSON, in.Value)):
+	case !in.Withdraw && !(found && data.Equal(current.Value, in.Value)):
 		tx.emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
 	}
 	return nil

@@ -151,9 +151,7 @@ func (w *writer) fold(ctx context.Context) error {
 		if err := hydrate(ctx, w.opts.Blobs, e.Body); err != nil {
 			return fmt.Errorf("event %d: %w", e.Seq, err)
 		}
-		if err := w.state.apply(e); err != nil {
-			return fmt.Errorf("event %d: %w", e.Seq, err)
-		}
+		w.state.apply(e)
 	}
 	return nil
 }
@@ -214,11 +212,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	}
 	w.decide(tx)
 	if len(tx.events) > 0 {
-		err := tx.broken
-		if err == nil {
-			err = w.append(ctx, tx.events)
-		}
-		if err != nil {
+		if err := w.append(ctx, tx.events); err != nil {
 			for _, c := range batch {
 				c.done <- tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
 			}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -25,16 +24,13 @@ type tx struct {
 	*state
 	now    time.Time
 	events []tutti.Event
-	broken error // an event that cannot be applied ends the writer
 	server *Server
 }
 
 // emit applies an event and keeps it for the append.
 func (tx *tx) emit(by string, body tutti.Body) {
 	e := tutti.Event{Seq: tx.seq + 1, At: tx.now.UTC(), By: by, Body: body}
-	if err := tx.apply(e); err != nil && tx.broken == nil {
-		tx.broken = fmt.Errorf("apply %s: %w", body.Kind(), err)
-	}
+	tx.apply(e)
 	tx.events = append(tx.events, e)
 }
 
@@ -65,9 +61,9 @@ func newState() *state {
 	return &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry(), denied: map[string]time.Time{}}
 }
 
-func (s *state) apply(e tutti.Event) error {
+func (s *state) apply(e tutti.Event) {
 	s.seq = e.Seq
 	s.engine.Apply(e)
+	s.data.Apply(e)
 	s.registry.apply(e)
-	return s.data.Apply(e)
 }

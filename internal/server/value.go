@@ -31,17 +31,10 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 }
 
 // ListValues implements tutti.Values, sorted by key.
-func (s *Server) ListValues(ctx context.Context, pattern string) ([]tutti.ValueView, error) {
-	if err := tutti.ValidatePattern(pattern); err != nil {
-		return nil, err
-	}
+func (s *Server) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
 	var out []tutti.ValueView
 	err := s.do(ctx, func(tx *tx) error {
-		for v := range tx.data.Values(pattern) {
-			out = append(out, tutti.ValueView{
-				Key: v.Key, Value: v.JSON, Owner: v.Owner, By: v.By, At: v.At, Job: v.Job, Run: v.Run, Seq: v.Seq,
-			})
-		}
+		out = tx.data.Values(prefix)
 		return nil
 	})
 	return out, err
