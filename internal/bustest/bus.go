@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 )
 
@@ -100,7 +101,7 @@ func (b *Bus) creds(t testing.TB) identity.BusCreds {
 
 func (b *Bus) connect(t testing.TB, user identity.BusUser) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", b.Server.InProcess(), nats.UserJWTAndSeed(user.JWT, string(user.Seed)), nats.MaxReconnects(-1))
+	nc, err := natsbus.Connect("", user.JWT, user.Seed, b.Server.InProcess())
 	if err != nil {
 		t.Fatal(err)
 	}
