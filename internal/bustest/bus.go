@@ -22,6 +22,7 @@ type Bus struct {
 	Server    *embed.Server
 
 	dir, addr string
+	change    func(*embed.Options)
 }
 
 // Node is a node that has joined.
@@ -37,6 +38,12 @@ func Start(t testing.TB) *Bus {
 	return StartWith(t, func(*embed.Options) {})
 }
 
+// StartSync is Start with every write fsynced, as it is outside of tests.
+func StartSync(t testing.TB) *Bus {
+	t.Helper()
+	return StartWith(t, func(o *embed.Options) { o.NoSync = false })
+}
+
 // StartWith is Start with other options.
 func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
 	t.Helper()
@@ -45,7 +52,7 @@ func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bus{Authority: authority, dir: dir}
+	b := &Bus{Authority: authority, dir: dir, change: change}
 	b.start(t, "127.0.0.1:0", change)
 	t.Cleanup(func() { b.Server.Shutdown() })
 	return b
@@ -56,7 +63,7 @@ func (b *Bus) Stop() (restart func(t testing.TB)) {
 	b.Server.Shutdown()
 	return func(t testing.TB) {
 		t.Helper()
-		b.start(t, b.addr, func(*embed.Options) {})
+		b.start(t, b.addr, b.change)
 	}
 }
 
