@@ -117,7 +117,7 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err := identity.Load(dir)
-				if name == "code.key" && c.want == identity.ErrMissing {
+				if name == "code.key" && errors.Is(c.want, identity.ErrMissing) {
 					if err != nil {
 						t.Errorf("without the code-signing key a server works: %v", err)
 					}

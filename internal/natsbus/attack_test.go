@@ -13,7 +13,6 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/bustest"
-	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
@@ -213,15 +212,12 @@ func TestOversizedMessageEndsTheConnection(t *testing.T) {
 		called <- len(payload)
 		return nil, nil
 	})
-	config, err := identity.ClientTLS(bus.Authority.CA())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := bus.TLS(t)
 	for _, c := range []struct {
 		reason string
 		size   int
 		passes bool
-	}{{"as large as allowed", identity.MaxPayload, true}, {"one byte more", identity.MaxPayload + 1, false}, {"very large", 4 << 20, false}} {
+	}{{"as large as allowed", bustest.MaxPayload, true}, {"one byte more", bustest.MaxPayload + 1, false}, {"very large", 4 << 20, false}} {
 		conn := rawTLS(t, bus, evil, config)
 		conn.pub("n."+string(evil.Key)+".op", c.size)
 		switch closed := conn.ping(); {
@@ -243,14 +239,7 @@ func TestOversizedMessageEndsTheConnection(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	bus, other := bustest.Start(t), bustest.Start(t)
 	node, foreign := bus.Join(t, "web"), other.Join(t, "web")
-	config, err := identity.ClientTLS(bus.Authority.CA())
-	if err != nil {
-		t.Fatal(err)
-	}
-	otherCA, err := identity.ClientTLS(other.Authority.CA())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, otherCA := bus.TLS(t), other.TLS(t)
 	old := config.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	stolen := node

@@ -28,7 +28,7 @@ func rawTLS(t *testing.T, bus *bustest.Bus, node bustest.Node, config *tls.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	c := &rawConn{t: t, Conn: conn, in: bufio.NewReader(conn)}
 	line, err := c.in.ReadString('\n')
 	if err != nil {
