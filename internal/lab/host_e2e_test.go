@@ -149,7 +149,7 @@ func testOuter(t *testing.T, r *Running) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "from outside")
 	}))
-	server.Listener.Close()
+	_ = server.Listener.Close() // of the wrong address
 	server.Listener = listener
 	server.Start()
 	defer server.Close()
