@@ -1,47 +1,36 @@
-// Package puppetmodule carries the Puppet module tutti inside the binary, so
-// that the agent ships the module that it speaks with and needs no other
-// installation of it.
+// Package puppetmodule is the Puppet module tutti as part of the binary: the
+// agent ships the very module that it speaks with.
 package puppetmodule
 
 import (
-	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
+
+	"crypto/sha256"
+
+	"github.com/tutti-project/tutti"
 )
 
-//go:embed metadata.json README.md REFERENCE.md bin lib
+//go:embed bin lib metadata.json
 var files embed.FS
 
-// Files returns the module as it is laid out on disk: metadata.json, bin and
-// lib at its root, without specs and test data. Callers may not rely on modes:
-// an embedded file has none that mean anything, and bin/puppet-tutti is
-// started as an argument of Ruby.
-func Files() fs.FS { return files }
+// FS returns the module's files, as they belong below a directory `tutti`.
+func FS() fs.FS { return files }
 
-// Digest returns "sha256:" and the digest of all paths and contents of Files.
-// It is equal for equal modules, whatever machine built the binary.
-func Digest() string {
+// Digest is over the names and contents of all files.
+func Digest() (tutti.Digest, error) {
 	sum := sha256.New()
-	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
 			return err
 		}
 		content, err := files.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(sum, "%d %s %d ", len(path), path, len(content))
-		if err != nil {
-			return err
-		}
-		_, err = sum.Write(content)
-		return err
+		sum.Write([]byte(path + "\x00" + string(tutti.DigestOf(content)) + "\n"))
+		return nil
 	})
-	if err != nil {
-		// The files are part of the program: reading them cannot fail.
-		panic(err)
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return tutti.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil))), err
 }

@@ -2,4 +2,27 @@
 // server, the agent and the command line.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := cli.NewRoot(app.Lab()).ExecuteContext(ctx)
+	stop()
+	if exit, ok := errors.AsType[cli.CommandExit](err); ok {
+		os.Exit(int(exit))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tutti:", err)
+		os.Exit(1)
+	}
+}

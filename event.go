@@ -1,0 +1,254 @@
+package tutti
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Body is what happened, in the past tense. Each kind of event is one struct;
+// old logs must fold for ever, so fields are only ever added.
+type Body interface {
+	// Kind is `noun.verb`; the noun and ID make the subject in the log.
+	Kind() string
+	// ID identifies the thing it happened to (a job, a run, a node, …). It is
+	// encoded before it becomes part of a subject.
+	ID() string
+}
+
+// Event is one entry of the log. Seq is the log's sequence, 0 before the
+// append; events of one batch are seen together or not at all.
+type Event struct {
+	Seq  uint64
+	At   time.Time
+	By   string // who: `operator:NAME`, `node:NAME`, `server`
+	Body Body
+}
+
+// The events.
+type (
+	// FleetSet replaces the fleet file. Source is its text, for people.
+	FleetSet struct {
+		Fleet  Fleet  `json:"fleet"`
+		Digest Digest `json:"digest"`
+		Source string `json:"source,omitempty"`
+	}
+	// CodePushed says that a signed manifest and all its files are stored.
+	CodePushed struct {
+		Environment string `json:"environment"`
+		Code        Digest `json:"code"`
+		Signed      Digest `json:"signed"` // the blob of SignedCode
+		Files       int    `json:"files"`
+		Bytes       int64  `json:"bytes"`
+	}
+	// TokenCreated allows one key to join. Hash is of the token's secret.
+	TokenCreated struct {
+		Token   TokenID     `json:"token"`
+		Hash    Digest      `json:"hash"`
+		Name    string      `json:"name"` // pattern
+		Groups  []GroupName `json:"groups,omitempty"`
+		Expires time.Time   `json:"expires"`
+	}
+	// TokenRevoked ends a token that nobody used.
+	TokenRevoked struct {
+		Token TokenID `json:"token"`
+	}
+	// NodeEnrolled binds a name and a token to a key.
+	NodeEnrolled struct {
+		Node   NodeName    `json:"node"`
+		Key    NodeKey     `json:"key"`
+		BoxKey string      `json:"box_key,omitempty"` // X25519, base64
+		Token  TokenID     `json:"token"`
+		Groups []GroupName `json:"groups,omitempty"`
+	}
+	// NodeReplaceable allows the next token that fits to take over the name.
+	NodeReplaceable struct {
+		Node NodeName `json:"node"`
+	}
+	// NodeRemoved withdraws a node's identity and everything it published.
+	NodeRemoved struct {
+		Node NodeName `json:"node"`
+	}
+	// JobStarted is one execution of a plan, with everything resolved.
+	JobStarted struct {
+		Job     JobID                   `json:"job"`
+		Plan    Plan                    `json:"plan"`
+		Mode    Mode                    `json:"mode"`
+		Env     string                  `json:"environment"`
+		Code    Digest                  `json:"code"`
+		Targets map[StepName][]NodeName `json:"targets"` // sorted
+	}
+	// JobCancelled lets no further run begin; what runs ends.
+	JobCancelled struct {
+		Job    JobID  `json:"job"`
+		Reason string `json:"reason,omitempty"`
+	}
+	// JobFinished is the verdict.
+	JobFinished struct {
+		Job     JobID   `json:"job"`
+		Verdict Verdict `json:"verdict"`
+		Message string  `json:"message,omitempty"`
+	}
+	// StepStarted begins a wait step.
+	StepStarted struct {
+		Job  JobID    `json:"job"`
+		Step StepName `json:"step"`
+	}
+	// StepFinished ends a wait step.
+	StepFinished struct {
+		Job     JobID    `json:"job"`
+		Step    StepName `json:"step"`
+		OK      bool     `json:"ok"`
+		Message string   `json:"message,omitempty"`
+	}
+	// RunWanted orders one Puppet process; a node claims it.
+	RunWanted struct {
+		Order Order `json:"order"`
+	}
+	// RunClaimed precedes the reply to the node that claimed the run.
+	RunClaimed struct {
+		Run  RunID    `json:"run"`
+		Node NodeName `json:"node"`
+	}
+	// RunGated is the gate's answer.
+	RunGated struct {
+		Run     RunID       `json:"run"`
+		Verdict GateVerdict `json:"verdict"`
+		Reason  string      `json:"reason,omitempty"`
+		Catalog Digest      `json:"catalog,omitempty"`
+	}
+	// RunFinished is the node's word on its run.
+	RunFinished struct {
+		Result Result `json:"result"`
+	}
+	// RunLost says that nobody has heard from the node for the deadline.
+	RunLost struct {
+		Run    RunID  `json:"run"`
+		Reason string `json:"reason"`
+	}
+	// ExportsSet replaces a node's exports as a whole. Overlay sets are read
+	// by their own job only. Exports is the content of the blob Set; the log
+	// holds the digest alone.
+	ExportsSet struct {
+		Node    NodeName `json:"node"`
+		Run     RunID    `json:"run"`
+		Job     JobID    `json:"job,omitempty"`
+		Overlay bool     `json:"overlay,omitempty"`
+		Set     Digest   `json:"set"`
+		Count   int      `json:"count"`
+		Exports []Export `json:"-"`
+	}
+	// ValueSet gives a key a value. Owner is a node, or empty for operators.
+	ValueSet struct {
+		Key   string          `json:"key"`
+		Value json.RawMessage `json:"value"`
+		Owner NodeName        `json:"owner,omitempty"`
+		Run   RunID           `json:"run,omitempty"`
+		Job   JobID           `json:"job,omitempty"`
+	}
+	// ValueUnset withdraws a value.
+	ValueUnset struct {
+		Key   string   `json:"key"`
+		Owner NodeName `json:"owner,omitempty"`
+		Run   RunID    `json:"run,omitempty"`
+		Job   JobID    `json:"job,omitempty"`
+	}
+	// Denied is an attempt without a grant.
+	Denied struct {
+		Who    string `json:"who"`
+		What   string `json:"what"`
+		Reason string `json:"reason"`
+	}
+)
+
+// Verdict is how a job ended.
+type Verdict string
+
+// The verdicts of a job that executes a plan.
+const (
+	VerdictSucceeded Verdict = "succeeded"
+	VerdictFailed    Verdict = "failed"
+	VerdictCancelled Verdict = "cancelled"
+)
+
+// GateVerdict is the gate's answer to a run.
+type GateVerdict string
+
+// The answers of the gate.
+const (
+	GateGo   GateVerdict = "go"
+	GateStop GateVerdict = "stop"
+)
+
+// Order is what a node is told to do by one run.
+type Order struct {
+	Run         RunID         `json:"run"`
+	Node        NodeName      `json:"node"`
+	Job         JobID         `json:"job,omitempty"`
+	Step        StepName      `json:"step,omitempty"`
+	Mode        Mode          `json:"mode"`
+	Environment string        `json:"environment"`
+	Code        Digest        `json:"code"`
+	Timeout     time.Duration `json:"timeout"`
+	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
+}
+
+// bodies makes an empty body for each kind; an unknown kind is an error, never
+// skipped: a log from a later release must not be folded by an earlier one.
+var bodies = map[string]func() Body{}
+
+func register(bs ...func() Body) {
+	for _, b := range bs {
+		bodies[b().Kind()] = b
+	}
+}
+
+func init() {
+	register(
+		func() Body { return &FleetSet{} }, func() Body { return &CodePushed{} },
+		func() Body { return &TokenCreated{} }, func() Body { return &TokenRevoked{} },
+		func() Body { return &NodeEnrolled{} }, func() Body { return &NodeReplaceable{} }, func() Body { return &NodeRemoved{} },
+		func() Body { return &JobStarted{} }, func() Body { return &JobCancelled{} }, func() Body { return &JobFinished{} },
+		func() Body { return &StepStarted{} }, func() Body { return &StepFinished{} },
+		func() Body { return &RunWanted{} }, func() Body { return &RunClaimed{} }, func() Body { return &RunGated{} },
+		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} },
+		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
+		func() Body { return &Denied{} },
+	)
+}
+
+type eventJSON struct {
+	Version int             `json:"v"`
+	Seq     uint64          `json:"seq,omitempty"`
+	Kind    string          `json:"kind"`
+	At      time.Time       `json:"at"`
+	By      string          `json:"by"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// MarshalJSON encodes an event as the log keeps it.
+func (e Event) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(e.Body)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s event: %w", e.Body.Kind(), err)
+	}
+	return json.Marshal(eventJSON{Version: 1, Seq: e.Seq, Kind: e.Body.Kind(), At: e.At.UTC(), By: e.By, Data: data})
+}
+
+// UnmarshalJSON decodes an event; an unknown kind or version is an error.
+func (e *Event) UnmarshalJSON(raw []byte) error {
+	var in eventJSON
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return Wrap(CodeInvalid, err, "event")
+	}
+	newBody, ok := bodies[in.Kind]
+	if in.Version != 1 || !ok {
+		return Errorf(CodeInvalid, "event of kind %q, version %d: not known to this release; the log was written by a later one", in.Kind, in.Version)
+	}
+	body := newBody()
+	if err := json.Unmarshal(in.Data, body); err != nil {
+		return Wrap(CodeInvalid, err, "event %d of kind %q", in.Seq, in.Kind)
+	}
+	*e = Event{Seq: in.Seq, At: in.At, By: in.By, Body: body}
+	return nil
+}

@@ -1,0 +1,129 @@
+package tutti
+
+// The kind of each event, and what it happened to.
+
+// Kind implements Body.
+func (*FleetSet) Kind() string { return "fleet.set" }
+
+// ID implements Body.
+func (*FleetSet) ID() string { return "fleet" }
+
+// Kind implements Body.
+func (*CodePushed) Kind() string { return "code.pushed" }
+
+// ID implements Body.
+func (b *CodePushed) ID() string { return b.Environment }
+
+// Kind implements Body.
+func (*TokenCreated) Kind() string { return "token.created" }
+
+// ID implements Body.
+func (b *TokenCreated) ID() string { return string(b.Token) }
+
+// Kind implements Body.
+func (*TokenRevoked) Kind() string { return "token.revoked" }
+
+// ID implements Body.
+func (b *TokenRevoked) ID() string { return string(b.Token) }
+
+// Kind implements Body.
+func (*NodeEnrolled) Kind() string { return "node.enrolled" }
+
+// ID implements Body.
+func (b *NodeEnrolled) ID() string { return string(b.Node) }
+
+// Kind implements Body.
+func (*NodeReplaceable) Kind() string { return "node.replaceable" }
+
+// ID implements Body.
+func (b *NodeReplaceable) ID() string { return string(b.Node) }
+
+// Kind implements Body.
+func (*NodeRemoved) Kind() string { return "node.removed" }
+
+// ID implements Body.
+func (b *NodeRemoved) ID() string { return string(b.Node) }
+
+// Kind implements Body.
+func (*JobStarted) Kind() string { return "job.started" }
+
+// ID implements Body.
+func (b *JobStarted) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*JobCancelled) Kind() string { return "job.cancelled" }
+
+// ID implements Body.
+func (b *JobCancelled) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*JobFinished) Kind() string { return "job.finished" }
+
+// ID implements Body.
+func (b *JobFinished) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*StepStarted) Kind() string { return "step.started" }
+
+// ID implements Body.
+func (b *StepStarted) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*StepFinished) Kind() string { return "step.finished" }
+
+// ID implements Body.
+func (b *StepFinished) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*RunWanted) Kind() string { return "run.wanted" }
+
+// ID implements Body.
+func (b *RunWanted) ID() string { return string(b.Order.Run) }
+
+// Kind implements Body.
+func (*RunClaimed) Kind() string { return "run.claimed" }
+
+// ID implements Body.
+func (b *RunClaimed) ID() string { return string(b.Run) }
+
+// Kind implements Body.
+func (*RunGated) Kind() string { return "run.gated" }
+
+// ID implements Body.
+func (b *RunGated) ID() string { return string(b.Run) }
+
+// Kind implements Body.
+func (*RunFinished) Kind() string { return "run.finished" }
+
+// ID implements Body.
+func (b *RunFinished) ID() string { return string(b.Result.Run) }
+
+// Kind implements Body.
+func (*RunLost) Kind() string { return "run.lost" }
+
+// ID implements Body.
+func (b *RunLost) ID() string { return string(b.Run) }
+
+// Kind implements Body.
+func (*ExportsSet) Kind() string { return "exports.set" }
+
+// ID implements Body.
+func (b *ExportsSet) ID() string { return string(b.Node) }
+
+// Kind implements Body.
+func (*ValueSet) Kind() string { return "value.set" }
+
+// ID implements Body.
+func (b *ValueSet) ID() string { return b.Key }
+
+// Kind implements Body.
+func (*ValueUnset) Kind() string { return "value.unset" }
+
+// ID implements Body.
+func (b *ValueUnset) ID() string { return b.Key }
+
+// Kind implements Body.
+func (*Denied) Kind() string { return "audit.denied" }
+
+// ID implements Body.
+func (b *Denied) ID() string { return b.Who }

@@ -1,0 +1,151 @@
+// Package bustest runs a real bus with real credentials for tests: an
+// authority, an embedded server on a free port, and as many nodes as wanted.
+package bustest
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+)
+
+// Bus is a running bus.
+type Bus struct {
+	Authority *identity.Authority
+	Server    *embed.Server
+
+	dir, addr string
+}
+
+// Node is a node that has joined.
+type Node struct {
+	identity.NodeIdentity
+	JWT string
+}
+
+// Start makes an authority and starts its bus; both end with the test. It
+// does not fsync.
+func Start(t testing.TB) *Bus {
+	t.Helper()
+	return StartWith(t, func(*embed.Options) {})
+}
+
+// StartWith is Start with other options.
+func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
+	t.Helper()
+	dir := t.TempDir()
+	authority, err := identity.Init(filepath.Join(dir, "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bus{Authority: authority, dir: dir}
+	b.start(t, "127.0.0.1:0", change)
+	t.Cleanup(func() { b.Server.Shutdown() })
+	return b
+}
+
+// Stop ends the server and leaves its address and data for Restart.
+func (b *Bus) Stop() (restart func(t testing.TB)) {
+	b.Server.Shutdown()
+	return func(t testing.TB) {
+		t.Helper()
+		b.start(t, b.addr, func(*embed.Options) {})
+	}
+}
+
+func (b *Bus) start(t testing.TB, listen string, change func(*embed.Options)) {
+	t.Helper()
+	trust, err := b.Authority.Trust()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := embed.Options{
+		Dir: filepath.Join(b.dir, "bus"), Listen: listen, TLS: b.Authority.Bus(), Trust: embed.Trust(trust), NoSync: true,
+		LogTo: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	change(&o)
+	if b.Server, err = embed.Start(o); err != nil {
+		t.Fatal(err)
+	}
+	b.addr = b.Server.Addr().String()
+}
+
+// Log returns the server's connection to the account of the log, Nodes that to
+// the account of the nodes. Both end with the test.
+func (b *Bus) Log(t testing.TB) *nats.Conn {
+	t.Helper()
+	return b.connect(t, b.creds(t).Log)
+}
+
+// Nodes returns the server's connection to the account of the nodes.
+func (b *Bus) Nodes(t testing.TB) *nats.Conn {
+	t.Helper()
+	return b.connect(t, b.creds(t).Nodes)
+}
+
+func (b *Bus) creds(t testing.TB) identity.BusCreds {
+	t.Helper()
+	creds, err := b.Authority.ServerCreds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return creds
+}
+
+func (b *Bus) connect(t testing.TB, user identity.BusUser) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect("", b.Server.InProcess(), nats.UserJWTAndSeed(user.JWT, string(user.Seed)), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// URL returns the address of the bus for nodes.
+func (b *Bus) URL() string { return "nats://" + b.addr }
+
+// Join makes a node and admits it under name.
+func (b *Bus) Join(t testing.TB, name tutti.NodeName) Node {
+	t.Helper()
+	node, err := identity.NewNode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwt, err := b.Authority.NodeJWT(node.Key, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Node{NodeIdentity: node, JWT: jwt}
+}
+
+// Raw connects as the node without any of our code in between, as an attacker
+// would.
+func (b *Bus) Raw(t testing.TB, n Node, options ...nats.Option) (*nats.Conn, error) {
+	t.Helper()
+	config, err := identity.ClientTLS(b.Authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.RawTLS(t, n, config, options...)
+}
+
+// RawTLS is Raw with another TLS configuration.
+func (b *Bus) RawTLS(t testing.TB, n Node, config *tls.Config, options ...nats.Option) (*nats.Conn, error) {
+	t.Helper()
+	options = append([]nats.Option{
+		nats.Secure(config), nats.TLSHandshakeFirst(), nats.UserJWTAndSeed(n.JWT, string(n.Seed)), nats.NoReconnect(),
+		nats.CustomInboxPrefix("i." + string(n.Key)),
+	}, options...)
+	nc, err := nats.Connect(b.URL(), options...)
+	if err == nil {
+		t.Cleanup(nc.Close)
+	}
+	return nc, err
+}

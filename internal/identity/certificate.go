@@ -1,0 +1,142 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	caLife       = 10 * 365 * 24 * time.Hour
+	serverLife   = 2 * 365 * 24 * time.Hour
+	operatorLife = 2 * 365 * 24 * time.Hour
+	// clockSkew lets a node whose clock is behind join.
+	clockSkew = 24 * time.Hour
+)
+
+// keyPair is a certificate and its key.
+type keyPair struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newCA() (*keyPair, error) {
+	return sign(&x509.Certificate{
+		Subject:               pkix.Name{CommonName: "tutti CA"},
+		NotAfter:              time.Now().Add(caLife),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}, nil, nil)
+}
+
+func serverTemplate(hosts []string) *x509.Certificate {
+	t := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "tutti server"},
+		NotAfter:    time.Now().Add(serverLife),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, host := range append([]string{"localhost", "127.0.0.1", "::1"}, hosts...) {
+		if ip := net.ParseIP(host); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, host)
+		}
+	}
+	return t
+}
+
+func (a *Authority) issue(template *x509.Certificate) (*keyPair, error) {
+	return sign(template, a.ca, a.caKey)
+}
+
+// sign makes a key and its certificate, self-signed without a parent.
+func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*keyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	template.NotBefore = time.Now().Add(-clockSkew)
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "make the certificate of %q", template.Subject.CommonName)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parse the certificate just made: %w", err)
+	}
+	return &keyPair{cert: cert, key: key}, nil
+}
+
+func (p *keyPair) certPEM() []byte { return certPEM(p.cert) }
+
+func (p *keyPair) keyPEM() []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(p.key)
+	if err != nil {
+		panic(err) // only for a kind of key that we do not make
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// tls returns the pair with the CA in its chain, so that a peer that knows only
+// the CA's digest can check it.
+func (p *keyPair) tls(ca *x509.Certificate) tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{p.cert.Raw, ca.Raw}, PrivateKey: p.key, Leaf: p.cert}
+}
+
+func certPEM(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+func parseCert(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, errors.New("no certificate in PEM form")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, errors.New("no private key in PEM form")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errors.New("not an ECDSA key")
+	}
+	return ec, nil
+}
+
+func pinOf(cert *x509.Certificate) tutti.Digest { return digestOf(cert.RawSubjectPublicKeyInfo) }
+
+func digestOf(content []byte) tutti.Digest {
+	sum := sha256.Sum256(content)
+	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
+}

@@ -1,0 +1,130 @@
+package identity
+
+import (
+	"crypto/ecdh"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/tutti-project/tutti"
+)
+
+// EnrolRequest asks to admit Key under Name. The signature proves that the
+// sender has the key and ties it to this token and name.
+type EnrolRequest struct {
+	Token     tutti.TokenID  `json:"token"`
+	Secret    []byte         `json:"secret"`
+	Name      tutti.NodeName `json:"name"`
+	Key       tutti.NodeKey  `json:"key"`
+	BoxKey    string         `json:"box_key"`
+	Signature []byte         `json:"signature"`
+}
+
+// EnrolResponse is what an admitted node needs. CodeKey is the operators'
+// public key, pinned by the node from now on.
+type EnrolResponse struct {
+	Node    tutti.NodeName `json:"node"`
+	JWT     string         `json:"jwt"`
+	CA      string         `json:"ca"`  // PEM
+	Bus     string         `json:"bus"` // host:port
+	CodeKey string         `json:"code_key"`
+	Time    time.Time      `json:"time"` // the server's
+}
+
+// fileMembership holds the EnrolResponse on a node.
+const fileMembership = "membership.json"
+
+// Sign signs the request with the seed of its key.
+func (r *EnrolRequest) Sign(seed []byte) error {
+	kp, err := nkeys.FromSeed(seed)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "sign enrolment")
+	}
+	if r.Signature, err = kp.Sign(r.message()); err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "sign enrolment")
+	}
+	return nil
+}
+
+// Verify checks the form of the request and that Key signed it. Whether the
+// token admits it is another question.
+func (r *EnrolRequest) Verify() error {
+	if err := r.Name.Validate(); err != nil {
+		return err
+	}
+	if err := r.Key.Validate(); err != nil {
+		return err
+	}
+	box, err := base64.StdEncoding.DecodeString(r.BoxKey)
+	if err == nil {
+		_, err = ecdh.X25519().NewPublicKey(box)
+	}
+	if err != nil {
+		return tutti.Errorf(tutti.CodeInvalid, "enrolment of %s: the box key is not an X25519 key", r.Name)
+	}
+	kp, err := nkeys.FromPublicKey(string(r.Key))
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "enrolment of %s: key %s", r.Name, r.Key)
+	}
+	if kp.Verify(r.message(), r.Signature) != nil {
+		return tutti.Errorf(tutti.CodeUnauthenticated, "enrolment of %s: not signed by key %s", r.Name, r.Key)
+	}
+	return nil
+}
+
+func (r *EnrolRequest) message() []byte {
+	return encodeParts("tutti-enrol-1", []byte(r.Token), r.Secret, []byte(r.Name), []byte(r.Key), []byte(r.BoxKey))
+}
+
+// encodeParts joins parts so that different parts never join to the same.
+func encodeParts(purpose string, parts ...[]byte) []byte {
+	message := append([]byte(purpose), 0)
+	for _, p := range parts {
+		message = binary.BigEndian.AppendUint64(message, uint64(len(p)))
+		message = append(message, p...)
+	}
+	return message
+}
+
+// Validate refuses a response that a node could not live with.
+func (r *EnrolResponse) Validate() error {
+	if err := r.Node.Validate(); err != nil {
+		return err
+	}
+	if _, err := ParseCodePublicKey(r.CodeKey); err != nil {
+		return err
+	}
+	if _, err := ClientTLS([]byte(r.CA)); err != nil {
+		return err
+	}
+	if r.JWT == "" || r.Bus == "" {
+		return tutti.Errorf(tutti.CodeInvalid, "enrolment of %s: the server's answer has no JWT or no address of the bus", r.Node)
+	}
+	return nil
+}
+
+// Write stores the response in dir, which must exist.
+func (r *EnrolResponse) Write(dir string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode membership: %w", err)
+	}
+	return writeFile(dir, fileMembership, raw)
+}
+
+// LoadMembership reads what Write stored. Errors are those of Load.
+func LoadMembership(dir string) (EnrolResponse, error) {
+	var r EnrolResponse
+	raw, err := readFile(dir, fileMembership)
+	if err != nil {
+		return r, err
+	}
+	if json.Unmarshal(raw, &r) != nil || r.Validate() != nil {
+		return r, corrupt(dir, fileMembership)
+	}
+	return r, nil
+}

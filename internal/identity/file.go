@@ -1,0 +1,93 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tutti-project/tutti"
+)
+
+// What can be wrong with a file of key material; errors.Is tells them apart.
+var (
+	ErrMissing = errors.New("file is missing")
+	ErrCorrupt = errors.New("file is corrupt")
+	ErrExposed = errors.New("file can be read by others")
+)
+
+// writeFile replaces dir/name so that after a crash either the old or the new
+// content is there as a whole. The file is the owner's alone.
+func writeFile(dir, name string, content []byte) error {
+	tmp, err := os.CreateTemp(dir, "."+name+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(dir, name), err)
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // after the rename there is nothing to remove
+	_, err = tmp.Write(content)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closed := tmp.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(dir, name), err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// readFile returns the content of dir/name, which nobody else may read.
+func readFile(dir, name string) ([]byte, error) {
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fileError(tutti.CodeNotFound, path, ErrMissing)
+	case err != nil:
+		return nil, fmt.Errorf("read key material: %w", err)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, &tutti.Error{Code: tutti.CodeRefused, Message: fmt.Sprintf("%s has mode %04o; make it 0600 and consider what it holds known to others", path, info.Mode().Perm()), Err: ErrExposed}
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key material: %w", err)
+	}
+	return content, nil
+}
+
+func fileError(code tutti.Code, path string, what error) error {
+	return &tutti.Error{Code: code, Message: path, Err: what}
+}
+
+func corrupt(dir, name string) error {
+	return fileError(tutti.CodeInvalid, filepath.Join(dir, name), ErrCorrupt)
+}
+
+// newDir makes dir for key material. A dir that has entries is a conflict.
+func newDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		return tutti.Errorf(tutti.CodeConflict, "%s exists and is not empty; nothing was changed", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory for key material: %w", err)
+	}
+	return os.Chmod(dir, 0o700)
+}

@@ -1,0 +1,88 @@
+package identity
+
+import (
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/tutti-project/tutti"
+)
+
+// NodeIdentity is what a node is: keys made on it that never leave it.
+type NodeIdentity struct {
+	Key  tutti.NodeKey
+	Seed []byte           // of Key
+	Box  *ecdh.PrivateKey // X25519; secrets will be sealed to it
+}
+
+// The files of a node's identity.
+const (
+	fileNodeSeed = "node.nk"
+	fileNodeBox  = "node.x25519"
+)
+
+// NewNode makes the keys of a node.
+func NewNode() (NodeIdentity, error) {
+	kp, err := nkeys.CreateUser()
+	if err != nil {
+		return NodeIdentity{}, fmt.Errorf("make a node key: %w", err)
+	}
+	seed, err := kp.Seed()
+	if err != nil {
+		return NodeIdentity{}, fmt.Errorf("make a node key: %w", err)
+	}
+	key, err := public(kp)
+	if err != nil {
+		return NodeIdentity{}, err
+	}
+	box, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return NodeIdentity{}, fmt.Errorf("make a box key: %w", err)
+	}
+	return NodeIdentity{Key: tutti.NodeKey(key), Seed: seed, Box: box}, nil
+}
+
+// BoxKey returns the public X25519 key in base64, as events carry it.
+func (n NodeIdentity) BoxKey() string {
+	return base64.StdEncoding.EncodeToString(n.Box.PublicKey().Bytes())
+}
+
+// Write stores the identity in dir, which must exist.
+func (n NodeIdentity) Write(dir string) error {
+	if err := writeFile(dir, fileNodeBox, []byte(base64.StdEncoding.EncodeToString(n.Box.Bytes()))); err != nil {
+		return err
+	}
+	return writeFile(dir, fileNodeSeed, n.Seed)
+}
+
+// LoadNode reads what Write stored. Errors are those of Load.
+func LoadNode(dir string) (NodeIdentity, error) {
+	seed, err := readFile(dir, fileNodeSeed)
+	if err != nil {
+		return NodeIdentity{}, err
+	}
+	boxText, err := readFile(dir, fileNodeBox)
+	if err != nil {
+		return NodeIdentity{}, err
+	}
+	kp, err := nkeys.FromSeed(seed)
+	if err != nil {
+		return NodeIdentity{}, corrupt(dir, fileNodeSeed)
+	}
+	key, err := kp.PublicKey()
+	if err != nil || !nkeys.IsValidPublicUserKey(key) {
+		return NodeIdentity{}, corrupt(dir, fileNodeSeed)
+	}
+	raw, err := base64.StdEncoding.DecodeString(string(boxText))
+	if err != nil {
+		return NodeIdentity{}, corrupt(dir, fileNodeBox)
+	}
+	box, err := ecdh.X25519().NewPrivateKey(raw)
+	if err != nil {
+		return NodeIdentity{}, corrupt(dir, fileNodeBox)
+	}
+	return NodeIdentity{Key: tutti.NodeKey(key), Seed: seed, Box: box}, nil
+}

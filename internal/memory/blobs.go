@@ -1,0 +1,67 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Blobs is a tutti.Blobs in memory. Any number of goroutines may use it.
+type Blobs struct {
+	mu      sync.Mutex
+	content map[tutti.Digest][]byte
+}
+
+var _ tutti.Blobs = (*Blobs)(nil)
+
+// NewBlobs returns an empty store.
+func NewBlobs() *Blobs { return &Blobs{content: map[tutti.Digest][]byte{}} }
+
+// Put implements tutti.Blobs.
+func (b *Blobs) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return "", tutti.Wrap(tutti.CodeUnavailable, err, "store a blob")
+	}
+	sum := sha256.Sum256(content)
+	digest := tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.content[digest] = bytes.Clone(content)
+	return digest, nil
+}
+
+// Get implements tutti.Blobs.
+func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
+	if err := b.check(ctx, digest); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	content, ok := b.content[digest]
+	if !ok {
+		return nil, tutti.Errorf(tutti.CodeNotFound, "blob %s is not stored", digest)
+	}
+	return bytes.Clone(content), nil
+}
+
+// Has implements tutti.Blobs.
+func (b *Blobs) Has(ctx context.Context, digest tutti.Digest) (bool, error) {
+	if err := b.check(ctx, digest); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.content[digest]
+	return ok, nil
+}
+
+func (b *Blobs) check(ctx context.Context, digest tutti.Digest) error {
+	if err := ctx.Err(); err != nil {
+		return tutti.Wrap(tutti.CodeUnavailable, err, "look for blob %s", digest)
+	}
+	return digest.Validate()
+}

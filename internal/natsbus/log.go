@@ -1,0 +1,231 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	logStream     = "TUTTI_LOG"
+	maxInline     = 128 << 10 // a larger event is kept as a blob
+	appendTimeout = 15 * time.Second
+
+	headerPart = "Tutti-Part" // i/n: the i-th event of an append of n
+	headerBlob = "Tutti-Blob" // the digest of the event
+)
+
+// Log is the tutti.Log on a JetStream stream. Any number of goroutines may use
+// it.
+type Log struct {
+	nc     *nats.Conn
+	stream jetstream.Stream
+	blobs  tutti.Blobs
+
+	mu sync.Mutex
+	// torn is a batch of which a loss of power left only a beginning; it was
+	// never acknowledged. It stays in the stream, nobody reads it, and the next
+	// append goes behind it. The zero value: none.
+	torn struct{ before, last uint64 }
+}
+
+var _ tutti.Log = (*Log)(nil)
+
+// LogOptions say how to open the log.
+type LogOptions struct {
+	// Blobs keeps the events that are larger than a message.
+	Blobs tutti.Blobs
+	// Replicas is how many servers of a cluster keep the log; 0 means 1.
+	Replicas int
+}
+
+// OpenLog makes the log's stream if it is not there.
+func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, wrap(err, "open the log")
+	}
+	ctx, cancel := withTimeout(ctx, appendTimeout)
+	defer cancel()
+	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:               logStream,
+		Subjects:           []string{"log.>"},
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardNew, // a full log refuses, it never forgets
+		MaxMsgs:            -1,
+		MaxBytes:           -1,
+		MaxMsgsPerSubject:  -1,
+		MaxConsumers:       -1,
+		Storage:            jetstream.FileStorage,
+		Replicas:           max(1, o.Replicas),
+		DenyDelete:         true,
+		DenyPurge:          true,
+		AllowAtomicPublish: true,
+	})
+	if err != nil {
+		return nil, wrap(err, "open the log")
+	}
+	l := &Log{nc: nc, stream: stream, blobs: o.Blobs}
+	if err := l.findTorn(ctx); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the
+// outcome is not known: the caller must not write again before it has read
+// what the log has. At most 20,000 events go into one append.
+func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+	if len(events) == 0 {
+		return 0, tutti.Errorf(tutti.CodeInvalid, "append to the log: no events")
+	}
+	ctx, cancel := withTimeout(ctx, appendTimeout)
+	defer cancel()
+	msgs := make([]*nats.Msg, len(events))
+	for i, e := range events {
+		var err error
+		if msgs[i], err = l.encode(ctx, e); err != nil {
+			return 0, err
+		}
+		msgs[i].Header.Set(headerPart, fmt.Sprintf("%d/%d", i+1, len(events)))
+	}
+	l.mu.Lock()
+	behind := last
+	if l.torn.last != 0 && last == l.torn.before {
+		behind = l.torn.last
+	}
+	l.mu.Unlock()
+	msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(behind, 10))
+	msgs[0].Header.Set(jetstream.ExpectedStreamHeader, logStream)
+	seq, err := l.publish(ctx, msgs)
+	if err != nil {
+		return 0, err
+	}
+	if want := behind + uint64(len(events)); seq != want {
+		return 0, tutti.Errorf(tutti.CodeInternal, "append to the log after %d: acknowledged as %d, want %d", behind, seq, want)
+	}
+	for i := range events {
+		events[i].Seq = behind + uint64(i) + 1
+	}
+	return seq, nil
+}
+
+// encode makes the message of an event; a large one goes to the blobs first.
+func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, error) {
+	if e.Body == nil {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "append to the log: an event has no body")
+	}
+	e.Seq = 0 // the stream counts
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
+	}
+	msg := nats.NewMsg(subjectOf(e.Body))
+	if len(raw) <= maxInline {
+		msg.Data = raw
+		return msg, nil
+	}
+	digest, err := l.blobs.Put(ctx, raw)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "append to the log: store a large %s event", e.Body.Kind())
+	}
+	msg.Header.Set(headerBlob, string(digest))
+	return msg, nil
+}
+
+// publish stores the messages, all or none, and returns the last one's
+// sequence.
+func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	if len(msgs) > 1 {
+		id := nuid.Next()
+		for i, msg := range msgs {
+			msg.Header.Set("Nats-Batch-Id", id)
+			msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		}
+		msgs[len(msgs)-1].Header.Set("Nats-Batch-Commit", "1")
+	}
+	for i, msg := range msgs[:len(msgs)-1] {
+		// The bus takes a batch into a file of its own; waiting now and then keeps
+		// it from holding a large one in memory, and finds a refusal early.
+		if i%500 == 499 {
+			if _, err := l.request(ctx, msg); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if err := l.nc.PublishMsg(msg); err != nil {
+			return 0, wrap(err, "append to the log")
+		}
+	}
+	ack, err := l.request(ctx, msgs[len(msgs)-1])
+	if err != nil {
+		return 0, err
+	}
+	if ack.Stream != logStream || ack.Sequence == 0 {
+		return 0, tutti.Errorf(tutti.CodeUnavailable, "append to the log: not acknowledged by the stream; whether it is stored is not known")
+	}
+	return ack.Sequence, nil
+}
+
+type pubAck struct {
+	Stream   string              `json:"stream"`
+	Sequence uint64              `json:"seq"`
+	Error    *jetstream.APIError `json:"error"`
+}
+
+// request publishes msg and waits for what the stream says. An empty answer
+// means that a message of a batch was taken and nothing is stored yet.
+func (l *Log) request(ctx context.Context, msg *nats.Msg) (pubAck, error) {
+	var ack pubAck
+	reply, err := l.nc.RequestMsgWithContext(ctx, msg)
+	switch {
+	case err != nil:
+		return ack, wrap(err, "append to the log; whether it is stored is not known")
+	case len(reply.Data) == 0:
+		return ack, nil
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		return ack, tutti.Wrap(tutti.CodeUnavailable, err, "append to the log: acknowledgement")
+	}
+	if ack.Error == nil {
+		return ack, nil
+	}
+	code := tutti.CodeUnavailable
+	if wrongLast(ack.Error) {
+		code = tutti.CodeConflict
+	}
+	return ack, tutti.Wrap(code, ack.Error, "append to the log")
+}
+
+// wrongLast reports whether the stream refused an expected sequence. A cluster
+// may say so without naming the sequence it has (10164).
+func wrongLast(err *jetstream.APIError) bool {
+	return err.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || err.ErrorCode == 10164
+}
+
+// wrap gives an error of the NATS client its code.
+func wrap(err error, doing string) error {
+	code := tutti.CodeUnavailable
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
+		code = tutti.CodeDeadline
+	}
+	return tutti.Wrap(code, err, "%s", doing)
+}
+
+// withTimeout bounds ctx if the caller has not.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}

@@ -1,0 +1,34 @@
+package natsbus
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"regexp"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+var (
+	plainIDRE = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	lowerB32  = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+)
+
+// maxEncodedID keeps subjects far below the bus's limit.
+const maxEncodedID = 128
+
+// subjectOf returns where an event is stored: log.<noun>.<verb>.<id>. An id
+// that is no plain word is encoded, a long one hashed; `=` marks the one and
+// `~` the other, neither of which is in a plain word.
+func subjectOf(b tutti.Body) string {
+	id := b.ID()
+	switch {
+	case plainIDRE.MatchString(id):
+	case lowerB32.EncodedLen(len(id)) <= maxEncodedID:
+		id = "=" + lowerB32.EncodeToString([]byte(id))
+	default:
+		sum := sha256.Sum256([]byte(id))
+		id = "~" + lowerB32.EncodeToString(sum[:])
+	}
+	return "log." + strings.ToLower(b.Kind()) + "." + id
+}

@@ -1,0 +1,153 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// OpenBlobs makes an empty store; reopen opens the same store again.
+type OpenBlobs func(t *testing.T) (blobs tutti.Blobs, reopen func() tutti.Blobs)
+
+// TestBlobs runs the suite of tutti.Blobs.
+func TestBlobs(t *testing.T, open OpenBlobs) {
+	for _, c := range []struct {
+		reason string
+		test   func(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs)
+	}{
+		{"content of any size comes back under its digest", blobsRoundTrip},
+		{"storing the same content again is no error", blobsTwice},
+		{"many may store the same content at once", blobsConcurrent},
+		{"what is not stored is not found, and no empty content", blobsMissing},
+		{"what is no digest is invalid", blobsInvalid},
+		{"a store owns its content", blobsOwned},
+		{"a cancelled call says so", blobsCancelled},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			blobs, reopen := open(t)
+			c.test(t, blobs, reopen)
+		})
+	}
+}
+
+func digestOf(content []byte) tutti.Digest {
+	sum := sha256.Sum256(content)
+	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
+}
+
+// pattern returns content that does not repeat at any chunk size.
+func pattern(size int) []byte {
+	content := make([]byte, size)
+	state := uint32(size)*2654435761 + 1
+	for i := range content {
+		state = state*1664525 + 1013904223
+		content[i] = byte(state >> 24)
+	}
+	return content
+}
+
+func wantBlob(t *testing.T, blobs tutti.Blobs, content []byte) {
+	t.Helper()
+	digest := digestOf(content)
+	if ok, err := blobs.Has(t.Context(), digest); err != nil || !ok {
+		t.Errorf("Has(%s) of %d bytes: %v, %v; want true", digest, len(content), ok, err)
+	}
+	got, err := blobs.Get(t.Context(), digest)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("Get(%s): %d bytes, %v; want the %d bytes stored", digest, len(got), err, len(content))
+	}
+}
+
+func mustPut(t *testing.T, blobs tutti.Blobs, content []byte) {
+	t.Helper()
+	digest, err := blobs.Put(t.Context(), content)
+	if err != nil || digest != digestOf(content) {
+		t.Fatalf("Put of %d bytes: %q, %v; want %q", len(content), digest, err, digestOf(content))
+	}
+}
+
+func blobsRoundTrip(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
+	sizes := []int{0, 1, 1000, 64 << 10, 128 << 10, 128<<10 + 1, 1 << 20, 5<<20 + 7}
+	for _, size := range sizes {
+		mustPut(t, blobs, pattern(size))
+	}
+	again := reopen()
+	for _, size := range sizes {
+		wantBlob(t, blobs, pattern(size))
+		wantBlob(t, again, pattern(size))
+	}
+}
+
+func blobsTwice(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
+	for _, size := range []int{0, 10, 300 << 10} {
+		mustPut(t, blobs, pattern(size))
+		mustPut(t, blobs, pattern(size))
+		mustPut(t, reopen(), pattern(size))
+		wantBlob(t, blobs, pattern(size))
+	}
+}
+
+func blobsConcurrent(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
+	var wg sync.WaitGroup
+	for i := range 8 {
+		content := pattern(400<<10 + i%2)
+		wg.Go(func() {
+			if _, err := blobs.Put(t.Context(), content); err != nil {
+				t.Errorf("Put: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	wantBlob(t, blobs, pattern(400<<10))
+	wantBlob(t, blobs, pattern(400<<10+1))
+}
+
+func blobsMissing(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
+	for _, content := range []string{"", "never stored"} {
+		digest := digestOf([]byte(content))
+		if ok, err := blobs.Has(t.Context(), digest); err != nil || ok {
+			t.Errorf("Has: %v, %v; want false", ok, err)
+		}
+		_, err := blobs.Get(t.Context(), digest)
+		wantCode(t, err, tutti.CodeNotFound)
+	}
+}
+
+func blobsInvalid(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
+	for _, digest := range []tutti.Digest{"", "sha256:", "md5:0", "../../etc/passwd", "*", "sha256:>"} {
+		_, err := blobs.Get(t.Context(), digest)
+		wantCode(t, err, tutti.CodeInvalid)
+		_, err = blobs.Has(t.Context(), digest)
+		wantCode(t, err, tutti.CodeInvalid)
+	}
+}
+
+func blobsOwned(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
+	content := pattern(100)
+	mustPut(t, blobs, content)
+	content[0]++
+	got, err := blobs.Get(t.Context(), digestOf(pattern(100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got[1]++
+	wantBlob(t, blobs, pattern(100))
+}
+
+func blobsCancelled(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
+	content := pattern(100)
+	mustPut(t, blobs, content)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := blobs.Put(ctx, pattern(200))
+	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
+	_, err = blobs.Get(ctx, digestOf(content))
+	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
+	_, err = blobs.Has(ctx, digestOf(content))
+	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
+}

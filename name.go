@@ -1,0 +1,117 @@
+package tutti
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// NodeName is a node's Puppet certname. It is data: it never becomes part of a
+// subject or a path, because certnames have dots (`web` is no prefix of the
+// rights of `web.example.net`).
+type NodeName string
+
+// GroupName names a set of nodes of the fleet file.
+type GroupName string
+
+// PlanName names a plan of the fleet file.
+type PlanName string
+
+// StepName names a step inside its plan.
+type StepName string
+
+// NodeKey is the public nkey (U…) that a node made itself. It alone identifies
+// a node on the bus.
+type NodeKey string
+
+// JobID, RunID and TokenID name one execution of a plan, one Puppet process
+// that the log ordered, and one join token.
+type (
+	JobID   string
+	RunID   string
+	TokenID string
+)
+
+// Digest is `sha256:` and 64 lower-case hex digits.
+type Digest string
+
+var (
+	nodeNameRE = regexp.MustCompile(`^[a-z0-9_][a-z0-9._-]{0,252}$`)
+	wordRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+	nodeKeyRE  = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
+	digestRE   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	uuidRE     = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	keyPartRE  = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+)
+
+// Validate accepts what Puppet accepts as a certname.
+func (n NodeName) Validate() error {
+	if !nodeNameRE.MatchString(string(n)) || strings.Contains(string(n), "..") {
+		return Errorf(CodeInvalid, "node name %q: lower-case letters, digits, '.', '_' and '-' only, as in a Puppet certname", string(n))
+	}
+	return nil
+}
+
+// Validate accepts lower-case words with digits, '_' and '-'.
+func (g GroupName) Validate() error { return validWord("group", string(g)) }
+
+// Validate accepts lower-case words with digits, '_' and '-'.
+func (p PlanName) Validate() error { return validWord("plan", string(p)) }
+
+// Validate accepts lower-case words with digits, '_' and '-'.
+func (s StepName) Validate() error { return validWord("step", string(s)) }
+
+func validWord(noun, word string) error {
+	if !wordRE.MatchString(word) {
+		return Errorf(CodeInvalid, "%s name %q: lower-case letters, digits, '_' and '-' only, at most 63", noun, word)
+	}
+	return nil
+}
+
+// Validate accepts the textual form of a public user nkey.
+func (k NodeKey) Validate() error {
+	if !nodeKeyRE.MatchString(string(k)) {
+		return Errorf(CodeInvalid, "node key %q: not a public nkey", string(k))
+	}
+	return nil
+}
+
+// Validate accepts a lower-case UUID.
+func (r RunID) Validate() error {
+	if !uuidRE.MatchString(string(r)) {
+		return Errorf(CodeInvalid, "run id %q: not a UUID", string(r))
+	}
+	return nil
+}
+
+// Validate accepts `sha256:` with 64 lower-case hex digits.
+func (d Digest) Validate() error {
+	if !digestRE.MatchString(string(d)) {
+		return Errorf(CodeInvalid, "digest %q: not sha256: and 64 hex digits", string(d))
+	}
+	return nil
+}
+
+// DigestOf returns the digest of content.
+func DigestOf(content []byte) Digest {
+	sum := sha256.Sum256(content)
+	return Digest("sha256:" + hex.EncodeToString(sum[:]))
+}
+
+// Hex returns the digest without its algorithm.
+func (d Digest) Hex() string { return strings.TrimPrefix(string(d), "sha256:") }
+
+// ValidateKey accepts the key of a value: parts of letters, digits and `_.:-`,
+// joined by `/`, none of them `.` or `..`, at most 512 bytes.
+func ValidateKey(key string) error {
+	parts := strings.Split(key, "/")
+	bad := len(key) > 512 || slices.ContainsFunc(parts, func(p string) bool {
+		return !keyPartRE.MatchString(p) || p == "." || p == ".."
+	})
+	if bad {
+		return Errorf(CodeInvalid, "key %q: parts of letters, digits, '_', '.', ':' and '-', joined by '/', at most 512 bytes", key)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package tutti
+
+import (
+	"slices"
+	"time"
+)
+
+// Outcome says how a run ended.
+type Outcome string
+
+// The outcomes of a run (glossary).
+const (
+	Unchanged   Outcome = "unchanged"
+	Changed     Outcome = "changed"
+	Failed      Outcome = "failed"      // with a Reason
+	Waiting     Outcome = "waiting"     // for a query without an answer
+	Interrupted Outcome = "interrupted" // the process is gone and left no result
+	Lost        Outcome = "lost"        // the node is silent
+	Skipped     Outcome = "skipped"
+)
+
+// Reason says why a run failed.
+type Reason string
+
+// The reasons of Failed.
+const (
+	BecauseResources Reason = "resources" // resources failed while applying
+	BecauseCompile   Reason = "compile"   // no catalog
+	BecauseCatalog   Reason = "catalog"   // a catalog that cannot be applied: a cycle, a type that refuses
+	BecauseFacts     Reason = "facts"     // no facts
+	BecauseRefused   Reason = "refused"   // the node or the server did not allow it
+	BecauseMachinery Reason = "machinery" // Puppet missing, code missing, disk full, no report
+	BecauseTimeout   Reason = "timeout"   // the step's timeout
+)
+
+// Outcomes and Reasons list all of them, in the order of the glossary.
+var (
+	Outcomes = []Outcome{Unchanged, Changed, Failed, Waiting, Interrupted, Lost, Skipped}
+	Reasons  = []Reason{BecauseResources, BecauseCompile, BecauseCatalog, BecauseFacts, BecauseRefused, BecauseMachinery, BecauseTimeout}
+)
+
+// Good reports whether a run that ended so need not be repeated.
+func (o Outcome) Good() bool { return o == Unchanged || o == Changed }
+
+// Mode is what a run may do.
+type Mode string
+
+// The modes. Only ModeApply changes nodes and publishes for everybody.
+const (
+	ModeApply   Mode = "apply"
+	ModeNoop    Mode = "noop"
+	ModeCompile Mode = "compile"
+)
+
+// Counts are the resources of a report by what became of them.
+type Counts struct {
+	Total     int `json:"total"`
+	Changed   int `json:"changed"`
+	Failed    int `json:"failed"`
+	Skipped   int `json:"skipped"`
+	OutOfSync int `json:"out_of_sync"`
+}
+
+// Failure is one thing that failed in a run, as far as Puppet names it.
+type Failure struct {
+	Resource string `json:"resource,omitempty"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Message  string `json:"message"`
+}
+
+// MaxFailures bounds how many failures a Result carries; the report has all.
+const MaxFailures = 20
+
+// Result is how a run ended, measured and judged by the agent. Report, Log and
+// Record are blobs that the server had before the result.
+type Result struct {
+	Run         RunID     `json:"run"`
+	Outcome     Outcome   `json:"outcome"`
+	Reason      Reason    `json:"reason,omitempty"`
+	Message     string    `json:"message,omitempty"`
+	Failures    []Failure `json:"failures,omitempty"`
+	Stopped     bool      `json:"stopped,omitempty"` // ended at the gate, nothing was applied
+	NoopPending bool      `json:"noop_pending,omitempty"`
+	Corrective  bool      `json:"corrective,omitempty"`
+	Overlapped  bool      `json:"overlapped,omitempty"` // a Puppet that takes no lock ran beside it
+	Degraded    bool      `json:"degraded,omitempty"`
+	Phase       string    `json:"phase,omitempty"` // the last one reached
+	Counts      Counts    `json:"counts"`
+	StartedAt   time.Time `json:"started_at"`
+	EndedAt     time.Time `json:"ended_at"`
+	Report      Digest    `json:"report,omitempty"`
+	Log         Digest    `json:"log,omitempty"`
+	Record      Digest    `json:"record,omitempty"`
+}
+
+// Duration is the time of the Puppet process, measured by the agent.
+func (r Result) Duration() time.Duration { return r.EndedAt.Sub(r.StartedAt) }
+
+// Validate checks what a node may claim about a run.
+func (r Result) Validate() error {
+	switch {
+	case r.Run.Validate() != nil:
+		return r.Run.Validate()
+	case !slices.Contains(Outcomes, r.Outcome) && !r.Stopped:
+		return Errorf(CodeInvalid, "result of run %s: unknown outcome %q", r.Run, string(r.Outcome))
+	case (r.Outcome == Failed) != (r.Reason != ""):
+		return Errorf(CodeInvalid, "result of run %s: outcome %q with reason %q", r.Run, string(r.Outcome), string(r.Reason))
+	case r.Reason != "" && !slices.Contains(Reasons, r.Reason):
+		return Errorf(CodeInvalid, "result of run %s: unknown reason %q", r.Run, string(r.Reason))
+	case len(r.Failures) > MaxFailures:
+		return Errorf(CodeInvalid, "result of run %s: %d failures, at most %d", r.Run, len(r.Failures), MaxFailures)
+	case r.EndedAt.Before(r.StartedAt):
+		return Errorf(CodeInvalid, "result of run %s: ended before it started", r.Run)
+	}
+	for _, d := range []Digest{r.Report, r.Log, r.Record} {
+		if d != "" && d.Validate() != nil {
+			return d.Validate()
+		}
+	}
+	return nil
+}
