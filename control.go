@@ -134,23 +134,26 @@ type CreatedToken struct {
 	Expires time.Time `json:"expires"`
 }
 
-// EnrolRequest is signed by the key that it wants enrolled.
+// EnrolRequest asks to admit Key under Name, signed by the key. Package
+// identity signs and verifies it.
 type EnrolRequest struct {
 	Token     TokenID  `json:"token"`
-	Secret    string   `json:"secret"`
-	Node      NodeName `json:"node"`
+	Secret    []byte   `json:"secret"`
+	Name      NodeName `json:"name"`
 	Key       NodeKey  `json:"key"`
 	BoxKey    string   `json:"box_key"`
 	Signature []byte   `json:"signature"`
 }
 
-// Enrolled is all that a node needs to come to the bus.
+// Enrolled is all that a node needs to come to the bus. CodeKey is the
+// operators' public key, pinned by the node from now on.
 type Enrolled struct {
-	Node       NodeName `json:"node"`
-	JWT        string   `json:"jwt"`
-	BusAddress string   `json:"bus_address"`
-	CA         []byte   `json:"ca"`
-	CodeKey    []byte   `json:"code_key"` // ed25519, public
+	Node    NodeName  `json:"node"`
+	JWT     string    `json:"jwt"`
+	CA      string    `json:"ca"`  // PEM
+	Bus     string    `json:"bus"` // host:port
+	CodeKey string    `json:"code_key"`
+	Time    time.Time `json:"time"` // the server's
 }
 
 // FleetSource is the text of a fleet file and the name that errors give it.

@@ -20,7 +20,7 @@ type Bus interface {
 	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
 	// Send says something that may be lost.
 	Send(op string, payload []byte) error
-	OnRing(func(op string, payload []byte))
+	OnRing(func(op string, payload []byte)) error
 	OnConnect(func())
 }
 
@@ -119,7 +119,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	a.opts.Bus.OnRing(a.ring)
+	if err := a.opts.Bus.OnRing(a.ring); err != nil {
+		return err
+	}
 	a.opts.Bus.OnConnect(a.poke)
 	var beats sync.WaitGroup
 	beats.Go(func() { a.beats(ctx) })

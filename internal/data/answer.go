@@ -53,27 +53,28 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 
 // Answer answers a question. A run that changes nothing (noop, compile) sees the
 // exports that other nodes handed over in its own job instead of their current
-// ones. CodeInvalid: what NormalQuery refuses.
-func (s *State) Answer(q tutti.Query, asker Asker) (Answer, error) {
+// ones. What NormalQuery refuses is not found, a collect question too: nobody can
+// take it for an empty set.
+func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	q, err := NormalQuery(q)
 	if err != nil {
-		return Answer{}, err
+		return Answer{Seq: s.seq}
 	}
 	if q.Kind == tutti.QueryCollect {
 		return s.collect(q, asker)
 	}
-	value, found := s.values[q.Key]
+	v, found := s.values[q.Key]
 	if q.Kind == tutti.QueryHiera {
-		value, found = s.hieraValue(asker.Node, q.Key)
+		v, found = s.hieraValue(asker.Node, q.Key)
 	}
-	return Answer{Found: found, Value: value.JSON, Digest: value.Digest, Seq: s.seq}, nil
+	return Answer{Found: found, Value: v.Value, Digest: v.digest, Seq: s.seq}
 }
 
 // collect looks at the exports of one type only.
-func (s *State) collect(q tutti.Query, asker Asker) (Answer, error) {
+func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)
-	if err != nil {
-		return Answer{}, err
+	if err != nil { // its own normal form
+		return Answer{Seq: s.seq}
 	}
 	answer := Answer{Found: true, Exports: []tutti.Export{}, Seq: s.seq}
 	var digest sum
@@ -99,7 +100,7 @@ func (s *State) collect(q tutti.Query, asker Asker) (Answer, error) {
 	}
 	slices.SortFunc(answer.Exports, compareExports)
 	answer.Digest = digest.digest()
-	return answer, nil
+	return answer
 }
 
 // overlay returns the sets that replace current ones for this asker.
@@ -112,16 +113,12 @@ func (s *State) overlay(asker Asker) map[tutti.NodeName]exportSet {
 
 // Outdated returns the reads whose questions have another answer by now, in
 // their order. A degraded read is compared as any other.
-func (s *State) Outdated(reads []tutti.Read, asker Asker) ([]tutti.Read, error) {
+func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	var outdated []tutti.Read
 	for _, r := range reads {
-		now, err := s.Answer(r.Query, asker)
-		if err != nil {
-			return nil, err
-		}
-		if now.Found != r.Found || now.Digest != r.Digest {
+		if now := s.Answer(r.Query, asker); now.Found != r.Found || now.Digest != r.Digest {
 			outdated = append(outdated, r)
 		}
 	}
-	return outdated, nil
+	return outdated
 }

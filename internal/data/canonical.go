@@ -37,6 +37,20 @@ func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
+// Equal reports whether two JSON values are equal. What is no JSON equals only
+// the same bytes.
+func Equal(a, b json.RawMessage) bool {
+	return bytes.Equal(canonicalOrRaw(a), canonicalOrRaw(b))
+}
+
+// canonicalOrRaw is for what the log holds already.
+func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
+	if canonical, err := Canonical(raw); err == nil {
+		return canonical
+	}
+	return raw
+}
+
 // decode reads exactly one JSON value; numbers keep their text.
 func decode(raw json.RawMessage) (any, error) {
 	if !utf8.Valid(raw) {
@@ -110,13 +124,13 @@ func appendNumber(out []byte, text string) ([]byte, error) {
 	if f == 0 {
 		return append(out, "0.0"...), nil // also -0.0: the two are equal
 	}
-	format := byte('f')
 	if magnitude := max(f, -f); magnitude < 1e-6 || magnitude >= 1e21 {
-		format = 'e'
+		short := strconv.FormatFloat(f, 'e', -1, 64)
+		return append(out, strings.Replace(short, "e-0", "e-", 1)...), nil // Go has two digits at least
 	}
 	start := len(out)
-	out = strconv.AppendFloat(out, f, format, -1, 64)
-	if !bytes.ContainsAny(out[start:], ".e") {
+	out = strconv.AppendFloat(out, f, 'f', -1, 64)
+	if !bytes.ContainsRune(out[start:], '.') {
 		out = append(out, ".0"...)
 	}
 	return out, nil

@@ -11,7 +11,7 @@
 // `web.example.net`.
 //
 // Who may write and read what is package policy; that a key has one owner is
-// checked here (State.CheckOwner), since only the state knows it.
+// checked here (State.MayOwn), since only the state knows it.
 package data
 
 import (
@@ -25,9 +25,9 @@ import (
 // memory with it and must not be modified.
 type State struct {
 	seq    uint64
-	values map[string]Value
-	shared map[string]Value                    // shared/hiera/K, by K
-	hiera  map[tutti.NodeName]map[string]Value // node/NAME/hiera/K, by NAME and K
+	values map[string]value
+	shared map[string]value                    // shared/hiera/K, by K
+	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
 	nodes  map[tutti.NodeName]exportSet
 	types  map[string]map[tutti.NodeName][]member
 	jobs   map[tutti.JobID]map[tutti.NodeName]exportSet // overlays of the jobs that go on
@@ -36,9 +36,9 @@ type State struct {
 // NewState returns the state before the first event.
 func NewState() *State {
 	return &State{
-		values: map[string]Value{},
-		shared: map[string]Value{},
-		hiera:  map[tutti.NodeName]map[string]Value{},
+		values: map[string]value{},
+		shared: map[string]value{},
+		hiera:  map[tutti.NodeName]map[string]value{},
 		nodes:  map[tutti.NodeName]exportSet{},
 		types:  map[string]map[tutti.NodeName][]member{},
 		jobs:   map[tutti.JobID]map[tutti.NodeName]exportSet{},
@@ -49,18 +49,18 @@ func NewState() *State {
 func (s *State) Seq() uint64 { return s.seq }
 
 // Apply folds the next event of the log. Events of other kinds change nothing
-// but the sequence. An error means that the caller did not hydrate the event, or
-// that the log holds what is no JSON: then the state must not be used
-// any more.
-func (s *State) Apply(e tutti.Event) error {
+// but the sequence. What Check… would refuse is taken as it is: a log must fold
+// for ever. It panics on an ExportsSet whose exports are not at hand: a set that
+// is silently empty would look like an answer.
+func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
 	switch b := e.Body.(type) {
 	case *tutti.ValueSet:
-		return s.setValue(e, b)
+		s.setValue(e, b)
 	case *tutti.ValueUnset:
 		s.unset(b.Key)
 	case *tutti.ExportsSet:
-		return s.setExports(b)
+		s.setExports(b)
 	case *tutti.NodeRemoved:
 		s.removeNode(b.Node)
 	case *tutti.JobStarted:
@@ -68,7 +68,6 @@ func (s *State) Apply(e tutti.Event) error {
 	case *tutti.JobFinished:
 		delete(s.jobs, b.Job)
 	}
-	return nil
 }
 
 // removeNode withdraws all that a node published. What operators said about it

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -77,25 +78,25 @@ func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
 	case size > MaxExport:
 		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: %d bytes of parameters, at most %d", string(node), what, size, MaxExport)
 	}
-	return normalExport(node, e)
+	for name, raw := range e.Parameters {
+		if _, err := Canonical(raw); err != nil {
+			return e, tutti.Wrap("", err, "node %q: export %s: parameter %q", string(node), what, name)
+		}
+	}
+	return normalExport(node, e), nil
 }
 
-// normalExport is what the fold does with an export of the log. It has no bounds:
-// a log that was good when it was written must fold for ever.
-func normalExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
+// normalExport is what the fold does with an export of the log, whatever it is.
+func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
 	e.Node = node
 	e.Tags = slices.Compact(slices.Sorted(slices.Values(e.Tags)))
 	e.Sensitive = slices.Compact(slices.Sorted(slices.Values(e.Sensitive)))
 	parameters := make(map[string]json.RawMessage, len(e.Parameters))
 	for name, raw := range e.Parameters {
-		canonical, err := Canonical(raw)
-		if err != nil {
-			return e, tutti.Wrap("", err, "node %q: export %s: parameter %q", string(node), excerpt([]byte(e.Ref())), name)
-		}
-		parameters[name] = canonical
+		parameters[name] = canonicalOrRaw(raw)
 	}
 	e.Parameters = parameters
-	return e, nil
+	return e
 }
 
 // digestExport covers what a collector gets. File and line are left out: moving a
@@ -119,27 +120,23 @@ func digestExport(e tutti.Export) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-func (s *State) setExports(b *tutti.ExportsSet) error {
+func (s *State) setExports(b *tutti.ExportsSet) {
 	if len(b.Exports) != b.Count {
-		return tutti.Errorf(tutti.CodeInternal, "exports of node %q: %d in the event, %d at hand: the blob %s is missing", string(b.Node), b.Count, len(b.Exports), b.Set)
+		panic(fmt.Sprintf("data: exports of node %q in run %s: %d in the event, %d at hand: blob %q was not read", b.Node, b.Run, b.Count, len(b.Exports), b.Set))
 	}
 	set := exportSet{}
 	for _, e := range slices.SortedFunc(slices.Values(b.Exports), compareExports) {
-		e, err := normalExport(b.Node, e)
-		if err != nil {
-			return tutti.Wrap(tutti.CodeInternal, err, "exports of run %s", b.Run)
-		}
+		e = normalExport(b.Node, e)
 		set[e.Type] = append(set[e.Type], member{e, digestExport(e)})
 	}
 	if !b.Overlay {
 		s.replace(b.Node, set)
-		return nil
+		return
 	}
 	// A job that has ended reads nothing more; what comes late is dropped.
 	if overlay, goesOn := s.jobs[b.Job]; goesOn {
 		overlay[b.Node] = set
 	}
-	return nil
 }
 
 // replace makes set the current exports of a node.

@@ -18,7 +18,7 @@ var swift = tutti.Fleet{Grants: []tutti.Grant{
 	{To: "trusted", Write: []string{"**"}, Exports: []string{"File"}, Dangerous: true},
 }}
 
-type check func(tutti.Fleet, policy.Subject, string) error
+type check func(tutti.Fleet, []tutti.GroupName, tutti.NodeName, string) error
 
 func TestPolicy(t *testing.T) {
 	for _, tc := range []struct {
@@ -65,7 +65,7 @@ func TestPolicy(t *testing.T) {
 			`node "storage-01" (in storage) may not export resources of type File: no grant; if it is to, add to the grants of the fleet file: - {to: storage, exports: [File], dangerous: true}`},
 		{"and are granted with it", policy.MayExport, "admin", []tutti.GroupName{"trusted"}, "File", ""},
 	} {
-		err := tc.check(swift, policy.Subject{Node: tc.node, Groups: tc.groups}, tc.what)
+		err := tc.check(swift, tc.groups, tc.node, tc.what)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -82,7 +82,7 @@ func TestPolicy(t *testing.T) {
 // TestPasteAllows pastes the proposed line into a fleet file: it must be one that
 // is read, and that allows what was refused.
 func TestPasteAllows(t *testing.T) {
-	who := policy.Subject{Node: "storage-01", Groups: []tutti.GroupName{"storage"}}
+	groups := []tutti.GroupName{"storage"}
 	for _, tc := range []struct {
 		reason string
 		check  check
@@ -94,7 +94,7 @@ func TestPasteAllows(t *testing.T) {
 		{"a type", policy.MayExport, "Swift::Ringsync"},
 		{"a dangerous type", policy.MayExport, "Exec"},
 	} {
-		refusal := tc.check(tutti.Fleet{}, who, tc.what)
+		refusal := tc.check(tutti.Fleet{}, groups, "storage-01", tc.what)
 		if refusal == nil {
 			t.Fatalf("%s: allowed without a grant", tc.reason)
 		}
@@ -104,7 +104,7 @@ func TestPasteAllows(t *testing.T) {
 			t.Errorf("%s: the proposed grant is refused: %v", tc.reason, err)
 			continue
 		}
-		if err := tc.check(f, who, tc.what); err != nil {
+		if err := tc.check(f, groups, "storage-01", tc.what); err != nil {
 			t.Errorf("%s: the proposed grant does not allow it: %v", tc.reason, err)
 		}
 	}

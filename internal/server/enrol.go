@@ -47,7 +47,7 @@ func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.C
 // the token's secret and the key's signature are the proof. A key that was
 // enrolled by the same token may ask again, since its answer may have been lost.
 func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enrolled, error) {
-	if err := in.Node.Validate(); err != nil {
+	if err := in.Name.Validate(); err != nil {
 		return tutti.Enrolled{}, err
 	}
 	hash, err := s.opts.Identity.VerifyEnrol(in)
@@ -58,16 +58,16 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 	err = s.do(ctx, func(tx *tx) error {
 		t, err := tx.admit(in, hash)
 		if err != nil {
-			return tx.deny("key:"+string(in.Key), "join as "+string(in.Node), err)
+			return tx.deny("key:"+string(in.Key), "join as "+string(in.Name), err)
 		}
-		n := tx.registry.nodes[in.Node]
+		n := tx.registry.nodes[in.Name]
 		if n != nil && n.Key == in.Key {
 			return nil
 		}
 		if n != nil {
 			old = n.Key
 		}
-		tx.emit(actorNode(in.Node), &tutti.NodeEnrolled{Node: in.Node, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
+		tx.emit(actorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
 		return nil
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 			return tutti.Enrolled{}, err
 		}
 	}
-	return s.opts.Identity.Enrol(in.Node, in.Key)
+	return s.opts.Identity.Enrol(in.Name, in.Key)
 }
 
 // admit says whether a token lets a key in under a name.
@@ -87,23 +87,23 @@ func (tx *tx) admit(in tutti.EnrolRequest, hash tutti.Digest) (*token, error) {
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }
 	switch {
 	case t == nil || t.Hash != hash:
-		return nil, refused("this token is not known to the server; make one with: tutti token create --name %s", in.Node)
+		return nil, refused("this token is not known to the server; make one with: tutti token create --name %s", in.Name)
 	case t.revoked:
 		return nil, refused("this token was revoked")
 	case t.boundTo != "" && t.boundTo != in.Key:
 		return nil, refused("this token was used by %s already; every node needs its own", t.node)
-	case t.boundTo == in.Key && t.node != in.Node:
+	case t.boundTo == in.Key && t.node != in.Name:
 		return nil, refused("this token was used for the name %s", t.node)
 	case t.boundTo == "" && !tx.now.Before(t.Expires):
 		return nil, refused("this token expired at %s", t.Expires.Format(time.RFC3339))
 	}
-	if ok, _ := path.Match(t.Name, string(in.Node)); !ok {
-		return nil, refused("this token is for the name %s, not for %s", t.Name, in.Node)
+	if ok, _ := path.Match(t.Name, string(in.Name)); !ok {
+		return nil, refused("this token is for the name %s, not for %s", t.Name, in.Name)
 	}
-	if n := tx.registry.nodes[in.Node]; n != nil && n.Key != in.Key && !n.replaceable {
-		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine takes its place, say so first: tutti node replace %s", in.Node, in.Node)
+	if n := tx.registry.nodes[in.Name]; n != nil && n.Key != in.Key && !n.replaceable {
+		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine takes its place, say so first: tutti node replace %s", in.Name, in.Name)
 	}
-	if other := tx.registry.byKey(in.Key); other != nil && other.Node != in.Node {
+	if other := tx.registry.byKey(in.Key); other != nil && other.Node != in.Name {
 		return nil, refused("this key is node %s", other.Node)
 	}
 	return t, nil

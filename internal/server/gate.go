@@ -1,11 +1,9 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -21,7 +19,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err != nil {
 		return nil, err
 	}
-	if err := validateExports(in.Exports); err != nil {
+	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
 	set, err := s.storeExports(ctx, in.Exports)
@@ -72,12 +70,9 @@ func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest
 // outdated names the first read whose answer is no longer the one that the
 // compile was given, or returns the empty string.
 func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
-	asker := data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode}
-	for _, read := range in.Reads {
-		now := tx.data.Answer(read.Query, asker)
-		if now.Found != read.Found || now.Digest != read.Digest {
-			return "the answer to " + describe(read.Query) + " has changed since it was read"
-		}
+	changed := tx.data.Outdated(in.Reads, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+	if len(changed) > 0 {
+		return "the answer to " + describe(changed[0].Query) + " has changed since it was read"
 	}
 	hiera := tx.data.Hiera(n.Node)
 	for _, k := range in.Keys {
@@ -113,40 +108,10 @@ func (tx *tx) fleet() tutti.Fleet {
 	return *tx.registry.fleet
 }
 
-const maxExports = 20_000
-
-func validateExports(exports []tutti.Export) error {
-	if len(exports) > maxExports {
-		return tutti.Errorf(tutti.CodeInvalid, "%d exports, at most %d", len(exports), maxExports)
-	}
-	seen := map[string]bool{}
-	for _, e := range exports {
-		switch {
-		case tutti.ValidateType(e.Type) != nil:
-			return tutti.ValidateType(e.Type)
-		case e.Title == "":
-			return tutti.Errorf(tutti.CodeInvalid, "an export of type %s has no title", e.Type)
-		case seen[e.Ref()]:
-			return tutti.Errorf(tutti.CodeInvalid, "%s is exported twice by one catalog", e.Ref())
-		}
-		seen[e.Ref()] = true
-		for _, name := range e.Sensitive {
-			if _, leaked := e.Parameters[name]; leaked {
-				return tutti.Errorf(tutti.CodeInvalid, "%s: the sensitive parameter %q was sent in clear", e.Ref(), name)
-			}
-		}
-	}
-	return nil
-}
-
 // storeExports keeps a set as a blob; equal sets have equal digests.
 func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutti.Digest, error) {
 	if len(exports) == 0 {
 		return "", nil
-	}
-	slices.SortFunc(exports, func(a, b tutti.Export) int { return cmp.Compare(a.Ref(), b.Ref()) })
-	for i := range exports {
-		exports[i].Node = ""
 	}
 	raw, err := json.Marshal(exports)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-// maxValue bounds a published value.
-const maxValue = 64 << 10
-
 func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := decode[tutti.Ask](tutti.OpAsk, payload)
 	if err != nil {
 		return nil, err
 	}
-	if in.Query.Filter, err = data.Normalize(in.Query.Filter); err != nil {
+	if in.Query.Kind != tutti.QueryPublished {
+		in.Query, err = data.NormalQuery(in.Query)
+	}
+	if err != nil {
 		return nil, err
 	}
 	var out tutti.Answered
@@ -71,7 +71,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	if err := validateValue(in); err != nil {
+	if in, err = checkValue(in); err != nil {
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
@@ -116,20 +116,16 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 	return nil
 }
 
-func validateValue(in tutti.Publish) error {
-	if err := tutti.ValidateKey(in.Key); err != nil {
-		return err
-	}
+// checkValue returns a publication with its value in canonical form.
+func checkValue(in tutti.Publish) (tutti.Publish, error) {
 	if in.Withdraw {
-		return nil
+		return in, tutti.ValidateKey(in.Key)
 	}
-	if len(in.Value) > maxValue {
-		return tutti.Errorf(tutti.CodeInvalid, "value of %q: %d bytes, at most %d; publish a file's digest instead", in.Key, len(in.Value), maxValue)
+	var err error
+	if in.Value, err = data.CheckValue(in.Key, in.Value); err == nil && string(in.Value) == "null" {
+		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
 	}
-	if len(in.Value) == 0 || string(in.Value) == "null" {
-		return tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
-	}
-	return nil
+	return in, err
 }
 
 // nodeRun returns the node of a key and its active run.

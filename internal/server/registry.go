@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
 )
 
 // registry is what the log says about who belongs to the fleet, which code and
@@ -106,16 +107,10 @@ func (r *registry) byKey(key tutti.NodeKey) *node { return r.nodes[r.keys[key]] 
 // groups returns the groups of a node: those that list it, and those that its
 // token fixed; sorted.
 func (r *registry) groups(n *node) []tutti.GroupName {
-	out := slices.Clone(n.Groups)
-	if r.fleet != nil {
-		for _, g := range r.fleet.Groups {
-			if slices.Contains(g.Nodes, n.Node) {
-				out = append(out, g.Name)
-			}
-		}
+	if r.fleet == nil {
+		return nil
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return fleet.GroupsOf(*r.fleet, n.Node, n.Groups)
 }
 
 // enrolled returns the nodes of each group that a token fixed.

@@ -18,7 +18,8 @@ func (s *Server) UnsetValue(ctx context.Context, key string) error {
 }
 
 func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
-	if err := validateValue(in); err != nil {
+	in, err := checkValue(in)
+	if err != nil {
 		return err
 	}
 	return s.do(ctx, func(tx *tx) error {

@@ -122,7 +122,6 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		NoSigs:                 true,
 		NoLog:                  o.LogTo == nil,
 		MaxPayload:             MaxPayload,
-		MaxControlLine:         1024,
 		PingInterval:           20 * time.Second,
 		MaxPingsOut:            2,
 		WriteDeadline:          10 * time.Second,

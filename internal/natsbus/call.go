@@ -1,0 +1,200 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	chunkTimeout = 15 * time.Second
+	// retryPause is the wait after a chunk that nobody took.
+	retryPause = 250 * time.Millisecond
+	// maxUploads bounds how often a parcel is sent that the server forgot.
+	maxUploads = 3
+)
+
+// Call asks the server and returns its answer. Errors have the code the server
+// gave them. CodeUnavailable: there is no connection, it was lost meanwhile, or
+// no server serves; CodeDeadline: no answer in time (that of ctx, else a
+// minute). In both cases the server may have done what was asked.
+//
+// Payload and answer may have up to 64 MiB. Large ones go in chunks, which
+// outlive a lost connection as long as ctx lasts.
+func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
+	if err := validateOp(op); err != nil {
+		return nil, err
+	}
+	if len(payload) > MaxPayload {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", op, len(payload), MaxPayload)
+	}
+	ctx, cancel := withTimeout(ctx, defaultTimeout)
+	defer cancel()
+	for range maxUploads {
+		msg := nats.NewMsg("")
+		if len(payload) <= chunkSize {
+			msg.Data = payload
+		} else {
+			p := parcel{id: nuid.Next(), digest: digestOf(payload), size: int64(len(payload))}
+			if err := c.upload(ctx, p, payload); err != nil {
+				return nil, err
+			}
+			p.mark(msg.Header)
+		}
+		answer, err := c.request(ctx, op, msg)
+		if err != nil {
+			return nil, err
+		}
+		if answer.Header.Get(headerStatus) == statusMissing {
+			continue // the server started again after it had the parcel
+		}
+		if err := failureOf(op, answer); err != nil {
+			return nil, err
+		}
+		return c.contentOf(ctx, op, answer)
+	}
+	return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server lost the content %d times", op, maxUploads)
+}
+
+// Send tells the server something without waiting for an answer. It may get
+// lost. At most 128 KiB.
+func (c *Conn) Send(op string, payload []byte) error {
+	if err := validateOp(op); err != nil {
+		return err
+	}
+	if len(payload) > chunkSize {
+		return tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", op, len(payload), chunkSize)
+	}
+	if err := c.nc.Publish("n."+string(c.key)+"."+op, payload); err != nil {
+		return wrap(err, op)
+	}
+	return nil
+}
+
+// request sends one message and waits for its answer, at most as long as the
+// connection lasts on which it was sent.
+func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
+	c.mu.Lock()
+	online := c.online
+	c.mu.Unlock()
+	if online.Err() != nil {
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: not connected to the server", op)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(online, func() { cancel(errDisconnected) })()
+	if deadline, ok := ctx.Deadline(); ok {
+		msg.Header.Set(headerTimeout, strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10))
+	}
+	msg.Subject = "n." + string(c.key) + "." + op
+	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
+	if err == nil {
+		return answer, nil
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errDisconnected) {
+		err = cause
+	}
+	return nil, wrap(err, op+": no answer from the server")
+}
+
+// upload sends a parcel in chunks, each from where the server says it is.
+func (c *Conn) upload(ctx context.Context, p parcel, content []byte) error {
+	var chunk []byte // the first message only asks
+	for offset := int64(0); ; {
+		answer, err := c.exchange(ctx, opPut, p, offset, chunk)
+		if err != nil {
+			return err
+		}
+		if err := failureOf(opPut, answer); err != nil {
+			return err
+		}
+		if offset, err = offsetOf(answer.Header); err != nil || offset > p.size {
+			return tutti.Errorf(tutti.CodeInternal, "content in chunks: the server has %q of %d bytes", answer.Header.Get(headerOffset), p.size)
+		}
+		if offset == p.size {
+			return nil
+		}
+		chunk = content[offset:min(offset+chunkSize, p.size)]
+	}
+}
+
+// contentOf returns the content of an answer, fetched if it is a parcel.
+func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]byte, error) {
+	p, err := parcelOf(answer.Header)
+	if err != nil || p.id == "" {
+		return answer.Data, err
+	}
+	content := make([]byte, 0, p.size)
+	for int64(len(content)) < p.size {
+		chunk, err := c.exchange(ctx, opGet, p, int64(len(content)), nil)
+		if err != nil {
+			return nil, err
+		}
+		if chunk.Header.Get(headerStatus) == statusMissing {
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: the server started again before all of its answer was here", op)
+		}
+		if err := failureOf(opGet, chunk); err != nil {
+			return nil, err
+		}
+		if len(chunk.Data) == 0 || int64(len(content)+len(chunk.Data)) > p.size {
+			return nil, tutti.Errorf(tutti.CodeInternal, "%s: the answer in chunks does not have the %d bytes announced", op, p.size)
+		}
+		content = append(content, chunk.Data...)
+	}
+	if digestOf(content) != p.digest {
+		return nil, tutti.Errorf(tutti.CodeInternal, "%s: the answer's digest is not the one announced", op)
+	}
+	done := nats.NewMsg("n." + string(c.key) + "." + opDone)
+	p.mark(done.Header)
+	_ = c.nc.PublishMsg(done) // the server forgets it by itself, later
+	return content, nil
+}
+
+// exchange sends a message about a chunk, again until it is answered or ctx
+// ends: a chunk that comes twice does no harm.
+func (c *Conn) exchange(ctx context.Context, op string, p parcel, offset int64, chunk []byte) (*nats.Msg, error) {
+	for {
+		msg := nats.NewMsg("")
+		p.mark(msg.Header)
+		setOffset(msg.Header, offset)
+		msg.Data = chunk
+		c.mu.Lock()
+		back := c.back
+		c.mu.Unlock()
+		once, cancel := context.WithTimeout(ctx, chunkTimeout)
+		answer, err := c.request(once, op, msg)
+		cancel()
+		if err == nil {
+			return answer, nil
+		}
+		if err := c.pause(ctx, back); err != nil {
+			return nil, wrap(err, "content in chunks: no answer from the server")
+		}
+	}
+}
+
+// pause waits until it is worth trying again.
+func (c *Conn) pause(ctx context.Context, back <-chan struct{}) error {
+	timer := time.NewTimer(retryPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.closed:
+		return nats.ErrConnectionClosed
+	case <-back:
+		return nil
+	case <-timer.C:
+		return nil
+	}
+}
+
+func setOffset(header nats.Header, offset int64) {
+	header.Set(headerOffset, strconv.FormatInt(offset, 10))
+}

@@ -1,0 +1,177 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/tutti-project/tutti"
+)
+
+// DialOptions are what a node needs to reach the bus.
+type DialOptions struct {
+	URLs   []string // nats://host:port
+	JWT    string
+	Seed   []byte
+	CA     []byte       // PEM; no other is trusted
+	Logger *slog.Logger // may be nil
+}
+
+const (
+	dialTimeout  = 5 * time.Second
+	reconnectMin = 100 * time.Millisecond
+	reconnectMax = 15 * time.Second
+	pingInterval = 10 * time.Second // a silent server is noticed after two
+)
+
+// Conn is a node's connection to the bus. It connects again for ever. Any
+// number of goroutines may use it.
+type Conn struct {
+	nc     *nats.Conn
+	key    tutti.NodeKey
+	closed chan struct{}
+
+	mu        sync.Mutex
+	onConnect []func()
+	online    context.Context // ends with the present connection
+	offline   context.CancelFunc
+	back      chan struct{} // closed when there is a connection again
+}
+
+var errDisconnected = errors.New("the connection to the server was lost")
+
+// Dial connects to the bus. It returns after the first attempt, whether that
+// succeeded or not, and goes on trying; Connected and OnConnect tell. An error
+// means that the options are wrong or ctx has ended.
+func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(err, "connect to the bus")
+	}
+	kp, err := nkeys.FromSeed(o.Seed)
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "connect to the bus: seed")
+	}
+	key, err := kp.PublicKey()
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "connect to the bus: seed")
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(o.CA) {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "connect to the bus: no CA certificate")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	first := make(chan struct{})
+	c := &Conn{key: tutti.NodeKey(key), closed: make(chan struct{}), back: first}
+	c.online, c.offline = context.WithCancel(context.Background())
+	c.offline()
+	nc, err := nats.Connect(strings.Join(o.URLs, ","), append(c.handlers(o.Logger),
+		nats.Name("tutti node"),
+		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}),
+		nats.TLSHandshakeFirst(),
+		nats.UserJWTAndSeed(o.JWT, string(o.Seed)),
+		nats.CustomInboxPrefix("i."+key),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // a server restored from a backup may know us again
+		nats.IgnoreDiscoveredServers(),
+		nats.CustomReconnectDelay(reconnectDelay),
+		// Nothing is sent later than it was said: whoever asks again knows better.
+		nats.ReconnectBufSize(-1),
+		nats.Timeout(dialTimeout),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+	)...)
+	if err != nil {
+		return nil, wrap(err, "connect to the bus")
+	}
+	c.nc = nc
+	if nc.IsConnected() {
+		<-first // the handler is on its way; a call before it would find no connection
+	}
+	return c, nil
+}
+
+func reconnectDelay(attempts int) time.Duration {
+	delay := min(reconnectMin<<min(attempts, 10), reconnectMax)
+	return delay/2 + rand.N(delay)
+}
+
+func (c *Conn) handlers(log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected to the server"); c.connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected to the server again"); c.connected() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			log.Warn("connection to the server lost", "error", err)
+			c.disconnected()
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Debug("server not reached", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("bus", "error", err) }),
+		nats.ClosedHandler(func(*nats.Conn) { c.disconnected(); close(c.closed) }),
+	}
+}
+
+func (c *Conn) connected() {
+	c.mu.Lock()
+	c.offline()
+	c.online, c.offline = context.WithCancel(context.Background())
+	close(c.back)
+	c.back = make(chan struct{})
+	calls := c.onConnect
+	c.mu.Unlock()
+	for _, f := range calls {
+		f()
+	}
+}
+
+func (c *Conn) disconnected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offline()
+}
+
+// OnConnect has f called after each time a connection was made, also now if
+// there is one. f must not block.
+func (c *Conn) OnConnect(f func()) {
+	c.mu.Lock()
+	c.onConnect = append(c.onConnect[:len(c.onConnect):len(c.onConnect)], f)
+	there := c.online.Err() == nil
+	c.mu.Unlock()
+	if there {
+		f()
+	}
+}
+
+// OnRing has f called for each doorbell of the server, one after the other. It
+// is to be called once. Doorbells rung while there was no connection are lost:
+// ask after each OnConnect.
+func (c *Conn) OnRing(f func(op string, payload []byte)) error {
+	prefix := "d." + string(c.key) + "."
+	_, err := c.nc.Subscribe(prefix+">", func(msg *nats.Msg) {
+		f(strings.TrimPrefix(msg.Subject, prefix), msg.Data)
+	})
+	if err != nil {
+		return wrap(err, "listen for doorbells")
+	}
+	return nil
+}
+
+// Connected reports whether there is a connection now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Close ends the connection and returns when nothing of it is left. Calls at
+// work end with CodeUnavailable.
+func (c *Conn) Close() {
+	c.nc.Close()
+	<-c.closed
+}

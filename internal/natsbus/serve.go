@@ -1,0 +1,323 @@
+package natsbus
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Handler answers one call of a node. It is called by many goroutines at once;
+// calls of one node may overtake each other and come twice. An error crosses
+// with its code and text. The answer to a message (Conn.Send) is dropped. The
+// context ends when the node no longer waits, or the server stops.
+type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error)
+
+// ServeOptions say how to serve nodes.
+type ServeOptions struct {
+	Handler  Handler
+	SpoolDir string // content above 128 KiB passes through here; emptied at start and end
+	// Ready is called when calls of nodes arrive. May be nil.
+	Ready func()
+	// Denied is told what a node tried without a right to, at most ten times a
+	// minute for each node. It must not block. May be nil.
+	Denied func(from tutti.NodeKey, what string)
+	Logger *slog.Logger // may be nil
+	// Concurrency is how many handlers run at once; 0 means 64.
+	Concurrency int
+}
+
+const (
+	concurrency       = 64
+	concurrencyOfNode = 16
+	// maxDeniedPerMinute attempts of one node are told, more are dropped.
+	maxDeniedPerMinute = 10
+	// concurrencyLarge bounds the memory for content that goes in chunks.
+	concurrencyLarge = 4
+)
+
+// server is the state of one Serve.
+type server struct {
+	ServeOptions
+	nc      *nats.Conn
+	spool   *spool
+	slots   chan struct{}
+	large   chan struct{}
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	ofNode map[tutti.NodeKey]int // handlers at work
+	told   map[tutti.NodeKey]told
+}
+
+// told counts what Denied was told of one node in one minute.
+type told struct {
+	since time.Time
+	count int
+}
+
+// Serve answers nodes on nc, the server's connection to the account of the
+// nodes, until ctx ends, and returns when the last handler has. Only calls
+// that ask to be answered in the inbox of their own sender are answered.
+func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
+	if o.Concurrency == 0 {
+		o.Concurrency = concurrency
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	sp, err := newSpool(o.SpoolDir, time.Now)
+	if err != nil {
+		return err
+	}
+	defer sp.close() //nolint:errcheck // emptied at the next start
+	s := &server{
+		ServeOptions: o, nc: nc, spool: sp,
+		slots: make(chan struct{}, o.Concurrency), large: make(chan struct{}, concurrencyLarge),
+		ofNode: map[tutti.NodeKey]int{}, told: map[tutti.NodeKey]told{},
+	}
+	sub, err := nc.SubscribeSync("n.>")
+	if err != nil {
+		return wrap(err, "serve nodes")
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
+	if err := flush(ctx, nc); err != nil {
+		return wrap(err, "serve nodes")
+	}
+	if o.Ready != nil {
+		o.Ready()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.running.Wait()
+	defer cancel()
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nats.ErrSlowConsumer { //nolint:errorlint // a sentinel of the client, never wrapped
+			o.Logger.Warn("calls of nodes were dropped: the server is too slow")
+			continue
+		}
+		if err != nil {
+			return wrap(err, "serve nodes")
+		}
+		s.accept(ctx, msg)
+	}
+}
+
+// accept checks a message and starts its handler, waiting for a free slot.
+func (s *server) accept(ctx context.Context, msg *nats.Msg) {
+	key, op, ok := senderOf(msg.Subject)
+	switch {
+	case !ok:
+		s.deny(key, "subject "+msg.Subject)
+		return
+	case msg.Reply != "" && !ownInbox(key, msg.Reply):
+		s.deny(key, "an answer to "+msg.Reply)
+		return
+	case !s.enter(key):
+		s.answer(msg, failure(tutti.Errorf(tutti.CodeUnavailable, "%s: more than %d calls of this node at once; try again", op, concurrencyOfNode)))
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		s.leave(key)
+		return
+	}
+	s.running.Go(func() {
+		defer func() { <-s.slots; s.leave(key) }()
+		ctx, cancel := context.WithTimeout(ctx, timeoutOf(msg.Header))
+		defer cancel()
+		s.answer(msg, s.dispatch(ctx, key, op, msg))
+	})
+}
+
+func (s *server) dispatch(ctx context.Context, key tutti.NodeKey, op string, msg *nats.Msg) *nats.Msg {
+	p, err := parcelOf(msg.Header)
+	if err != nil {
+		return failure(err)
+	}
+	switch {
+	case op == opPut:
+		return s.put(key, p, msg)
+	case op == opGet:
+		return s.get(key, p, msg)
+	case op == opDone:
+		s.spool.drop(key, p.id)
+		return success(nil)
+	case validateOp(op) != nil:
+		s.deny(key, "operation "+op)
+		return failure(validateOp(op))
+	case p.id != "":
+		return s.callLarge(ctx, key, op, p)
+	}
+	return s.call(ctx, key, op, msg.Data)
+}
+
+func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload []byte) *nats.Msg {
+	answer, err := s.Handler(ctx, key, op, payload)
+	switch {
+	case err != nil:
+		return failure(err)
+	case len(answer) <= chunkSize:
+		return success(answer)
+	case len(answer) > MaxPayload:
+		return failure(tutti.Errorf(tutti.CodeInternal, "%s: the answer has %d bytes, at most %d", op, len(answer), MaxPayload))
+	}
+	p := parcel{id: nuid.Next(), digest: digestOf(answer), size: int64(len(answer))}
+	e, err := s.spool.open(key, p)
+	if err == nil {
+		err = e.fill(answer)
+	}
+	if err != nil {
+		s.spool.drop(key, p.id)
+		return failure(err)
+	}
+	msg := success(nil)
+	p.mark(msg.Header)
+	return msg
+}
+
+// callLarge calls the handler with a parcel that was put before.
+func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p parcel) *nats.Msg {
+	e := s.spool.find(key, p.id)
+	if e == nil {
+		return missing()
+	}
+	select {
+	case s.large <- struct{}{}:
+		defer func() { <-s.large }()
+	case <-ctx.Done():
+		return failure(wrap(ctx.Err(), op))
+	}
+	defer s.spool.drop(key, p.id)
+	payload, err := e.content()
+	if err != nil {
+		return failure(err)
+	}
+	return s.call(ctx, key, op, payload)
+}
+
+func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
+	if p.id == "" {
+		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks: no id"))
+	}
+	offset, err := offsetOf(msg.Header)
+	if err != nil {
+		return failure(err)
+	}
+	e, err := s.spool.open(key, p)
+	if err != nil {
+		return failure(err)
+	}
+	have, err := e.write(offset, msg.Data)
+	if err != nil {
+		s.spool.drop(key, p.id)
+		return failure(err)
+	}
+	answer := success(nil)
+	setOffset(answer.Header, have)
+	return answer
+}
+
+func (s *server) get(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
+	offset, err := offsetOf(msg.Header)
+	if err != nil {
+		return failure(err)
+	}
+	e := s.spool.find(key, p.id)
+	if e == nil {
+		return missing()
+	}
+	chunk, err := e.chunk(offset)
+	if err != nil {
+		return failure(err)
+	}
+	return success(chunk)
+}
+
+func missing() *nats.Msg {
+	msg := success(nil)
+	msg.Header.Set(headerStatus, statusMissing)
+	return msg
+}
+
+func (s *server) answer(to, answer *nats.Msg) {
+	if to.Reply == "" {
+		return
+	}
+	answer.Subject = to.Reply
+	if err := s.nc.PublishMsg(answer); err != nil {
+		// The node sees a deadline and asks again.
+		s.Logger.Warn("an answer to a node was not sent", "error", err)
+	}
+}
+
+// enter counts a handler of a node; one node cannot take all slots.
+func (s *server) enter(key tutti.NodeKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ofNode[key] >= concurrencyOfNode {
+		return false
+	}
+	s.ofNode[key]++
+	return true
+}
+
+func (s *server) leave(key tutti.NodeKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ofNode[key]--; s.ofNode[key] == 0 {
+		delete(s.ofNode, key)
+	}
+}
+
+// deny tells of an attempt, but lets no node flood whoever listens.
+func (s *server) deny(key tutti.NodeKey, what string) {
+	if s.Denied != nil && s.mayTell(key, time.Now()) {
+		s.Denied(key, what)
+	}
+}
+
+func (s *server) mayTell(key tutti.NodeKey, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.told[key]
+	if now.Sub(t.since) >= time.Minute {
+		t = told{since: now}
+	}
+	t.count++
+	s.told[key] = t
+	return t.count <= maxDeniedPerMinute
+}
+
+// Ring rings the doorbell of a node: fire and forget, lost if the node is not
+// connected. At most MaxRing bytes.
+func Ring(nc *nats.Conn, key tutti.NodeKey, op string, payload []byte) error {
+	if err := key.Validate(); err != nil {
+		return err
+	}
+	if err := validateOp(op); err != nil {
+		return err
+	}
+	if len(payload) > MaxRing {
+		return tutti.Errorf(tutti.CodeInvalid, "ring %s: %d bytes, at most %d", op, len(payload), MaxRing)
+	}
+	if err := nc.Publish("d."+string(key)+"."+op, payload); err != nil {
+		return wrap(err, "ring "+op)
+	}
+	return nil
+}
+
+func flush(ctx context.Context, nc *nats.Conn) error {
+	ctx, cancel := withTimeout(ctx, defaultTimeout)
+	defer cancel()
+	return nc.FlushWithContext(ctx)
+}

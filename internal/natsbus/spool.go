@@ -1,0 +1,195 @@
+package natsbus
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	maxParcelsPerNode = 8
+	maxSpoolPerNode   = 2 * MaxPayload
+	maxSpool          = 16 * MaxPayload
+	parcelLife        = 10 * time.Minute // without a chunk
+)
+
+// spool keeps parcels in files while they come in or go out. It does not
+// survive the server: a node sends its parcel again. What a node can fill is
+// bounded, and so is the whole.
+type spool struct {
+	dir string
+	now func() time.Time
+
+	mu      sync.Mutex
+	entries map[tutti.NodeKey]map[string]*entry
+	total   int64
+}
+
+// entry is one parcel of one node.
+type entry struct {
+	parcel
+	mu   sync.Mutex // guards file and have
+	file *os.File
+	have int64
+
+	used time.Time // guarded by spool.mu
+}
+
+// newSpool empties dir.
+func newSpool(dir string, now func() time.Time) (*spool, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("empty the spool: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the spool: %w", err)
+	}
+	return &spool{dir: dir, now: now, entries: map[tutti.NodeKey]map[string]*entry{}}, nil
+}
+
+// close removes everything.
+func (s *spool) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, parcels := range s.entries {
+		for id := range parcels {
+			s.remove(key, id)
+		}
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// open returns the entry of a parcel, made if it is not there.
+func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if e := s.entries[key][p.id]; e != nil {
+		if e.parcel != p {
+			return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: announced again as something else", p.id)
+		}
+		e.used = now
+		return e, nil
+	}
+	s.expire(now)
+	mine := p.size
+	for _, e := range s.entries[key] {
+		mine += e.size
+	}
+	if len(s.entries[key]) >= maxParcelsPerNode || mine > maxSpoolPerNode || s.total+p.size > maxSpool {
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "content in chunks: no room for %d bytes; try again", p.size)
+	}
+	file, err := os.CreateTemp(s.dir, "parcel")
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
+	}
+	e := &entry{parcel: p, file: file, used: now}
+	if s.entries[key] == nil {
+		s.entries[key] = map[string]*entry{}
+	}
+	s.entries[key][p.id] = e
+	s.total += p.size
+	return e, nil
+}
+
+// find returns the entry with this id, or nil.
+func (s *spool) find(key tutti.NodeKey, id string) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key][id]
+	if e != nil {
+		e.used = s.now()
+	}
+	return e
+}
+
+// drop forgets a parcel, if it is there.
+func (s *spool) drop(key tutti.NodeKey, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(key, id)
+}
+
+func (s *spool) expire(now time.Time) {
+	for key, parcels := range s.entries {
+		for id, e := range parcels {
+			if now.Sub(e.used) > parcelLife {
+				s.remove(key, id)
+			}
+		}
+	}
+}
+
+// remove needs s.mu. Whoever still works on the entry finds its file closed.
+func (s *spool) remove(key tutti.NodeKey, id string) {
+	e := s.entries[key][id]
+	if e == nil {
+		return
+	}
+	delete(s.entries[key], id)
+	if len(s.entries[key]) == 0 {
+		delete(s.entries, key)
+	}
+	s.total -= e.size
+	_ = os.Remove(filepath.Clean(e.file.Name())) // the spool is emptied at the next start in any case
+	e.file.Close()
+}
+
+// write appends a chunk if it is the one that comes next, and returns how much
+// is there now. A chunk that comes twice or early changes nothing.
+func (e *entry) write(offset int64, chunk []byte) (int64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if offset != e.have || len(chunk) == 0 {
+		return e.have, nil
+	}
+	if e.have+int64(len(chunk)) > e.size {
+		return 0, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: longer than the %d bytes announced", e.id, e.size)
+	}
+	if _, err := e.file.WriteAt(chunk, offset); err != nil {
+		return 0, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
+	}
+	e.have += int64(len(chunk))
+	return e.have, nil
+}
+
+// fill writes all of a parcel that goes out.
+func (e *entry) fill(content []byte) error {
+	_, err := e.write(0, content)
+	return err
+}
+
+// content returns the whole parcel, verified.
+func (e *entry) content() ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.have != e.size {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: %d of %d bytes are here", e.id, e.have, e.size)
+	}
+	content := make([]byte, e.size)
+	if _, err := e.file.ReadAt(content, 0); err != nil {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != e.digest.Hex() {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: its digest is not the one announced", e.id)
+	}
+	return content, nil
+}
+
+// chunk returns the chunk at offset, empty at the end.
+func (e *entry) chunk(offset int64) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	chunk := make([]byte, chunkSize)
+	n, err := e.file.ReadAt(chunk, offset)
+	if err != nil && err != io.EOF {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
+	}
+	return chunk[:n], nil
+}

@@ -1,0 +1,349 @@
+package natsbus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/bustest"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// serve serves h until the test ends or stop is called.
+func serve(t *testing.T, bus *bustest.Bus, h natsbus.Handler, change ...func(*natsbus.ServeOptions)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	o := natsbus.ServeOptions{Handler: h, SpoolDir: filepath.Join(t.TempDir(), "spool"), Ready: func() { close(ready) }}
+	for _, f := range change {
+		f(&o)
+	}
+	nc := bus.Nodes(t)
+	go func() { done <- natsbus.Serve(ctx, nc, o) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	select {
+	case <-ready:
+	case err := <-done:
+		done <- nil
+		t.Fatalf("Serve: %v", err)
+	}
+	return stop
+}
+
+func dial(t *testing.T, bus *bustest.Bus, node bustest.Node) *natsbus.Conn {
+	t.Helper()
+	c, err := natsbus.Dial(t.Context(), natsbus.DialOptions{
+		URLs: []string{bus.URL()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// within returns a context that ends long after what is tested has.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func receive[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-within(t).Done():
+		t.Fatalf("no %s", what)
+		panic("not reached")
+	}
+}
+
+func wantCode(t *testing.T, err error, want tutti.Code) {
+	t.Helper()
+	if tutti.CodeOf(err) != want {
+		t.Errorf("got error %v with code %q, want code %q", err, tutti.CodeOf(err), want)
+	}
+}
+
+func pattern(size int) []byte {
+	content := make([]byte, size)
+	state := uint32(size)*2654435761 + 1
+	for i := range content {
+		state = state*1664525 + 1013904223
+		content[i] = byte(state >> 24)
+	}
+	return content
+}
+
+func TestCall(t *testing.T) {
+	bus := bustest.Start(t)
+	node := bus.Join(t, "web.example.net")
+	serve(t, bus, func(_ context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error) {
+		switch {
+		case from != node.Key:
+			return nil, tutti.Errorf(tutti.CodeInternal, "from %s", from)
+		case op == "plain":
+			return nil, errors.New("no code")
+		case op != "echo":
+			return nil, tutti.Errorf(tutti.Code(op), "as asked: %s", payload)
+		}
+		slices.Reverse(payload)
+		return payload, nil
+	})
+	c := dial(t, bus, node)
+	for _, size := range []int{0, 1, 128 << 10, 128<<10 + 1, 300 << 10, 5<<20 + 3} {
+		want := pattern(size)
+		got, err := c.Call(within(t), "echo", pattern(size))
+		slices.Reverse(want)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("echo of %d bytes: %d bytes, %v", size, len(got), err)
+		}
+	}
+	for _, code := range []tutti.Code{tutti.CodeInvalid, tutti.CodeNotFound, tutti.CodeConflict, tutti.CodeRefused, tutti.CodeUnavailable, tutti.CodeInternal} {
+		_, err := c.Call(within(t), string(code), []byte("x"))
+		wantCode(t, err, code)
+		if diff := cmp.Diff("as asked: x", err.Error()); diff != "" {
+			t.Errorf("message: -want +got\n%s", diff)
+		}
+	}
+	_, err := c.Call(within(t), "plain", nil)
+	wantCode(t, err, tutti.CodeInternal)
+	for _, op := range []string{"", "_put", "A", "a.b", "*", ">", "a b"} {
+		_, err := c.Call(within(t), op, nil)
+		wantCode(t, err, tutti.CodeInvalid)
+		wantCode(t, c.Send(op, nil), tutti.CodeInvalid)
+		wantCode(t, natsbus.Ring(bus.Nodes(t), node.Key, op, nil), tutti.CodeInvalid)
+	}
+	_, err = c.Call(within(t), "echo", make([]byte, natsbus.MaxPayload+1))
+	wantCode(t, err, tutti.CodeInvalid)
+}
+
+func TestCallOfTheLargestPayload(t *testing.T) {
+	bus := bustest.Start(t)
+	serve(t, bus, func(_ context.Context, _ tutti.NodeKey, _ string, payload []byte) ([]byte, error) {
+		return payload, nil
+	})
+	c := dial(t, bus, bus.Join(t, "web"))
+	want := pattern(natsbus.MaxPayload)
+	got, err := c.Call(within(t), "echo", want)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
+func TestNoAnswerIsNoSuccess(t *testing.T) {
+	bus := bustest.Start(t)
+	c := dial(t, bus, bus.Join(t, "web"))
+	_, err := c.Call(within(t), "op", nil)
+	wantCode(t, err, tutti.CodeUnavailable) // nobody serves
+
+	hold := make(chan struct{})
+	entered := make(chan struct{}, 10)
+	serve(t, bus, func(ctx context.Context, _ tutti.NodeKey, _ string, _ []byte) ([]byte, error) {
+		entered <- struct{}{}
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+		return nil, ctx.Err()
+	})
+	t.Cleanup(func() { close(hold) })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = c.Call(ctx, "slow", nil)
+	wantCode(t, err, tutti.CodeDeadline)
+	receive(t, entered, "call")
+
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Call(within(t), "slow", nil)
+		failed <- err
+	}()
+	receive(t, entered, "call")
+	c.Close()
+	wantCode(t, receive(t, failed, "end of the call"), tutti.CodeUnavailable)
+	_, err = c.Call(within(t), "op", nil)
+	wantCode(t, err, tutti.CodeUnavailable)
+}
+
+func TestDialWithoutServer(t *testing.T) {
+	bus := bustest.Start(t)
+	node := bus.Join(t, "web")
+	restart := bus.Stop()
+	c, err := natsbus.Dial(t.Context(), natsbus.DialOptions{URLs: []string{bus.URL()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	up := make(chan struct{}, 10)
+	c.OnConnect(func() { up <- struct{}{} })
+	if c.Connected() {
+		t.Error("connected to a server that is not there")
+	}
+	_, err = c.Call(within(t), "op", nil)
+	wantCode(t, err, tutti.CodeUnavailable)
+	wantCode(t, c.Send("op", nil), tutti.CodeUnavailable)
+	restart(t)
+	receive(t, up, "connection")
+	serve(t, bus, func(context.Context, tutti.NodeKey, string, []byte) ([]byte, error) { return []byte("hello"), nil })
+	if got, err := c.Call(within(t), "op", nil); err != nil || string(got) != "hello" {
+		t.Errorf("after the server came: %q, %v", got, err)
+	}
+}
+
+func TestCallEndsWithItsConnection(t *testing.T) {
+	bus := bustest.Start(t)
+	entered := make(chan struct{}, 1)
+	stop := serve(t, bus, func(ctx context.Context, _ tutti.NodeKey, _ string, _ []byte) ([]byte, error) {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return nil, nil
+	})
+	c := dial(t, bus, bus.Join(t, "web"))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Call(within(t), "op", nil)
+		failed <- err
+	}()
+	receive(t, entered, "call")
+	restart := bus.Stop()
+	wantCode(t, receive(t, failed, "end of the call"), tutti.CodeUnavailable)
+	restart(t)
+	stop()
+}
+
+func TestLargePayloadOutlivesItsConnection(t *testing.T) {
+	const size, cut = 16 << 20, 8 << 20
+	for _, c := range []struct {
+		reason string
+		up     bool
+	}{{"cut while the payload goes up", true}, {"cut while the answer comes down", false}} {
+		t.Run(c.reason, func(t *testing.T) {
+			bus := bustest.Start(t)
+			serve(t, bus, func(_ context.Context, _ tutti.NodeKey, _ string, payload []byte) ([]byte, error) {
+				if c.up {
+					return []byte(digestOf(payload)), nil
+				}
+				return pattern(size), nil
+			})
+			proxy := newCutter(t, bus, c.up, cut)
+			node := bus.Join(t, "web")
+			conn, err := natsbus.Dial(t.Context(), natsbus.DialOptions{URLs: []string{proxy.url()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			var got, want []byte
+			if c.up {
+				want = []byte(digestOf(pattern(size)))
+				got, err = conn.Call(within(t), "put", pattern(size))
+			} else {
+				want = pattern(size)
+				got, err = conn.Call(within(t), "get", nil)
+			}
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if proxy.cuts.Load() != 1 {
+				t.Errorf("the connection was cut %d times, want 1: the test proves nothing", proxy.cuts.Load())
+			}
+			if passed := proxy.passed.Load(); passed > size*11/10 {
+				t.Errorf("%d bytes passed for a payload of %d: it was not continued where it was cut", passed, size)
+			}
+		})
+	}
+}
+
+func TestSendAndRing(t *testing.T) {
+	bus := bustest.Start(t)
+	node, other := bus.Join(t, "web"), bus.Join(t, "web.example.net")
+	got := make(chan string, 10)
+	serve(t, bus, func(_ context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error) {
+		got <- string(from) + " " + op + " " + string(payload)
+		return []byte("dropped"), nil
+	})
+	c, o := dial(t, bus, node), dial(t, bus, other)
+	if err := c.Send("beat", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(node.Key)+" beat 1", receive(t, got, "message")); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	rings := make(chan string, 10)
+	for _, conn := range []struct {
+		name string
+		c    *natsbus.Conn
+	}{{"node", c}, {"other", o}} {
+		if err := conn.c.OnRing(func(op string, payload []byte) { rings <- conn.name + " " + op + " " + string(payload) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An answered call after the subscription proves that the bus has it.
+	for _, conn := range []*natsbus.Conn{c, o} {
+		if _, err := conn.Call(within(t), "sync", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes := bus.Nodes(t)
+	for _, to := range []bustest.Node{node, other} {
+		if err := natsbus.Ring(nodes, to.Key, "claim", []byte("now")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := []string{receive(t, rings, "ring"), receive(t, rings, "ring")}
+	slices.Sort(seen)
+	if diff := cmp.Diff([]string{"node claim now", "other claim now"}, seen); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestServeBoundsOneNode(t *testing.T) {
+	bus := bustest.Start(t)
+	hold, entered := make(chan struct{}), make(chan struct{}, 100)
+	busy := bus.Join(t, "busy")
+	serve(t, bus, func(ctx context.Context, from tutti.NodeKey, _ string, _ []byte) ([]byte, error) {
+		if from == busy.Key {
+			entered <- struct{}{}
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+		}
+		return nil, nil
+	})
+	c := dial(t, bus, busy)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if _, err := c.Call(within(t), "slow", nil); err != nil {
+				t.Errorf("a call within the bound: %v", err)
+			}
+		})
+	}
+	for range 16 {
+		receive(t, entered, "call")
+	}
+	_, err := c.Call(within(t), "slow", nil)
+	wantCode(t, err, tutti.CodeUnavailable)
+	if _, err := dial(t, bus, bus.Join(t, "other")).Call(within(t), "op", nil); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	close(hold)
+	wg.Wait()
+}
