@@ -82,6 +82,7 @@ func (m Machine) build(ctx context.Context, d Definition, from, dir string) erro
 		"mirror="+sources.archives[0].uri, "keyring="+sources.archives[0].keyring,
 		"sources="+sources.text, "settings="+settings,
 		"packages="+strings.Join(d.Packages, " "),
+		"enabled="+strings.Join(d.Enabled, " "),
 		"facter="+facterConfig(d.CachedFacts))
 	start := time.Now()
 	m.logf("building base %s", filepath.Base(dir))
