@@ -77,6 +77,7 @@ func (m Machine) build(ctx context.Context, d Definition, from, dir string) erro
 		script = bakeScript
 	}
 	env := append(proxyEnv(settings),
+		"PATH="+systemPath, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
 		"release="+d.Release, "root="+part, "from="+from,
 		"mirror="+sources.archives[0].uri, "keyring="+sources.archives[0].keyring,
 		"sources="+sources.text, "settings="+settings,
@@ -103,7 +104,7 @@ func (m Machine) runBuild(ctx context.Context, script string, env []string, logP
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
-	cmd.Env = append(env, "PATH="+systemPath, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
+	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := runAttached(cmd); err != nil {
 		return fmt.Errorf("%w; the last lines of %s:\n%s", err, logPath, tail(logPath, 8))

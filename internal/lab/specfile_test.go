@@ -60,7 +60,7 @@ func TestParseSpecErrors(t *testing.T) {
 		"outer":      {"the outer machine's name", "lab: a\nhosts: [tutti-server]\n", `lab.yaml:2: host name "tutti-server" is taken by the outer machine`},
 		"no hosts":   {"a lab without hosts", "lab: a\n", `lab.yaml:1: lab "a" has 0 hosts: from 1 to 200 are possible`},
 		"release":    {"an unknown release, on its line", "lab: a\nhosts: [b]\nrelease: sid\n", `lab.yaml:3: release "sid": known are trixie, bookworm`},
-		"own packge": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
+		"host's own": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
 		"bind":       {"a bind without destination", "lab: a\nhosts: [b]\nbinds: [/etc]\n", `lab.yaml:3: bind "/etc": want SOURCE:DESTINATION`},
 		"no source":  {"a bind of nothing", "lab: a\nhosts: [b]\nbinds: ['nowhere-at-all:/a']\n", `lab.yaml:1: bind /nowhere-at-all:/a: stat /nowhere-at-all: no such file or directory`},
 	}

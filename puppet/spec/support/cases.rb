@@ -85,7 +85,10 @@ module Cases
                setup: ->(r) { r.manifest(GOOD).puppet_conf("certname = other.example.net\n") }, error: /puppet.conf names this node "other.example.net"/),
       Case.new(name: 'refused-hello', reason: 'the agent does not know the run', exit: 64, last: 'settings', error: /is not here \(refused\)/,
                setup: ->(r) { r.manifest(GOOD).agent.on('hello') { { ok: false, code: 'refused', error: "run #{r.run} is not here" } } }),
-      Case.new(name: 'machinery-environment', reason: 'code that is not there', exit: 1, last: 'settings', setup: ->(_r) {}, order: { 'environment' => 'gone' })
+      Case.new(name: 'refused-code', reason: 'code that is not there', exit: 64, last: 'settings', setup: ->(_r) {}, order: { 'environment' => 'gone' },
+               error: %r{code/gone does not exist}),
+      Case.new(name: 'machinery', reason: 'a Puppet that cannot be loaded', exit: 1, last: 'settings',
+               setup: ->(r) { r.write('broken/puppet.rb', "require 'semantic_puppet_gone'\n") && r.environment['RUBYLIB'] = r.path('broken') })
     ]
   end
 

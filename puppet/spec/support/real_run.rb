@@ -12,11 +12,12 @@ class RealRun
   MODULE = File.realpath('../..', __dir__)
   LAUNCHER = File.join(MODULE, 'bin', 'puppet-tutti')
 
-  attr_reader :root, :run, :agent, :order, :status
+  attr_reader :root, :run, :agent, :order, :status, :environment
 
   def initialize(node: 'node.example.net', mode: 'apply')
     @root = Dir.mktmpdir('tutti')
     @run = SecureRandom.uuid
+    @environment = {}
     FileUtils.mkdir_p([dir, path('code/production/manifests'), path('module'), path('conf'), path('var')])
     File.symlink(MODULE, path('module/tutti'))
     write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\n")
@@ -116,7 +117,7 @@ class RealRun
 
   def spawn
     write("#{run}/run.json", JSON.generate(order))
-    Process.spawn(RbConfig.ruby, LAUNCHER, dir,
+    Process.spawn(environment, RbConfig.ruby, LAUNCHER, dir,
                   in: File::NULL, out: [path("#{run}/stdout"), 'a'], err: [path("#{run}/stderr"), 'a'])
   end
 
@@ -133,6 +134,8 @@ class RealRun
   end
 
   def errors
+    return [] unless File.exist?(File.join(dir, 'log.jsonl'))
+
     lines('log.jsonl').select { |line| line['level'] == 'err' }
   end
 

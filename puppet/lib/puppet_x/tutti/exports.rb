@@ -17,7 +17,7 @@ module PuppetX
       # A resource as the compiler takes it from a collector.
       # @param export [Hash] an export of another node
       def self.resource(export, scope)
-        parameters = export['parameters'].map do |name, data|
+        parameters = (export['parameters'] || {}).map do |name, data|
           Puppet::Parser::Resource::Param.new(name: name.to_sym, value: RichData.decode(data))
         end
         resource = Puppet::Parser::Resource.new(export['type'], export['title'], parameters: parameters, scope: scope)

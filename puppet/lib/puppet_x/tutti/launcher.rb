@@ -35,6 +35,7 @@ module PuppetX
       def initialize(dir)
         @dir = dir
         @phases = Journal.new(file('phase.jsonl'))
+        @log = Journal.new(file('log.jsonl'))
         @gate_passed = false
       end
 
@@ -110,6 +111,8 @@ module PuppetX
 
       def run
         @order = Order.read(@dir)
+        raise Refused, "the code #{@order.code} does not exist" unless File.directory?(@order.code)
+
         require 'puppet'
         require 'puppet/util/command_line'
         require_relative 'hooks'
@@ -117,7 +120,7 @@ module PuppetX
         require_relative 'log'
         require_relative 'settings'
         require_relative 'events'
-        Log.open(file('log.jsonl'))
+        Log.to(@log)
         @events = Events.new(Journal.new(file('events.jsonl')))
         connect
         Hooks.install
@@ -204,7 +207,7 @@ module PuppetX
       def refuse(message)
         @cause = Refused.new(message)
         warn "#{NAME}: #{message}"
-        Puppet.err("tutti: #{message}") if defined?(::Puppet) && Puppet.respond_to?(:err)
+        @log.write('level' => 'err', 'message' => "tutti: #{message}", 'source' => NAME)
         exit BAD_ORDER
       end
 

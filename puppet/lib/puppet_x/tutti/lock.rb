@@ -20,7 +20,7 @@ module PuppetX
       # @yield [pid, command] each time the lock is found held; false ends the attempt
       # @return [Boolean] whether this process has the lock now
       def take
-        until @lock.lock
+        until attempt
           pid = @lock.lock_pid
           next if pid.nil?
           return false unless yield(pid, command(pid))
@@ -38,8 +38,28 @@ module PuppetX
 
       private
 
+      # Pidlock looks at the owner with `ps`, which fails where there is none (small systems),
+      # and when the owner ends between its two looks.
+      def attempt
+        @lock.lock
+      rescue Puppet::ExecutionFailure
+        pid = @lock.lock_pid
+        Puppet::FileSystem.unlink(path) unless pid.nil? || puppet?(pid)
+        false
+      end
+
+      # Pidlock's own rule, read from /proc.
+      def puppet?(pid)
+        name = proc_text(pid, 'comm')
+        name.match?(/puppet(-.*)?$/) || (name.include?('ruby') && command(pid).include?('puppet'))
+      end
+
       def command(pid)
-        File.read("/proc/#{pid}/cmdline").tr("\0", ' ').strip
+        proc_text(pid, 'cmdline')
+      end
+
+      def proc_text(pid, file)
+        File.read("/proc/#{pid}/#{file}").tr("\0", ' ').strip
       rescue SystemCallError
         ''
       end

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require 'puppet'
-require_relative 'journal'
 
 module PuppetX
   module Tutti
@@ -9,9 +8,8 @@ module PuppetX
     module Log
       LOCATION = /\(file: (?<file>[^,()]+?)(?:, line: (?<line>\d+))?(?:, column: (?<pos>\d+))?\)/.freeze
 
-      # Everything that Puppet logs in this process also goes to this file.
-      def self.open(path)
-        journal = Journal.new(path)
+      # Everything that Puppet logs in this process also goes to this journal.
+      def self.to(journal)
         Puppet::Util::Log.newdesttype(:tutti) do
           define_singleton_method(:match?) { |object| object == :tutti }
           define_method(:handle) { |message| journal.write(Log.fields(message)) }

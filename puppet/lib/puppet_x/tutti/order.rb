@@ -48,6 +48,11 @@ module PuppetX
         @data['debug'] == true
       end
 
+      # The directory of the environment.
+      def code
+        File.join(environmentpath, environment)
+      end
+
       # @return [Hash] the directories that the order sets
       def directories
         @data.slice(*DIRECTORIES).compact

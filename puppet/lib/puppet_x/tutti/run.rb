@@ -18,7 +18,7 @@ module PuppetX
       # What the agent knows about a key.
       Answer = Struct.new(:found, :value)
 
-      # The agent keeps the deadlines; this side waits a little longer, for an agent that is gone.
+      # The agent keeps the deadline of a lock; this side waits a little longer, for an agent that hangs.
       GRACE = 30
 
       class << self
@@ -70,7 +70,7 @@ module PuppetX
                        'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key),
                                       'resources' => catalog.resources.size },
                        'exports' => Exports.of(catalog), 'keys' => keys.keys, 'facts_digest' => FactsDigest.of(facts)
-                     }, timeout: order.gate_timeout + GRACE).values_at('verdict', 'reason')
+                     }, timeout: order.gate_timeout).values_at('verdict', 'reason')
       rescue NoAnswer => e
         [e.code, e.message]
       end
