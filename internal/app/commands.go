@@ -49,7 +49,7 @@ func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment 
 
 func initServer(o cli.ServerInit) error {
 	err := InitServer(InitOptions{
-		Dir: o.Dir, Host: o.Host, Listen: o.Listen, Bus: o.Bus, Operator: o.Operator, OperatorDir: o.OperatorDir,
+		Dir: o.Dir, Host: o.Host, Also: o.Also, Listen: o.Listen, Bus: o.Bus, Operator: o.Operator, OperatorDir: o.OperatorDir,
 	})
 	if err != nil || !o.Unit {
 		return err
@@ -81,8 +81,4 @@ func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
 		return node, err
 	}
 	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+o.Dir)
-}
-
-func demo(context.Context, cli.Demo, func(context.Context, cli.Server, tutti.JobID) error) error {
-	return tutti.Errorf(tutti.CodeInternal, "the demo is being built")
 }

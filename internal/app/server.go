@@ -254,7 +254,8 @@ func (r ringer) Ring(key tutti.NodeKey, op string, payload []byte) error {
 // InitOptions say what `server init` makes.
 type InitOptions struct {
 	Dir         string
-	Host        string
+	Host        string   // by which nodes and operators reach the server
+	Also        []string // further names and addresses of its certificate
 	Listen      string
 	Bus         string
 	Operator    string // name
@@ -273,7 +274,7 @@ func InitServer(o InitOptions) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return err
 	}
-	authority, err := identity.Init(filepath.Join(o.Dir, "identity"), []string{o.Host})
+	authority, err := identity.Init(filepath.Join(o.Dir, "identity"), append([]string{o.Host}, o.Also...))
 	if err != nil {
 		return err
 	}

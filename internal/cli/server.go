@@ -12,6 +12,7 @@ import (
 // ServerInit is what `server init` makes.
 type ServerInit struct {
 	Dir, Host, Listen, Bus, Operator, OperatorDir string
+	Also                                          []string
 	Unit                                          bool
 }
 
@@ -74,6 +75,7 @@ Then:        tutti token create --name NODE     on each node: tutti join
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
 	f.StringVar(&in.Host, "host", "", "name or address by which nodes reach the server (default: this host's name)")
+	f.StringSliceVar(&in.Also, "also", nil, "further names or addresses of the server (for its certificate)")
 	f.StringVar(&in.Listen, "listen", DefaultListen, "address for operators and joining nodes")
 	f.StringVar(&in.Bus, "bus", DefaultBus, "address for nodes")
 	f.StringVar(&in.Operator, "name", "admin", "the first operator's name")
