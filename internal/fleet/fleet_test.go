@@ -21,12 +21,13 @@ func TestParseBounds(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		reason, source, want string // want is the last line
+		lines                int
 	}{
-		{"too large", strings.Repeat("#", fleet.MaxSource+1), "f:1: 1048577 bytes, at most 1048576"},
-		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: and 10 problems more from here on"},
-		{"an alias is wrong once", "fleet: x\ngroups: {a: &bad {nods: [x]}, b: *bad}\n", `f:2: group b: unknown key "nods" (did you mean "nodes"?)`},
-		{"bytes that are no text", "fleet: \xff\n", "f:1: not YAML: invalid leading UTF-8 octet"},
-		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: environment, fleet, grants, groups, plans)`},
+		{"too large", strings.Repeat("#", fleet.MaxSource+1), "f:1: 1048577 bytes, at most 1048576", 1},
+		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: and 10 problems more from here on", 51},
+		{"an alias is wrong once", "fleet: x\nplans: {p: {steps: [&bad {rum: x}, *bad, *bad]}}\n", `f:2: step: unknown key "rum" (did you mean "run"?)`, 1},
+		{"bytes that are no text", "fleet: \xff\n", "f:1: not YAML: invalid leading UTF-8 octet", 1},
+		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: environment, fleet, grants, groups, plans)`, 1},
 	} {
 		_, err := fleet.Parse("f", []byte(tc.source))
 		if tutti.CodeOf(err) != tutti.CodeInvalid {
@@ -34,8 +35,8 @@ func TestParseBounds(t *testing.T) {
 			continue
 		}
 		lines := strings.Split(err.Error(), "\n")
-		if diff := cmp.Diff(tc.want, lines[len(lines)-1]); diff != "" {
-			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		if diff := cmp.Diff(tc.want, lines[len(lines)-1]); diff != "" || len(lines) != tc.lines {
+			t.Errorf("%s: %d lines, want %d; the last: -want +got\n%s", tc.reason, len(lines), tc.lines, diff)
 		}
 	}
 }
