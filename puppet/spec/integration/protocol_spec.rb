@@ -75,7 +75,7 @@ RSpec.describe 'the run protocol' do
 
   it 'is taken for a Puppet by a stock Puppet that finds its lock' do
     check = "require 'puppet'; require 'puppet/util/pidlock'; Puppet.initialize_settings; " \
-            "puts Puppet::Util::Pidlock.new(ARGV[0]).locked?"
+            'puts Puppet::Util::Pidlock.new(ARGV[0]).locked?'
     run.write('check.rb', check)
     lock = run.path('var/state/agent_catalog_run.lock')
     run.manifest("exec { 'look': command => '#{RbConfig.ruby} #{run.path('check.rb')} #{lock} > #{run.path('seen')}', " \
