@@ -16,13 +16,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := cli.NewRoot(app.Lab()).ExecuteContext(ctx)
+	err := cli.NewRoot(app.Commands()).ExecuteContext(ctx)
 	stop()
-	if exit, ok := errors.AsType[cli.CommandExit](err); ok {
-		os.Exit(int(exit))
-	}
-	if err != nil {
+	if _, silent := errors.AsType[cli.CommandExit](err); err != nil && !silent {
 		fmt.Fprintln(os.Stderr, "tutti:", err)
-		os.Exit(1)
 	}
+	os.Exit(cli.ExitCode(err))
 }

@@ -4,6 +4,7 @@ package bustest
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 )
 
@@ -21,7 +23,11 @@ type Bus struct {
 	Server    *embed.Server
 
 	dir, addr string
+	change    func(*embed.Options)
 }
+
+// MaxPayload is the largest message that a node may send.
+const MaxPayload = identity.MaxPayload
 
 // Node is a node that has joined.
 type Node struct {
@@ -36,26 +42,52 @@ func Start(t testing.TB) *Bus {
 	return StartWith(t, func(*embed.Options) {})
 }
 
+// StartSync is Start with every write fsynced, as it is outside of tests.
+func StartSync(t testing.TB) *Bus {
+	t.Helper()
+	return StartWith(t, func(o *embed.Options) { o.NoSync = false })
+}
+
 // StartWith is Start with other options.
 func StartWith(t testing.TB, change func(*embed.Options)) *Bus {
 	t.Helper()
-	dir := t.TempDir()
-	authority, err := identity.Init(filepath.Join(dir, "identity"), nil)
+	return startIn(t, t.TempDir(), change)
+}
+
+// StartSyncIn is StartSync in a directory that may have been a bus's before,
+// also one that was killed.
+func StartSyncIn(t testing.TB, dir string) *Bus {
+	t.Helper()
+	return startIn(t, dir, func(o *embed.Options) { o.NoSync = false })
+}
+
+func startIn(t testing.TB, dir string, change func(*embed.Options)) *Bus {
+	t.Helper()
+	keys := filepath.Join(dir, "identity")
+	authority, err := identity.Load(keys)
+	if errors.Is(err, identity.ErrMissing) {
+		authority, err = identity.Init(keys, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bus{Authority: authority, dir: dir}
+	b := &Bus{Authority: authority, dir: dir, change: change}
 	b.start(t, "127.0.0.1:0", change)
 	t.Cleanup(func() { b.Server.Shutdown() })
 	return b
 }
 
-// Stop ends the server and leaves its address and data for Restart.
+// Stop ends the server; restart starts it again at its address, from what is
+// on disk.
 func (b *Bus) Stop() (restart func(t testing.TB)) {
 	b.Server.Shutdown()
 	return func(t testing.TB) {
 		t.Helper()
-		b.start(t, b.addr, func(*embed.Options) {})
+		var err error
+		if b.Authority, err = identity.Load(filepath.Join(b.dir, "identity")); err != nil {
+			t.Fatal(err)
+		}
+		b.start(t, b.addr, b.change)
 	}
 }
 
@@ -100,7 +132,7 @@ func (b *Bus) creds(t testing.TB) identity.BusCreds {
 
 func (b *Bus) connect(t testing.TB, user identity.BusUser) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", b.Server.InProcess(), nats.UserJWTAndSeed(user.JWT, string(user.Seed)), nats.MaxReconnects(-1))
+	nc, err := natsbus.Connect("", user.JWT, user.Seed, b.Server.InProcess())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +161,17 @@ func (b *Bus) Join(t testing.TB, name tutti.NodeName) Node {
 // would.
 func (b *Bus) Raw(t testing.TB, n Node, options ...nats.Option) (*nats.Conn, error) {
 	t.Helper()
+	return b.RawTLS(t, n, b.TLS(t), options...)
+}
+
+// TLS returns the configuration of a client that trusts this bus alone.
+func (b *Bus) TLS(t testing.TB) *tls.Config {
+	t.Helper()
 	config, err := identity.ClientTLS(b.Authority.CA())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.RawTLS(t, n, config, options...)
+	return config
 }
 
 // RawTLS is Raw with another TLS configuration.

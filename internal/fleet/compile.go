@@ -13,8 +13,10 @@ import (
 var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
 
 // nameSteps refuses a name that is there twice, and names the steps without one
-// after what they do: run-storage, then run-storage-2.
-func (r *reader) nameSteps(what string, drafts []draft) {
+// after what they do: run-storage, then run-storage-2. It reports whether the
+// names are unique.
+func (r *reader) nameSteps(what string, drafts []draft) bool {
+	unique := true
 	lines := map[tutti.StepName]int{}
 	for i := range drafts {
 		d := &drafts[i]
@@ -23,6 +25,7 @@ func (r *reader) nameSteps(what string, drafts []draft) {
 		}
 		if line := lines[d.Name]; line != 0 {
 			r.report(d.named, "name one of them otherwise", "%s: duplicate step %q, first in line %d", what, d.Name, line)
+			unique = false
 			continue
 		}
 		lines[d.Name] = d.named.Line
@@ -39,6 +42,7 @@ func (r *reader) nameSteps(what string, drafts []draft) {
 		}
 		lines[d.Name] = d.at.Line
 	}
+	return unique
 }
 
 func defaultName(d draft) string {

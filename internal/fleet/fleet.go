@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -42,8 +41,6 @@ func Parse(name string, source []byte) (tutti.Fleet, error) {
 	return fleet, nil
 }
 
-var syntaxLineRE = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
-
 // document returns the one document of the source, or nil with a problem.
 func (r *reader) document(source []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
@@ -63,12 +60,8 @@ func (r *reader) document(source []byte) *yaml.Node {
 			return nil
 		}
 	}
-	match := syntaxLineRE.FindStringSubmatch(err.Error())
-	line := 1
-	if n, err := strconv.Atoi(match[1]); err == nil && n > 0 {
-		line = n
-	}
-	r.reportAt(line, 1, "", "not YAML: %s", match[2])
+	line, message := syntaxError(source, err)
+	r.reportAt(line, 1, "", "not YAML: %s", message)
 	return nil
 }
 

@@ -19,20 +19,18 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	var g tutti.Grant
 	var to *yaml.Node
 	var write, read, exports []text
-	ok := r.mapping(at, "grant", fields{
+	grants := false
+	complete := r.mapping(at, "grant", fields{
 		"to":        func(n *yaml.Node) { to = n; g.To = r.grantee(n) },
-		"write":     func(n *yaml.Node) { write = r.patterns(n, "grant: write") },
-		"read":      func(n *yaml.Node) { read = r.patterns(n, "grant: read") },
-		"exports":   func(n *yaml.Node) { exports = r.exportTypes(n) },
+		"write":     func(n *yaml.Node) { grants, write = true, r.patterns(n, "grant: write") },
+		"read":      func(n *yaml.Node) { grants, read = true, r.patterns(n, "grant: read") },
+		"exports":   func(n *yaml.Node) { grants, exports = true, r.exportTypes(n) },
 		"dangerous": func(n *yaml.Node) { g.Dangerous = r.isTrue(n, "grant: dangerous") },
 	})
-	if !ok {
-		return g
-	}
-	if to == nil {
+	if complete && to == nil {
 		r.report(at, "say it with `to: GROUP`", "grant: to whom is missing")
 	}
-	if len(write)+len(read)+len(exports) == 0 {
+	if complete && !grants {
 		r.report(at, "add exports, write or read", "grant: nothing is granted")
 	}
 	g.Write, g.Read, g.Exports = values(write), values(read), values(exports)

@@ -68,13 +68,10 @@ func (r *reader) group(e entry) []text {
 	what := "group " + e.key.string
 	var nodes []text
 	var list, joined *yaml.Node
-	ok := r.mapping(e.value, what, fields{
+	complete := r.mapping(e.value, what, fields{
 		"nodes":  func(n *yaml.Node) { list = n },
 		"joined": func(n *yaml.Node) { joined = n },
 	})
-	if !ok {
-		return nil
-	}
 	if list != nil {
 		nodes = r.texts(list, what+": nodes")
 		for _, node := range nodes {
@@ -86,7 +83,7 @@ func (r *reader) group(e entry) []text {
 	if joined != nil && !r.isTrue(joined, what+": joined") {
 		return nodes
 	}
-	if (list == nil) == (joined == nil) {
+	if complete && (list == nil) == (joined == nil) {
 		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or let the join token of each node say it with `joined: true`",
 			"%s: exactly one of nodes and joined is needed", what)
 	}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -80,35 +81,37 @@ func (w *writer) string(s string) {
 }
 
 func (w *writer) scalar(n *yaml.Node) bool {
-	var err error
 	switch n.ShortTag() {
 	case "!!null":
 		w.out.WriteString("null")
 	case "!!bool":
-		var value bool
-		err = n.Decode(&value)
-		w.out.WriteString(strconv.FormatBool(value))
-	case "!!int":
-		var value int64
-		err = n.Decode(&value)
-		w.out.WriteString(strconv.FormatInt(value, 10))
-	case "!!float":
-		var value float64
-		err = n.Decode(&value)
-		text := strconv.FormatFloat(value, 'g', -1, 64)
-		if !strings.ContainsAny(text, ".e") {
-			text += ".0"
-		}
-		if math.IsNaN(value) || math.IsInf(value, 0) {
-			w.report(n, "", "%s: %s is no JSON number", w.what, n.Value)
-			return false
-		}
-		w.out.WriteString(text)
+		w.out.WriteString(strings.ToLower(n.Value)) // true, True or TRUE
+	case "!!int", "!!float":
+		return w.number(n)
 	default:
 		w.string(n.Value)
 	}
-	if err != nil {
-		w.report(n, "quote it if it is text", "%s: %q is out of range", w.what, n.Value)
+	return true
+}
+
+var decimalRE = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+
+func (w *writer) number(n *yaml.Node) bool {
+	var whole int64
+	var real float64
+	switch {
+	case decimalRE.MatchString(n.Value): // of any size
+		w.out.WriteString(n.Value)
+	case n.ShortTag() == "!!int" && n.Decode(&whole) == nil: // 0x10, 1_000
+		w.out.WriteString(strconv.FormatInt(whole, 10))
+	case n.Decode(&real) == nil && !math.IsNaN(real) && !math.IsInf(real, 0):
+		text := strconv.FormatFloat(real, 'g', -1, 64)
+		if !strings.ContainsAny(text, ".e") {
+			text += ".0"
+		}
+		w.out.WriteString(text)
+	default:
+		w.report(n, "quote it if it is text", "%s: %s is no JSON number", w.what, n.Value)
 		return false
 	}
 	return true

@@ -51,9 +51,11 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	for i, at := range elements {
 		r.step(follow(at), &drafts[i])
 	}
-	r.nameSteps(what, drafts)
+	unique := r.nameSteps(what, drafts)
 	r.connect(what, drafts)
-	r.refuseCycle(what, drafts)
+	if unique {
+		r.refuseCycle(what, drafts)
+	}
 	r.checkPerNode(drafts)
 	steps := make([]tutti.Step, len(drafts))
 	for i, d := range drafts {
@@ -66,31 +68,29 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	var run tutti.RunStep
-	var runAt, waitAt, accept, limit *yaml.Node
-	ok := r.mapping(at, "step", fields{
+	var runAt, waitAt *yaml.Node
+	onlyRun := map[string]*yaml.Node{}
+	complete := r.mapping(at, "step", fields{
 		"name":    func(n *yaml.Node) { d.named = n; r.stepName(n, d) },
 		"after":   func(n *yaml.Node) { d.ordered = true; d.after = r.after(n) },
 		"per":     func(n *yaml.Node) { r.per(n, d) },
 		"timeout": func(n *yaml.Node) { d.timeouts = append(d.timeouts, n) },
 		"run":     func(n *yaml.Node) { runAt = n; run.Target = r.target(n) },
-		"accept":  func(n *yaml.Node) { accept = n; run.Accept = r.accept(n) },
-		"limit":   func(n *yaml.Node) { limit = n; run.Limit = r.limit(n) },
+		"accept":  func(n *yaml.Node) { onlyRun["accept"] = n; run.Accept = r.accept(n) },
+		"limit":   func(n *yaml.Node) { onlyRun["limit"] = n; run.Limit = r.limit(n) },
 		"wait":    func(n *yaml.Node) { waitAt = n; r.wait(n, d) },
 	})
 	switch {
-	case !ok:
-		return
-	case runAt == nil && waitAt == nil:
-		r.report(at, "add `run: GROUP` or `wait: {…}`", "the step does nothing")
 	case runAt != nil && waitAt != nil:
 		r.report(at, "make two steps of it", "the step has two kinds: run and wait")
 	case runAt != nil:
 		d.Run, d.target = &run, run.Target
-	}
-	for _, only := range []*yaml.Node{accept, limit} {
-		if only != nil && waitAt != nil && runAt == nil {
-			r.report(only, "", "accept and limit belong to a run step")
+	case waitAt != nil:
+		for key, n := range onlyRun {
+			r.report(n, "remove it", "step: %s belongs to a run step, this one waits", key)
 		}
+	case complete:
+		r.report(at, "add `run: GROUP` or `wait: {…}`", "the step does nothing")
 	}
 	r.timeout(d)
 }

@@ -76,13 +76,15 @@ func (r *reader) err() error {
 }
 
 // mapping hands each value of a mapping to the reader of its key, and reports
-// keys that are not known. It returns false if n is no mapping.
+// keys that are not known. It returns false if it reported anything about the
+// mapping: then a missing key may be a misspelt one.
 func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	entries, ok := r.entries(n, what)
 	for _, e := range entries {
 		read, found := known[e.key.string]
 		if !found {
 			r.report(e.key.at, suggest(e.key.string, slices.Collect(maps.Keys(known))), "%s: unknown key %q", what, e.key.string)
+			ok = false
 			continue
 		}
 		read(e.value)
@@ -96,13 +98,15 @@ type entry struct {
 }
 
 // entries returns the keys and values of a mapping in the order of the file; a
-// key that is there twice is reported and kept once.
+// key that is there twice is reported and kept once. It returns false if it
+// reported anything.
 func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 	n = follow(n)
 	if n.Kind != yaml.MappingNode {
 		r.wrong(n, what, "a mapping (key: value)")
 		return nil, false
 	}
+	reported := len(r.problems)
 	first := map[string]int{}
 	var entries []entry
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -122,7 +126,7 @@ func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
 		first[key] = at.Line
 		entries = append(entries, entry{text{key, at}, n.Content[i+1]})
 	}
-	return entries, true
+	return entries, len(r.problems) == reported
 }
 
 // list returns the elements of a list that is not empty.

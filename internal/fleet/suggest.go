@@ -11,7 +11,7 @@ import (
 // suggest says which of the known words was meant, or which there are.
 func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
-	best, least := "", len(word)/3+2
+	best, least := "", min(len(word)/3+2, 5)
 	for _, k := range known {
 		if d := distance(strings.ToLower(word), k); d < least {
 			best, least = k, d
@@ -32,7 +32,7 @@ func suggest(word string, known []string) string {
 func distance(a, b string) int {
 	// Names are short; what is not is no misspelling, and must not cost time.
 	if len(a) > 300 || len(b) > 300 {
-		return 300
+		return len(a) + len(b)
 	}
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -129,7 +129,7 @@ func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, err
 	claims.Pub.Allow.Add("n." + string(key) + ".>")
 	claims.Sub.Allow.Add("d."+string(key)+".>", "i."+string(key)+".>")
 	claims.Limits.Payload = MaxPayload
-	claims.Limits.Subs = maxNodeSubs
+	claims.Subs = maxNodeSubs
 	claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard)
 	text, err := claims.Encode(a.nodes)
 	if err != nil {

@@ -77,10 +77,12 @@ func (m Machine) build(ctx context.Context, d Definition, from, dir string) erro
 		script = bakeScript
 	}
 	env := append(proxyEnv(settings),
+		"PATH="+systemPath, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
 		"release="+d.Release, "root="+part, "from="+from,
 		"mirror="+sources.archives[0].uri, "keyring="+sources.archives[0].keyring,
 		"sources="+sources.text, "settings="+settings,
 		"packages="+strings.Join(d.Packages, " "),
+		"enabled="+strings.Join(d.Enabled, " "),
 		"facter="+facterConfig(d.CachedFacts))
 	start := time.Now()
 	m.logf("building base %s", filepath.Base(dir))
@@ -103,7 +105,7 @@ func (m Machine) runBuild(ctx context.Context, script string, env []string, logP
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
-	cmd.Env = append(env, "PATH="+systemPath, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
+	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := runAttached(cmd); err != nil {
 		return fmt.Errorf("%w; the last lines of %s:\n%s", err, logPath, tail(logPath, 8))

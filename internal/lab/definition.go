@@ -14,7 +14,7 @@ import (
 
 // recipe is part of every digest: it is raised when the way in which bases are
 // built changes, so that no cached base of the old way is used.
-const recipe = 2
+const recipe = 3
 
 // Releases are the Debian releases of which hosts can be made, the default
 // first. The comment is Puppet's version in each.
@@ -28,7 +28,8 @@ var Releases = []string{
 type Definition struct {
 	Release     string   // Debian's code name; empty is the first of Releases
 	Packages    []string // Debian packages to bake in, installed but not enabled
-	CachedFacts []string // core facts that Facter may cache for a day (see recipe.go)
+	Enabled     []string // units that stay enabled if their package enables them: shell patterns, without .service
+	CachedFacts []string // facts that Facter answers from a cache that the bake fills
 }
 
 var packageRE = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
@@ -43,6 +44,11 @@ func (d Definition) Validate() error {
 			return tutti.Errorf(tutti.CodeInvalid, "package %q: not the name of a Debian package", p)
 		}
 	}
+	for _, u := range d.Enabled {
+		if !unitRE.MatchString(u) {
+			return tutti.Errorf(tutti.CodeInvalid, "unit %q: not the name or pattern of a unit", u)
+		}
+	}
 	for _, f := range d.CachedFacts {
 		if !factRE.MatchString(f) {
 			return tutti.Errorf(tutti.CodeInvalid, "fact %q: not the name of a fact", f)
@@ -50,6 +56,8 @@ func (d Definition) Validate() error {
 	}
 	return nil
 }
+
+var unitRE = regexp.MustCompile(`^[a-zA-Z0-9*?][a-zA-Z0-9*?@._-]*$`)
 
 var factRE = regexp.MustCompile(`^[a-z][a-z0-9_ -]*$`)
 
@@ -59,6 +67,7 @@ func (d Definition) normal() Definition {
 		d.Release = Releases[0]
 	}
 	d.Packages = slices.Compact(slices.Sorted(slices.Values(d.Packages)))
+	d.Enabled = slices.Compact(slices.Sorted(slices.Values(d.Enabled)))
 	d.CachedFacts = slices.Compact(slices.Sorted(slices.Values(d.CachedFacts)))
 	return d
 }
@@ -72,8 +81,8 @@ func (d Definition) isPlain() bool { return len(d.Packages) == 0 && len(d.Cached
 // package, the release, the architecture or the recipe differs.
 func (d Definition) Digest() tutti.Digest {
 	n := d.normal()
-	text := fmt.Sprintf("recipe %d\narch %s\nrelease %s\npackages %s\nfacts %s\n",
-		recipe, runtime.GOARCH, n.Release, strings.Join(n.Packages, " "), strings.Join(n.CachedFacts, ","))
+	text := fmt.Sprintf("recipe %d\narch %s\nrelease %s\npackages %s\nenabled %s\nfacts %s\n",
+		recipe, runtime.GOARCH, n.Release, strings.Join(n.Packages, " "), strings.Join(n.Enabled, " "), strings.Join(n.CachedFacts, ","))
 	sum := sha256.Sum256([]byte(text))
 	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }

@@ -20,6 +20,7 @@ func TestDefinitionDigest(t *testing.T) {
 		"default": {"no release is the default release", Definition{Packages: base.Packages, CachedFacts: base.CachedFacts}, true},
 		"release": {"another release is another base", Definition{Release: "bookworm", Packages: base.Packages, CachedFacts: base.CachedFacts}, false},
 		"package": {"one package less is another base", Definition{Release: "trixie", Packages: []string{"rsync"}, CachedFacts: base.CachedFacts}, false},
+		"enabled": {"what stays enabled is part of the base", Definition{Release: "trixie", Packages: base.Packages, Enabled: []string{"rsync"}, CachedFacts: base.CachedFacts}, false},
 		"facts":   {"cached facts are a file in the base", Definition{Release: "trixie", Packages: base.Packages}, false},
 		"between": {"a package and a fact of one name are not confused", Definition{Release: "trixie", Packages: []string{"augeas", "puppet-agent", "rsync"}}, false},
 	}
@@ -45,6 +46,7 @@ func TestDefinitionValidate(t *testing.T) {
 		"good":    {"names with all characters that Debian allows", Definition{Release: "bookworm", Packages: []string{"g++", "libssl3.0", "0ad"}}, ""},
 		"release": {"a release that has no recipe is refused with those that have", Definition{Release: "sid"}, `release "sid": known are trixie, bookworm`},
 		"option":  {"a package cannot be an option of apt", Definition{Packages: []string{"-y"}}, `package "-y": not the name of a Debian package`},
+		"unit":    {"a pattern cannot end the shell's word", Definition{Enabled: []string{"a) rm"}}, `unit "a) rm": not the name or pattern of a unit`},
 		"fact":    {"a fact cannot end the quoted word in facter.conf", Definition{CachedFacts: []string{`a" : 1`}}, `fact "a\" : 1": not the name of a fact`},
 	}
 	for name, tt := range tests {

@@ -17,10 +17,11 @@ import (
 const actEnv = "LAB_E2E_ACT"
 
 func TestMain(m *testing.M) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	if act := os.Getenv(actEnv); act != "" {
-		if err := perform(ctx, act); err != nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := perform(ctx, act)
+		stop()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -71,6 +71,7 @@ func (r *specReader) spec(n *yaml.Node) Spec {
 		"mirror":       func(v *yaml.Node) { s.Mirror = r.word(v) },
 		"release":      func(v *yaml.Node) { s.Release = r.word(v) },
 		"packages":     func(v *yaml.Node) { s.Packages = r.words(v) },
+		"enabled":      func(v *yaml.Node) { s.Enabled = r.words(v) },
 		"cached_facts": func(v *yaml.Node) { s.CachedFacts = r.words(v) },
 		"binds":        func(v *yaml.Node) { s.Binds = r.binds(v) },
 		"hosts":        func(v *yaml.Node) { s.Hosts = r.hosts(v) },

@@ -14,10 +14,10 @@ func TestParseSpec(t *testing.T) {
 	}{
 		"names": {
 			"hosts may be a plain list",
-			"lab: swift\npackages: [rsync]\ncached_facts: [augeas]\nhosts: [storage-01, proxy-01]\n",
+			"lab: swift\npackages: [rsync]\nenabled: [\"swift-*\"]\ncached_facts: [augeas]\nhosts: [storage-01, proxy-01]\n",
 			Spec{
 				Name:       "swift",
-				Definition: Definition{Packages: []string{"rsync"}, CachedFacts: []string{"augeas"}},
+				Definition: Definition{Packages: []string{"rsync"}, Enabled: []string{"swift-*"}, CachedFacts: []string{"augeas"}},
 				Hosts:      []HostSpec{{Name: "storage-01"}, {Name: "proxy-01"}},
 			},
 		},
@@ -48,7 +48,7 @@ func TestParseSpecErrors(t *testing.T) {
 	tests := map[string]struct{ reason, text, want string }{
 		"empty":      {"an empty file says what is needed", "", "lab.yaml:1: the file is empty: it needs `lab: NAME` and `hosts: [NAME, ...]`"},
 		"syntax":     {"the parser's own error keeps its line", "lab: [\n", "lab.yaml: line 1: did not find expected node content"},
-		"unknown":    {"an unknown key names the known ones", "lab: a\nhost: [b]\n", `lab.yaml:2: unknown key "host" in a lab file: known are binds, cached_facts, domain, hosts, lab, mirror, packages, release`},
+		"unknown":    {"an unknown key names the known ones", "lab: a\nhost: [b]\n", `lab.yaml:2: unknown key "host" in a lab file: known are binds, cached_facts, domain, enabled, hosts, lab, mirror, packages, release`},
 		"own key":    {"also inside a host", "lab: a\nhosts:\n  b:\n    package: [c]\n", `lab.yaml:4: unknown key "package" in a host: known are aliases, packages, release`},
 		"twice":      {"a repeated key says where it was first", "lab: a\nhosts: [b]\nlab: c\n", `lab.yaml:3: key "lab" is there already, on line 1`},
 		"no list":    {"a word where a list belongs", "lab: a\npackages: rsync\nhosts: [b]\n", "lab.yaml:2: want a list here, like [one, two]"},
@@ -60,7 +60,7 @@ func TestParseSpecErrors(t *testing.T) {
 		"outer":      {"the outer machine's name", "lab: a\nhosts: [tutti-server]\n", `lab.yaml:2: host name "tutti-server" is taken by the outer machine`},
 		"no hosts":   {"a lab without hosts", "lab: a\n", `lab.yaml:1: lab "a" has 0 hosts: from 1 to 200 are possible`},
 		"release":    {"an unknown release, on its line", "lab: a\nhosts: [b]\nrelease: sid\n", `lab.yaml:3: release "sid": known are trixie, bookworm`},
-		"own packge": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
+		"host's own": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
 		"bind":       {"a bind without destination", "lab: a\nhosts: [b]\nbinds: [/etc]\n", `lab.yaml:3: bind "/etc": want SOURCE:DESTINATION`},
 		"no source":  {"a bind of nothing", "lab: a\nhosts: [b]\nbinds: ['nowhere-at-all:/a']\n", `lab.yaml:1: bind /nowhere-at-all:/a: stat /nowhere-at-all: no such file or directory`},
 	}

@@ -32,7 +32,7 @@ func newCutter(t *testing.T, bus *bustest.Bus, up bool, after int64) *cutter {
 	}
 	c := &cutter{listener: l, target: strings.TrimPrefix(bus.URL(), "nats://"), up: up, after: after}
 	c.running.Go(c.accept)
-	t.Cleanup(func() { l.Close(); c.running.Wait() })
+	t.Cleanup(func() { _ = l.Close(); c.running.Wait() })
 	return c
 }
 
@@ -46,7 +46,7 @@ func (c *cutter) accept() {
 		}
 		server, err := net.Dial("tcp", c.target)
 		if err != nil {
-			node.Close()
+			_ = node.Close()
 			continue
 		}
 		c.running.Go(func() { c.pass(server, node, c.up) })
@@ -55,8 +55,7 @@ func (c *cutter) accept() {
 }
 
 func (c *cutter) pass(to, from net.Conn, counted bool) {
-	defer to.Close()
-	defer from.Close()
+	defer func() { _, _ = to.Close(), from.Close() }()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)

@@ -3,6 +3,7 @@ package embed
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -14,7 +15,16 @@ var _ server.Logger = logger{}
 
 func (l logger) Noticef(format string, v ...any) { l.say(l.to.Debug, format, v) }
 func (l logger) Warnf(format string, v ...any)   { l.say(l.to.Warn, format, v) }
-func (l logger) Errorf(format string, v ...any)  { l.say(l.to.Error, format, v) }
+
+// Errorf also tells of what a client did wrong, as `ADDRESS - cid:N - …`:
+// nothing that somebody must act on.
+func (l logger) Errorf(format string, v ...any) {
+	if strings.Contains(fmt.Sprintf(format, v...), " - cid:") {
+		l.say(l.to.Warn, format, v)
+		return
+	}
+	l.say(l.to.Error, format, v)
+}
 
 // Fatalf does not end the process: Start reports that the server is not ready.
 func (l logger) Fatalf(format string, v ...any) { l.say(l.to.Error, format, v) }

@@ -1,0 +1,138 @@
+package natsbus
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+func testSpool(t *testing.T) (*spool, *time.Time) {
+	t.Helper()
+	now := time.Unix(0, 0)
+	s, err := newSpool(filepath.Join(t.TempDir(), "spool"), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, &now
+}
+
+func parcelFor(id string, content []byte) parcel {
+	return parcel{id: id, digest: digestOf(content), size: int64(len(content))}
+}
+
+func files(t *testing.T, s *spool) int {
+	t.Helper()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestSpoolIsBounded(t *testing.T) {
+	s, now := testSpool(t)
+	small, large := parcelFor("x", []byte("x")), parcel{digest: digestOf(nil), size: MaxPayload}
+	for i := range maxParcelsPerNode {
+		small.id = fmt.Sprint("small", i)
+		if _, err := s.open("A", small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	small.id = "more"
+	if _, err := s.open("A", small); tutti.CodeOf(err) != tutti.CodeUnavailable {
+		t.Errorf("one parcel too many for a node: %v", err)
+	}
+	if _, err := s.open("B", small); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	full := 0
+	for i := range 100 {
+		for _, large.id = range []string{"one", "two", "three"} {
+			_, err := s.open(tutti.NodeKey(fmt.Sprint("N", i)), large)
+			if err == nil {
+				full++
+			} else if tutti.CodeOf(err) != tutti.CodeUnavailable {
+				t.Fatal(err)
+			}
+			if large.id == "three" && err == nil {
+				t.Errorf("node %d has more bytes than a node may", i)
+			}
+		}
+	}
+	if full == 0 || int64(full)*MaxPayload > maxSpool {
+		t.Errorf("%d large parcels are in a spool for %d", full, maxSpool/MaxPayload)
+	}
+	*now = now.Add(parcelLife + time.Second)
+	if _, err := s.open("A", small); err != nil {
+		t.Errorf("after all have expired: %v", err)
+	}
+	if n := files(t, s); n != 1 || s.total != 1 {
+		t.Errorf("%d files with %d bytes are left, want 1 with 1", n, s.total)
+	}
+}
+
+func TestSpoolEntry(t *testing.T) {
+	s, _ := testSpool(t)
+	content := []byte("0123456789")
+	e, err := s.open("A", parcelFor("x", content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		reason string
+		offset int64
+		chunk  string
+		have   int64
+	}{
+		{"the question how much is there", 0, "", 0},
+		{"the first chunk", 0, "0123", 4},
+		{"the same again", 0, "0123", 4},
+		{"one too early", 6, "6789", 4},
+		{"the next", 4, "456789", 10},
+		{"the last again", 4, "456789", 10},
+	} {
+		if have, err := e.write(c.offset, []byte(c.chunk)); err != nil || have != c.have {
+			t.Errorf("%s: have %d, %v; want %d", c.reason, have, err, c.have)
+		}
+	}
+	if got, err := e.content(); err != nil || string(got) != string(content) {
+		t.Errorf("content %q, %v", got, err)
+	}
+	if _, err := e.write(10, []byte("x")); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("more than announced: %v", err)
+	}
+	if s.find("B", "x") != nil {
+		t.Error("another node finds the parcel")
+	}
+	if _, err := s.open("A", parcelFor("x", []byte("other"))); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("announced as something else: %v", err)
+	}
+	wrong, err := s.open("A", parcel{id: "y", digest: digestOf([]byte("right")), size: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wrong.content(); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("incomplete content: %v", err)
+	}
+	if err := wrong.fill([]byte("wrong")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wrong.content(); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("content with another digest: %v", err)
+	}
+	s.drop("A", "x")
+	s.drop("A", "y")
+	s.drop("A", "never there")
+	if n := files(t, s); n != 0 || s.total != 0 {
+		t.Errorf("%d files with %d bytes are left, want none", n, s.total)
+	}
+}
