@@ -4,7 +4,7 @@ require_relative '../spec_helper'
 
 RSpec.describe 'exported resources' do
   let(:run) { RealRun.new }
-  let(:kinds) { File.read(File.expand_path('../fixtures/kinds.pp', __dir__)) }
+  let(:kinds) { File.read(File.expand_path('../fixtures/modules/kinds/manifests/init.pp', __dir__)) }
   let(:golden) { JSON.parse(File.read(File.expand_path('../fixtures/kinds.json', __dir__))) }
 
   after { run.clean }

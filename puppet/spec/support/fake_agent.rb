@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'fileutils'
 require 'json'
 require 'socket'
 
@@ -43,11 +44,14 @@ class FakeAgent
 
   def stop
     @acceptor&.kill&.join
-    @connections.each { |thread, socket| [thread.kill.join, socket.close] }
+    @connections.each do |thread, socket|
+      thread.kill.join
+      socket.close
+    end
     @connections.clear
     @server&.close
     @server = nil
-    File.unlink(path) if File.exist?(path)
+    FileUtils.rm_f(path)
   end
 
   private

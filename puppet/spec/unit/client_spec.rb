@@ -45,7 +45,7 @@ RSpec.describe PuppetX::Tutti::Client do
   end
 
   it 'gives up when the agent stays away' do
-    expect { client.call('value') }.to raise_error(having_attributes(code: 'unavailable', message: /does not answer value on .*No such file/))
+    expect { client.call('value') }.to raise_error(having_attributes(code: 'unavailable', message: /no agent answers value on .*No such file/))
   end
 
   it 'gives up at the deadline, and does not take the late answer for the next one' do

@@ -17,7 +17,8 @@ RSpec.describe 'digests' do
     end
   end
 
-  before(:all) do # rubocop:disable RSpec/BeforeAfterAll -- settings are initialised once per process
+  # Settings are initialised once per process.
+  before(:all) do
     Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', Dir.mktmpdir]) unless Puppet.settings.global_defaults_initialized?
   end
 

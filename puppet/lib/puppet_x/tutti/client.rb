@@ -52,9 +52,7 @@ module PuppetX
         rescue SystemCallError, IOError => e
           close
           deadline ||= monotonic + @reconnect
-          if monotonic >= deadline
-            raise NoAnswer.new('unavailable', "the agent does not answer #{operation} on #{@path}: #{e.message}")
-          end
+          raise NoAnswer.new('unavailable', "no agent answers #{operation} on #{@path}: #{e.message}") if monotonic >= deadline
 
           sleep PAUSE
           retry

@@ -23,7 +23,7 @@ module PuppetX
         case data
         when String then data.dup.force_encoding(Encoding::UTF_8).scrub
         when Array then data.map { |item| scrub(item) }
-        when Hash then data.map { |key, item| [scrub(key.to_s), scrub(item)] }.to_h
+        when Hash then data.to_h { |key, item| [scrub(key.to_s), scrub(item)] }
         else data
         end
       end

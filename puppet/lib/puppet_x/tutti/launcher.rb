@@ -187,15 +187,13 @@ module PuppetX
       end
 
       def done(error)
-        fields = { 'exit' => Launcher.status(error) }
+        fields = { 'exit' => status(error) }
         error = @cause if @cause
-        unless error.nil? || error.is_a?(SystemExit)
-          fields['error'] = { 'class' => error.class.name, 'message' => error.message }
-        end
+        fields['error'] = { 'class' => error.class.name, 'message' => error.message } unless error.nil? || error.is_a?(SystemExit)
         phase('done', fields)
       end
 
-      def self.status(error)
+      def status(error)
         case error
         when nil then 0
         when SystemExit then error.status

@@ -30,7 +30,7 @@ module PuppetX
         case value
         when Puppet::Resource then type_of(value)
         when Array then value.map { |item| prepare(item) }
-        when Hash then value.map { |key, item| [prepare(key), prepare(item)] }.to_h
+        when Hash then value.to_h { |key, item| [prepare(key), prepare(item)] }
         when :undef then nil
         else value
         end
@@ -52,7 +52,7 @@ module PuppetX
         when Puppet::Pops::Types::PClassType
           value.class_name.nil? ? value : Puppet::Resource.new('Class', value.class_name)
         when Array then value.map { |item| references(item) }
-        when Hash then value.map { |key, item| [references(key), references(item)] }.to_h
+        when Hash then value.to_h { |key, item| [references(key), references(item)] }
         else value
         end
       end

@@ -59,8 +59,8 @@ module PuppetX
       # @return [Array<Hash>] the exports of other nodes that match
       def collect(type, filter, at)
         @answers[['collect', type, filter]] ||=
-          ask('collect', { 'type' => type, 'filter' => filter, 'at' => at }).fetch('exports')
-            .reject { |export| export['node'] == order.node }
+          ask('collect', { 'type' => type, 'filter' => filter, 'at' => at })
+          .fetch('exports').reject { |export| export['node'] == order.node }
       end
 
       # Hands over what compiling read and would publish, and waits for the verdict.

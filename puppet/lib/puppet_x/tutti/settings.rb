@@ -65,6 +65,7 @@ module PuppetX
         if set?(:noop, true) && @order.mode == 'apply'
           raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
         end
+
         certname = in_config(:certname)
         return if certname.nil? || certname == @order.node
 
