@@ -3,13 +3,11 @@
 package puppetmodule
 
 import (
+	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
-
-	"crypto/sha256"
-
-	"github.com/tutti-project/tutti"
 )
 
 //go:embed bin lib metadata.json
@@ -18,8 +16,8 @@ var files embed.FS
 // FS returns the module's files, as they belong below a directory `tutti`.
 func FS() fs.FS { return files }
 
-// Digest is over the names and contents of all files.
-func Digest() (tutti.Digest, error) {
+// Digest is over the names and contents of all files, in hex.
+func Digest() (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -29,8 +27,9 @@ func Digest() (tutti.Digest, error) {
 		if err != nil {
 			return err
 		}
-		sum.Write([]byte(path + "\x00" + string(tutti.DigestOf(content)) + "\n"))
+		fmt.Fprintf(sum, "%s\x00%d\x00", path, len(content))
+		sum.Write(content)
 		return nil
 	})
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil))), err
+	return hex.EncodeToString(sum.Sum(nil)), err
 }

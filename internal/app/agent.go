@@ -96,7 +96,7 @@ func shipModule(dir string) (launcher, modules string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	modules = filepath.Join(dir, "module", digest.Hex()[:16])
+	modules = filepath.Join(dir, "module", digest[:16])
 	launcher = filepath.Join(modules, "tutti", "bin", "puppet-tutti")
 	if _, err := os.Stat(modules); err == nil {
 		return launcher, modules, nil

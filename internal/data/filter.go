@@ -164,7 +164,8 @@ func (f *Filter) encode() {
 	for _, o := range f.among {
 		out = append(append(out, ','), o.text...)
 	}
-	f.text = append(out, ']')
+	out = append(out, ']')
+	f.text = out
 }
 
 // Match reports whether an export passes, with the semantics of PuppetDB: values

@@ -48,6 +48,7 @@ const (
 // trace is everything that a launcher left behind besides its report.
 type trace struct {
 	last    string // phase before done
+	reached map[string]bool
 	gate    phaseLine
 	lock    phaseLine
 	done    *phaseLine
@@ -93,6 +94,9 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	case tr.done == nil:
 		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone in phase "+tr.last
 		return
+	case tr.signalled():
+		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process in phase "+tr.last+": "+tr.message()
+		return
 	}
 	exit := -1
 	if tr.done.Exit != nil {
@@ -104,7 +108,8 @@ func judgeTrace(out *tutti.Result, tr trace) {
 		fail(out, tutti.BecauseRefused, message)
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
-	case exit == exitStopped && tr.gate.Verdict == string(tutti.GateStop):
+	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
+		// go: a run that was only to compile.
 		out.Stopped, out.Message = true, tr.gate.Reason
 	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
 		fail(out, tutti.BecauseRefused, tr.gate.Reason)
@@ -114,6 +119,11 @@ func judgeTrace(out *tutti.Result, tr trace) {
 		fail(out, reasonOf(tr.last), message)
 		out.Failures = failuresOf(tr.errors)
 	}
+}
+
+// signalled reports whether the process ended by a signal that Ruby handles.
+func (tr trace) signalled() bool {
+	return tr.done != nil && tr.done.Error != nil && tr.done.Error.Class == "SignalException"
 }
 
 // reasonOf says why a run without a report failed in a phase.
@@ -160,7 +170,7 @@ func failuresOf(errs []logLine) []tutti.Failure {
 }
 
 func readTrace(dir string) (trace, error) {
-	var tr trace
+	tr := trace{reached: map[string]bool{}}
 	err := eachLine(filepath.Join(dir, "phase.jsonl"), func(line []byte) {
 		var p phaseLine
 		if json.Unmarshal(line, &p) != nil {
@@ -180,6 +190,7 @@ func readTrace(dir string) (trace, error) {
 		}
 		if p.Phase != "done" {
 			tr.last = p.Phase
+			tr.reached[p.Phase] = true
 		}
 	})
 	if err != nil {

@@ -64,17 +64,19 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	switch {
 	case r.CachedCatalogStatus == "on_failure":
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
+	case tr.done == nil || tr.signalled():
+		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process: "+tr.message()
+	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:
+		fail(out, tutti.BecauseRefused, tr.message())
+	case r.Status == "failed" && tr.cycle() != "":
+		fail(out, tutti.BecauseCatalog, tr.cycle())
 	case r.Status == "failed" && out.Counts.Failed > 0:
 		fail(out, tutti.BecauseResources, plural(out.Counts.Failed, "resource")+" failed")
-	case r.Status == "failed" && tr.last == "prerun":
-		fail(out, tutti.BecauseRefused, tr.message())
 	case r.Status == "failed":
 		fail(out, tutti.BecauseCatalog, tr.message())
 		out.Failures = failuresOf(tr.errors)
 	case r.TransactionCompleted != nil && !*r.TransactionCompleted:
 		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
-	case tr.done == nil:
-		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone after its report"
 	case r.Status == "changed":
 		out.Outcome = tutti.Changed
 	case r.Status == "unchanged":
@@ -127,6 +129,17 @@ func resourceFailures(r report, tr trace) []tutti.Failure {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Resource, b.Resource))
 	})
 	return out[:min(len(out), tutti.MaxFailures)]
+}
+
+// cycle returns Puppet's words about a dependency cycle, if there is one: its
+// report then calls each resource of the cycle failed.
+func (tr trace) cycle() string {
+	for _, l := range tr.errors {
+		if strings.Contains(l.Message, "dependency cycle") {
+			return l.Message
+		}
+	}
+	return ""
 }
 
 // said returns the first error that the log attributes to a resource.
