@@ -31,11 +31,22 @@ module PuppetX
         when Puppet::Resource then type_of(value)
         when Array then value.map { |item| prepare(item) }
         when Hash then value.to_h { |key, item| [prepare(key), prepare(item)] }
+        when String then text(value)
         when :undef then nil
         else value
         end
       end
       private_class_method :prepare
+
+      # Strings that came from the system, as the fact networking.ip does, carry no encoding, and Puppet would make
+      # the type Binary of them: what a manifest calls Binary is an object of its own.
+      def self.text(string)
+        return string unless string.encoding == Encoding::BINARY
+
+        utf8 = string.dup.force_encoding(Encoding::UTF_8)
+        utf8.valid_encoding? ? utf8 : string
+      end
+      private_class_method :text
 
       def self.type_of(resource)
         factory = Puppet::Pops::Types::TypeFactory

@@ -38,5 +38,12 @@ class profile::swift::ringbuilder (
     @@swift::ringsync { $ring:
       ring_server => $address,
     }
+
+    # The rings travel by rsync, of which Tutti knows nothing. Who fetches them
+    # reads this digest, so that it runs again when they have changed.
+    tutti_value { "swift/rings/${ring}":
+      source_file => "/etc/swift/${ring}.ring.gz",
+      require     => Swift::Ringbuilder::Rebalance[$ring],
+    }
   }
 }
