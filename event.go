@@ -37,6 +37,7 @@ type (
 	CodePushed struct {
 		Environment string `json:"environment"`
 		Code        Digest `json:"code"`
+		Signed      Digest `json:"signed"` // the blob of SignedCode
 		Files       int    `json:"files"`
 		Bytes       int64  `json:"bytes"`
 	}

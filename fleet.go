@@ -28,12 +28,17 @@ type Group struct {
 	Nodes []NodeName `json:"nodes,omitempty"`
 }
 
-// Grant lets the nodes of a group publish more than a node may without one.
-// Write holds key patterns (`**` matches any depth at the end), Exports names
-// resource types. Dangerous admits types that mean root on the collector.
+// Joined reports whether the join token of each node fixes who is in the group.
+func (g Group) Joined() bool { return len(g.Nodes) == 0 }
+
+// Grant lets the nodes of a group publish and read more than a node may without
+// one. Write and Read hold key patterns (see ValidatePattern), Exports names
+// resource types; what a node may write it may read. Dangerous admits what means
+// root on other nodes (see DangerousExport and DangerousPattern).
 type Grant struct {
 	To        GroupName `json:"to"`
 	Write     []string  `json:"write,omitempty"`
+	Read      []string  `json:"read,omitempty"`
 	Exports   []string  `json:"exports,omitempty"`
 	Dangerous bool      `json:"dangerous,omitempty"`
 }
@@ -96,4 +101,17 @@ type WaitStep struct {
 	TCP    string          `json:"tcp,omitempty"`    // host:port that accepts a connection
 	Value  string          `json:"value,omitempty"`  // a key that has a value,
 	Equals json.RawMessage `json:"equals,omitempty"` // this one if given
+}
+
+// Subject names what the step waits for, for people.
+func (w WaitStep) Subject() string {
+	switch {
+	case w.HTTP != "":
+		return w.HTTP
+	case w.TCP != "":
+		return "tcp " + w.TCP
+	case len(w.Equals) > 0:
+		return "value " + w.Value + " = " + string(w.Equals)
+	}
+	return "value " + w.Value
 }

@@ -1,6 +1,8 @@
 package tutti
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,6 +92,12 @@ func (d Digest) Validate() error {
 		return Errorf(CodeInvalid, "digest %q: not sha256: and 64 hex digits", string(d))
 	}
 	return nil
+}
+
+// DigestOf returns the digest of content.
+func DigestOf(content []byte) Digest {
+	sum := sha256.Sum256(content)
+	return Digest("sha256:" + hex.EncodeToString(sum[:]))
 }
 
 // Hex returns the digest without its algorithm.

@@ -13,6 +13,8 @@ const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
+	// QueryPublished is what a key of the node itself holds; it is no read.
+	QueryPublished QueryKind = "published"
 )
 
 // Query is a question in normal form: equal questions have equal encodings.
@@ -82,8 +84,7 @@ type Record struct {
 	Node      NodeName          `json:"node"`
 	Inputs    Inputs            `json:"inputs"`
 	Reads     []Read            `json:"reads"`
-	Keys      []KeyRead         `json:"keys"` // all hiera keys; those found are in Reads too
-	Exports   Digest            `json:"exports,omitempty"`
-	Exported  int               `json:"exported"`
+	Keys      []KeyRead         `json:"keys"`                // all hiera keys; those found are in Reads too
+	Exports   []string          `json:"exports,omitempty"`   // references
 	Published map[string]Digest `json:"published,omitempty"` // values, by key
 }

@@ -1,0 +1,52 @@
+# Targets print what they do; `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+GOLANGCI := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: build
+build: ## build bin/tutti
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X github.com/tutti-project/tutti/internal/app.Version=$(VERSION)" -o bin/tutti ./cmd/tutti
+
+.PHONY: deps
+deps: ## install the Debian packages that tests, lab and demo need (root)
+	script/install-deps
+
+.PHONY: demo
+demo: deps build ## deploy OpenStack Swift on four lab hosts, store and fetch an object (root)
+	bin/tutti demo swift $(DEMO)
+
+.PHONY: test
+test: deps ## every test that needs no lab hosts: Go with -race, testscript, the module's lint and specs
+	$(GO) test -race -timeout 15m ./...
+	script/module-specs
+
+.PHONY: lint
+lint: ## golangci-lint, go mod tidy, gofmt
+	$(GOLANGCI) run ./...
+	$(GOLANGCI) run --build-tags e2e ./...
+	$(GO) mod tidy -diff
+
+.PHONY: e2e
+e2e: deps build ## tests on lab hosts (root)
+	$(GO) test -tags e2e -count 1 -timeout 60m -p 1 ./internal/lab/... ./e2e/...
+
+.PHONY: bench
+bench: deps build ## one line per figure: name value unit goal met|missed (root)
+	$(GO) run ./cmd/tutti-bench
+
+.PHONY: check
+check: lint test e2e ## what CI runs
+
+.PHONY: fmt
+fmt: ## format
+	$(GOLANGCI) fmt ./...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin

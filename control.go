@@ -1,0 +1,178 @@
+package tutti
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// What operators ask of the server. The server implements these interfaces,
+// httpapi has a client for each; who asks travels in the context.
+
+// Jobs starts and shows jobs.
+type Jobs interface {
+	StartJob(ctx context.Context, in StartJob) (JobID, error)
+	CancelJob(ctx context.Context, in CancelJob) error
+	ListJobs(ctx context.Context) ([]JobView, error)
+	// WatchJob yields what happened in a job from its start on; with Follow it
+	// goes on until the job has its verdict. An error of yield ends it.
+	WatchJob(ctx context.Context, in WatchJob, yield func(Watched) error) error
+	// RunRecord returns what a run read and published.
+	RunRecord(ctx context.Context, run RunID) (Record, error)
+}
+
+// Nodes lets nodes in and out.
+type Nodes interface {
+	CreateToken(ctx context.Context, in CreateToken) (CreatedToken, error)
+	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
+	ListNodes(ctx context.Context) ([]NodeView, error)
+	ReplaceNode(ctx context.Context, node NodeName) error
+	RemoveNode(ctx context.Context, node NodeName) error
+}
+
+// Codes takes code and the fleet file.
+type Codes interface {
+	// MissingBlobs returns those of the digests that the server does not have.
+	MissingBlobs(ctx context.Context, digests []Digest) ([]Digest, error)
+	PutBlob(ctx context.Context, content []byte) (Digest, error)
+	PushCode(ctx context.Context, in SignedCode) (CodePushed, error)
+	SetFleet(ctx context.Context, in FleetSource) (Fleet, error)
+	GetFleet(ctx context.Context) (Fleet, error)
+}
+
+// Values is the operators' side of the data plane.
+type Values interface {
+	SetValue(ctx context.Context, key string, value json.RawMessage) error
+	UnsetValue(ctx context.Context, key string) error
+	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
+}
+
+// StartJob begins a plan of the fleet file that the server has.
+type StartJob struct {
+	Plan PlanName `json:"plan"`
+	Mode Mode     `json:"mode"`
+}
+
+// CancelJob lets nothing more begin; with Now, what runs is interrupted.
+type CancelJob struct {
+	Job    JobID  `json:"job"`
+	Reason string `json:"reason,omitempty"`
+	Now    bool   `json:"now,omitempty"`
+}
+
+// WatchJob names a job (empty: the latest).
+type WatchJob struct {
+	Job    JobID `json:"job"`
+	Follow bool  `json:"follow"`
+}
+
+// Watched is an event of the log or, while it happens, something inside a run.
+// Exactly one is set.
+type Watched struct {
+	Event *Event `json:"event,omitempty"`
+	Live  *Live  `json:"live,omitempty"`
+}
+
+// JobView is a job in a list.
+type JobView struct {
+	Job       JobID     `json:"job"`
+	Plan      PlanName  `json:"plan"`
+	Mode      Mode      `json:"mode"`
+	By        string    `json:"by"`
+	Verdict   Verdict   `json:"verdict,omitempty"`
+	Message   string    `json:"message,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	Runs      int       `json:"runs"`
+	Compiles  int       `json:"compiles"`
+	Failed    int       `json:"failed"`
+}
+
+// NodeView is a node in a list.
+type NodeView struct {
+	Node      NodeName    `json:"node"`
+	Key       NodeKey     `json:"key"`
+	Groups    []GroupName `json:"groups"`
+	JoinedAt  time.Time   `json:"joined_at"`
+	SeenAt    time.Time   `json:"seen_at,omitzero"`
+	Connected bool        `json:"connected"`
+	Version   string      `json:"version,omitempty"`
+	Puppet    string      `json:"puppet,omitempty"`
+	Active    RunID       `json:"active,omitempty"`
+	LastRun   RunID       `json:"last_run,omitempty"`
+	LastJob   JobID       `json:"last_job,omitempty"`
+	Outcome   Outcome     `json:"outcome,omitempty"`
+	Reason    Reason      `json:"reason,omitempty"`
+	RunAt     time.Time   `json:"run_at,omitzero"`
+	Message   string      `json:"message,omitempty"`
+	Failures  []Failure   `json:"failures,omitempty"`
+}
+
+// ValueView is a value in a list.
+type ValueView struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+	Owner NodeName        `json:"owner,omitempty"`
+	By    string          `json:"by"`
+	At    time.Time       `json:"at"`
+	Job   JobID           `json:"job,omitempty"`
+	Run   RunID           `json:"run,omitempty"`
+	Seq   uint64          `json:"seq"`
+}
+
+// CreateToken allows one machine to join under a name that fits the pattern.
+type CreateToken struct {
+	Name   string        `json:"name"`
+	Groups []GroupName   `json:"groups,omitempty"`
+	TTL    time.Duration `json:"ttl"`
+}
+
+// CreatedToken carries the token's text, which is shown once.
+type CreatedToken struct {
+	Token   TokenID   `json:"token"`
+	Text    string    `json:"text"`
+	Expires time.Time `json:"expires"`
+}
+
+// EnrolRequest asks to admit Key under Name, signed by the key. Package
+// identity signs and verifies it.
+type EnrolRequest struct {
+	Token     TokenID  `json:"token"`
+	Secret    []byte   `json:"secret"`
+	Name      NodeName `json:"name"`
+	Key       NodeKey  `json:"key"`
+	BoxKey    string   `json:"box_key"`
+	Signature []byte   `json:"signature"`
+}
+
+// Enrolled is all that a node needs to come to the bus. CodeKey is the
+// operators' public key, pinned by the node from now on.
+type Enrolled struct {
+	Node    NodeName  `json:"node"`
+	JWT     string    `json:"jwt"`
+	CA      string    `json:"ca"`  // PEM
+	Bus     string    `json:"bus"` // host:port
+	CodeKey string    `json:"code_key"`
+	Time    time.Time `json:"time"` // the server's
+}
+
+// FleetSource is the text of a fleet file and the name that errors give it.
+type FleetSource struct {
+	File   string `json:"file"`
+	Source []byte `json:"source"`
+}
+
+type actorKey struct{}
+
+// WithActor says who asks, as `operator:NAME`.
+func WithActor(ctx context.Context, actor string) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+// Actor returns who asks, `operator:unknown` if nobody said.
+func Actor(ctx context.Context) string {
+	if a, ok := ctx.Value(actorKey{}).(string); ok {
+		return a
+	}
+	return "operator:unknown"
+}

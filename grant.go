@@ -1,0 +1,55 @@
+package tutti
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var typeRE = regexp.MustCompile(`^[A-Z][a-z0-9_]*(::[A-Z][a-z0-9_]*)*$`)
+
+// dangerousExports let whoever exports them run anything on the collector.
+var dangerousExports = []string{"Cron", "Exec", "File", "Package", "Ssh_authorized_key", "User"}
+
+// ValidateType accepts the name of a resource type as a reference writes it:
+// `Ring_object_device`, `Swift::Ringsync`.
+func ValidateType(name string) error {
+	if !typeRE.MatchString(name) || len(name) > 255 {
+		return Errorf(CodeInvalid, "resource type %q: each part begins with a capital and goes on with lower-case letters, digits and '_', like Swift::Ringsync", name)
+	}
+	return nil
+}
+
+// DangerousExport reports whether exporting resources of the type means root on
+// the nodes that collect them.
+func DangerousExport(name string) bool { return slices.Contains(dangerousExports, name) }
+
+// ValidatePattern accepts a key (see ValidateKey), whose last part may be `**`:
+// it stands for one part or more. `**` alone is any key.
+func ValidatePattern(pattern string) error {
+	if pattern == "**" {
+		return nil
+	}
+	if ValidateKey(strings.TrimSuffix(pattern, "/**")) != nil {
+		return Errorf(CodeInvalid, "key pattern %q: parts of letters, digits, '_', '.', ':' and '-', joined by '/', and '**' only as the last one", pattern)
+	}
+	return nil
+}
+
+// MatchPattern reports whether a pattern covers a key. Parts are compared whole:
+// `node/web/**` does not cover `node/web.example.net/x`.
+func MatchPattern(pattern, key string) bool {
+	if pattern == "**" {
+		return true
+	}
+	if prefix, deep := strings.CutSuffix(pattern, "**"); deep {
+		return len(key) > len(prefix) && strings.HasPrefix(key, prefix)
+	}
+	return pattern == key
+}
+
+// DangerousPattern reports whether writing what the pattern covers can change
+// the data of other nodes: `node/…` is read by hiera on the node that it names.
+func DangerousPattern(pattern string) bool {
+	return pattern == "**" || strings.HasPrefix(pattern, "node/")
+}

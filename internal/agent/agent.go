@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bus is the node's connection to the server.
+type Bus interface {
+	// Call asks and waits for the answer; CodeUnavailable when the server is
+	// away. It is never a good answer that did not come.
+	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
+	// Send says something that may be lost.
+	Send(op string, payload []byte) error
+	OnRing(func(op string, payload []byte)) error
+	OnConnect(func())
+}
+
+// Process is a Puppet that runs.
+type Process interface {
+	// Wait returns nil when the process is gone.
+	Wait(ctx context.Context) error
+	// Kill ends it and what it started.
+	Kill(ctx context.Context) error
+}
+
+// Runner is the node's Puppet.
+type Runner interface {
+	// Start writes the durable marker into the run's directory, then starts
+	// Puppet. CodeNotFound: there is no Puppet.
+	Start(dir string, spec Spec) (Process, error)
+	// Spec returns what the marker says; os.ErrNotExist without one.
+	Spec(dir string) (Spec, error)
+	// Adopt returns the process that an earlier agent started, nil if it is
+	// gone.
+	Adopt(dir string) (Process, error)
+	// Follow yields what happens inside the run, until ctx ends.
+	Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live))
+	// Judge says how it ended.
+	Judge(dir string, run tutti.RunID) tutti.Result
+	// Strangers names Puppets that take no lock.
+	Strangers() ([]string, error)
+}
+
+// Spec is what the runner is told about a run.
+type Spec struct {
+	Order           tutti.Order
+	Node            tutti.NodeName
+	EnvironmentPath string
+	Socket          string
+	StartedAt       time.Time
+}
+
+// Options are what an agent needs. Zero durations take the defaults.
+type Options struct {
+	Dir        string // the agent's state, on a disk that survives
+	Node       tutti.NodeName
+	Bus        Bus
+	Runner     Runner
+	VerifyCode func(tutti.SignedCode) error
+	Logger     *slog.Logger
+	Version    string
+
+	Beat     time.Duration // between heartbeats; 5 s
+	Patience time.Duration // for one answer before the last known one is taken; 10 s
+	KeepRuns int           // directories of ended runs that are kept; 20
+}
+
+// Agent runs Puppet when the server says so. All methods but Run belong to it.
+type Agent struct {
+	opts   Options
+	code   codeStore
+	known  knownAnswers
+	wake   chan struct{} // something may be there to claim
+	mu     sync.Mutex
+	active *activeRun
+}
+
+const (
+	defaultBeat     = 5 * time.Second
+	defaultPatience = 10 * time.Second
+	defaultKeepRuns = 20
+	claimEvery      = 30 * time.Second
+	retryAfter      = time.Second
+)
+
+// New returns an agent that has not begun.
+func New(opts Options) *Agent {
+	if opts.Beat == 0 {
+		opts.Beat = defaultBeat
+	}
+	if opts.Patience == 0 {
+		opts.Patience = defaultPatience
+	}
+	if opts.KeepRuns == 0 {
+		opts.KeepRuns = defaultKeepRuns
+	}
+	return &Agent{
+		opts:  opts,
+		code:  codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode},
+		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
+		wake:  make(chan struct{}, 1),
+	}
+}
+
+// Run serves until ctx ends. A Puppet that runs then runs on: the next agent
+// finds it.
+func (a *Agent) Run(ctx context.Context) error {
+	for _, dir := range []string{a.runsDir(), a.known.dir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := a.opts.Bus.OnRing(a.ring); err != nil {
+		return err
+	}
+	a.opts.Bus.OnConnect(a.poke)
+	var beats sync.WaitGroup
+	beats.Go(func() { a.beats(ctx) })
+	defer beats.Wait()
+	if err := a.recover(ctx); err != nil {
+		return err
+	}
+	return a.claims(ctx)
+}
+
+func (a *Agent) runsDir() string { return filepath.Join(a.opts.Dir, "runs") }
+
+func (a *Agent) runDir(run tutti.RunID) string { return filepath.Join(a.runsDir(), string(run)) }
+
+// poke makes the claim loop look again.
+func (a *Agent) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *Agent) ring(op string, payload []byte) {
+	switch op {
+	case tutti.RingClaim:
+		a.poke()
+	case tutti.RingCancel:
+		var c tutti.CancelRun
+		if json.Unmarshal(payload, &c) != nil {
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.active != nil && a.active.spec.Order.Run == c.Run {
+			a.active.cancel(errCancelled)
+		}
+	}
+}
+
+func (a *Agent) beats(ctx context.Context) {
+	ticker := time.NewTicker(a.opts.Beat)
+	defer ticker.Stop()
+	for {
+		beat := tutti.Beat{Version: a.opts.Version, Puppet: a.known.puppet(), At: time.Now().UTC()}
+		a.mu.Lock()
+		if a.active != nil {
+			beat.Run = a.active.spec.Order.Run
+		}
+		a.mu.Unlock()
+		if raw, err := json.Marshal(beat); err == nil {
+			_ = a.opts.Bus.Send(tutti.OpBeat, raw) // the next one follows
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// claims asks for work whenever there may be some, and does it.
+func (a *Agent) claims(ctx context.Context) error {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-a.wake:
+		case <-retry.C:
+		}
+		again := claimEvery
+		busy, err := a.claimOne(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			a.opts.Logger.Warn("no claim", "error", err)
+			again = retryAfter
+		case busy:
+			again = 0
+		}
+		retry.Reset(again)
+	}
+}
+
+// claimOne asks once; it reports whether there was a run, which has then ended
+// and whose result the server has.
+func (a *Agent) claimOne(ctx context.Context) (bool, error) {
+	if err := a.flush(ctx); err != nil {
+		return false, err
+	}
+	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{})
+	if err != nil || claimed.Order == nil {
+		return false, err
+	}
+	if err := claimed.Order.Run.Validate(); err != nil {
+		return false, err
+	}
+	if claimed.Order.Node != a.opts.Node {
+		return false, tutti.Errorf(tutti.CodeRefused, "the server ordered a run of node %q from node %q", claimed.Order.Node, a.opts.Node)
+	}
+	if err := a.execute(ctx, *claimed.Order); err != nil {
+		return false, err
+	}
+	return true, a.flush(ctx)
+}
+
+// call asks the server and decodes its answer.
+func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
+	var out T
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
+	defer cancel()
+	reply, err := a.opts.Bus.Call(ctx, op, raw)
+	if err != nil {
+		return out, err
+	}
+	if len(reply) == 0 {
+		return out, nil
+	}
+	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)
+}
+
+// away reports whether an error says that the server could not be asked, as
+// opposed to that it said no.
+func away(err error) bool {
+	code := tutti.CodeOf(err)
+	return code == tutti.CodeUnavailable || code == tutti.CodeDeadline || errors.Is(err, context.DeadlineExceeded)
+}

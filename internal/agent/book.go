@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// book is what one run was told and what it published. It is kept in the run's
+// directory without an fsync: it must survive the agent, not the machine,
+// whose end is the run's end too.
+type book struct {
+	mu         sync.Mutex
+	dir        string
+	file       *os.File
+	entries    []entry
+	byQuery    map[string]int
+	hiera      *hieraEntry
+	overlapped bool
+}
+
+// entry is one line of answers.jsonl; exactly one of its parts is set.
+type entry struct {
+	Answer    *answerEntry    `json:"answer,omitempty"`
+	Hiera     *hieraEntry     `json:"hiera,omitempty"`
+	Hello     *hello          `json:"hello,omitempty"`
+	Published *publishedEntry `json:"published,omitempty"`
+	Missing   *tutti.Query    `json:"missing,omitempty"` // nobody could say
+}
+
+type answerEntry struct {
+	Query    tutti.Query    `json:"query"`
+	Answer   tutti.Answered `json:"answer"`
+	Degraded bool           `json:"degraded,omitempty"`
+	At       tutti.Place    `json:"at,omitzero"`
+}
+
+type hieraEntry struct {
+	Data     tutti.HieraData `json:"data"`
+	Degraded bool            `json:"degraded,omitempty"`
+}
+
+type publishedEntry struct {
+	Key    string       `json:"key"`
+	Digest tutti.Digest `json:"digest,omitempty"` // empty: withdrawn
+}
+
+const (
+	answersFile = "answers.jsonl"
+	gateFile    = "gate.json"
+)
+
+// openBook reads what is there; an unfinished last line is that of an agent
+// that was killed, and is dropped.
+func openBook(dir string) (*book, error) {
+	b := &book{dir: dir, byQuery: map[string]int{}}
+	path := filepath.Join(dir, answersFile)
+	raw, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	good := 0
+	for line := range lines(raw) {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, tutti.Wrap(tutti.CodeInternal, err, "%s is damaged", path)
+		}
+		b.index(e)
+		good += len(line) + 1
+	}
+	if b.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return nil, err
+	}
+	if err := b.file.Truncate(int64(good)); err != nil {
+		return nil, err
+	}
+	_, err = b.file.Seek(int64(good), 0)
+	return b, err
+}
+
+func (b *book) close() { b.file.Close() }
+
+func (b *book) index(e entry) {
+	if e.Answer != nil {
+		b.byQuery[queryKey(e.Answer.Query)] = len(b.entries)
+	}
+	if e.Hiera != nil {
+		b.hiera = e.Hiera
+	}
+	b.entries = append(b.entries, e)
+}
+
+// write adds an entry; what was not written was not said.
+func (b *book) write(e entry) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := bufio.NewWriter(b.file)
+	_, _ = w.Write(raw)
+	_ = w.WriteByte('\n')
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	b.index(e)
+	return nil
+}
+
+// answer returns what the run was told before to the same question.
+func (b *book) answer(q tutti.Query) (answerEntry, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, ok := b.byQuery[queryKey(q)]
+	if !ok {
+		return answerEntry{}, false
+	}
+	return *b.entries[i].Answer, true
+}
+
+func (b *book) hieraData() *hieraEntry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hiera
+}
+
+func queryKey(q tutti.Query) string {
+	raw, _ := json.Marshal(q) // strings and raw JSON always encode
+	return string(raw)
+}
+
+func (b *book) degraded() bool {
+	if b.hiera != nil && b.hiera.Degraded {
+		return true
+	}
+	for _, e := range b.entries {
+		if e.Answer != nil && e.Answer.Degraded {
+			return true
+		}
+	}
+	return false
+}
+
+// unanswered names the first question that nobody could answer, if any.
+func (b *book) unanswered() string {
+	for _, e := range b.entries {
+		if e.Missing == nil {
+			continue
+		}
+		if e.Missing.Kind == tutti.QueryCollect {
+			return "the collector of " + e.Missing.Type
+		}
+		return string(e.Missing.Kind) + " " + e.Missing.Key + ": the server is away and it was never asked before"
+	}
+	return ""
+}
+
+// reads lists the questions and the digests of what was answered, with the
+// hiera keys that Tutti's level had.
+func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []tutti.Read
+	for _, e := range b.entries {
+		if a := e.Answer; a != nil {
+			out = append(out, tutti.Read{
+				Query: a.Query, Found: a.Answer.Found, Digest: a.Answer.Digest, Seq: a.Answer.Seq, Degraded: a.Degraded, At: a.At,
+			})
+		}
+	}
+	for _, k := range keys {
+		if !k.Found || b.hiera == nil {
+			continue
+		}
+		out = append(out, tutti.Read{
+			Query: tutti.Query{Kind: tutti.QueryHiera, Key: k.Key}, Found: true,
+			Digest: b.hiera.Data.Digests[k.Key], Seq: b.hiera.Data.Seq, Degraded: b.hiera.Degraded, At: k.At,
+		})
+	}
+	return out
+}
+
+// record is the run's record, as far as the run came.
+func (b *book) record(spec Spec) tutti.Record {
+	out := tutti.Record{Run: spec.Order.Run, Node: spec.Node, Inputs: tutti.Inputs{Code: spec.Order.Code, Mode: spec.Order.Mode}}
+	gate, err := readJSON[tutti.Gate](filepath.Join(b.dir, gateFile))
+	if err == nil {
+		out.Reads, out.Keys = gate.Reads, gate.Keys
+		out.Inputs.Catalog, out.Inputs.Facts = gate.Catalog, gate.Facts
+		for _, e := range gate.Exports {
+			out.Exports = append(out.Exports, e.Ref())
+		}
+	} else {
+		out.Reads = b.reads(nil) // it never came to its gate
+	}
+	for _, e := range b.entries {
+		if e.Hello != nil {
+			out.Inputs.Puppet, out.Inputs.Module = e.Hello.Puppet, e.Hello.Module
+		}
+		if p := e.Published; p != nil {
+			if out.Published == nil {
+				out.Published = map[string]tutti.Digest{}
+			}
+			out.Published[p.Key] = p.Digest
+		}
+	}
+	return out
+}

@@ -1,0 +1,239 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+)
+
+// codeStore keeps Puppet environments by digest:
+//
+//	code/<hex>/           the tree, complete or not there
+//	code/<hex>.manifest   its manifest
+//	environments/<name>   a link to the tree of the environment's latest run
+//
+// Puppet sees the link only, so that catalogs do not differ by the digest.
+type codeStore struct {
+	dir    string
+	call   func(ctx context.Context, op string, payload []byte) ([]byte, error)
+	verify func(tutti.SignedCode) error
+	mu     sync.Mutex
+}
+
+// keepCode is how many trees stay besides the linked ones.
+const keepCode = 2
+
+// ensure makes the order's code the one that its environment's link leads to,
+// and returns the directory of the links. CodeRefused: the signature is not
+// the operator's, or the manifest leads out of its tree.
+func (c *codeStore) ensure(ctx context.Context, order tutti.Order) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := order.Code.Validate(); err != nil {
+		return "", err
+	}
+	links := filepath.Join(c.dir, "environments")
+	for _, d := range []string{links, filepath.Join(c.dir, "code")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return "", err
+		}
+	}
+	if _, err := os.Stat(c.tree(order.Code)); errors.Is(err, fs.ErrNotExist) {
+		err = c.fetch(ctx, order)
+		if err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	if err := c.link(links, order); err != nil {
+		return "", err
+	}
+	return links, c.collect(links)
+}
+
+func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
+
+// fetch builds the tree beside its place and renames it when it is complete.
+func (c *codeStore) fetch(ctx context.Context, order tutti.Order) error {
+	manifest, raw, err := c.manifest(ctx, order)
+	if err != nil {
+		return err
+	}
+	final := c.tree(order.Code)
+	tmp, err := os.MkdirTemp(filepath.Dir(final), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	had := c.files()
+	for _, name := range sortedKeys(manifest.Files) {
+		if err := c.place(ctx, order, filepath.Join(tmp, filepath.FromSlash(name)), manifest.Files[name], had); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := syncAll(tmp); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(final+".manifest", raw, 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, final); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(final))
+}
+
+// manifest asks for the manifest and believes nothing of it: the digest is the
+// order's, the signature the operator's, and every path stays inside.
+func (c *codeStore) manifest(ctx context.Context, order tutti.Order) (tutti.CodeManifest, []byte, error) {
+	var m tutti.CodeManifest
+	ask, err := json.Marshal(tutti.CodeGet{Run: order.Run, Code: order.Code})
+	if err != nil {
+		return m, nil, err
+	}
+	reply, err := c.call(ctx, tutti.OpCode, ask)
+	if err != nil {
+		return m, nil, err
+	}
+	var signed tutti.SignedCode
+	if err := json.Unmarshal(reply, &signed); err != nil {
+		return m, nil, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpCode)
+	}
+	if got := tutti.DigestOf(signed.Manifest); got != order.Code {
+		return m, nil, tutti.Errorf(tutti.CodeRefused, "the manifest has the digest %s", got)
+	}
+	if err := c.verify(signed); err != nil {
+		return m, nil, tutti.Wrap(tutti.CodeRefused, err, "the manifest is not signed by the operator whose key this node knows")
+	}
+	if err := json.Unmarshal(signed.Manifest, &m); err != nil {
+		return m, nil, tutti.Wrap(tutti.CodeInvalid, err, "manifest")
+	}
+	return m, signed.Manifest, m.Validate()
+}
+
+// place puts one file where it belongs, from an older tree if that has it.
+func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f tutti.CodeFile, had map[tutti.Digest]string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if f.Link != "" {
+		return os.Symlink(f.Link, to)
+	}
+	mode := os.FileMode(0o644)
+	if f.Exec {
+		mode = 0o755
+	}
+	if from, ok := had[f.Digest]; ok {
+		if raw, err := os.ReadFile(from); err == nil && tutti.DigestOf(raw) == f.Digest {
+			return os.WriteFile(to, raw, mode)
+		}
+	}
+	ask, err := json.Marshal(tutti.BlobGet{Run: order.Run, Digest: f.Digest})
+	if err != nil {
+		return err
+	}
+	raw, err := c.call(ctx, tutti.OpBlobGet, ask)
+	if err != nil {
+		return err
+	}
+	if got := tutti.DigestOf(raw); got != f.Digest {
+		return tutti.Errorf(tutti.CodeRefused, "came with the digest %s instead of %s", got, f.Digest)
+	}
+	return os.WriteFile(to, raw, mode)
+}
+
+// files returns where the files of the trees that are here lie, by digest.
+func (c *codeStore) files() map[tutti.Digest]string {
+	out := map[tutti.Digest]string{}
+	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))
+	for _, name := range manifests {
+		m, err := readJSON[tutti.CodeManifest](name)
+		if err != nil {
+			continue // then everything is fetched
+		}
+		for p, f := range m.Files {
+			if f.Link == "" {
+				out[f.Digest] = filepath.Join(strings.TrimSuffix(name, ".manifest"), filepath.FromSlash(p))
+			}
+		}
+	}
+	return out
+}
+
+// link lets the environment's name lead to the order's tree, by rename.
+func (c *codeStore) link(links string, order tutti.Order) error {
+	name := order.Environment
+	if path.Base(name) != name || strings.HasPrefix(name, ".") || name == "" {
+		return tutti.Errorf(tutti.CodeRefused, "environment %q: not a name", name)
+	}
+	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, name)
+	if now, err := os.Readlink(at); err == nil && now == target {
+		return nil
+	}
+	tmp := at + ".new"
+	_ = os.Remove(tmp)
+	if err := os.Symlink(target, tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, at); err != nil {
+		return err
+	}
+	return durable.SyncDir(links)
+}
+
+// collect removes the trees that no environment leads to, but for the latest.
+func (c *codeStore) collect(links string) error {
+	linked := map[string]bool{}
+	entries, err := os.ReadDir(links)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink(filepath.Join(links, e.Name())); err == nil {
+			linked[filepath.Base(target)] = true
+		}
+	}
+	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))
+	old := slices.DeleteFunc(manifests, func(m string) bool {
+		return linked[strings.TrimSuffix(filepath.Base(m), ".manifest")]
+	})
+	slices.SortFunc(old, func(a, b string) int { return modified(a).Compare(modified(b)) })
+	for len(old) > keepCode {
+		if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest")); err != nil {
+			return err
+		}
+		if err := os.Remove(old[0]); err != nil {
+			return err
+		}
+		old = old[1:]
+	}
+	return nil
+}
+
+// syncAll writes everything below the file system of dir to disk: one call
+// instead of one fsync per file.
+func syncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}

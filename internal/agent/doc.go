@@ -1,0 +1,16 @@
+// Package agent is the node's side: it claims runs, fetches signed code by
+// digest, starts Puppet through a Runner, answers Puppet's questions on the
+// run's socket, and keeps every outcome on disk until the server has it.
+//
+// Everything about one run is in one directory, runs/<id>:
+//
+//	run.json        the marker: from here on the run is never started again
+//	answers.jsonl   what it was told (a question asked twice has one answer)
+//	gate.json       what it handed over at its gate, and the verdict
+//	publish.jsonl   what it published while the server was away
+//	result.json     how it ended; the outbox is the directories that have one
+//
+// An agent that comes back reads these, finds the process or its end, and goes
+// on. Rejected: a database for the outbox; the directory is needed anyway, and
+// a person can look at it.
+package agent

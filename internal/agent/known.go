@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// knownAnswers keeps the last answer to every question that this node's runs
+// asked, for when the server is away. No answer is not an empty answer: a
+// question that is not here has none.
+type knownAnswers struct {
+	dir string
+
+	mu            sync.Mutex
+	puppetVersion string
+}
+
+func (k *knownAnswers) path(q tutti.Query) string {
+	return filepath.Join(k.dir, tutti.DigestOf([]byte(queryKey(q))).Hex()+".json")
+}
+
+// keep notes an answer. It is a cache: what is lost here costs nothing but a
+// run that waits.
+func (k *knownAnswers) keep(q tutti.Query, answer any) {
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return
+	}
+	tmp := k.path(q) + ".new"
+	if os.WriteFile(tmp, raw, 0o600) == nil {
+		_ = os.Rename(tmp, k.path(q))
+	}
+}
+
+// last reads the last answer into out; false if there is none.
+func (k *knownAnswers) last(q tutti.Query, out any) (bool, error) {
+	raw, err := os.ReadFile(k.path(q))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(raw, out), "%s is damaged", k.path(q))
+}
+
+// hieraQuery stands for the whole hiera level among the known answers.
+var hieraQuery = tutti.Query{Kind: tutti.QueryHiera}
+
+func (k *knownAnswers) setPuppet(version string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.puppetVersion = version
+}
+
+// puppet is the version that the latest run reported.
+func (k *knownAnswers) puppet() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.puppetVersion
+}

@@ -1,0 +1,210 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	resultFile  = "result.json"
+	sentFile    = "sent"
+	publishFile = "publish.jsonl"
+)
+
+// flush sends what the outbox holds: for each ended run what it published while
+// the server was away, then its report, log and record, then its result.
+func (a *Agent) flush(ctx context.Context) error {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if !hasFile(dir, resultFile) || hasFile(dir, sentFile) {
+			continue
+		}
+		if err := a.sendRun(ctx, dir); err != nil {
+			return fmt.Errorf("send the result of %s: %w", filepath.Base(dir), err)
+		}
+	}
+	return a.tidy(dirs)
+}
+
+func (a *Agent) sendRun(ctx context.Context, dir string) error {
+	result, err := readJSON[tutti.Result](filepath.Join(dir, resultFile))
+	if err != nil {
+		return err
+	}
+	if err := a.sendPublished(ctx, dir); err != nil {
+		return err
+	}
+	if err := a.attach(ctx, dir, &result); err != nil {
+		return err
+	}
+	_, err = call[struct{}](ctx, a, tutti.OpResult, result)
+	if err != nil && !final(err) {
+		return err
+	}
+	if err != nil {
+		// The server will never take it; keep it for people.
+		a.opts.Logger.Error("the server refused a result", "run", result.Run, "error", err)
+	}
+	return writeJSON(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// final reports whether asking again cannot help.
+func final(err error) bool {
+	switch tutti.CodeOf(err) {
+	case tutti.CodeInvalid, tutti.CodeRefused, tutti.CodeNotFound:
+		return true
+	}
+	return false
+}
+
+// attach sends what the result refers to and notes the digests.
+func (a *Agent) attach(ctx context.Context, dir string, result *tutti.Result) error {
+	var err error
+	if result.Report, err = a.sendFile(ctx, filepath.Join(dir, "report.json")); err != nil {
+		return err
+	}
+	if result.Log, err = a.sendFile(ctx, filepath.Join(dir, "log.jsonl")); err != nil {
+		return err
+	}
+	spec, err := a.opts.Runner.Spec(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it never began: there is nothing to record
+	}
+	if err != nil {
+		return err
+	}
+	book, err := openBook(dir)
+	if err != nil {
+		return err
+	}
+	defer book.close()
+	raw, err := json.Marshal(book.record(spec))
+	if err != nil {
+		return err
+	}
+	result.Record, err = a.sendBlob(ctx, raw)
+	return err
+}
+
+func (a *Agent) sendFile(ctx context.Context, path string) (tutti.Digest, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(raw) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return a.sendBlob(ctx, raw)
+}
+
+func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
+	reply, err := a.opts.Bus.Call(ctx, tutti.OpBlobPut, content)
+	if err != nil {
+		return "", err
+	}
+	var stored tutti.BlobStored
+	if err := json.Unmarshal(reply, &stored); err != nil {
+		return "", tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpBlobPut)
+	}
+	if want := tutti.DigestOf(content); stored.Digest != want {
+		return "", tutti.Errorf(tutti.CodeUnavailable, "sent %s, the server kept %s", want, stored.Digest)
+	}
+	return stored.Digest, nil
+}
+
+// sendPublished sends, in order, what was published while the server was away.
+// What the server refuses is logged; the run's resources are applied already.
+func (a *Agent) sendPublished(ctx context.Context, dir string) error {
+	file, err := os.Open(filepath.Join(dir, publishFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxMessage)
+	for lines.Scan() {
+		var p tutti.Publish
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			return tutti.Wrap(tutti.CodeInternal, err, "%s", file.Name())
+		}
+		_, err := call[struct{}](ctx, a, tutti.OpPublish, p)
+		if err != nil && !final(err) && tutti.CodeOf(err) != tutti.CodeConflict {
+			return err
+		}
+		if err != nil {
+			a.opts.Logger.Error("a value was not taken", "key", p.Key, "run", p.Run, "error", err)
+		}
+	}
+	return lines.Err()
+}
+
+// runDirs returns the directories of runs, the oldest first.
+func (a *Agent) runDirs() ([]string, error) {
+	entries, err := os.ReadDir(a.runsDir())
+	if err != nil {
+		return nil, err
+	}
+	times := map[string]int64{}
+	var out []string
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.IsDir() {
+			continue
+		}
+		dir := filepath.Join(a.runsDir(), e.Name())
+		times[dir] = info.ModTime().UnixNano()
+		out = append(out, dir)
+	}
+	sort.Slice(out, func(i, k int) bool { return times[out[i]] < times[out[k]] })
+	return out, nil
+}
+
+// tidy removes the oldest directories whose results the server has.
+func (a *Agent) tidy(dirs []string) error {
+	var sent []string
+	for _, dir := range dirs {
+		if hasFile(dir, sentFile) {
+			sent = append(sent, dir)
+		}
+	}
+	for len(sent) > a.opts.KeepRuns {
+		if err := os.RemoveAll(sent[0]); err != nil {
+			return err
+		}
+		sent = sent[1:]
+	}
+	return nil
+}
+
+func (a *Agent) sendLive(lives []tutti.Live) {
+	const most = 200 // in one message
+	for len(lives) > 0 {
+		n := min(most, len(lives))
+		if raw, err := json.Marshal(lives[:n]); err == nil {
+			_ = a.opts.Bus.Send(tutti.OpLive, raw) // shown, never relied on
+		}
+		lives = lives[n:]
+	}
+}

@@ -1,0 +1,198 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// ask answers a question of the run: as before in this run, else by the
+// server, else, when that is away, with the last known answer.
+func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
+	if before, ok := s.book.answer(q); ok {
+		return before, nil
+	}
+	out := answerEntry{Query: q, At: at}
+	answer, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	switch {
+	case err == nil:
+		out.Answer = answer
+		s.agent.known.keep(q, answer)
+	case away(err):
+		known, lastErr := s.agent.known.last(q, &out.Answer)
+		if lastErr != nil {
+			return out, lastErr
+		}
+		if !known {
+			_ = s.book.write(entry{Missing: &q})
+			return out, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
+		}
+		out.Degraded = true
+	default:
+		return out, err
+	}
+	return out, s.book.write(entry{Answer: &out})
+}
+
+func (s *socket) value(ctx context.Context, req request) (response, error) {
+	a, err := s.ask(ctx, tutti.Query{Kind: tutti.QueryValue, Key: req.Key}, req.At)
+	if err != nil {
+		return nil, err
+	}
+	out := response{"found": a.Answer.Found, "degraded": a.Degraded}
+	if a.Answer.Found {
+		out["value"] = a.Answer.Value
+	}
+	return out, nil
+}
+
+func (s *socket) collect(ctx context.Context, req request) (response, error) {
+	filter := req.Filter
+	if string(filter) == "null" {
+		filter = nil
+	}
+	a, err := s.ask(ctx, tutti.Query{Kind: tutti.QueryCollect, Type: req.Type, Filter: filter}, req.At)
+	if err != nil {
+		return nil, err
+	}
+	exports := a.Answer.Exports
+	if exports == nil {
+		exports = []tutti.Export{}
+	}
+	return response{"exports": exports, "degraded": a.Degraded}, nil
+}
+
+func (s *socket) hiera(ctx context.Context) (response, error) {
+	h := s.book.hieraData()
+	if h == nil {
+		h = &hieraEntry{}
+		data, err := call[tutti.HieraData](ctx, s.agent, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run})
+		switch {
+		case err == nil:
+			h.Data = data
+			s.agent.known.keep(hieraQuery, data)
+		case away(err):
+			known, lastErr := s.agent.known.last(hieraQuery, &h.Data)
+			if lastErr != nil {
+				return nil, lastErr
+			}
+			if !known {
+				_ = s.book.write(entry{Missing: &tutti.Query{Kind: tutti.QueryHiera, Key: "level"}})
+				return nil, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
+			}
+			h.Degraded = true
+		default:
+			return nil, err
+		}
+		if err := s.book.write(entry{Hiera: h}); err != nil {
+			return nil, err
+		}
+	}
+	data := h.Data.Data
+	if data == nil {
+		data = map[string]json.RawMessage{}
+	}
+	return response{"data": data, "degraded": h.Degraded}, nil
+}
+
+// gate hands over what the compile read and exports, and waits for the
+// server's word as long as it takes; the launcher has the deadline. What was
+// handed over is kept before it is asked: it is the run's record.
+func (s *socket) gate(ctx context.Context, req request) (response, error) {
+	handed := tutti.Gate{
+		Run: s.spec.Order.Run, Catalog: req.Catalog.Digest, Facts: req.Facts,
+		Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
+	}
+	raw, err := json.Marshal(handed)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, gateFile), raw, 0o600); err != nil {
+		return nil, err
+	}
+	for {
+		gated, err := call[tutti.Gated](ctx, s.agent, tutti.OpGate, handed)
+		if err == nil && gated.Verdict == "" {
+			err = tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is empty")
+		}
+		if err == nil {
+			return response{"verdict": gated.Verdict, "reason": gated.Reason}, nil
+		}
+		if !away(err) {
+			return nil, err
+		}
+		s.logger.Warn("the gate waits for the server", "error", err)
+		if err := pause(ctx, retryAfter); err != nil {
+			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server")
+		}
+	}
+}
+
+// published tells a tutti_value what its key holds now; that is no read.
+func (s *socket) published(ctx context.Context, req request) (response, error) {
+	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
+	a, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	if away(err) {
+		return response{"found": false}, nil // it is published again, which changes nothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := response{"found": a.Found}
+	if a.Found {
+		out["value"] = a.Value
+	}
+	return out, nil
+}
+
+// publish sets or withdraws a value. If the server is away it is kept, durably,
+// and sent before the run's result.
+func (s *socket) publish(ctx context.Context, req request) (response, error) {
+	if s.spec.Order.Mode != tutti.ModeApply {
+		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
+	}
+	p := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
+	_, err := call[struct{}](ctx, s.agent, tutti.OpPublish, p)
+	if away(err) {
+		err = s.keepPublished(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	done := &publishedEntry{Key: p.Key}
+	if !p.Withdraw {
+		done.Digest = tutti.DigestOf(p.Value)
+	}
+	return nil, s.book.write(entry{Published: done})
+}
+
+func (s *socket) keepPublished(p tutti.Publish) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(s.dir, publishFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.Write(append(raw, '\n')); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

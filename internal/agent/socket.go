@@ -1,0 +1,196 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// socket answers one run's Puppet (docs/run-protocol.md). It can be closed and
+// opened again by a later agent while the run goes on.
+type socket struct {
+	agent    *Agent
+	dir      string
+	spec     Spec
+	book     *book
+	listener net.Listener
+	logger   *slog.Logger
+}
+
+// protocol is the version of the run protocol that the socket speaks.
+const protocol = 1
+
+// listen opens the run's socket, for root only.
+func (a *Agent) listen(dir string, spec Spec) (*socket, error) {
+	b, err := openBook(dir)
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(spec.Socket) // an earlier agent's
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", spec.Socket)
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	if err := os.Chmod(spec.Socket, 0o600); err != nil {
+		l.Close()
+		b.close()
+		return nil, err
+	}
+	return &socket{agent: a, dir: dir, spec: spec, book: b, listener: l, logger: a.opts.Logger.With("run", spec.Order.Run)}, nil
+}
+
+func (s *socket) close() {
+	s.listener.Close()
+	s.book.close()
+}
+
+// serve answers until ctx ends; it returns after all connections are closed.
+func (s *socket) serve(ctx context.Context) {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
+	defer stop()
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.logger.Error("the run's socket broke", "error", err)
+			}
+			return
+		}
+		conns.Go(func() { s.converse(ctx, conn) })
+	}
+}
+
+// request is any request; every op uses its own part.
+type request struct {
+	Op       string          `json:"op"`
+	Run      tutti.RunID     `json:"run"`
+	Protocol int             `json:"protocol"`
+	Module   string          `json:"module"`
+	Puppet   string          `json:"puppet"`
+	Certname tutti.NodeName  `json:"certname"`
+	Path     string          `json:"path"`
+	PID      int             `json:"pid"`
+	Key      string          `json:"key"`
+	Value    json.RawMessage `json:"value"`
+	Type     string          `json:"type"`
+	Filter   json.RawMessage `json:"filter"`
+	At       tutti.Place     `json:"at"`
+	Catalog  struct {
+		Digest    tutti.Digest `json:"digest"`
+		Resources int          `json:"resources"`
+	} `json:"catalog"`
+	Exports []tutti.Export  `json:"exports"`
+	Keys    []tutti.KeyRead `json:"keys"`
+	Facts   tutti.Digest    `json:"facts_digest"`
+}
+
+// response is any response that is ok.
+type response map[string]any
+
+func (s *socket) converse(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	in := bufio.NewScanner(conn)
+	in.Buffer(nil, maxMessage)
+	greeted := false
+	for in.Scan() {
+		var req request
+		err := tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(in.Bytes(), &req), "request")
+		if err == nil && !greeted && req.Op != "hello" {
+			err = tutti.Errorf(tutti.CodeRefused, "%s before hello", req.Op)
+		}
+		var out response
+		if err == nil {
+			out, err = s.answer(ctx, req)
+			greeted = greeted || req.Op == "hello" && err == nil
+		}
+		if writeErr := reply(conn, out, err); writeErr != nil {
+			return // Puppet connects again and repeats its request
+		}
+	}
+}
+
+func reply(conn net.Conn, out response, err error) error {
+	if out == nil {
+		out = response{}
+	}
+	out["ok"] = err == nil
+	if err != nil {
+		out = response{"ok": false, "code": tutti.CodeOf(err), "error": err.Error()}
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write(append(raw, '\n'))
+	return err
+}
+
+func (s *socket) answer(ctx context.Context, req request) (response, error) {
+	switch req.Op {
+	case "hello":
+		return s.hello(req)
+	case "lock_wait":
+		return s.lockWait(ctx, req)
+	case "hiera":
+		return s.hiera(ctx)
+	case "value":
+		return s.value(ctx, req)
+	case "collect":
+		return s.collect(ctx, req)
+	case "gate":
+		return s.gate(ctx, req)
+	case "published":
+		return s.published(ctx, req)
+	case "publish", "withdraw":
+		return s.publish(ctx, req)
+	}
+	return nil, tutti.Errorf(tutti.CodeInvalid, "op %q is not known to this agent (protocol %d)", req.Op, protocol)
+}
+
+// hello is what a launcher says of itself.
+type hello struct {
+	Puppet string `json:"puppet"`
+	Module string `json:"module"`
+	PID    int    `json:"pid"`
+}
+
+func (s *socket) hello(req request) (response, error) {
+	switch {
+	case req.Protocol != protocol:
+		return nil, tutti.Errorf(tutti.CodeRefused, "the module speaks protocol %d, this agent %d: another version of the module tutti is in the code", req.Protocol, protocol)
+	case req.Run != s.spec.Order.Run:
+		return nil, tutti.Errorf(tutti.CodeRefused, "this is the socket of run %s, not of %q", s.spec.Order.Run, string(req.Run))
+	case req.Certname != s.spec.Node:
+		return nil, tutti.Errorf(tutti.CodeRefused, "this is node %s, and Puppet compiles for %q", s.spec.Node, string(req.Certname))
+	}
+	s.agent.known.setPuppet(req.Puppet)
+	err := s.book.write(entry{Hello: &hello{Puppet: req.Puppet, Module: req.Module, PID: req.PID}})
+	return response{"mode": s.spec.Order.Mode}, err
+}
+
+// lines yields the complete lines of raw, without their ends.
+func lines(raw []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			line, rest, ok := bytes.Cut(raw, []byte("\n"))
+			if !ok || !yield(line) {
+				return
+			}
+			raw = rest
+		}
+	}
+}

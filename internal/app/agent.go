@@ -1,0 +1,191 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	puppetmodule "github.com/tutti-project/tutti/puppet"
+)
+
+// AgentOptions say where an agent keeps its state.
+type AgentOptions struct {
+	Dir    string
+	Root   string // below which Puppet is looked for, normally "/"
+	Beat   time.Duration
+	Logger *slog.Logger
+}
+
+// Agent is the whole agent process.
+type Agent struct {
+	opts       AgentOptions
+	lock       *os.File
+	node       identity.NodeIdentity
+	membership identity.EnrolResponse
+	codeKey    []byte
+	launcher   string
+	modules    string
+}
+
+func identityDir(dir string) string { return filepath.Join(dir, "identity") }
+
+// NewAgent takes the lock of the state directory and reads the identity.
+func NewAgent(opts AgentOptions) (*Agent, error) {
+	a := &Agent{opts: opts}
+	var err error
+	if a.node, err = identity.LoadNode(identityDir(opts.Dir)); err != nil {
+		return nil, tutti.Wrap("", err, "this machine is no node yet, join it with: tutti join")
+	}
+	if a.membership, err = identity.LoadMembership(identityDir(opts.Dir)); err != nil {
+		return nil, tutti.Wrap("", err, "this machine is no node yet, join it with: tutti join")
+	}
+	if a.codeKey, err = identity.ParseCodePublicKey(a.membership.CodeKey); err != nil {
+		return nil, err
+	}
+	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
+		return nil, err
+	}
+	if a.lock, err = lockDir(opts.Dir); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Run serves until ctx ends.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.lock.Close()
+	conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
+		URLs: []string{"nats://" + a.membership.Bus}, JWT: a.membership.JWT, Seed: a.node.Seed,
+		CA: []byte(a.membership.CA), Logger: a.opts.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	core := agent.New(agent.Options{
+		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
+		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules},
+		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
+		Logger:     a.opts.Logger, Version: Version, Beat: a.opts.Beat,
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return core.Run(ctx) })
+	notify("READY=1")
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// shipModule writes the module tutti of this release below the agent's state,
+// once, and returns its launcher and the directory for the modulepath.
+func shipModule(dir string) (launcher, modules string, err error) {
+	digest, err := puppetmodule.Digest()
+	if err != nil {
+		return "", "", err
+	}
+	modules = filepath.Join(dir, "module", digest[:16])
+	launcher = filepath.Join(modules, "tutti", "bin", "puppet-tutti")
+	if _, err := os.Stat(modules); err == nil {
+		return launcher, modules, nil
+	}
+	tmp := modules + ".new"
+	if err := os.RemoveAll(tmp); err != nil {
+		return "", "", err
+	}
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
+		return "", "", err
+	}
+	if err := os.CopyFS(filepath.Join(tmp, "tutti"), puppetmodule.FS()); err != nil {
+		return "", "", err
+	}
+	err = filepath.WalkDir(filepath.Join(tmp, "tutti", "bin"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, 0o755)
+	})
+	if err != nil {
+		return "", "", err
+	}
+	return launcher, modules, os.Rename(tmp, modules)
+}
+
+// JoinOptions say how a machine becomes a node.
+type JoinOptions struct {
+	Dir   string
+	Token string
+	Name  tutti.NodeName // empty: the token's name, else the host's
+}
+
+// Join makes the node's keys, enrols them and writes what the agent needs. Keys
+// that were made by a join that did not end are used again: the token knows
+// them.
+func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
+	token, err := identity.ParseToken(o.Token)
+	if err != nil {
+		return "", err
+	}
+	dir := identityDir(o.Dir)
+	if m, err := identity.LoadMembership(dir); err == nil {
+		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; leave first with: tutti leave", m.Node)
+	}
+	if o.Name == "" {
+		if o.Name, err = defaultName(token.Name); err != nil {
+			return "", err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	node, err := identity.LoadNode(dir)
+	if err != nil {
+		if node, err = identity.NewNode(); err != nil {
+			return "", err
+		}
+		if err := node.Write(dir); err != nil {
+			return "", err
+		}
+	}
+	req := identity.EnrolRequest{Token: token.ID, Secret: token.Secret, Name: o.Name, Key: node.Key, BoxKey: node.BoxKey()}
+	if err := req.Sign(node.Seed); err != nil {
+		return "", err
+	}
+	client := httpapi.NewClient("https://"+token.Address, &http.Client{
+		Transport: &http.Transport{TLSClientConfig: identity.PinnedTLS(token.Pin)}, Timeout: 30 * time.Second,
+	})
+	enrolled, err := client.Enrol(ctx, tutti.EnrolRequest(req))
+	if err != nil {
+		return "", err
+	}
+	membership := identity.EnrolResponse(enrolled)
+	if err := membership.Validate(); err != nil {
+		return "", err
+	}
+	return membership.Node, membership.Write(dir)
+}
+
+// defaultName is the name that a token is for, or that of this host.
+func defaultName(pattern string) (tutti.NodeName, error) {
+	if name := tutti.NodeName(pattern); name.Validate() == nil {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	name := tutti.NodeName(host)
+	return name, tutti.Wrap("", name.Validate(), "this host's name is no node name; give one with --name")
+}

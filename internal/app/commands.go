@@ -1,0 +1,84 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+)
+
+// Commands are what the command line calls.
+func Commands() cli.Deps {
+	return cli.Deps{
+		Version:    Version,
+		Lab:        Lab(),
+		Connect:    connect,
+		Push:       push,
+		InitServer: initServer,
+		RunServer:  runServer,
+		RunAgent:   runAgent,
+		Join:       join,
+		Demo:       demo,
+	}
+}
+
+// logger writes to standard error, which systemd keeps.
+func logger() *slog.Logger {
+	level := slog.LevelInfo
+	if os.Getenv("TUTTI_DEBUG") != "" {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+func connect(c cli.Connection) (cli.Server, error) {
+	client, err := Connect(ConnectOptions(c))
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string) (tutti.CodePushed, error) {
+	return Push(ctx, s, dir, environment, func(manifest []byte) ([]byte, error) {
+		return SignManifest(c.OperatorDir, environment, manifest)
+	})
+}
+
+func initServer(o cli.ServerInit) error {
+	err := InitServer(InitOptions{
+		Dir: o.Dir, Host: o.Host, Also: o.Also, Listen: o.Listen, Bus: o.Bus, Operator: o.Operator, OperatorDir: o.OperatorDir,
+	})
+	if err != nil || !o.Unit {
+		return err
+	}
+	return startUnit(context.Background(), "tutti-server.service", "server --dir "+o.Dir)
+}
+
+func runServer(ctx context.Context, o cli.ServerRun) error {
+	s, err := NewServer(ServerOptions{
+		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, Logger: logger(),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+func runAgent(ctx context.Context, o cli.AgentRun) error {
+	a, err := NewAgent(AgentOptions{Dir: o.Dir, Root: "/", Beat: o.Beat, Logger: logger()})
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
+	node, err := Join(ctx, JoinOptions{Dir: o.Dir, Token: o.Token, Name: o.Name})
+	if err != nil || !o.Unit {
+		return node, err
+	}
+	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+o.Dir)
+}

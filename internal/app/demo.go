@@ -1,0 +1,186 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+const demoPlan = "deploy"
+
+// demo deploys OpenStack Swift on the hosts of a lab, stores an object and
+// fetches it. What it tells goes to standard error when standard output is for
+// JSON.
+func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
+	say := teller(os.Stdout)
+	if o.JSON {
+		say = teller(os.Stderr)
+	}
+	dir := filepath.Join(o.Dir, o.Name)
+	spec, err := lab.ReadSpec(filepath.Join(dir, "lab.yaml"))
+	if err != nil {
+		return tutti.Wrap("", err, "the examples are not here; run this where the project lies, or give --examples DIR")
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	credentials, err := os.MkdirTemp("", "tutti-demo-")
+	if err != nil {
+		return err
+	}
+	machine := lab.Machine{Log: os.Stderr}
+	say("Booting %d hosts: Swift on four, the Tutti server on its own (the first time a base is built: minutes)", len(spec.Hosts))
+	running, err := machine.Up(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if !o.Keep {
+		defer func() {
+			say("Removing the lab (--keep would leave it)")
+			// Also when the person interrupted us.
+			if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil {
+				say("%v", err)
+			}
+			_ = os.RemoveAll(credentials)
+		}()
+	}
+	say("Starting the server on %s and joining the nodes, each with its own token", demoServer)
+	f, err := StartLabFleet(ctx, running, demoServer, binary, credentials)
+	if err != nil {
+		return err
+	}
+	if err := demoDeploy(ctx, f, dir, say, show); err != nil {
+		return err
+	}
+	if o.Keep {
+		say(lookAround, f.Conn.OperatorDir, spec.Name, spec.Name)
+	}
+	return nil
+}
+
+const (
+	demoServer = "tutti"
+	lookAround = `The lab is kept. Look around:
+    export TUTTI_OPERATOR=%s
+    bin/tutti job show --reads
+    bin/tutti node list
+    bin/tutti data list
+    bin/tutti lab exec --lab %s storage-01 -- swift-recon --all
+    bin/tutti lab down %s`
+)
+
+// teller numbers what it tells by the time since the beginning.
+func teller(w io.Writer) func(format string, args ...any) {
+	began := time.Now()
+	return func(format string, args ...any) {
+		fmt.Fprintf(w, "[%5.1fs] %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, ...any), show func(context.Context, cli.Server, tutti.JobID) error) error {
+	say("Signing the code and sending it with the fleet file")
+	if err := f.Push(ctx, dir); err != nil {
+		return err
+	}
+	say("Executing the plan %q: the order that the Swift modules need, unmodified as Debian ships them", demoPlan)
+	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: demoPlan, Mode: tutti.ModeApply})
+	if err != nil {
+		return err
+	}
+	if err := show(ctx, f.Client, job); err != nil {
+		return err
+	}
+	proxy, err := f.Lab.Host("proxy-01")
+	if err != nil {
+		return err
+	}
+	content := []byte("Tutti: all together.\n")
+	if err := roundTrip(ctx, "http://"+proxy.Address.String()+":8080", content, say); err != nil {
+		return err
+	}
+	say("The cluster works.")
+	return nil
+}
+
+// Push signs and sends the example in dir, with its fleet file.
+func (f *LabFleet) Push(ctx context.Context, dir string) error {
+	file := filepath.Join(dir, "tutti.yaml")
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if _, err := push(ctx, f.Client, f.Conn, filepath.Join(dir, "code"), "production"); err != nil {
+		return err
+	}
+	_, err = f.Client.SetFleet(ctx, tutti.FleetSource{File: file, Source: source})
+	return err
+}
+
+// roundTrip stores an object through Swift's API and fetches it again.
+func roundTrip(ctx context.Context, proxy string, content []byte, say func(string, ...any)) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	do := func(method, path string, header map[string]string, body []byte) (*http.Response, []byte, error) {
+		req, err := http.NewRequestWithContext(ctx, method, proxy+path, bytes.NewReader(body))
+		if err != nil {
+			return nil, nil, err
+		}
+		for k, v := range header {
+			req.Header.Set(k, v)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer resp.Body.Close()
+		got, err := io.ReadAll(resp.Body)
+		if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
+			err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, got)
+		}
+		return resp, got, err
+	}
+	auth, _, err := do(http.MethodGet, "/auth/v1.0", map[string]string{"X-Auth-User": "test:tester", "X-Auth-Key": "testing"}, nil)
+	if err != nil {
+		return err
+	}
+	token := map[string]string{"X-Auth-Token": auth.Header.Get("X-Auth-Token")}
+	const container, object = "/v1/AUTH_test/demo", "/v1/AUTH_test/demo/hello"
+	if _, _, err := do(http.MethodPut, container, token, nil); err != nil {
+		return err
+	}
+	put, _, err := do(http.MethodPut, object, token, content)
+	if err != nil {
+		return err
+	}
+	say("PUT %s%s: %s", proxy, object, put.Status)
+	get, got, err := do(http.MethodGet, object, token, nil)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, content) {
+		return fmt.Errorf("GET %s returned %q, stored was %q", object, got, content)
+	}
+	say("GET %s%s: %s: %q", proxy, object, get.Status, got)
+	return nil
+}
+
+func untar(ctx context.Context, packed []byte, dir string) error {
+	cmd := exec.CommandContext(ctx, "tar", "-C", dir, "--no-same-owner", "-x")
+	cmd.Stdin = bytes.NewReader(packed)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("unpack the operator's credentials: %w: %s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// Where things are on the hosts of a lab.
+const (
+	hostBinary   = "/usr/local/bin/tutti"
+	hostOperator = "/root/operator"
+)
+
+// LabFleet is a fleet on the hosts of a lab: a server on one of them, an agent
+// on each of the others. Demo, tests and benchmarks share it.
+type LabFleet struct {
+	Lab    *lab.Running
+	Server *lab.Host
+	Nodes  []*lab.Host
+	// Conn is how this machine reaches the server as its first operator.
+	Conn   cli.Connection
+	Client *httpapi.Client
+}
+
+// StartLabFleet installs the binary on every host, makes the server on the host
+// of that name and joins all others. dir takes the operator's credentials.
+func StartLabFleet(ctx context.Context, running *lab.Running, serverHost, binary, dir string) (*LabFleet, error) {
+	f := &LabFleet{Lab: running, Conn: cli.Connection{OperatorDir: filepath.Join(dir, "operator")}}
+	var err error
+	if f.Server, err = running.Host(serverHost); err != nil {
+		return nil, err
+	}
+	for _, h := range running.Hosts {
+		if h != f.Server {
+			f.Nodes = append(f.Nodes, h)
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, h := range running.Hosts {
+		group.Go(func() error { return h.CopyIn(groupCtx, binary, hostBinary) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if err := f.startServer(ctx, dir); err != nil {
+		return nil, err
+	}
+	return f, f.join(ctx)
+}
+
+func (f *LabFleet) startServer(ctx context.Context, dir string) error {
+	address := f.Server.Address.String()
+	if _, err := Output(ctx, f.Server, nil, hostBinary, "--operator", hostOperator, "server", "init", "--unit", "--host", f.Server.Name, "--also", address); err != nil {
+		return err
+	}
+	packed, err := Output(ctx, f.Server, nil, "tar", "-C", hostOperator, "-c", ".")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.Conn.OperatorDir, 0o700); err != nil {
+		return err
+	}
+	if err := untar(ctx, packed, f.Conn.OperatorDir); err != nil {
+		return err
+	}
+	f.Conn.Server = "https://" + net.JoinHostPort(address, strings.TrimPrefix(cli.DefaultListen, ":"))
+	if err := os.WriteFile(filepath.Join(f.Conn.OperatorDir, operatorServerFile), []byte(f.Conn.Server+"\n"), 0o600); err != nil {
+		return err
+	}
+	f.Client, err = Connect(ConnectOptions(f.Conn))
+	return err
+}
+
+// join lets all nodes in, at once.
+func (f *LabFleet) join(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, h := range f.Nodes {
+		group.Go(func() error {
+			token, err := f.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Hour})
+			if err != nil {
+				return err
+			}
+			_, err = Output(ctx, h, []byte(token.Text), hostBinary, "join")
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// Output runs a command on a host and returns what it printed; its error says
+// what it said.
+func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]byte, error) {
+	cmd := h.Command(ctx, args...)
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &said
+	if err := cmd.Run(); err != nil {
+		return out.Bytes(), fmt.Errorf("%s on %s: %w: %s", strings.Join(args[:min(len(args), 3)], " "), h.Name, err, bytes.TrimSpace(said.Bytes()))
+	}
+	return out.Bytes(), nil
+}

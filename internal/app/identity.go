@@ -1,0 +1,71 @@
+package app
+
+import (
+	"encoding/json"
+	"net"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+)
+
+// serverIdentity is package identity as package server wants it.
+type serverIdentity struct {
+	authority *identity.Authority
+	bus       *embed.Server
+	config    serverConfig
+}
+
+func (s *serverIdentity) address(listen string) string {
+	_, port, _ := net.SplitHostPort(listen) // was listened on
+	return net.JoinHostPort(s.config.Host, port)
+}
+
+func (s *serverIdentity) NewToken(in tutti.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
+	return identity.NewToken(identity.TokenParams{
+		Address: s.address(s.config.Listen), Bus: s.address(s.config.Bus), Pin: s.authority.Pin(),
+		Name: in.Name, Groups: in.Groups, TTL: in.TTL,
+	})
+}
+
+func (s *serverIdentity) VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error) {
+	req := identity.EnrolRequest(in)
+	return tutti.DigestOf(in.Secret), req.Verify()
+}
+
+func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error) {
+	jwt, err := s.authority.NodeJWT(key, node)
+	return tutti.Enrolled{
+		Node: node, JWT: jwt, CA: string(s.authority.CA()), Bus: s.address(s.config.Bus),
+		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(),
+	}, err
+}
+
+func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
+	for _, key := range keys {
+		account, err := s.authority.Revoke(key)
+		if err != nil {
+			return err
+		}
+		if err := s.bus.UpdateAccount(account); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *serverIdentity) VerifyCode(in tutti.SignedCode) error {
+	return verifyCode(s.authority.CodePublicKey(), in)
+}
+
+// verifyCode checks a manifest's signature for the environment that it names.
+func verifyCode(key []byte, in tutti.SignedCode) error {
+	var m tutti.CodeManifest
+	if err := json.Unmarshal(in.Manifest, &m); err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "manifest")
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	return identity.VerifyManifest(key, m.Environment, in.Manifest, in.Signature)
+}

@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Push sends the environment in dir to the server: what it lacks of the files,
+// then the manifest, signed. Pushing what is there already changes nothing.
+func Push(ctx context.Context, codes tutti.Codes, dir, environment string, sign func(manifest []byte) ([]byte, error)) (tutti.CodePushed, error) {
+	manifest, files, err := readCode(dir, environment)
+	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	digests := make([]tutti.Digest, 0, len(files))
+	for d := range files {
+		digests = append(digests, d)
+	}
+	slices.Sort(digests)
+	missing, err := codes.MissingBlobs(ctx, digests)
+	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	for _, d := range missing {
+		content, err := os.ReadFile(files[d])
+		if err != nil {
+			return tutti.CodePushed{}, err
+		}
+		stored, err := codes.PutBlob(ctx, content)
+		if err != nil {
+			return tutti.CodePushed{}, tutti.Wrap("", err, "send %s", files[d])
+		}
+		if stored != d {
+			return tutti.CodePushed{}, tutti.Errorf(tutti.CodeConflict, "%s changed while it was sent; push again", files[d])
+		}
+	}
+	raw, err := json.Marshal(manifest)
+	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	signature, err := sign(raw)
+	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	return codes.PushCode(ctx, tutti.SignedCode{Manifest: raw, Signature: signature})
+}
+
+const maxCodeFile = 64 << 20
+
+// readCode lists an environment's directory and where each content lies. What
+// version control keeps for itself stays out.
+func readCode(dir, environment string) (tutti.CodeManifest, map[tutti.Digest]string, error) {
+	m := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
+	files := map[tutti.Digest]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if e.Name() == ".git" || e.Name() == ".svn" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		f, err := readCodeFile(path, e)
+		if err != nil {
+			return err
+		}
+		m.Files[filepath.ToSlash(rel)] = f
+		if f.Link == "" {
+			files[f.Digest] = path
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil, tutti.Errorf(tutti.CodeInvalid, "no code in %s (environment.path of the fleet file)", dir)
+	}
+	if err != nil {
+		return m, nil, err
+	}
+	if _, ok := m.Files["environment.conf"]; !ok && !hasManifests(m) {
+		return m, nil, tutti.Errorf(tutti.CodeInvalid, "%s is no Puppet environment: neither environment.conf nor manifests/ is in it", dir)
+	}
+	return m, files, m.Validate()
+}
+
+func hasManifests(m tutti.CodeManifest) bool {
+	for name := range m.Files {
+		if strings.HasPrefix(name, "manifests/") {
+			return true
+		}
+	}
+	return false
+}
+
+func readCodeFile(path string, e fs.DirEntry) (tutti.CodeFile, error) {
+	if e.Type()&fs.ModeSymlink != 0 {
+		link, err := os.Readlink(path)
+		return tutti.CodeFile{Link: link}, err
+	}
+	if !e.Type().IsRegular() {
+		return tutti.CodeFile{}, tutti.Errorf(tutti.CodeInvalid, "%s: code is files, directories and links", path)
+	}
+	info, err := e.Info()
+	if err != nil {
+		return tutti.CodeFile{}, err
+	}
+	if info.Size() > maxCodeFile {
+		return tutti.CodeFile{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", path, info.Size(), maxCodeFile)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return tutti.CodeFile{}, err
+	}
+	return tutti.CodeFile{Digest: tutti.DigestOf(content), Size: info.Size(), Exec: info.Mode()&0o111 != 0}, nil
+}

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/puppet"
+)
+
+// runner is package puppet as package agent wants it.
+type runner struct {
+	root     string
+	launcher string
+	modules  string
+}
+
+const (
+	lockTimeout = 3600 // seconds
+	gateTimeout = 600
+	followEvery = 100 * time.Millisecond
+)
+
+func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
+	install, err := puppet.Find(r.root)
+	if err != nil {
+		return nil, err
+	}
+	order := puppet.Order{
+		Protocol: puppet.Protocol, Run: spec.Order.Run, Node: spec.Node, Mode: spec.Order.Mode,
+		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
+		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
+		Tags: []string{}, SkipTags: []string{},
+		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
+	}
+	if err := puppet.WriteOrder(dir, order); err != nil {
+		return nil, err
+	}
+	p, err := puppet.Start(install, dir, order)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (r *runner) Spec(dir string) (agent.Spec, error) {
+	o, err := puppet.ReadOrder(dir)
+	return agent.Spec{
+		Order: o.Tutti, Node: o.Node, EnvironmentPath: o.EnvironmentPath, Socket: o.Socket, StartedAt: o.StartedAt,
+	}, err
+}
+
+func (r *runner) Adopt(dir string) (agent.Process, error) {
+	p, err := puppet.Adopt(dir)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield func([]tutti.Live)) {
+	f := puppet.Follow(dir, run)
+	defer f.Close()
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for {
+		if lives, err := f.Next(); err == nil && len(lives) > 0 {
+			yield(lives)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result { return puppet.Judge(dir, run) }
+
+func (r *runner) Strangers() ([]string, error) { return puppet.Strangers() }

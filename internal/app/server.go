@@ -1,0 +1,323 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// ServerOptions say where a server keeps its data and listens. Empty fields
+// take what `server init` wrote.
+type ServerOptions struct {
+	Dir     string
+	Listen  string // HTTPS
+	Bus     string
+	Socket  string // for operators on this machine, mode 0600; "-": none
+	Silence time.Duration
+	Logger  *slog.Logger
+}
+
+// serverConfig is what `server init` fixes.
+type serverConfig struct {
+	Host   string `json:"host"` // by which nodes and operators reach the server
+	Listen string `json:"listen"`
+	Bus    string `json:"bus"`
+}
+
+const serverConfigFile = "server.json"
+
+// Server is the whole server process: bus, log, writer, HTTP API.
+type Server struct {
+	opts      ServerOptions
+	config    serverConfig
+	lock      *os.File
+	authority *identity.Authority
+	bus       *embed.Server
+	listener  net.Listener
+	unix      net.Listener
+}
+
+// NewServer takes the lock of the data directory and listens; Run serves.
+func NewServer(opts ServerOptions) (*Server, error) {
+	s := &Server{opts: opts}
+	if err := s.open(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) open() error {
+	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, serverConfigFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", s.opts.Dir, s.opts.Dir)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &s.config)
+	}
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "%s", filepath.Join(s.opts.Dir, serverConfigFile))
+	}
+	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)
+	s.opts.Bus = cmp.Or(s.opts.Bus, s.config.Bus)
+	if s.lock, err = lockDir(s.opts.Dir); err != nil {
+		return err
+	}
+	if s.authority, err = identity.Load(filepath.Join(s.opts.Dir, "identity")); err != nil {
+		return err
+	}
+	trust, err := s.authority.Trust()
+	if err != nil {
+		return err
+	}
+	s.bus, err = embed.Start(embed.Options{
+		Dir: filepath.Join(s.opts.Dir, "jetstream"), Listen: s.opts.Bus, TLS: s.authority.Bus(),
+		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
+	})
+	if err != nil {
+		return err
+	}
+	if s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
+		return tutti.Wrap(tutti.CodeUnavailable, err, "listen for operators")
+	}
+	return s.openSocket()
+}
+
+func (s *Server) openSocket() error {
+	if s.opts.Socket == "-" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.opts.Socket), 0o755); err != nil {
+		return err
+	}
+	_ = os.Remove(s.opts.Socket) // of a server that was killed; we hold the lock
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", s.opts.Socket)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeUnavailable, err, "listen on the local socket")
+	}
+	s.unix = l
+	return os.Chmod(s.opts.Socket, 0o600)
+}
+
+func (s *Server) close() {
+	for _, l := range []net.Listener{s.listener, s.unix} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if s.bus != nil {
+		s.bus.Shutdown()
+	}
+	if s.lock != nil {
+		s.lock.Close()
+	}
+}
+
+// Addr is where operators reach the server.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Run serves until ctx ends or a part fails, and returns after all of it has
+// ended. It closes what NewServer opened.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.close()
+	creds, err := s.authority.ServerCreds()
+	if err != nil {
+		return err
+	}
+	logConn, err := s.connect(creds.Log)
+	if err != nil {
+		return err
+	}
+	defer logConn.Close()
+	nodeConn, err := s.connect(creds.Nodes)
+	if err != nil {
+		return err
+	}
+	defer nodeConn.Close()
+	blobs, err := natsbus.OpenBlobs(ctx, logConn)
+	if err != nil {
+		return err
+	}
+	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
+	if err != nil {
+		return err
+	}
+	core := server.New(server.Options{
+		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger, Version: Version,
+		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
+		Silence:  s.opts.Silence,
+		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+	})
+	return s.serve(ctx, core, nodeConn)
+}
+
+// serve runs the parts; the first to end ends all.
+func (s *Server) serve(ctx context.Context, core *server.Server, nodeConn *nats.Conn) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return core.Run(ctx) })
+	group.Go(func() error {
+		select { // nodes are answered as soon as the log is folded
+		case <-core.Ready():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return natsbus.Serve(ctx, nodeConn, natsbus.ServeOptions{
+			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
+			Ready: func() { notify("READY=1") },
+			Denied: func(key tutti.NodeKey, what string) {
+				group.Go(func() error { core.Refused(ctx, key, what); return nil })
+			},
+		})
+	})
+	web := func(operator func(*http.Request) (string, error)) *http.Server {
+		return &http.Server{
+			Handler: httpapi.NewHandler(httpapi.Options{
+				Services: httpapi.Services{Jobs: core, Nodes: core, Codes: core, Values: core},
+				Operator: operator, Ready: core.Ready(),
+			}),
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       5 * time.Minute,
+			IdleTimeout:       2 * time.Minute,
+			BaseContext:       func(net.Listener) context.Context { return ctx },
+			ErrorLog:          slog.NewLogLogger(s.opts.Logger.With("part", "https").Handler(), slog.LevelDebug),
+		}
+	}
+	byCertificate := func(r *http.Request) (string, error) { return identity.OperatorName(r.TLS) }
+	serveHTTP(ctx, group, web(byCertificate), tls.NewListener(s.listener, s.authority.HTTPS()))
+	if s.unix != nil {
+		serveHTTP(ctx, group, web(func(*http.Request) (string, error) { return "local", nil }), s.unix)
+	}
+	s.opts.Logger.Info("listening", "operators", s.Addr(), "nodes", s.bus.Addr().String(), "socket", s.opts.Socket)
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+const shutdownDeadline = 5 * time.Second
+
+// serveHTTP serves on a listener until ctx ends, then lets requests end.
+func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l net.Listener) {
+	group.Go(func() error {
+		err := web.Serve(l)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return err
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownDeadline)
+		defer cancel()
+		if err := web.Shutdown(last); err != nil {
+			return web.Close()
+		}
+		return nil
+	})
+}
+
+// connect makes one of the server's own connections to its bus.
+func (s *Server) connect(user identity.BusUser) (*nats.Conn, error) {
+	nc, err := nats.Connect("", s.bus.InProcess(), nats.UserJWTAndSeed(user.JWT, string(user.Seed)), nats.MaxReconnects(-1))
+	return nc, tutti.Wrap(tutti.CodeUnavailable, err, "connect to the embedded bus")
+}
+
+// ringer rings doorbells over NATS.
+type ringer struct{ nc *nats.Conn }
+
+func (r ringer) Ring(key tutti.NodeKey, op string, payload []byte) error {
+	return natsbus.Ring(r.nc, key, op, payload)
+}
+
+// InitOptions say what `server init` makes.
+type InitOptions struct {
+	Dir         string
+	Host        string   // by which nodes and operators reach the server
+	Also        []string // further names and addresses of its certificate
+	Listen      string
+	Bus         string
+	Operator    string // name
+	OperatorDir string
+}
+
+// InitServer makes a server's data directory and the first operator's
+// credentials. It changes nothing if there is a server or an operator already.
+func InitServer(o InitOptions) error {
+	if _, err := os.Stat(filepath.Join(o.Dir, serverConfigFile)); err == nil {
+		return tutti.Errorf(tutti.CodeConflict, "there is a server in %s already", o.Dir)
+	}
+	if _, err := os.Stat(o.OperatorDir); err == nil {
+		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator-dir", o.OperatorDir)
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return err
+	}
+	authority, err := identity.Init(filepath.Join(o.Dir, "identity"), append([]string{o.Host}, o.Also...))
+	if err != nil {
+		return err
+	}
+	bundle, err := authority.IssueOperator(o.Operator)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.OperatorDir), 0o700); err != nil {
+		return err
+	}
+	if err := bundle.Write(o.OperatorDir); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", o.Listen)
+	}
+	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
+	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {
+		return err
+	}
+	if err := authority.ForgetCodeKey(); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(o.Dir, serverConfigFile), append(raw, '\n'), 0o600)
+}
+
+// lockDir takes the exclusive lock of a data directory, which ends with the
+// process.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		f.Close()
+		return nil, tutti.Errorf(tutti.CodeConflict, "%s is in use by another process: %v", dir, err)
+	}
+	_ = f.Truncate(0)
+	fmt.Fprintf(f, "%d\n", os.Getpid())
+	return f, nil
+}

@@ -1,0 +1,257 @@
+// Package internal_test checks the architecture: which layer may import which,
+// that pure packages are pure, that packages are documented and files are short.
+// It reads the source itself and so needs no build.
+package internal_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module   = "github.com/tutti-project/tutti"
+	maxLines = 600
+)
+
+// The layers. A package belongs to the layer of the first directory below
+// internal/; imports go down only, and never to another package of one's own layer.
+const (
+	words    = "the root package" // the domain: standard library only
+	assets   = "assets"           // packages outside internal/ that embed files
+	base     = "base"             // pure
+	rules    = "rules"            // pure
+	decision = "decision"         // pure
+	system   = "system"           // small tools of the operating system
+	sibling  = "siblings"         // adapters
+	wiring   = "wiring"
+	command  = "commands"
+	support  = "test support" // imported by tests only
+)
+
+var layers = map[string]string{
+	"dag": base, "redact": base,
+	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules,
+	"engine": decision, "converge": decision,
+	"durable": system, "pidfd": system,
+	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
+	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
+	"app":    wiring,
+	"memory": support, "storetest": support, "bustest": support,
+}
+
+// below says which layers each layer may import.
+var below = map[string][]string{
+	words:    {},
+	assets:   {words},
+	base:     {words},
+	system:   {words},
+	rules:    {words, base},
+	decision: {words, base, rules},
+	sibling:  {words, base, rules, decision, system, assets},
+	wiring:   {words, base, rules, decision, system, assets, sibling},
+	command:  {words, wiring},
+	support:  {words, base, rules, decision, system, assets, sibling, wiring, support},
+}
+
+func pure(layer string) bool { return slices.Contains([]string{words, base, rules, decision}, layer) }
+
+// layerOf returns the layer of a package and what is its own: the directory below
+// which it may import freely.
+func layerOf(dir string) (layer, own string) {
+	first, rest, _ := strings.Cut(dir, "/")
+	switch {
+	case dir == ".":
+		return words, dir
+	case first == "cmd":
+		return command, dir
+	case first != "internal":
+		return assets, first
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return layers[name], "internal/" + name
+}
+
+// source is one parsed file.
+type source struct {
+	path, dir string
+	text      []byte
+	file      *ast.File
+	at        *token.FileSet
+	test      bool
+}
+
+func (s source) line(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", s.path, s.at.Position(n.Pos()).Line)
+}
+
+// violations returns what is wrong with a source tree, one line each.
+func violations(tree fs.FS) ([]string, error) {
+	sources, err := parse(tree)
+	var found []string
+	documented := map[string]bool{}
+	for _, s := range sources {
+		if !s.test {
+			doc := s.file.Doc.Text()
+			documented[s.dir] = documented[s.dir] || strings.HasPrefix(doc, "Package "+s.file.Name.Name+" ") ||
+				s.file.Name.Name == "main" && strings.HasPrefix(doc, "Command ")
+		}
+		found = append(found, checkLength(s)...)
+		found = append(found, checkImports(s)...)
+		found = append(found, checkPurity(s)...)
+	}
+	for dir, ok := range documented {
+		if !ok {
+			found = append(found, dir+": the package has no doc comment that begins with its name")
+		}
+	}
+	slices.Sort(found)
+	return found, err
+}
+
+func parse(tree fs.FS) ([]source, error) {
+	var sources []source
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if d.IsDir() {
+			if name != "." && (base == "testdata" || base == "bin" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		at := token.NewFileSet()
+		file, err := parser.ParseFile(at, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		sources = append(sources, source{name, path.Dir(name), text, file, at, strings.HasSuffix(name, "_test.go")})
+		return nil
+	})
+	return sources, err
+}
+
+func checkLength(s source) []string {
+	lines := strings.Count(string(s.text), "\n")
+	if lines <= maxLines || ast.IsGenerated(s.file) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %d lines, at most %d: split it by noun", s.path, lines, maxLines)}
+}
+
+func checkImports(s source) []string {
+	if s.test {
+		return nil // tests may put together what they like
+	}
+	layer, own := layerOf(s.dir)
+	if layer == "" {
+		return []string{s.dir + ": the package is in no layer: add it to the layers of this test"}
+	}
+	var found []string
+	refuse := func(spec *ast.ImportSpec, why string, args ...any) {
+		found = append(found, fmt.Sprintf("%s: %s imports %s: ", s.line(spec), s.dir, spec.Path.Value)+fmt.Sprintf(why, args...))
+	}
+	for _, spec := range s.file.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value) // the parser accepted it
+		if imported != module && !strings.HasPrefix(imported, module+"/") {
+			if layer == words && strings.Contains(strings.Split(imported, "/")[0], ".") {
+				refuse(spec, "the root package imports the standard library only")
+			}
+			continue
+		}
+		dir := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+		if dir == "" {
+			dir = "."
+		}
+		to, theirs := layerOf(dir)
+		switch {
+		case dir == "internal/natsbus/embed" && layer != wiring && layer != support:
+			refuse(spec, "only app and tests do")
+		case theirs == own, layer == command && dir == "internal/cli":
+		case layer == to && layer != support:
+			refuse(spec, "%s are strangers to each other", layer)
+		case to == "": // said of that package itself
+		case !slices.Contains(below[layer], to):
+			refuse(spec, "%s must not import %s", layer, to)
+		}
+	}
+	return found
+}
+
+// impure are the packages through which the world comes in; a trailing slash is
+// for all below.
+var impure = []string{"os", "os/", "net", "net/", "syscall", "log", "log/", "math/rand", "math/rand/", "crypto/rand", "database/", "io/ioutil"}
+
+// harmless are packages below impure ones that only parse.
+var harmless = []string{"net/url", "net/netip"}
+
+var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
+
+func checkPurity(s source) []string {
+	layer, _ := layerOf(s.dir)
+	if s.test || !pure(layer) {
+		return nil
+	}
+	var found []string
+	refuse := func(n ast.Node, what string) {
+		found = append(found, fmt.Sprintf("%s: %s is pure: %s", s.line(n), s.dir, what))
+	}
+	clock := "" // the name of package time in this file
+	for _, spec := range s.file.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value)
+		bad := slices.ContainsFunc(impure, func(p string) bool {
+			return imported == p || strings.HasSuffix(p, "/") && strings.HasPrefix(imported, p)
+		})
+		if bad && !slices.Contains(harmless, imported) {
+			refuse(spec, "it must not import "+imported)
+		}
+		if imported == "time" {
+			clock = "time"
+			if spec.Name != nil {
+				clock = spec.Name.Name
+			}
+			if clock == "." {
+				refuse(spec, "a dot import of time hides the clock")
+			}
+		}
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			refuse(n, "no goroutines")
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == clock && slices.Contains(clocks, n.Sel.Name) {
+				refuse(n, "it takes the time as an argument, no time."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestArchitecture(t *testing.T) {
+	found, err := violations(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+}

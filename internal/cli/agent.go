@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// AgentRun is how an agent runs.
+type AgentRun struct {
+	Dir  string
+	Beat time.Duration
+}
+
+// JoinNode is how a machine joins.
+type JoinNode struct {
+	Dir   string
+	Token string
+	Name  tutti.NodeName
+	Unit  bool
+}
+
+func newAgentCommand(o *options) *cobra.Command {
+	var run AgentRun
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the agent of this node",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.deps.RunAgent(cmd.Context(), run)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&run.Dir, "dir", DefaultAgentDir, "state directory")
+	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
+	return cmd
+}
+
+func newJoinCommand(o *options) *cobra.Command {
+	var in JoinNode
+	var name, file string
+	cmd := &cobra.Command{
+		Use:   "join",
+		Short: "Make this machine a node, with a token from standard input",
+		Long: `Reads a join token (tutti token create) from standard input or a file, makes the
+node's keys here, enrols them, and starts the agent's systemd unit.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			token, err := readToken(cmd.InOrStdin(), file)
+			if err != nil {
+				return err
+			}
+			in.Token, in.Name = token, tutti.NodeName(name)
+			node, err := o.deps.Join(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"node": node, "dir": in.Dir})
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Joined as %s.\n", node)
+			if !in.Unit {
+				fmt.Fprintf(cmd.OutOrStdout(), "Start the agent with: tutti agent --dir %s\n", in.Dir)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
+	f.StringVar(&file, "token-file", "", "read the token from this file instead of standard input")
+	f.StringVar(&name, "name", "", "the node's name (default: the token's, else this host's)")
+	f.BoolVar(&in.Unit, "unit", true, "install and start the systemd unit tutti-agent")
+	return cmd
+}
+
+const maxToken = 8 << 10
+
+// readToken takes a token from a file or standard input: an argument would be
+// seen by everybody on the machine.
+func readToken(stdin io.Reader, file string) (string, error) {
+	if file != "" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", tutti.Wrap(tutti.CodeInvalid, err, "token file")
+		}
+		defer f.Close()
+		stdin = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(stdin, maxToken))
+	if err != nil {
+		return "", tutti.Wrap(tutti.CodeInvalid, err, "read the token")
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" {
+		return "", tutti.Errorf(tutti.CodeInvalid, "no token on standard input; make one with: tutti token create --name NODE")
+	}
+	return token, nil
+}

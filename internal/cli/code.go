@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+func newCodeCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "code", Short: "Bring Puppet code and the fleet file to the server"}
+	cmd.AddCommand(newCodePushCommand(o))
+	return cmd
+}
+
+func newCodePushCommand(o *options) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "push",
+		Short: "Sign the environment and send it with the fleet file",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			pushed, err := o.push(cmd, server, file)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), pushed)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
+			return nil
+		},
+	}
+	fileFlag(cmd, &file)
+	return cmd
+}
+
+func fileFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "file", "f", defaultFleetFile, "the fleet file")
+}
+
+// readFleet reads and checks a fleet file.
+func readFleet(file string) (tutti.Fleet, []byte, error) {
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return tutti.Fleet{}, nil, tutti.Wrap(tutti.CodeInvalid, err, "fleet file")
+	}
+	f, err := fleet.Parse(file, source)
+	return f, source, err
+}
+
+// push sends code and fleet file. The fleet file comes last: a plan never
+// meets code that is not there.
+func (o *options) push(cmd *cobra.Command, server Server, file string) (tutti.CodePushed, error) {
+	f, source, err := readFleet(file)
+	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	dir := f.Environment.Path
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(file), dir)
+	}
+	pushed, err := o.deps.Push(cmd.Context(), server, o.conn, dir, f.Environment.Name)
+	if err != nil {
+		return pushed, err
+	}
+	_, err = server.SetFleet(cmd.Context(), tutti.FleetSource{File: file, Source: source})
+	return pushed, err
+}

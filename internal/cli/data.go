@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newDataCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "data",
+		Short: "Read and write the values that runs share",
+		Long: `Values have keys like path/like/this. Hiera on every node finds key K at
+shared/hiera/K, and at node/NAME/hiera/K on that node.`,
+	}
+	cmd.AddCommand(newDataListCommand(o), newDataGetCommand(o), newDataSetCommand(o), newDataUnsetCommand(o))
+	return cmd
+}
+
+func newDataListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [PREFIX]",
+		Short: "List values with who set them",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			prefix := ""
+			if len(args) > 0 {
+				prefix = args[0]
+			}
+			values, err := server.ListValues(cmd.Context(), prefix)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), values)
+			}
+			var rows [][]string
+			for _, v := range values {
+				rows = append(rows, []string{v.Key, string(v.Value), v.By, ago(v.At, time.Now()), orDash(string(v.Job))})
+			}
+			return table(cmd.OutOrStdout(), "KEY\tVALUE\tBY\tSET\tJOB", rows)
+		},
+	}
+}
+
+func newDataGetCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get KEY",
+		Short: "Print a value as JSON",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			values, err := server.ListValues(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			for _, v := range values {
+				if v.Key != args[0] {
+					continue
+				}
+				if o.json {
+					return printJSON(cmd.OutOrStdout(), v)
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), string(v.Value))
+				return nil
+			}
+			return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", args[0])
+		},
+	}
+}
+
+func newDataSetCommand(o *options) *cobra.Command {
+	var asString bool
+	cmd := &cobra.Command{
+		Use:   "set KEY [VALUE]",
+		Short: "Set a value: JSON, from the argument or from standard input",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			raw, err := valueOf(cmd.InOrStdin(), args, asString)
+			if err != nil {
+				return err
+			}
+			return server.SetValue(cmd.Context(), args[0], raw)
+		},
+	}
+	cmd.Flags().BoolVar(&asString, "string", false, "VALUE is a string, not JSON")
+	return cmd
+}
+
+const maxValueInput = 1 << 20
+
+func valueOf(stdin io.Reader, args []string, asString bool) (json.RawMessage, error) {
+	var text []byte
+	if len(args) > 1 {
+		text = []byte(args[1])
+	} else {
+		var err error
+		if text, err = io.ReadAll(io.LimitReader(stdin, maxValueInput)); err != nil {
+			return nil, err
+		}
+	}
+	if asString {
+		return json.Marshal(string(text))
+	}
+	if !json.Valid(text) {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "value %q is no JSON; a string needs quotes, or --string", string(text))
+	}
+	return text, nil
+}
+
+func newDataUnsetCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "unset KEY",
+		Short: "Remove a value",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if err := o.confirm(cmd, "unset "+args[0]); err != nil {
+				return err
+			}
+			return server.UnsetValue(cmd.Context(), args[0])
+		},
+	}
+	o.addYes(cmd)
+	return cmd
+}

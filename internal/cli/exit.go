@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+)
+
+// CommandExit is the exit code of a command that tutti ran for the caller and
+// that has said itself what it had to say. Main ends with this code, silently.
+type CommandExit int
+
+// Error says which code.
+func (e CommandExit) Error() string {
+	return fmt.Sprintf("the command ended with exit code %d", int(e))
+}
+
+// The exit codes are API: scripts depend on them.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitInvalid     = 2
+	ExitRefused     = 3
+	ExitUnreachable = 4
+	ExitCancelled   = 5
+	ExitInternal    = 70
+)
+
+const exitCodes = `   0  success
+   1  the job failed: runs failed, or a wait was in vain
+   2  bad input: nothing was changed
+   3  refused: no grant, no certificate, a token that does not fit
+   4  the server cannot be reached, or did not answer in time
+   5  the job was cancelled
+  70  a mistake of tutti itself`
+
+// ExitCode is the exit code that belongs to an error.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if exit, ok := errors.AsType[CommandExit](err); ok {
+		return int(exit)
+	}
+	switch tutti.CodeOf(err) {
+	case tutti.CodeInvalid, tutti.CodeNotFound, tutti.CodeConflict:
+		return ExitInvalid
+	case tutti.CodeRefused, tutti.CodeUnauthenticated:
+		return ExitRefused
+	case tutti.CodeUnavailable, tutti.CodeDeadline:
+		return ExitUnreachable
+	}
+	return ExitInternal
+}

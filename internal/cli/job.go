@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+func newJobCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "job", Short: "Show, watch and cancel jobs"}
+	cmd.AddCommand(newJobListCommand(o), newJobShowCommand(o), newJobWatchCommand(o), newJobCancelCommand(o))
+	return cmd
+}
+
+func newJobListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List jobs, the latest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			jobs, err := server.ListJobs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), jobs)
+			}
+			now := time.Now()
+			var rows [][]string
+			for _, j := range jobs {
+				verdict, end := string(j.Verdict), j.EndedAt
+				if verdict == "" {
+					verdict, end = "running", now
+				}
+				rows = append(rows, []string{
+					string(j.Job), string(j.Plan), string(j.Mode), verdict, ago(j.StartedAt, now), short(end.Sub(j.StartedAt)),
+					fmt.Sprint(j.Runs), fmt.Sprint(j.Failed), j.By,
+				})
+			}
+			return table(cmd.OutOrStdout(), "JOB\tPLAN\tMODE\tVERDICT\tBEGAN\tTOOK\tRUNS\tFAILED\tBY", rows)
+		},
+	}
+}
+
+func newJobShowCommand(o *options) *cobra.Command {
+	var reads bool
+	cmd := &cobra.Command{
+		Use:   "show [JOB]",
+		Short: "Show how a job's steps and runs ended (default: the latest job)",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			p := newProgress()
+			err = server.WatchJob(cmd.Context(), tutti.WatchJob{Job: jobArg(args)}, func(w tutti.Watched) error {
+				p.apply(w)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return o.printJobJSON(cmd, server, p.job(), reads)
+			}
+			printJob(cmd.OutOrStdout(), p.job(), time.Now())
+			if reads {
+				return printReads(cmd, server, p.job())
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&reads, "reads", false, "also what every run read and published")
+	return cmd
+}
+
+func jobArg(args []string) tutti.JobID {
+	if len(args) == 0 {
+		return ""
+	}
+	return tutti.JobID(args[0])
+}
+
+func printJob(w io.Writer, j *engine.Job, now time.Time) {
+	fmt.Fprintf(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
+		j.ID, j.Plan.Name, j.Mode, j.Code, j.By, j.StartedAt.Local().Format(time.DateTime))
+	for _, st := range j.Steps {
+		fmt.Fprintf(w, "\n%s  %s", st.Name, st.State)
+		if !st.EndedAt.IsZero() {
+			fmt.Fprintf(w, " after %s", short(st.EndedAt.Sub(st.StartedAt)))
+		}
+		if st.Wait != nil {
+			fmt.Fprintf(w, "  waits for %s", st.Wait.Subject())
+		}
+		if st.Message != "" {
+			fmt.Fprintf(w, "  (%s)", st.Message)
+		}
+		fmt.Fprintln(w)
+		for _, n := range st.Nodes {
+			for _, r := range n.Runs {
+				fmt.Fprintf(w, "  %s  %s  %s\n", n.Node, r.Run, runState(r))
+				if r.Result != nil {
+					for _, f := range r.Result.Failures {
+						fmt.Fprintf(w, "      %s\n", failure(f))
+					}
+				}
+			}
+		}
+	}
+	printSummary(w, j, now)
+}
+
+func runState(r *engine.Run) string {
+	switch {
+	case !r.Ended() && r.ClaimedAt.IsZero():
+		return "wanted"
+	case !r.Ended():
+		return "running"
+	case r.Result != nil && r.Result.Stopped:
+		return "stopped at its gate: " + r.GateWhy
+	}
+	return ending(r)
+}
+
+// eachRecord calls f with the record of every run of the job that has one.
+func eachRecord(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, f func(r *engine.Run, rec tutti.Record) error) error {
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			for _, r := range n.Runs {
+				if r.Result == nil || r.Result.Record == "" {
+					continue
+				}
+				rec, err := server.RunRecord(cmd.Context(), r.Run)
+				if err != nil {
+					return err
+				}
+				if err := f(r, rec); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func printReads(cmd *cobra.Command, server tutti.Jobs, j *engine.Job) error {
+	w := cmd.OutOrStdout()
+	return eachRecord(cmd, server, j, func(r *engine.Run, rec tutti.Record) error {
+		fmt.Fprintf(w, "\n%s  %s  run %s\n  puppet %s, facts %.19s, catalog %.19s\n", r.Step, r.Node, r.Run, orDash(rec.Inputs.Puppet), orDash(string(rec.Inputs.Facts)), orDash(string(rec.Inputs.Catalog)))
+		for _, read := range rec.Reads {
+			answer := "absent"
+			if read.Found {
+				answer = fmt.Sprintf("%.19s", read.Digest)
+			}
+			fmt.Fprintf(w, "  read       %s  %s%s\n", question(read.Query), answer, place(read.At))
+		}
+		absent := 0
+		for _, k := range rec.Keys {
+			if !k.Found {
+				absent++
+			}
+		}
+		fmt.Fprintf(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(len(rec.Keys), "key"), absent)
+		for _, e := range rec.Exports {
+			fmt.Fprintf(w, "  exported   %s\n", e)
+		}
+		for _, key := range sortedKeys(rec.Published) {
+			fmt.Fprintf(w, "  published  %s  %.19s\n", key, rec.Published[key])
+		}
+		return nil
+	})
+}
+
+func question(q tutti.Query) string {
+	if q.Kind != tutti.QueryCollect {
+		return fmt.Sprintf("%s %s", q.Kind, q.Key)
+	}
+	if len(q.Filter) == 0 {
+		return q.Type + " <<| |>>"
+	}
+	return fmt.Sprintf("%s <<| %s |>>", q.Type, q.Filter)
+}
+
+func place(p tutti.Place) string {
+	if p.File == "" {
+		return ""
+	}
+	return fmt.Sprintf("  at %s:%d", p.File, p.Line)
+}
+
+// jobJSON is a job for programs.
+type jobJSON struct {
+	Summary summaryLine    `json:"summary"`
+	Runs    []*engine.Run  `json:"runs"`
+	Records []tutti.Record `json:"records,omitempty"`
+}
+
+func (o *options) printJobJSON(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, reads bool) error {
+	s := j.Summary(time.Now())
+	out := jobJSON{Summary: summaryLine{
+		Type: "summary", Job: j.ID, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
+		WallS: seconds(s.Wall), CriticalPath: seconds(s.CriticalPath), Message: j.Message,
+	}}
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			out.Runs = append(out.Runs, n.Runs...)
+		}
+	}
+	if reads {
+		err := eachRecord(cmd, server, j, func(_ *engine.Run, rec tutti.Record) error {
+			out.Records = append(out.Records, rec)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return printJSON(cmd.OutOrStdout(), out)
+}
+
+func newJobWatchCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch [JOB]",
+		Short: "Show a job until its end (default: the latest job)",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			return o.watch(cmd, server, jobArg(args))
+		},
+	}
+}
+
+func newJobCancelCommand(o *options) *cobra.Command {
+	var in tutti.CancelJob
+	cmd := &cobra.Command{
+		Use:   "cancel JOB",
+		Short: "Let nothing more of a job begin; runs that go on end by themselves",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if err := o.confirm(cmd, "cancel "+args[0]); err != nil {
+				return err
+			}
+			in.Job = tutti.JobID(args[0])
+			return server.CancelJob(cmd.Context(), in)
+		},
+	}
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")
+	cmd.Flags().BoolVar(&in.Now, "now", false, "interrupt the Puppet runs that go on")
+	o.addYes(cmd)
+	return cmd
+}

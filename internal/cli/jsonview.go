@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// jsonView prints one object a line. Events are as the log has them, with type
+// `event`; what happens inside runs has type `live`; the last line has type
+// `summary`.
+type jsonView struct {
+	progress *progress
+	out      *json.Encoder
+}
+
+type summaryLine struct {
+	Type         string        `json:"type"`
+	Job          tutti.JobID   `json:"job"`
+	Outcome      tutti.Verdict `json:"outcome"`
+	Runs         int           `json:"runs"`
+	Compiles     int           `json:"compiles"`
+	Failed       int           `json:"failed"`
+	WallS        float64       `json:"wall_s"`
+	CriticalPath float64       `json:"critical_path_s"`
+	Message      string        `json:"message,omitempty"`
+	Error        string        `json:"error,omitempty"`
+}
+
+func (v *jsonView) show(w tutti.Watched) {
+	if w.Live != nil {
+		_ = v.out.Encode(struct {
+			Type string `json:"type"`
+			*tutti.Live
+		}{"live", w.Live})
+		return
+	}
+	raw, err := json.Marshal(w.Event)
+	if err != nil {
+		return
+	}
+	var flat map[string]json.RawMessage
+	if json.Unmarshal(raw, &flat) == nil {
+		flat["type"] = json.RawMessage(`"event"`)
+		_ = v.out.Encode(flat)
+	}
+}
+
+func (v *jsonView) say(message string) {
+	_ = v.out.Encode(map[string]string{"type": "notice", "message": message})
+}
+
+func (v *jsonView) finish(err error) {
+	j := v.progress.job()
+	s := j.Summary(time.Now())
+	line := summaryLine{
+		Type: "summary", Job: j.ID, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
+		WallS: seconds(s.Wall), CriticalPath: seconds(s.CriticalPath), Message: j.Message,
+	}
+	if err != nil {
+		line.Error = err.Error()
+	}
+	_ = v.out.Encode(line)
+}
+
+func (v *jsonView) close() {}
+
+// seconds has milliseconds and no more.
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Lab is what the lab commands call. All of it works on the machine where the
+// command runs; no server is involved.
+type Lab struct {
+	// Up makes the lab of the file and returns when all its hosts run.
+	Up func(ctx context.Context, file string) (LabView, error)
+	// Down removes the named lab; the only one if name is empty.
+	Down func(ctx context.Context, name string) error
+	// List returns the labs that are there.
+	List func(ctx context.Context) ([]LabView, error)
+	// Exec becomes the command on a host of the named lab, the only one if the
+	// name is empty. It returns only if it fails.
+	Exec func(ctx context.Context, lab, host string, args []string) error
+	// Base builds the base of the lab file if needed and returns its directory.
+	Base func(ctx context.Context, file string) (dir string, err error)
+	// Run runs a command in a throwaway copy of a base.
+	Run func(ctx context.Context, run LabRun) error
+}
+
+// LabView is a lab as people see it.
+type LabView struct {
+	Name   string        `json:"name"`
+	Subnet string        `json:"subnet"`
+	Outer  string        `json:"outer"` // this machine's address, as the hosts see it
+	Hosts  []LabHostView `json:"hosts"`
+}
+
+// LabHostView is a host of a lab as people see it.
+type LabHostView struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Running bool   `json:"running"`
+}
+
+// LabRun is a command in a throwaway copy of a base, which a lab file or
+// release and packages define.
+type LabRun struct {
+	File     string
+	Release  string
+	Packages []string
+	Binds    []LabBind
+	Dir      string
+	Args     []string
+}
+
+// LabBind is a path of the outer machine that is visible elsewhere.
+type LabBind struct {
+	Source, Destination string
+	ReadOnly            bool
+}
+
+func newLabCommand(l Lab) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Make real hosts on this machine, to try and test fleets",
+		Long: `A lab is a set of hosts on this machine: each boots Debian's own systemd and has
+its own network. It needs root on Linux.`,
+	}
+	cmd.AddCommand(
+		newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l),
+		newLabBaseCommand(l), newLabRunCommand(l),
+	)
+	return cmd
+}
+
+func newLabUpCommand(l Lab) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "up FILE",
+		Short: "Boot the hosts of a lab file and wait until they run",
+		Long: `Boot the hosts of a lab file and wait until they run. The first time, the base is
+built, which takes a minute or more; after that four hosts take seconds.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			view, err := l.Up(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return writeLabs(cmd.OutOrStdout(), []LabView{view}, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newLabDownCommand(l Lab) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down [NAME]",
+		Short: "Remove a lab with all it left on this machine, also after its making was killed",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return l.Down(cmd.Context(), name)
+		},
+	}
+}
+
+func newLabListCommand(l Lab) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List labs and their hosts",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			views, err := l.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return writeLabs(cmd.OutOrStdout(), views, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// writeLabs prints one line per host, or one JSON document.
+func writeLabs(w io.Writer, views []LabView, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(views)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "LAB\tHOST\tADDRESS\tSTATE")
+	for _, v := range views {
+		for _, h := range v.Hosts {
+			state := "stopped"
+			if h.Running {
+				state = "running"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Name, h.Name, h.Address, state)
+		}
+	}
+	return table.Flush()
+}
+
+func newLabExecCommand(l Lab) *cobra.Command {
+	var lab string
+	cmd := &cobra.Command{
+		Use:     "exec [--lab NAME] HOST -- COMMAND [ARG...]",
+		Short:   "Run a command on a host, as root",
+		Long:    "Run a command on a host, as root. Standard files and the exit code are the command's own.",
+		Example: "  tutti lab exec storage-01 -- systemctl status",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return l.Exec(cmd.Context(), lab, args[0], args[1:])
+		},
+	}
+	cmd.Flags().SetInterspersed(true)
+	cmd.Flags().StringVar(&lab, "lab", "", "the host's lab (default: the only one)")
+	return cmd
+}
+
+func newLabBaseCommand(l Lab) *cobra.Command {
+	return &cobra.Command{
+		Use:   "base FILE",
+		Short: "Build the base of a lab file unless it is cached, and print its directory",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := l.Base(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), dir)
+			return nil
+		},
+	}
+}
+
+func newLabRunCommand(l Lab) *cobra.Command {
+	var run LabRun
+	var binds []string
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG...]",
+		Short: "Run a command in a throwaway copy of a base",
+		Long: `Run a command in a throwaway copy of a base, on this machine's network. What it
+writes outside of its binds is gone at the end, and nothing that it starts
+outlives it. The exit code is the command's own.`,
+		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, b := range binds {
+				bind, err := parseBind(b)
+				if err != nil {
+					return err
+				}
+				run.Binds = append(run.Binds, bind)
+			}
+			run.Args = args
+			return l.Run(cmd.Context(), run)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.StringVar(&run.File, "file", "", "take release and packages from this lab file")
+	flags.StringVar(&run.Release, "release", "", "Debian release: trixie (Puppet 8, the default) or bookworm (Puppet 7)")
+	flags.StringArrayVar(&run.Packages, "package", nil, "Debian package to bake in (repeatable)")
+	flags.StringArrayVar(&binds, "bind", nil, "SOURCE:DESTINATION[:ro] of a file or directory (repeatable)")
+	flags.StringVar(&run.Dir, "dir", "/", "directory in which the command starts")
+	cmd.MarkFlagsMutuallyExclusive("file", "release")
+	cmd.MarkFlagsMutuallyExclusive("file", "package")
+	return cmd
+}
+
+func parseBind(text string) (LabBind, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
+		return LabBind{}, tutti.Errorf(tutti.CodeInvalid, "--bind %q: want SOURCE:DESTINATION or SOURCE:DESTINATION:ro", text)
+	}
+	source, err := filepath.Abs(parts[0])
+	if err != nil {
+		return LabBind{}, tutti.Wrap(tutti.CodeInvalid, err, "--bind %q", text)
+	}
+	return LabBind{Source: source, Destination: parts[1], ReadOnly: len(parts) == 3}, nil
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newNodeCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "node", Short: "Show and remove nodes"}
+	cmd.AddCommand(
+		newNodeListCommand(o), newNodeShowCommand(o),
+		newNodeChangeCommand(o, "replace NODE", "Let another machine take over a node's name with its next token",
+			"Node %s may be replaced: the next token that fits lets another machine in under this name.\n", Server.ReplaceNode),
+		newNodeChangeCommand(o, "remove NODE", "Take a node out: its identity ends and what it published goes",
+			"Node %s is removed.\n", Server.RemoveNode),
+	)
+	return cmd
+}
+
+func newNodeListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the nodes and how their last run ended",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			nodes, err := server.ListNodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), nodes)
+			}
+			now := time.Now()
+			var rows [][]string
+			for _, n := range nodes {
+				rows = append(rows, []string{
+					string(n.Node), connection(n), ago(n.SeenAt, now), orDash(outcome(n.Outcome, n.Reason)), ago(n.RunAt, now), orDash(string(n.LastJob)), orDash(joined(n.Groups)),
+				})
+			}
+			return table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
+		},
+	}
+}
+
+func connection(n tutti.NodeView) string {
+	switch {
+	case n.Active != "" && n.Connected:
+		return "running"
+	case n.Connected:
+		return "connected"
+	}
+	return "away"
+}
+
+// outcome is an outcome with its reason, as plans write it.
+func outcome(o tutti.Outcome, r tutti.Reason) string {
+	if r == "" {
+		return string(o)
+	}
+	return string(o) + ":" + string(r)
+}
+
+func newNodeShowCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NODE",
+		Short: "Show a node, its last run and what failed in it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			nodes, err := server.ListNodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, n := range nodes {
+				if string(n.Node) != args[0] {
+					continue
+				}
+				if o.json {
+					return printJSON(cmd.OutOrStdout(), n)
+				}
+				printNode(cmd.OutOrStdout(), n, time.Now())
+				return nil
+			}
+			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", args[0])
+		},
+	}
+}
+
+func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
+	fmt.Fprintf(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
+		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(n.Version), orDash(n.Puppet))
+	if n.LastRun == "" {
+		fmt.Fprintln(w, "last run  never")
+		return
+	}
+	fmt.Fprintf(w, "last run  %s, %s, of job %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), orDash(string(n.LastJob)), orDash(outcome(n.Outcome, n.Reason)))
+	if n.Message != "" {
+		fmt.Fprintf(w, "message   %s\n", n.Message)
+	}
+	for _, f := range n.Failures {
+		fmt.Fprintf(w, "  %s\n", failure(f))
+	}
+}
+
+// failure is one failure in a line: what, why, where.
+func failure(f tutti.Failure) string {
+	text := f.Message
+	if f.Resource != "" {
+		text = f.Resource + ": " + text
+	}
+	if f.File != "" {
+		text += fmt.Sprintf(" (%s:%d)", f.File, f.Line)
+	}
+	return text
+}
+
+// newNodeChangeCommand makes a command that asks first and then changes a node.
+func newNodeChangeCommand(o *options, use, summary, done string, change nodeChange) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: summary,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if err := o.confirm(cmd, cmd.Name()+" node "+args[0]); err != nil {
+				return err
+			}
+			if err := change(server, cmd.Context(), tutti.NodeName(args[0])); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), done, args[0])
+			return nil
+		},
+	}
+	o.addYes(cmd)
+	return cmd
+}

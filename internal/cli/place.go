@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Where things are when nobody says otherwise.
+const (
+	DefaultServerDir = "/var/lib/tutti/server"
+	DefaultAgentDir  = "/var/lib/tutti/agent"
+	DefaultSocket    = "/run/tutti/server.sock"
+	DefaultListen    = ":8150"
+	DefaultBus       = ":8151"
+	defaultFleetFile = "tutti.yaml"
+)
+
+// defaultOperatorDir is $TUTTI_OPERATOR, else tutti below the user's
+// configuration.
+func defaultOperatorDir() string {
+	if dir := os.Getenv("TUTTI_OPERATOR"); dir != "" {
+		return dir
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "/etc/tutti/operator"
+	}
+	return filepath.Join(dir, "tutti")
+}
+
+// newEncoder writes JSON as people would write it: < and & as they are.
+func newEncoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}

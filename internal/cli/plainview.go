@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// plainView prints a line for everything that a person would want to find in a
+// log file later.
+type plainView struct {
+	progress *progress
+	out      io.Writer
+	hints    io.Writer
+}
+
+func (v *plainView) show(w tutti.Watched) {
+	if w.Event != nil {
+		for _, text := range describe(v.progress, *w.Event) {
+			fmt.Fprintf(v.out, "%s  %s\n", w.Event.At.Local().Format(time.TimeOnly), text)
+		}
+		return
+	}
+	if w.Live.Failed {
+		fmt.Fprintf(v.out, "%s  %s: %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Node, failure(tutti.Failure{Resource: w.Live.Resource, Message: w.Live.Message}))
+	}
+}
+
+func (v *plainView) say(message string) { fmt.Fprintln(v.hints, message) }
+
+func (v *plainView) finish(err error) {
+	if err == nil {
+		printSummary(v.out, v.progress.job(), time.Now())
+	}
+}
+
+func (v *plainView) close() {}
+
+// describe says an event in lines of text, none if it is of no interest.
+func describe(p *progress, e tutti.Event) []string {
+	switch b := e.Body.(type) {
+	case *tutti.JobStarted:
+		return []string{fmt.Sprintf("job %s: plan %s, %s, code %.12s", b.Job, b.Plan.Name, b.Mode, b.Code.Hex())}
+	case *tutti.JobCancelled:
+		return []string{"cancelled by " + e.By + ": what runs ends, nothing more begins"}
+	case *tutti.StepStarted:
+		return []string{fmt.Sprintf("%s: waiting for %s", b.Step, p.job().Step(b.Step).Wait.Subject())}
+	case *tutti.StepFinished:
+		if b.OK {
+			return []string{fmt.Sprintf("%s: there", b.Step)}
+		}
+		return []string{fmt.Sprintf("%s: in vain: %s", b.Step, b.Message)}
+	case *tutti.RunGated:
+		if b.Verdict == tutti.GateStop {
+			r := p.run(e)
+			return []string{fmt.Sprintf("%s: %s stopped at its gate: %s", r.Step, r.Node, b.Reason)}
+		}
+	case *tutti.RunClaimed:
+		r := p.run(e)
+		return []string{fmt.Sprintf("%s: %s begins", r.Step, r.Node)}
+	case *tutti.RunFinished, *tutti.RunLost:
+		return describeEnd(p.run(e))
+	}
+	return nil
+}
+
+func describeEnd(r *engine.Run) []string {
+	if r == nil || r.Result != nil && r.Result.Stopped {
+		return nil
+	}
+	out := []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, ending(r))}
+	if r.Result != nil {
+		for _, f := range r.Result.Failures {
+			out = append(out, "    "+failure(f))
+		}
+	}
+	return out
+}
+
+// ending is how a run ended, in a few words.
+func ending(r *engine.Run) string {
+	if r.Lost != "" {
+		return "lost: " + r.Lost
+	}
+	res := r.Result
+	text := fmt.Sprintf("%s in %s", outcome(res.Outcome, res.Reason), short(res.Duration()))
+	if res.Counts.Total > 0 {
+		text += fmt.Sprintf(", %d resources", res.Counts.Total)
+		for _, c := range []struct {
+			n    int
+			word string
+		}{{res.Counts.Changed, "changed"}, {res.Counts.Failed, "failed"}, {res.Counts.Skipped, "skipped"}} {
+			if c.n > 0 {
+				text += fmt.Sprintf(", %d %s", c.n, c.word)
+			}
+		}
+	}
+	if res.NoopPending {
+		text += fmt.Sprintf(", %d would change", res.Counts.OutOfSync)
+	}
+	if len(res.Failures) == 0 && res.Message != "" {
+		text += ": " + res.Message
+	}
+	return text
+}
+
+func printSummary(w io.Writer, j *engine.Job, now time.Time) {
+	s := j.Summary(now)
+	fmt.Fprintf(w, "\n%s %s", j.ID, s.Outcome)
+	if j.Message != "" {
+		fmt.Fprintf(w, " (%s)", j.Message)
+	}
+	fmt.Fprintf(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
+		short(s.Wall), count(s.Runs, "run"), s.Compiles, s.Failed, short(s.CriticalPath))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

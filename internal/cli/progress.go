@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// progress is a job as far as it has been told: the same fold that executes
+// it, and what happens inside its runs.
+type progress struct {
+	mu    sync.Mutex // for those who look from another goroutine than apply's
+	state *engine.State
+	seq   uint64
+	id    tutti.JobID
+	live  map[tutti.RunID]*liveRun
+}
+
+// liveRun is what a run does now.
+type liveRun struct {
+	phase    string
+	resource string
+	waiting  string // what holds the lock
+	since    time.Time
+	done     int
+	changed  int
+	failed   int
+	total    int
+}
+
+func newProgress() *progress {
+	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}}
+}
+
+// job returns the job, or an empty one before its first event.
+func (p *progress) job() *engine.Job {
+	if j := p.state.Jobs[p.id]; j != nil {
+		return j
+	}
+	return &engine.Job{}
+}
+
+// apply folds one thing; it reports whether that was new.
+func (p *progress) apply(w tutti.Watched) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.Live != nil {
+		p.applyLive(*w.Live)
+		return true
+	}
+	e := *w.Event
+	if e.Seq <= p.seq {
+		return false
+	}
+	p.seq = e.Seq
+	p.state.Apply(e)
+	if b, ok := e.Body.(*tutti.JobStarted); ok {
+		p.id = b.Job
+	}
+	return true
+}
+
+func (p *progress) applyLive(l tutti.Live) {
+	r := p.live[l.Run]
+	if r == nil {
+		r = &liveRun{}
+		p.live[l.Run] = r
+	}
+	switch {
+	case l.Phase != "":
+		r.phase, r.since, r.waiting = l.Phase, l.At, l.Message
+	case l.Total > 0:
+		r.total = l.Total
+	case l.Done:
+		r.done++
+		if l.Changed {
+			r.changed++
+		}
+		if l.Failed {
+			r.failed++
+		}
+	case l.Resource != "":
+		r.resource, r.since = l.Resource, l.At
+	}
+}
+
+// run returns the run of an event, or nil.
+func (p *progress) run(e tutti.Event) *engine.Run {
+	switch b := e.Body.(type) {
+	case *tutti.RunWanted:
+		return p.state.Runs[b.Order.Run]
+	case *tutti.RunClaimed:
+		return p.state.Runs[b.Run]
+	case *tutti.RunGated:
+		return p.state.Runs[b.Run]
+	case *tutti.RunFinished:
+		return p.state.Runs[b.Result.Run]
+	case *tutti.RunLost:
+		return p.state.Runs[b.Run]
+	}
+	return nil
+}

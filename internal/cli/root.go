@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Server is what operators ask of a server.
+type Server interface {
+	tutti.Jobs
+	tutti.Nodes
+	tutti.Codes
+	tutti.Values
+}
+
+// Deps are what the commands call.
+type Deps struct {
+	Version string
+	Lab     Lab
+	// Connect returns the server that the flags mean.
+	Connect func(c Connection) (Server, error)
+	// Push sends the environment in dir to the server, signed with the
+	// operator's key.
+	Push func(ctx context.Context, s Server, c Connection, dir, environment string) (tutti.CodePushed, error)
+	// InitServer makes a server's data directory and the first operator.
+	InitServer func(o ServerInit) error
+	// RunServer and RunAgent serve until ctx ends.
+	RunServer func(ctx context.Context, o ServerRun) error
+	RunAgent  func(ctx context.Context, o AgentRun) error
+	// Join makes this machine a node.
+	Join func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	// Demo boots, deploys and shows a fleet.
+	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
+}
+
+// Connection says which server is meant and who asks.
+type Connection struct {
+	Server      string
+	OperatorDir string
+	Socket      string
+}
+
+// options are the flags that all commands share.
+type options struct {
+	deps Deps
+	conn Connection
+	json bool
+	yes  bool
+}
+
+func (o *options) connect() (Server, error) { return o.deps.Connect(o.conn) }
+
+// NewRoot returns the command tutti with all its subcommands.
+func NewRoot(d Deps) *cobra.Command {
+	o := &options{deps: d}
+	root := &cobra.Command{
+		Use:   "tutti",
+		Short: "Orchestrate Puppet and OpenVox fleets",
+		Long: `Tutti brings multi-node systems up in the right order with Puppet, and knows
+what happened: every run records what it read and what it published.
+
+Exit codes:
+` + exitCodes,
+		Version:       d.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&o.conn.Server, "server", "", "URL of the server (default: what the operator's directory says)")
+	f.StringVar(&o.conn.OperatorDir, "operator", defaultOperatorDir(), "directory with the operator's credentials")
+	f.StringVar(&o.conn.Socket, "socket", DefaultSocket, "the server's local socket, used where there are no credentials")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return tutti.Wrap(tutti.CodeInvalid, err, "usage") })
+	root.AddCommand(
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o),
+		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
+		newDemoCommand(o), newLabCommand(d.Lab),
+	)
+	badInput(root)
+	return root
+}
+
+// badInput gives the errors of all commands' arguments their code.
+func badInput(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			return tutti.Wrap(tutti.CodeInvalid, check(cmd, args), "%s", cmd.CommandPath())
+		}
+	}
+	if cmd.HasSubCommands() && cmd.RunE == nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return tutti.Errorf(tutti.CodeInvalid, "%s: no command %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+			}
+			return cmd.Help()
+		}
+		cmd.Args = cobra.ArbitraryArgs
+	}
+	for _, sub := range cmd.Commands() {
+		badInput(sub)
+	}
+}
+
+// printJSON writes one value as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	enc := newEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

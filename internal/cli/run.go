@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newRunCommand(o *options) *cobra.Command {
+	var file string
+	var noop, noPush, detach bool
+	cmd := &cobra.Command{
+		Use:   "run PLAN",
+		Short: "Push the code if it changed, execute a plan and show it",
+		Long: `Pushes code and fleet file if they changed, starts the plan as a job and shows
+it until its end. The job lives on the server: ending this command, or losing
+the connection, ends nothing.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if !noPush {
+				if _, err := o.push(cmd, server, file); err != nil {
+					return err
+				}
+			}
+			in := tutti.StartJob{Plan: tutti.PlanName(args[0]), Mode: tutti.ModeApply}
+			if noop {
+				in.Mode = tutti.ModeNoop
+			}
+			job, err := server.StartJob(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if detach {
+				fmt.Fprintln(cmd.OutOrStdout(), job)
+				return nil
+			}
+			return o.watch(cmd, server, job)
+		},
+	}
+	f := cmd.Flags()
+	fileFlag(cmd, &file)
+	f.BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
+	f.BoolVar(&noPush, "no-push", false, "use the code and fleet file that the server has")
+	f.BoolVar(&detach, "detach", false, "print the job's id and return")
+	return cmd
+}
+
+const (
+	watchRetry    = time.Second
+	watchDeadline = 2 * time.Minute
+)
+
+// watch shows a job until its verdict, which becomes the exit code. A server
+// that restarts is waited for.
+func (o *options) watch(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID) error {
+	p := newProgress()
+	view := o.newView(cmd, p)
+	defer view.close()
+	err := follow(cmd.Context(), server, job, p, view)
+	view.finish(err)
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "The job goes on. Watch it: tutti job watch %s. End it: tutti job cancel %s\n", job, job)
+		}
+		return err
+	}
+	return verdictExit(p.job().Verdict)
+}
+
+// follow folds what the server tells into p, and begins anew where the server
+// was away: events that p has seen are dropped by it.
+func follow(ctx context.Context, server tutti.Jobs, job tutti.JobID, p *progress, view view) error {
+	lost := time.Time{}
+	for {
+		err := server.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+			lost = time.Time{}
+			if p.apply(w) {
+				view.show(w)
+			}
+			return nil
+		})
+		if err == nil || ctx.Err() != nil || tutti.CodeOf(err) != tutti.CodeUnavailable {
+			return err
+		}
+		if lost.IsZero() {
+			lost = time.Now()
+			view.say("the server is away; the job goes on when it is back")
+		}
+		if time.Since(lost) > watchDeadline {
+			return tutti.Wrap(tutti.CodeUnavailable, err, "the server is away for %s", watchDeadline)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(watchRetry):
+		}
+	}
+}
+
+var errNoVerdict = errors.New("the job has no verdict")
+
+func verdictExit(v tutti.Verdict) error {
+	switch v {
+	case tutti.VerdictSucceeded:
+		return nil
+	case tutti.VerdictFailed:
+		return CommandExit(ExitFailed)
+	case tutti.VerdictCancelled:
+		return CommandExit(ExitCancelled)
+	}
+	return errNoVerdict
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// ServerInit is what `server init` makes.
+type ServerInit struct {
+	Dir, Host, Listen, Bus, Operator, OperatorDir string
+	Also                                          []string
+	Unit                                          bool
+}
+
+// ServerRun is how a server runs.
+type ServerRun struct {
+	Dir, Listen, Bus, Socket string
+	Silence                  time.Duration
+}
+
+func newServerCommand(o *options) *cobra.Command {
+	var run ServerRun
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run the server: the log, the bus and the engine",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			run.Socket = o.conn.Socket
+			return o.deps.RunServer(cmd.Context(), run)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&run.Dir, "dir", DefaultServerDir, "data directory")
+	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as init said)")
+	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
+	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
+	cmd.AddCommand(newServerInitCommand(o))
+	return cmd
+}
+
+func newServerInitCommand(o *options) *cobra.Command {
+	var in ServerInit
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make a server: its CA, its bus, the first operator and the code-signing key",
+		Long: `Makes the server's data directory and, in the operator's directory, the first
+operator's certificate and the code-signing key. The key is not on the server
+afterwards: move the directory to the operator's machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in.OperatorDir = o.conn.OperatorDir
+			if in.Host == "" {
+				host, err := os.Hostname()
+				if err != nil {
+					return err
+				}
+				in.Host = host
+			}
+			if err := o.deps.InitServer(in); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), `Made the server of %s.
+  data       %s
+  operator   %s   (certificate and code-signing key of %q)
+Next:        tutti server --dir %s
+Then:        tutti token create --name NODE     on each node: tutti join
+`, in.Host, in.Dir, in.OperatorDir, in.Operator, filepath.Clean(in.Dir))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
+	f.StringVar(&in.Host, "host", "", "name or address by which nodes reach the server (default: this host's name)")
+	f.StringSliceVar(&in.Also, "also", nil, "further names or addresses of the server (for its certificate)")
+	f.StringVar(&in.Listen, "listen", DefaultListen, "address for operators and joining nodes")
+	f.StringVar(&in.Bus, "bus", DefaultBus, "address for nodes")
+	f.StringVar(&in.Operator, "name", "admin", "the first operator's name")
+	f.BoolVar(&in.Unit, "unit", false, "install and start the systemd unit tutti-server")
+	return cmd
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newTokenCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "token", Short: "Let machines in"}
+	cmd.AddCommand(newTokenCreateCommand(o))
+	return cmd
+}
+
+func newTokenCreateCommand(o *options) *cobra.Command {
+	var in tutti.CreateToken
+	var groups []string
+	cmd := &cobra.Command{
+		Use:   "create --name PATTERN",
+		Short: "Print a token with which one machine can join",
+		Long: `Prints a join token. The first machine that presents it under a name that fits
+PATTERN owns it. Hand it over on standard input:
+
+    tutti token create --name web-01 | ssh web-01 tutti join`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			for _, g := range groups {
+				in.Groups = append(in.Groups, tutti.GroupName(g))
+			}
+			out, err := server.CreateToken(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), out.Text)
+			fmt.Fprintf(cmd.ErrOrStderr(), "One machine may join as %s until %s.\n", in.Name, out.Expires.Local().Format(time.DateTime))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Name, "name", "", "the node's name, or a pattern with *")
+	f.StringSliceVar(&groups, "group", nil, "a group that the token fixes (may be given again)")
+	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is good")
+	_ = cmd.MarkFlagRequired("name")
+	return cmd
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// treeView draws the job as a tree at the bottom of the terminal, a few times
+// a second, and prints failures above it, where they stay.
+type treeView struct {
+	mu       sync.Mutex
+	progress *progress
+	out      *os.File
+	hints    io.Writer
+	drawn    int // lines of the last drawing
+	stop     chan struct{}
+	stopped  sync.WaitGroup
+	paint    palette
+}
+
+const redraw = 125 * time.Millisecond
+
+func newTreeView(p *progress, out *os.File, hints io.Writer) *treeView {
+	v := &treeView{progress: p, out: out, hints: hints, stop: make(chan struct{}), paint: palette(os.Getenv("NO_COLOR") == "")}
+	v.stopped.Go(v.animate)
+	return v
+}
+
+func (v *treeView) animate() {
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-v.stop:
+			return
+		case <-ticker.C:
+			v.mu.Lock()
+			v.progress.mu.Lock()
+			v.draw(time.Now())
+			v.progress.mu.Unlock()
+			v.mu.Unlock()
+		}
+	}
+}
+
+// show prints what must not scroll away with the tree, which the clock draws.
+func (v *treeView) show(w tutti.Watched) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if w.Event == nil {
+		return
+	}
+	var lines []string
+	switch w.Event.Body.(type) {
+	case *tutti.RunFinished, *tutti.RunLost:
+		r := v.progress.run(*w.Event)
+		if o := r.Outcome(); o != "" && !o.Good() {
+			lines = describeEnd(r)
+		}
+	case *tutti.RunGated:
+		lines = describe(v.progress, *w.Event)
+	}
+	v.above(lines...)
+}
+
+// above prints lines over the tree.
+func (v *treeView) above(lines ...string) {
+	if len(lines) == 0 {
+		return
+	}
+	v.erase()
+	for _, l := range lines {
+		fmt.Fprintln(v.out, v.paint.red(l))
+	}
+	v.draw(time.Now())
+}
+
+func (v *treeView) say(message string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.above(message)
+}
+
+func (v *treeView) finish(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.draw(time.Now())
+	v.drawn = 0 // it stays
+	if err == nil {
+		printSummary(v.out, v.progress.job(), time.Now())
+	}
+}
+
+func (v *treeView) close() {
+	close(v.stop)
+	v.stopped.Wait()
+}
+
+func (v *treeView) erase() {
+	if v.drawn > 0 {
+		fmt.Fprintf(v.out, "\x1b[%dA\x1b[J", v.drawn)
+		v.drawn = 0
+	}
+}
+
+// draw replaces the last drawing.
+func (v *treeView) draw(now time.Time) {
+	width, height, err := term.GetSize(int(v.out.Fd()))
+	if err != nil {
+		width, height = 80, 24
+	}
+	lines := v.lines(now)
+	if most := height - 2; len(lines) > most && most > 0 {
+		lines = append(lines[:most-1], fmt.Sprintf("… %d more lines", len(lines)-most+1))
+	}
+	v.erase()
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(clip(l, width))
+		b.WriteString("\x1b[K\n")
+	}
+	_, _ = io.WriteString(v.out, b.String())
+	v.drawn = len(lines)
+}
+
+func (v *treeView) lines(now time.Time) []string {
+	j := v.progress.job()
+	if j.ID == "" {
+		return []string{"starting…"}
+	}
+	s := j.Summary(now)
+	head := fmt.Sprintf("%s  %s  %s  %s", v.paint.bold(string(j.ID)), j.Mode, short(s.Wall), count(s.Runs, "run"))
+	if s.Failed > 0 {
+		head += v.paint.red(fmt.Sprintf("  %d failed", s.Failed))
+	}
+	out := []string{head}
+	for i, st := range j.Steps {
+		branch, stem := "├─ ", "│  "
+		if i == len(j.Steps)-1 {
+			branch, stem = "└─ ", "   "
+		}
+		out = append(out, branch+v.step(st, now))
+		if st.State == engine.Done && len(st.Nodes) > maxDoneNodes {
+			continue
+		}
+		out = append(out, v.nodes(st, stem, now)...)
+	}
+	return out
+}
+
+// maxDoneNodes is how many nodes a finished step still lists.
+const maxDoneNodes = 8
+
+func (v *treeView) step(st *engine.Step, now time.Time) string {
+	text := v.paint.mark(st.State) + " " + string(st.Name)
+	if !st.StartedAt.IsZero() {
+		end := st.EndedAt
+		if end.IsZero() {
+			end = now
+		}
+		text += "  " + short(end.Sub(st.StartedAt))
+	}
+	if st.Wait != nil {
+		return text + v.paint.dim("  "+st.Wait.Subject())
+	}
+	if n := len(st.Nodes); n > 1 {
+		done := 0
+		for _, node := range st.Nodes {
+			if node.State == engine.Done {
+				done++
+			}
+		}
+		text += v.paint.dim(fmt.Sprintf("  %d of %d nodes", done, n))
+	}
+	return text
+}
+
+func (v *treeView) nodes(st *engine.Step, stem string, now time.Time) []string {
+	var out []string
+	for i, n := range st.Nodes {
+		if st.State == engine.Pending {
+			return out // nothing to say yet
+		}
+		branch := "├─ "
+		if i == len(st.Nodes)-1 {
+			branch = "└─ "
+		}
+		out = append(out, stem+branch+v.node(n, now))
+	}
+	return out
+}
+
+func (v *treeView) node(n *engine.StepNode, now time.Time) string {
+	text := v.paint.mark(n.State) + " " + string(n.Node)
+	r := n.Last()
+	switch {
+	case r == nil:
+		return text
+	case r.Ended():
+		if r.Result != nil && r.Result.Stopped {
+			return text + v.paint.dim("  compiles again: "+r.GateWhy)
+		}
+		return text + "  " + ending(r)
+	case r.ClaimedAt.IsZero():
+		return text + v.paint.dim("  wanted for "+short(now.Sub(r.WantedAt)))
+	}
+	text += "  " + short(now.Sub(r.ClaimedAt))
+	l := v.progress.live[r.Run]
+	if l == nil {
+		return text + v.paint.dim("  starting")
+	}
+	text += "  " + l.phase
+	if l.phase == "lock" && l.waiting != "" {
+		return text + v.paint.dim("  waits for "+l.waiting)
+	}
+	if l.phase == "apply" {
+		text += fmt.Sprintf("  %d/%d", l.done, max(l.total, l.done))
+		if l.changed > 0 {
+			text += fmt.Sprintf("  %d changed", l.changed)
+		}
+		if l.failed > 0 {
+			text += v.paint.red(fmt.Sprintf("  %d failed", l.failed))
+		}
+		text += v.paint.dim("  " + l.resource)
+	}
+	return text
+}
+
+// clip cuts a line to the terminal's width; escape sequences take no room.
+func clip(s string, width int) string {
+	var b strings.Builder
+	room, escape := width, false
+	for _, r := range s {
+		switch {
+		case r == '\x1b':
+			escape = true
+		case escape:
+			escape = r != 'm'
+		case room <= 1:
+			continue
+		default:
+			room -= runeWidth(r)
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func runeWidth(r rune) int {
+	if r == utf8.RuneError || r < ' ' {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tutti-project/tutti"
+)
+
+// view shows a job while it goes on. Rules for all of them: standard output is
+// for the job, standard error for hints; nothing is coloured that is not on a
+// terminal; NO_COLOR is honoured; a line that was printed is never taken back
+// but in the live tree.
+type view interface {
+	// show is called after progress has taken w in.
+	show(w tutti.Watched)
+	// say tells the person something about the watching itself.
+	say(message string)
+	// finish shows the end; err is why the watching ended, nil at the verdict.
+	finish(err error)
+	close()
+}
+
+// newView chooses: JSON lines if asked for, a live tree on a terminal, plain
+// lines in a pipe.
+func (o *options) newView(cmd *cobra.Command, p *progress) view {
+	out := cmd.OutOrStdout()
+	if o.json {
+		return &jsonView{progress: p, out: newEncoder(out)}
+	}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		return newTreeView(p, f, cmd.ErrOrStderr())
+	}
+	return &plainView{progress: p, out: out, hints: cmd.ErrOrStderr()}
+}

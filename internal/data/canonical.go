@@ -1,0 +1,207 @@
+package data
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tutti-project/tutti"
+)
+
+// MaxValueDepth bounds how deep arrays and objects of a value nest.
+const MaxValueDepth = 256
+
+// Canonical returns the one encoding of a JSON value: equal values, and only
+// those, have equal bytes. It is RFC 8785 with two differences: members are sorted
+// by their UTF-8 bytes, and a number keeps whether it is whole, because 1 and 1.0
+// differ in Puppet; whole numbers may have any size. CodeInvalid for what is no
+// JSON, not UTF-8, or has a number beyond 64-bit floating point.
+func Canonical(raw json.RawMessage) (json.RawMessage, error) {
+	value, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	out, err := appendCanonical(nil, value, 0)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Equal reports whether two JSON values are equal. What is no JSON equals only
+// the same bytes.
+func Equal(a, b json.RawMessage) bool {
+	return bytes.Equal(canonicalOrRaw(a), canonicalOrRaw(b))
+}
+
+// canonicalOrRaw is for what the log holds already.
+func canonicalOrRaw(raw json.RawMessage) json.RawMessage {
+	if canonical, err := Canonical(raw); err == nil {
+		return canonical
+	}
+	return raw
+}
+
+// decode reads exactly one JSON value; numbers keep their text.
+func decode(raw json.RawMessage) (any, error) {
+	if !utf8.Valid(raw) {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: not UTF-8", excerpt(raw))
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: %v", excerpt(raw), err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value %s: something follows it", excerpt(raw))
+	}
+	return value, nil
+}
+
+func appendCanonical(out []byte, value any, depth int) ([]byte, error) {
+	if depth > MaxValueDepth {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value: more than %d levels", MaxValueDepth)
+	}
+	var err error
+	switch v := value.(type) {
+	case nil:
+		return append(out, "null"...), nil
+	case bool:
+		return strconv.AppendBool(out, v), nil
+	case json.Number:
+		return appendNumber(out, string(v))
+	case string:
+		return appendString(out, v), nil
+	case []any:
+		out = append(out, '[')
+		for i, element := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = appendCanonical(out, element, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, ']'), nil
+	}
+	members := value.(map[string]any) // encoding/json makes nothing else
+	out = append(out, '{')
+	for i, name := range slices.Sorted(maps.Keys(members)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(appendString(out, name), ':')
+		if out, err = appendCanonical(out, members[name], depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, '}'), nil
+}
+
+// appendNumber writes whole numbers digit by digit, others in the shortest form
+// that reads back as the same 64-bit number, always with a point or an exponent.
+func appendNumber(out []byte, text string) ([]byte, error) {
+	if !strings.ContainsAny(text, ".eE") {
+		if text == "-0" {
+			text = "0"
+		}
+		return append(out, text...), nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "JSON value: number %s is beyond 64-bit floating point", excerpt([]byte(text)))
+	}
+	if f == 0 {
+		return append(out, "0.0"...), nil // also -0.0: the two are equal
+	}
+	if magnitude := max(f, -f); magnitude < 1e-6 || magnitude >= 1e21 {
+		short := strconv.FormatFloat(f, 'e', -1, 64)
+		return append(out, strings.Replace(short, "e-0", "e-", 1)...), nil // Go has two digits at least
+	}
+	start := len(out)
+	out = strconv.AppendFloat(out, f, 'f', -1, 64)
+	if !bytes.ContainsRune(out[start:], '.') {
+		out = append(out, ".0"...)
+	}
+	return out, nil
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendString escapes what must be, and nothing else.
+func appendString(out []byte, s string) []byte {
+	out = append(out, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			out = append(out, '\\', c)
+		case c >= 0x20:
+			out = append(out, c)
+		case strings.IndexByte("\b\t\n\f\r", c) >= 0:
+			out = append(out, '\\', "btn?fr"[c-'\b'])
+		default:
+			out = append(out, `\u00`...)
+			out = append(out, hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return append(out, '"')
+}
+
+// excerpt quotes the beginning of an input for a message.
+func excerpt(raw []byte) string {
+	const most = 60
+	if len(raw) > most {
+		return strconv.Quote(string(raw[:most])) + "…"
+	}
+	return strconv.Quote(string(raw))
+}
+
+// digestOf is the digest of bytes that are canonical already.
+func digestOf(canonical []byte) tutti.Digest {
+	sum := sha256.Sum256(canonical)
+	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
+}
+
+// sum is the digest of a set, kept so that adding and removing one member needs
+// no other: the members' SHA-256 digests added modulo 2^256, and their number.
+//
+// Why a sum: it does not depend on the order, and one export of 50,000 can change
+// without hashing the others. Exclusive or would do so too, but it is linear: a
+// member that is there twice vanishes, and whoever publishes a few hundred members
+// can solve for a subset that vanishes, so a change would wake nobody. For sums
+// that is a subset-sum problem. It is not beyond reach of a determined publisher
+// of very many members of its own choice (generalised birthdays, Wagner 2002), but
+// all it could win is that its own publications wake their readers later: an
+// answer's content is never looked up by such a digest, and blobs are hashed as
+// bytes.
+type sum struct {
+	total big.Int
+	count int
+}
+
+var modulus = new(big.Int).Lsh(big.NewInt(1), 256)
+
+func (s *sum) add(member [sha256.Size]byte) {
+	s.total.Add(&s.total, new(big.Int).SetBytes(member[:]))
+	s.total.Mod(&s.total, modulus)
+	s.count++
+}
+
+// digest hashes sum and number once more, so that the digest of an empty set is
+// a digest like any other, and not the number 0.
+func (s *sum) digest() tutti.Digest {
+	text := make([]byte, sha256.Size)
+	s.total.FillBytes(text)
+	text = strconv.AppendInt(append(text, " of "...), int64(s.count), 10)
+	return digestOf(text)
+}

@@ -1,0 +1,86 @@
+// Package data is the data plane as a fold of the log: what every node has
+// published, what operators have said, and the answers to the questions of
+// Puppet runs about it. It is pure: no I/O, no clock, no goroutine.
+//
+// The keys of values are paths. Two places have a meaning:
+//
+//	shared/hiera/K       hiera key K on all nodes
+//	node/NAME/hiera/K    hiera key K on one node, over the shared one
+//
+// NAME is a whole part of the path: what `web` is told says nothing to
+// `web.example.net`.
+//
+// Who may write and read what is package policy; that a key has one owner is
+// checked here (State.MayOwn), since only the state knows it.
+package data
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// State is the current data. It is not safe for concurrent use; answers share
+// memory with it and must not be modified.
+type State struct {
+	seq    uint64
+	values map[string]value
+	shared map[string]value                    // shared/hiera/K, by K
+	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
+	nodes  map[tutti.NodeName]exportSet
+	types  map[string]map[tutti.NodeName][]member
+	jobs   map[tutti.JobID]map[tutti.NodeName]exportSet // overlays of the jobs that go on
+}
+
+// NewState returns the state before the first event.
+func NewState() *State {
+	return &State{
+		values: map[string]value{},
+		shared: map[string]value{},
+		hiera:  map[tutti.NodeName]map[string]value{},
+		nodes:  map[tutti.NodeName]exportSet{},
+		types:  map[string]map[tutti.NodeName][]member{},
+		jobs:   map[tutti.JobID]map[tutti.NodeName]exportSet{},
+	}
+}
+
+// Seq is the sequence of the last event that was applied; answers are as of it.
+func (s *State) Seq() uint64 { return s.seq }
+
+// Apply folds the next event of the log. Events of other kinds change nothing
+// but the sequence. What Check… would refuse is taken as it is: a log must fold
+// for ever. It panics on an ExportsSet whose exports are not at hand: a set that
+// is silently empty would look like an answer.
+func (s *State) Apply(e tutti.Event) {
+	s.seq = e.Seq
+	switch b := e.Body.(type) {
+	case *tutti.ValueSet:
+		s.setValue(e, b)
+	case *tutti.ValueUnset:
+		s.unset(b.Key)
+	case *tutti.ExportsSet:
+		s.setExports(b)
+	case *tutti.NodeRemoved:
+		s.removeNode(b.Node)
+	case *tutti.JobStarted:
+		s.jobs[b.Job] = map[tutti.NodeName]exportSet{}
+	case *tutti.JobFinished:
+		delete(s.jobs, b.Job)
+	}
+}
+
+// removeNode withdraws all that a node published. What operators said about it
+// stays.
+func (s *State) removeNode(node tutti.NodeName) {
+	for _, key := range slices.Collect(maps.Keys(s.values)) {
+		if s.values[key].Owner == node {
+			s.unset(key)
+		}
+	}
+	s.replace(node, nil)
+	delete(s.nodes, node)
+	for _, overlay := range s.jobs {
+		delete(overlay, node)
+	}
+}

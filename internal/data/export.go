@@ -1,0 +1,169 @@
+package data
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bounds of what one node exports.
+const (
+	MaxExports    = 50_000
+	MaxTitle      = 4096
+	MaxParameters = 1000
+	MaxExport     = 1 << 20 // bytes of parameters of one export
+)
+
+// member is an export as answers need it.
+type member struct {
+	tutti.Export
+	digest [sha256.Size]byte // of all but file and line
+}
+
+// exportSet is what one node exports, by type; those of a type are sorted by title.
+type exportSet map[string][]member
+
+// CheckExports returns the exports of a node in the form in which they are kept:
+// canonical parameters, sorted and unique tags, sorted by reference; equal sets
+// have equal encodings. CodeInvalid: a malformed type, title or parameter, too much
+// of something, another node's name, or a reference that is there twice.
+func CheckExports(node tutti.NodeName, exports []tutti.Export) ([]tutti.Export, error) {
+	if len(exports) > MaxExports {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: %d exports, at most %d", string(node), len(exports), MaxExports)
+	}
+	checked := make([]tutti.Export, len(exports))
+	for i, e := range exports {
+		var err error
+		if checked[i], err = checkExport(node, e); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(checked, compareExports)
+	for i := 1; i < len(checked); i++ {
+		if checked[i].Ref() == checked[i-1].Ref() {
+			return nil, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s is there twice", string(node), excerpt([]byte(checked[i].Ref())))
+		}
+	}
+	return checked, nil
+}
+
+func compareExports(a, b tutti.Export) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Title, b.Title), cmp.Compare(a.Node, b.Node))
+}
+
+func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
+	what := excerpt([]byte(e.Ref()))
+	if err := tutti.ValidateType(e.Type); err != nil {
+		return e, tutti.Wrap("", err, "node %q: export %s", string(node), what)
+	}
+	size := 0
+	for name, raw := range e.Parameters {
+		size += len(name) + len(raw)
+		if slices.Contains(e.Sensitive, name) {
+			return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: parameter %q is sensitive and has a value", string(node), what, name)
+		}
+	}
+	switch {
+	case e.Title == "" || len(e.Title) > MaxTitle:
+		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: a title has 1 to %d bytes", string(node), what, MaxTitle)
+	case e.Node != "" && e.Node != node:
+		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s claims to be of node %q", string(node), what, string(e.Node))
+	case len(e.Parameters)+len(e.Tags)+len(e.Sensitive) > MaxParameters:
+		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: more than %d parameters and tags", string(node), what, MaxParameters)
+	case size > MaxExport:
+		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: %d bytes of parameters, at most %d", string(node), what, size, MaxExport)
+	}
+	for name, raw := range e.Parameters {
+		if _, err := Canonical(raw); err != nil {
+			return e, tutti.Wrap("", err, "node %q: export %s: parameter %q", string(node), what, name)
+		}
+	}
+	return normalExport(node, e), nil
+}
+
+// normalExport is what the fold does with an export of the log, whatever it is.
+func normalExport(node tutti.NodeName, e tutti.Export) tutti.Export {
+	e.Node = node
+	e.Tags = slices.Compact(slices.Sorted(slices.Values(e.Tags)))
+	e.Sensitive = slices.Compact(slices.Sorted(slices.Values(e.Sensitive)))
+	parameters := make(map[string]json.RawMessage, len(e.Parameters))
+	for name, raw := range e.Parameters {
+		parameters[name] = canonicalOrRaw(raw)
+	}
+	e.Parameters = parameters
+	return e
+}
+
+// digestExport covers what a collector gets. File and line are left out: moving a
+// line of a manifest must wake no reader.
+func digestExport(e tutti.Export) [sha256.Size]byte {
+	// Every part is quoted and every list ends its line: no two exports share a text.
+	var text []byte
+	line := func(parts ...string) {
+		for _, p := range parts {
+			text = appendString(text, p)
+		}
+		text = append(text, '\n')
+	}
+	line(string(e.Node), e.Type, e.Title)
+	line(e.Tags...)
+	line(e.Sensitive...)
+	for _, name := range slices.Sorted(maps.Keys(e.Parameters)) {
+		line(name)
+		text = append(append(text, e.Parameters[name]...), '\n')
+	}
+	return sha256.Sum256(text)
+}
+
+func (s *State) setExports(b *tutti.ExportsSet) {
+	if len(b.Exports) != b.Count {
+		panic(fmt.Sprintf("data: exports of node %q in run %s: %d in the event, %d at hand: blob %q was not read", b.Node, b.Run, b.Count, len(b.Exports), b.Set))
+	}
+	set := exportSet{}
+	for _, e := range slices.SortedFunc(slices.Values(b.Exports), compareExports) {
+		e = normalExport(b.Node, e)
+		set[e.Type] = append(set[e.Type], member{e, digestExport(e)})
+	}
+	if !b.Overlay {
+		s.replace(b.Node, set)
+		return
+	}
+	// A job that has ended reads nothing more; what comes late is dropped.
+	if overlay, goesOn := s.jobs[b.Job]; goesOn {
+		overlay[b.Node] = set
+	}
+}
+
+// replace makes set the current exports of a node.
+func (s *State) replace(node tutti.NodeName, set exportSet) {
+	for name := range s.nodes[node] {
+		delete(s.types[name], node)
+		if len(s.types[name]) == 0 {
+			delete(s.types, name)
+		}
+	}
+	for name, members := range set {
+		if s.types[name] == nil {
+			s.types[name] = map[tutti.NodeName][]member{}
+		}
+		s.types[name][node] = members
+	}
+	s.nodes[node] = set
+}
+
+// Exports returns what a node exports now, sorted by reference.
+func (s *State) Exports(node tutti.NodeName) []tutti.Export {
+	var exports []tutti.Export
+	for _, members := range s.nodes[node] {
+		for _, m := range members {
+			exports = append(exports, m.Export)
+		}
+	}
+	slices.SortFunc(exports, compareExports)
+	return exports
+}

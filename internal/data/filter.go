@@ -1,0 +1,198 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bounds of a filter. The depth counts how often and and or alternate: a chain of
+// a hundred ors, which Puppet writes as a tree, has depth 1.
+const (
+	MaxFilter      = 64 << 10
+	MaxFilterDepth = 32
+)
+
+// Filter is a compiled filter of a collector. A nil Filter lets everything pass.
+type Filter struct {
+	op    string // =, !=, and, or
+	name  string
+	value json.RawMessage // canonical
+	tag   string
+	among []*Filter
+	text  []byte // the normal form
+}
+
+// Normalize returns the normal form of a filter: and and or flattened, their
+// operands sorted and unique, one that has a single operand replaced by it, tags
+// in lower case, values canonical. Filters of equal normal form pass the same
+// exports. null and nothing give nothing. CodeInvalid: an unknown operator,
+// a malformed operand, too deep or too large.
+func Normalize(raw json.RawMessage) (json.RawMessage, error) {
+	f, err := ParseFilter(raw)
+	if err != nil || f == nil {
+		return nil, err
+	}
+	if len(f.text) > MaxFilter {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: %d bytes in normal form, at most %d", len(f.text), MaxFilter)
+	}
+	return f.text, nil
+}
+
+// ParseFilter compiles a filter, which need not be in normal form. It refuses
+// what Normalize refuses.
+func ParseFilter(raw json.RawMessage) (*Filter, error) {
+	if len(raw) > MaxFilter {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: %d bytes, at most %d", len(raw), MaxFilter)
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	value, err := decode(raw)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "filter")
+	}
+	if value == nil {
+		return nil, nil
+	}
+	return compile(value, 0)
+}
+
+func compile(value any, depth int) (*Filter, error) {
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 {
+		return nil, malformed(value, `a list like ["=", NAME, VALUE] is needed`)
+	}
+	switch op, _ := list[0].(string); op {
+	case "=", "!=":
+		return compileTest(op, list)
+	case "and", "or":
+		return compileAmong(op, list, depth+1)
+	}
+	return nil, malformed(value, "the operators are =, !=, and, or")
+}
+
+func compileTest(op string, list []any) (*Filter, error) {
+	if len(list) != 3 {
+		return nil, malformed(list, "a name and a value are needed")
+	}
+	name, ok := list[1].(string)
+	if !ok || name == "" {
+		return nil, malformed(list, "the name of a parameter, tag or title is needed")
+	}
+	text, isText := list[2].(string)
+	if !isText && (name == "tag" || name == "title") {
+		return nil, malformed(list, "tag and title are compared with text")
+	}
+	f := &Filter{op: op, name: name}
+	if name == "tag" {
+		f.tag = strings.ToLower(text)
+		f.value = appendString(nil, f.tag)
+		f.encode()
+		return f, nil
+	}
+	canonical, err := appendCanonical(nil, list[2], 0)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "filter")
+	}
+	f.value = canonical
+	f.encode()
+	return f, nil
+}
+
+func compileAmong(op string, list []any, depth int) (*Filter, error) {
+	if depth > MaxFilterDepth {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "filter: and and or nest more than %d deep", MaxFilterDepth)
+	}
+	f := &Filter{op: op}
+	if err := f.gather(list, depth); err != nil {
+		return nil, err
+	}
+	compare := func(a, b *Filter) int { return bytes.Compare(a.text, b.text) }
+	slices.SortFunc(f.among, compare)
+	f.among = slices.CompactFunc(f.among, func(a, b *Filter) bool { return compare(a, b) == 0 })
+	if len(f.among) == 1 {
+		return f.among[0], nil
+	}
+	f.encode()
+	return f, nil
+}
+
+// gather adds the operands of a list, and those of operands with the same
+// operator: sorting once, not at every level of a long chain.
+func (f *Filter) gather(list []any, depth int) error {
+	if len(list) < 2 {
+		return malformed(list, "operands are needed")
+	}
+	for _, operand := range list[1:] {
+		if inner, ok := operand.([]any); ok && len(inner) > 0 && inner[0] == f.op {
+			if err := f.gather(inner, depth); err != nil {
+				return err
+			}
+			continue
+		}
+		o, err := compile(operand, depth)
+		switch {
+		case err != nil:
+			return err
+		case o.op == f.op: // what was left of a list with one operand
+			f.among = append(f.among, o.among...)
+		default:
+			f.among = append(f.among, o)
+		}
+	}
+	return nil
+}
+
+func malformed(value any, want string) error {
+	raw, err := json.Marshal(value)
+	if err != nil { // what was decoded can be encoded
+		raw = []byte("?")
+	}
+	return tutti.Errorf(tutti.CodeInvalid, "filter: %s in %s", want, excerpt(raw))
+}
+
+func (f *Filter) encode() {
+	out := appendString([]byte{'['}, f.op)
+	if f.among == nil {
+		out = appendString(append(out, ','), f.name)
+		out = append(append(out, ','), f.value...)
+	}
+	for _, o := range f.among {
+		out = append(append(out, ','), o.text...)
+	}
+	out = append(out, ']')
+	f.text = out
+}
+
+// Match reports whether an export passes, with the semantics of PuppetDB: values
+// are compared exactly, with their type and case; an array is equal to an equal
+// array only, not to its elements; tags are compared in lower case; != is true
+// also where there is no such parameter. A sensitive parameter is as if it were
+// not there. The export's parameters must be canonical, as those of a State are.
+func (f *Filter) Match(e tutti.Export) bool {
+	if f == nil {
+		return true
+	}
+	switch f.op {
+	case "and":
+		return !slices.ContainsFunc(f.among, func(o *Filter) bool { return !o.Match(e) })
+	case "or":
+		return slices.ContainsFunc(f.among, func(o *Filter) bool { return o.Match(e) })
+	}
+	return f.equal(e) == (f.op == "=")
+}
+
+func (f *Filter) equal(e tutti.Export) bool {
+	switch f.name {
+	case "tag":
+		return slices.Contains(e.Tags, f.tag)
+	case "title":
+		return bytes.Equal(appendString(nil, e.Title), f.value)
+	}
+	value, ok := e.Parameters[f.name]
+	return ok && bytes.Equal(value, f.value)
+}

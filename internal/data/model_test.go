@@ -1,0 +1,192 @@
+package data_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// model is the plain reading of package data: everything in one list, searched
+// from one end to the other.
+type model struct {
+	values  map[string]*tutti.ValueSet
+	exports map[tutti.NodeName][]tutti.Export
+	overlay map[tutti.JobID]map[tutti.NodeName][]tutti.Export
+}
+
+func (m *model) apply(body tutti.Body) {
+	switch b := body.(type) {
+	case *tutti.ValueSet:
+		m.values[b.Key] = b
+	case *tutti.ValueUnset:
+		delete(m.values, b.Key)
+	case *tutti.ExportsSet:
+		if !b.Overlay {
+			m.exports[b.Node] = b.Exports
+		} else if m.overlay[b.Job] != nil {
+			m.overlay[b.Job][b.Node] = b.Exports
+		}
+	case *tutti.NodeRemoved:
+		maps.DeleteFunc(m.values, func(_ string, v *tutti.ValueSet) bool { return v.Owner == b.Node })
+		delete(m.exports, b.Node)
+		for _, o := range m.overlay {
+			delete(o, b.Node)
+		}
+	case *tutti.JobStarted:
+		m.overlay[b.Job] = map[tutti.NodeName][]tutti.Export{}
+	case *tutti.JobFinished:
+		delete(m.overlay, b.Job)
+	}
+}
+
+func (m *model) hiera(node tutti.NodeName, key string) string {
+	for _, path := range []string{"node/" + string(node) + "/hiera/" + key, "shared/hiera/" + key} {
+		if v := m.values[path]; v != nil {
+			return string(v.Value)
+		}
+	}
+	return ""
+}
+
+func (m *model) collect(name string, asker data.Asker) []string {
+	sets := maps.Clone(m.exports)
+	if asker.Mode == tutti.ModeNoop {
+		maps.Copy(sets, m.overlay[asker.Job])
+	}
+	found := []string{}
+	for node, set := range sets {
+		for _, e := range set {
+			if node != asker.Node && e.Type == name {
+				found = append(found, fmt.Sprintf("%s %s %s", e.Title, node, e.Parameters["p"]))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+var (
+	someNodes = []tutti.NodeName{"web", "web.example.net", "db"}
+	someJobs  = []tutti.JobID{"j1", "j2"}
+	someKeys  = []string{"shared/hiera/k", "node/web/hiera/k", "node/web.example.net/hiera/k", "shared/x", "node/db/x"}
+	someTypes = []string{"Web", "Db"}
+)
+
+func anyBody(t *rapid.T) tutti.Body {
+	node := rapid.SampledFrom(someNodes).Draw(t, "node")
+	job := rapid.SampledFrom(someJobs).Draw(t, "job")
+	key := rapid.SampledFrom(someKeys).Draw(t, "key")
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0, 1:
+		owner := rapid.SampledFrom([]tutti.NodeName{"", node}).Draw(t, "owner")
+		return &tutti.ValueSet{Key: key, Owner: owner, Value: json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value"))}
+	case 2:
+		return &tutti.ValueUnset{Key: key}
+	case 3:
+		return &tutti.NodeRemoved{Node: node}
+	case 4:
+		return &tutti.JobStarted{Job: job}
+	case 5:
+		return &tutti.JobFinished{Job: job}
+	}
+	var es []tutti.Export
+	for _, name := range someTypes {
+		for _, title := range []string{"1", "2"} {
+			if rapid.Bool().Draw(t, "exported") {
+				p := json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "p"))
+				es = append(es, tutti.Export{Type: name, Title: title, Parameters: map[string]json.RawMessage{"p": p}})
+			}
+		}
+	}
+	return &tutti.ExportsSet{Node: node, Job: job, Overlay: rapid.Bool().Draw(t, "overlay"), Exports: es, Count: len(es)}
+}
+
+// TestStateIsTheModel folds random logs and, after each event, asks everything.
+// Equal answers must have equal digests, over the whole log.
+func TestStateIsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := data.NewState()
+		m := &model{map[string]*tutti.ValueSet{}, map[tutti.NodeName][]tutti.Export{}, map[tutti.JobID]map[tutti.NodeName][]tutti.Export{}}
+		contents := map[tutti.Digest]string{}
+		digests := map[string]tutti.Digest{}
+		check := func(question, content string, digest tutti.Digest) {
+			if had, ok := contents[digest]; ok && had != content {
+				t.Fatalf("%s: digest %s is of %s and of %s", question, digest, had, content)
+			}
+			if had, ok := digests[content]; ok && had != digest {
+				t.Fatalf("%s: %s has digests %s and %s", question, content, had, digest)
+			}
+			contents[digest], digests[content] = content, digest
+		}
+		for i := range rapid.IntRange(1, 30).Draw(t, "length") {
+			body := anyBody(t)
+			s.Apply(tutti.Event{Seq: uint64(i + 1), Body: body})
+			m.apply(body)
+			for _, key := range someKeys {
+				got := s.Answer(tutti.Query{Kind: tutti.QueryValue, Key: key}, data.Asker{Node: "web"})
+				want := ""
+				if v := m.values[key]; v != nil {
+					want = string(v.Value)
+				}
+				if string(got.Value) != want || got.Found != (want != "") {
+					t.Fatalf("value %s: got %v, want %q", key, got, want)
+				}
+			}
+			for _, node := range someNodes {
+				got := s.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: "k"}, data.Asker{Node: node})
+				if want := m.hiera(node, "k"); string(got.Value) != want || string(s.Hiera(node)["k"]) != want {
+					t.Fatalf("hiera k of %s: got %v, want %q", node, got, want)
+				}
+				for _, asker := range []data.Asker{{Node: node, Mode: tutti.ModeApply, Job: "j1"}, {Node: node, Mode: tutti.ModeNoop, Job: "j1"}, {Node: node, Mode: tutti.ModeNoop, Job: "j2"}} {
+					for _, name := range someTypes {
+						got := s.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: name}, asker)
+						names := []string{}
+						for _, e := range got.Exports {
+							names = append(names, fmt.Sprintf("%s %s %s", e.Title, e.Node, e.Parameters["p"]))
+						}
+						if diff := cmp.Diff(m.collect(name, asker), names); diff != "" {
+							t.Fatalf("%s for %v: -want +got\n%s", name, asker, diff)
+						}
+						content := fmt.Sprint(names)
+						if len(names) > 0 { // the empty set has no type
+							content = name + content
+						}
+						check(name, content, got.Digest)
+					}
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkCollect asks for one type of 10,000 exports beside 100,000 of others.
+func BenchmarkCollect(b *testing.B) {
+	s := data.NewState()
+	for n := range 100 {
+		var es []tutti.Export
+		for i := range 1100 {
+			name := "Other"
+			if i < 100 {
+				name = "Web"
+			}
+			es = append(es, tutti.Export{Type: name, Title: fmt.Sprintf("%d-%d", n, i), Tags: []string{"a", "b"},
+				Parameters: map[string]json.RawMessage{"port": json.RawMessage(fmt.Sprint(i % 10))}})
+		}
+		s.Apply(tutti.Event{Body: exports(tutti.NodeName(fmt.Sprintf("n%d", n)), es...)})
+	}
+	for _, filter := range []string{``, `["and",["=","tag","a"],["=","port",3]]`} {
+		b.Run("filter="+filter, func(b *testing.B) {
+			for b.Loop() {
+				s.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(filter)}, data.Asker{Node: "n1"})
+			}
+		})
+	}
+}

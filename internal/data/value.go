@@ -1,0 +1,140 @@
+package data
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// MaxValue bounds the size of a value, in bytes of JSON.
+const MaxValue = 128 << 10
+
+// value is what a key has now, canonical, and where it comes from.
+type value struct {
+	tutti.ValueView
+	digest tutti.Digest
+}
+
+// CheckValue returns the canonical form of a value that is to be published.
+// CodeInvalid: the key is malformed, the value no JSON or too large.
+func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
+	if err := tutti.ValidateKey(key); err != nil {
+		return nil, err
+	}
+	if len(raw) > MaxValue {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "value of key %q: %d bytes, at most %d", key, len(raw), MaxValue)
+	}
+	canonical, err := Canonical(raw)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "value of key %q", key)
+	}
+	return canonical, nil
+}
+
+// MayOwn says whether a node (or an operator: no name) may set or unset a key as
+// far as its owner is concerned. CodeConflict: somebody else has published it.
+// Operators may take over any key; the node that had it is then refused.
+func (s *State) MayOwn(key string, who tutti.NodeName) error {
+	v, ok := s.values[key]
+	switch {
+	case !ok || who == "" || v.Owner == who:
+		return nil
+	case v.Owner == "":
+		return tutti.Errorf(tutti.CodeConflict, "key %q: set by %s, node %q cannot publish it: an operator unsets it first, or the node uses another key", key, v.By, string(who))
+	}
+	return tutti.Errorf(tutti.CodeConflict, "key %q: owned by node %q, node %q cannot publish it too: use another key", key, string(v.Owner), string(who))
+}
+
+// Value returns what a key has now, canonical.
+func (s *State) Value(key string) (tutti.ValueView, bool) {
+	v, ok := s.values[key]
+	return v.ValueView, ok
+}
+
+// Values returns the value at a key and those below it, or all for an empty
+// prefix, sorted by key. The prefix ends with a whole part: `node/web` covers
+// `node/web/x` and not `node/web.example.net/x`.
+func (s *State) Values(prefix string) []tutti.ValueView {
+	prefix = strings.TrimSuffix(prefix, "/")
+	var found []tutti.ValueView
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		if prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/") {
+			found = append(found, s.values[key].ValueView)
+		}
+	}
+	return found
+}
+
+// Hiera returns all hiera data of a node: the shared keys, and its own over them.
+func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
+	all := make(map[string]json.RawMessage, len(s.shared))
+	for key, v := range s.shared {
+		all[key] = v.Value
+	}
+	for key, v := range s.hiera[node] {
+		all[key] = v.Value
+	}
+	return all
+}
+
+// hieraValue returns what hiera on a node finds for one key.
+func (s *State) hieraValue(node tutti.NodeName, key string) (value, bool) {
+	if v, ok := s.hiera[node][key]; ok {
+		return v, true
+	}
+	v, ok := s.shared[key]
+	return v, ok
+}
+
+func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
+	canonical := canonicalOrRaw(b.Value)
+	v := value{
+		tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
+		digestOf(canonical),
+	}
+	s.values[b.Key] = v
+	if node, key, ok := hieraKey(b.Key); ok {
+		s.level(node)[key] = v
+	}
+}
+
+func (s *State) unset(key string) {
+	delete(s.values, key)
+	node, short, ok := hieraKey(key)
+	if !ok {
+		return
+	}
+	delete(s.level(node), short)
+	if node != "" && len(s.hiera[node]) == 0 {
+		delete(s.hiera, node)
+	}
+}
+
+// level returns the hiera data of a node, or with no name the shared one.
+func (s *State) level(node tutti.NodeName) map[string]value {
+	if node == "" {
+		return s.shared
+	}
+	if s.hiera[node] == nil {
+		s.hiera[node] = map[string]value{}
+	}
+	return s.hiera[node]
+}
+
+// hieraKey splits the key of a value that hiera sees. The node is empty for the
+// shared ones.
+func hieraKey(path string) (tutti.NodeName, string, bool) {
+	if key, ok := strings.CutPrefix(path, "shared/hiera/"); ok {
+		return "", key, true
+	}
+	rest, ok := strings.CutPrefix(path, "node/")
+	if !ok {
+		return "", "", false
+	}
+	node, rest, _ := strings.Cut(rest, "/")
+	key, ok := strings.CutPrefix(rest, "hiera/")
+	return tutti.NodeName(node), key, ok
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Apply folds one event into the state. Events that do not concern jobs, and
+// events about jobs or runs that the state does not know, change nothing: the
+// log may have been cut before them.
+func (s *State) Apply(e tutti.Event) {
+	switch b := e.Body.(type) {
+	case *tutti.JobStarted:
+		s.startJob(e, b)
+	case *tutti.JobCancelled:
+		if j := s.Jobs[b.Job]; j != nil {
+			j.Cancelled, j.Message = true, b.Reason
+		}
+	case *tutti.JobFinished:
+		if j := s.Jobs[b.Job]; j != nil {
+			j.Verdict, j.Message, j.EndedAt = b.Verdict, b.Message, e.At
+			s.open = slices.DeleteFunc(s.open, func(o *Job) bool { return o == j })
+		}
+	case *tutti.StepStarted:
+		if st := s.step(b.Job, b.Step); st != nil {
+			st.State, st.StartedAt = Active, e.At
+		}
+	case *tutti.StepFinished:
+		if st := s.step(b.Job, b.Step); st != nil {
+			st.Message, st.EndedAt = b.Message, e.At
+			st.State = Failed
+			if b.OK {
+				st.State = Done
+			}
+		}
+	case *tutti.RunWanted, *tutti.RunClaimed, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
+		s.applyRun(e)
+	}
+}
+
+func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
+	j := &Job{
+		ID: b.Job, Seq: e.Seq, Plan: b.Plan, Mode: b.Mode, Env: b.Env, Code: b.Code, By: e.By,
+		StartedAt: e.At, byName: map[tutti.StepName]*Step{},
+	}
+	for _, spec := range b.Plan.Steps {
+		st := &Step{Step: spec, State: Pending, byNode: map[tutti.NodeName]*StepNode{}}
+		for _, node := range b.Targets[spec.Name] {
+			n := &StepNode{Node: node, State: Pending}
+			st.Nodes = append(st.Nodes, n)
+			st.byNode[node] = n
+		}
+		j.Steps = append(j.Steps, st)
+		j.byName[spec.Name] = st
+	}
+	s.Jobs[b.Job] = j
+	s.Order = append(s.Order, b.Job)
+	s.open = append(s.open, j)
+}
+
+func (s *State) applyRun(e tutti.Event) {
+	switch b := e.Body.(type) {
+	case *tutti.RunWanted:
+		s.wantRun(e, b.Order)
+	case *tutti.RunClaimed:
+		if r := s.Runs[b.Run]; r != nil && r.ClaimedAt.IsZero() {
+			r.ClaimedAt = e.At
+		}
+	case *tutti.RunGated:
+		if r := s.Runs[b.Run]; r != nil {
+			r.Gate, r.GateWhy, r.GatedAt = b.Verdict, b.Reason, e.At
+		}
+	case *tutti.RunFinished:
+		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {
+			result := b.Result
+			r.Result = &result
+			s.endRun(e, r)
+		}
+	case *tutti.RunLost:
+		if r := s.Runs[b.Run]; r != nil && !r.Ended() {
+			r.Lost = b.Reason
+			s.endRun(e, r)
+		}
+	}
+}
+
+func (s *State) wantRun(e tutti.Event, o tutti.Order) {
+	r := &Run{Order: o, WantedAt: e.At}
+	s.Runs[o.Run] = r
+	s.Active[o.Node] = o.Run
+	st := s.step(o.Job, o.Step)
+	if st == nil || st.byNode[o.Node] == nil {
+		return
+	}
+	n := st.byNode[o.Node]
+	n.State, n.Runs = Active, append(n.Runs, r)
+	if st.State == Pending {
+		st.State, st.StartedAt = Active, e.At
+	}
+}
+
+// endRun frees the node and moves its place in the step on. A result that
+// comes after RunLost is kept but judges nothing again.
+func (s *State) endRun(e tutti.Event, r *Run) {
+	if r.Ended() {
+		return
+	}
+	r.EndedAt = e.At
+	if s.Active[r.Node] == r.Run {
+		delete(s.Active, r.Node)
+	}
+	st := s.step(r.Job, r.Step)
+	if st == nil || st.byNode[r.Node] == nil {
+		return
+	}
+	n := st.byNode[r.Node]
+	n.State = judge(st.Run, r)
+	if !slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State != Done && n.State != Failed }) {
+		st.EndedAt, st.State = e.At, Done
+		if slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State == Failed }) {
+			st.State = Failed
+		}
+	}
+}
+
+// maxAttempts bounds how often a node compiles anew in one step because what
+// it had read changed before its gate.
+const maxAttempts = 6
+
+func judge(spec *tutti.RunStep, r *Run) StepState {
+	result := tutti.Result{Outcome: r.Outcome()}
+	if r.Lost == "" {
+		result = *r.Result
+	}
+	switch {
+	case result.Stopped && r.Attempt < maxAttempts:
+		return Pending
+	case !result.Stopped && spec.Accepts(result):
+		return Done
+	}
+	return Failed
+}
+
+func (s *State) step(job tutti.JobID, name tutti.StepName) *Step {
+	if j := s.Jobs[job]; j != nil {
+		return j.byName[name]
+	}
+	return nil
+}

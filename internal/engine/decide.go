@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// View is what a decision needs besides the log: the time, since when this
+// server serves, when each node was last heard of, and the limits.
+type View struct {
+	Now      time.Time
+	Since    time.Time                    // this server serves since then
+	Seen     map[tutti.NodeName]time.Time // last heartbeat while serving
+	Silence  time.Duration                // a node silent for so long is lost
+	InFlight int                          // runs at once in the fleet, 0: no limit
+}
+
+// Decide returns what should be appended now, in order; nil when there is
+// nothing to do. A RunWanted comes without its run's id, which the caller
+// makes. Deciding twice on the same state gives the same answer, and applying
+// the answer leaves nothing of it to decide.
+func (s *State) Decide(v View) []tutti.Body {
+	var out []tutti.Body
+	out = append(out, s.losses(v)...)
+	budget := newBudget(s, v.InFlight)
+	for _, j := range s.open {
+		todo := j.next(s, v, budget)
+		if len(todo) == 0 && j.idle() {
+			todo = []tutti.Body{j.verdict()}
+		}
+		out = append(out, todo...)
+	}
+	return out
+}
+
+// losses judges the runs whose node is silent, or whose result is overdue
+// though the node is there. A server that has just started gives everybody
+// one whole deadline first.
+func (s *State) losses(v View) []tutti.Body {
+	var out []tutti.Body
+	for _, id := range s.Active {
+		r := s.Runs[id]
+		heard := later(v.Since, r.WantedAt, v.Seen[r.Node])
+		if silent := v.Now.Sub(heard); silent >= v.Silence {
+			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("nothing heard of the node for %s", silent.Round(time.Second))})
+			continue
+		}
+		if r.ClaimedAt.IsZero() {
+			continue
+		}
+		grace := r.Timeout + 2*v.Silence
+		if late := v.Now.Sub(later(v.Since, r.ClaimedAt)); r.Timeout > 0 && late >= grace {
+			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("no result %s after the claim, its timeout is %s", late.Round(time.Second), r.Timeout)})
+		}
+	}
+	slices.SortFunc(out, func(a, b tutti.Body) int { return strings.Compare(a.ID(), b.ID()) })
+	return out
+}
+
+func later(times ...time.Time) time.Time {
+	return slices.MaxFunc(times, time.Time.Compare)
+}
+
+// next returns what may begin in the job.
+func (j *Job) next(s *State, v View, b *budget) []tutti.Body {
+	var out []tutti.Body
+	for _, st := range j.Steps {
+		switch {
+		case st.Ended():
+		case st.Wait != nil:
+			if body := j.nextWait(st, v); body != nil {
+				out = append(out, body)
+			}
+		default:
+			out = append(out, j.nextRuns(s, st, b)...)
+		}
+	}
+	return out
+}
+
+func (j *Job) nextWait(st *Step, v View) tutti.Body {
+	if st.State == Active {
+		waited := v.Now.Sub(later(v.Since, st.StartedAt))
+		if j.Cancelled || waited >= st.Timeout {
+			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: waitedFor(st, waited, j.Cancelled)}
+		}
+		return nil
+	}
+	if j.Cancelled || !j.ready(st, "") {
+		return nil
+	}
+	return &tutti.StepStarted{Job: j.ID, Step: st.Name}
+}
+
+func waitedFor(st *Step, waited time.Duration, cancelled bool) string {
+	if cancelled {
+		return "cancelled while waiting for " + st.Wait.Subject()
+	}
+	return fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
+}
+
+func (j *Job) nextRuns(s *State, st *Step, b *budget) []tutti.Body {
+	if j.Cancelled {
+		return nil
+	}
+	var out []tutti.Body
+	inFlight := st.count(Active)
+	for _, n := range st.Nodes {
+		if n.State != Pending || st.Run.Limit > 0 && inFlight >= st.Run.Limit || !b.left() {
+			continue
+		}
+		if b.busy(n.Node) || !j.ready(st, n.Node) {
+			continue
+		}
+		b.take(n.Node)
+		inFlight++
+		out = append(out, &tutti.RunWanted{Order: tutti.Order{
+			Node: n.Node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
+			Timeout: st.Timeout, Attempt: len(n.Runs) + 1,
+		}})
+	}
+	return out
+}
+
+// ready reports whether everything that the step (for a node: that node in the
+// step) waits for is done.
+func (j *Job) ready(st *Step, node tutti.NodeName) bool {
+	for _, name := range st.After {
+		before := j.byName[name]
+		if st.PerNode && node != "" && before.Run != nil {
+			if n := before.byNode[node]; n != nil && n.State != Done {
+				return false
+			}
+			continue
+		}
+		if before.State != Done {
+			return false
+		}
+	}
+	return true
+}
+
+func (st *Step) count(state StepState) int {
+	count := 0
+	for _, n := range st.Nodes {
+		if n.State == state {
+			count++
+		}
+	}
+	return count
+}
+
+// idle reports whether nothing of the job is under way. A node that waits for
+// another job's run is under way; one that waits for a failed step is not.
+func (j *Job) idle() bool {
+	for _, st := range j.Steps {
+		if st.Ended() {
+			continue
+		}
+		if st.Wait != nil {
+			if st.State == Active {
+				return false
+			}
+			continue
+		}
+		for _, n := range st.Nodes {
+			if n.State == Active || n.State == Pending && !j.Cancelled && j.ready(st, n.Node) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (j *Job) verdict() *tutti.JobFinished {
+	out := &tutti.JobFinished{Job: j.ID, Verdict: tutti.VerdictSucceeded}
+	var failed, never []string
+	for _, st := range j.Steps {
+		switch {
+		case st.State == Done:
+		case st.State == Failed:
+			failed = append(failed, string(st.Name))
+		case st.count(Failed) > 0:
+			failed = append(failed, string(st.Name))
+		default:
+			never = append(never, string(st.Name))
+		}
+	}
+	if len(failed) > 0 || len(never) > 0 {
+		out.Verdict = tutti.VerdictFailed
+		out.Message = describe(failed, never)
+	}
+	if j.Cancelled {
+		out.Verdict = tutti.VerdictCancelled
+		if j.Message != "" {
+			out.Message = j.Message
+		}
+	}
+	return out
+}
+
+func describe(failed, never []string) string {
+	var parts []string
+	if len(failed) > 0 {
+		parts = append(parts, "failed: "+strings.Join(failed, ", "))
+	}
+	if len(never) > 0 {
+		parts = append(parts, "not begun: "+strings.Join(never, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// budget counts the runs in flight, and the nodes that this decision gives
+// away.
+type budget struct {
+	state *State
+	taken map[tutti.NodeName]bool
+	limit int
+}
+
+func newBudget(s *State, limit int) *budget {
+	return &budget{state: s, taken: map[tutti.NodeName]bool{}, limit: limit}
+}
+
+func (b *budget) left() bool {
+	return b.limit == 0 || len(b.state.Active)+len(b.taken) < b.limit
+}
+
+func (b *budget) busy(n tutti.NodeName) bool {
+	_, active := b.state.Active[n]
+	return active || b.taken[n]
+}
+
+func (b *budget) take(n tutti.NodeName) { b.taken[n] = true }

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Summary is a job in numbers. CriticalPath is the longest chain of
+// agent-measured run times along edges that held.
+type Summary struct {
+	Job          tutti.JobID
+	Outcome      tutti.Verdict
+	Runs         int // passed their gate
+	Compiles     int // were stopped there
+	Failed       int // ended failed, interrupted or lost, accepted or not
+	Wall         time.Duration
+	CriticalPath time.Duration
+}
+
+// Summary counts the job up to now.
+func (j *Job) Summary(now time.Time) Summary {
+	out := Summary{Job: j.ID, Outcome: j.Verdict}
+	end := j.EndedAt
+	if end.IsZero() {
+		end = now
+	}
+	out.Wall = end.Sub(j.StartedAt)
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			for _, r := range n.Runs {
+				out.count(r)
+			}
+		}
+	}
+	paths := newPaths(j)
+	for _, st := range j.Steps {
+		out.CriticalPath = max(out.CriticalPath, paths.step(st))
+	}
+	return out
+}
+
+func (s *Summary) count(r *Run) {
+	switch {
+	case r.Passed():
+		s.Runs++
+	case r.Gate == tutti.GateStop:
+		s.Compiles++
+	}
+	switch r.Outcome() {
+	case tutti.Failed, tutti.Interrupted, tutti.Lost:
+		s.Failed++
+	}
+}
+
+// paths computes the longest chain that ends in a step, or in a node of it,
+// each once.
+type paths struct {
+	job   *Job
+	steps map[*Step]time.Duration
+	nodes map[*StepNode]time.Duration
+}
+
+func newPaths(j *Job) *paths {
+	return &paths{job: j, steps: map[*Step]time.Duration{}, nodes: map[*StepNode]time.Duration{}}
+}
+
+func (p *paths) step(st *Step) time.Duration {
+	if d, ok := p.steps[st]; ok {
+		return d
+	}
+	longest := p.before(st, nil)
+	for _, n := range st.Nodes {
+		longest = max(longest, p.node(st, n))
+	}
+	p.steps[st] = longest
+	return longest
+}
+
+func (p *paths) node(st *Step, n *StepNode) time.Duration {
+	if d, ok := p.nodes[n]; ok {
+		return d
+	}
+	total := p.before(st, n)
+	for _, r := range n.Runs {
+		if r.Result != nil {
+			total += r.Result.Duration()
+		}
+	}
+	p.nodes[n] = total
+	return total
+}
+
+// before is the longest chain that the step, or the node in it, waited for.
+func (p *paths) before(st *Step, n *StepNode) time.Duration {
+	var longest time.Duration
+	for _, name := range st.After {
+		earlier := p.job.byName[name]
+		if st.PerNode && n != nil && earlier.Run != nil {
+			if same := earlier.byNode[n.Node]; same != nil {
+				longest = max(longest, p.node(earlier, same))
+			}
+			continue
+		}
+		longest = max(longest, p.step(earlier))
+	}
+	return longest
+}

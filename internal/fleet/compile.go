@@ -1,0 +1,113 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+)
+
+var notInWordRE = regexp.MustCompile(`[^a-z0-9_-]+`)
+
+// nameSteps refuses a name that is there twice, and names the steps without one
+// after what they do: run-storage, then run-storage-2. It reports whether the
+// names are unique.
+func (r *reader) nameSteps(what string, drafts []draft) bool {
+	unique := true
+	lines := map[tutti.StepName]int{}
+	for i := range drafts {
+		d := &drafts[i]
+		if d.named == nil || d.Name == "" {
+			continue
+		}
+		if line := lines[d.Name]; line != 0 {
+			r.report(d.named, "name one of them otherwise", "%s: duplicate step %q, first in line %d", what, d.Name, line)
+			unique = false
+			continue
+		}
+		lines[d.Name] = d.named.Line
+	}
+	for i := range drafts {
+		d := &drafts[i]
+		if d.Name != "" {
+			continue
+		}
+		base := defaultName(*d)
+		d.Name = tutti.StepName(base)
+		for n := 2; lines[d.Name] != 0; n++ {
+			d.Name = tutti.StepName(fmt.Sprintf("%s-%d", base, n))
+		}
+		lines[d.Name] = d.at.Line
+	}
+	return unique
+}
+
+func defaultName(d draft) string {
+	kind := "step" // reported already
+	switch {
+	case d.Run != nil:
+		kind = "run"
+	case d.Wait != nil:
+		kind = "wait"
+	}
+	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
+	name := kind + "-" + target
+	if len(name) > 56 { // leaves room for a number
+		name = name[:56]
+	}
+	return strings.Trim(name, "-")
+}
+
+// connect resolves the edges: those of the file, or else the one to the step
+// before.
+func (r *reader) connect(what string, drafts []draft) {
+	var names []string
+	for _, d := range drafts {
+		names = append(names, string(d.Name))
+	}
+	for i := range drafts {
+		d := &drafts[i]
+		if !d.ordered && i > 0 {
+			d.After = []tutti.StepName{drafts[i-1].Name}
+		}
+		for _, earlier := range d.after {
+			if !slices.Contains(names, earlier.string) {
+				r.report(earlier.at, suggest(earlier.string, names), "%s, step %s: after: undefined step %q", what, d.Name, earlier.string)
+				continue
+			}
+			d.After = append(d.After, tutti.StepName(earlier.string))
+		}
+	}
+}
+
+// refuseCycle names the steps of a cycle, each with its line.
+func (r *reader) refuseCycle(what string, drafts []draft) {
+	graph := dag.New[tutti.StepName]()
+	at := map[tutti.StepName]draft{}
+	for _, d := range drafts {
+		graph.Add(d.Name)
+		at[d.Name] = d
+	}
+	for _, d := range drafts {
+		for _, earlier := range d.After {
+			graph.Connect(earlier, d.Name)
+		}
+	}
+	cycle := graph.Cycle()
+	if cycle == nil {
+		return
+	}
+	first := at[cycle[0]]
+	if len(cycle) == 1 {
+		r.report(first.at, "remove it from its own after", "%s: step %s waits for itself", what, cycle[0])
+		return
+	}
+	var way strings.Builder
+	for _, name := range cycle {
+		fmt.Fprintf(&way, "%s (line %d) → ", name, at[name].at.Line)
+	}
+	r.report(first.at, "remove one of these edges", "%s: the steps wait for each other in a cycle: %s%s", what, way.String(), cycle[0])
+}

@@ -1,0 +1,121 @@
+// Package fleet reads fleet files: it turns the text of a tutti.yaml into a
+// checked tutti.Fleet, or says everything that is wrong with it, each with its
+// line. It also says who is in a group, resolves the targets of a plan to nodes,
+// and renders a plan for people. It reads no files itself.
+//
+// The keys of the file, their defaults and examples: docs/howto/fleet-file.md.
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+)
+
+// MaxSource bounds the size of a fleet file, in bytes.
+const MaxSource = 1 << 20
+
+// Parse reads a fleet file. The name is used in messages only. An error is a
+// tutti.Error with CodeInvalid, whose message has one line `name:line: what is
+// wrong (what to do)` for each problem, in the order of the lines; then nothing of
+// the fleet may be used.
+func Parse(name string, source []byte) (tutti.Fleet, error) {
+	r := &reader{file: name}
+	if len(source) > MaxSource {
+		r.reportAt(1, 1, "", "%d bytes, at most %d", len(source), MaxSource)
+		return tutti.Fleet{}, r.err()
+	}
+	root := r.document(source)
+	if root == nil {
+		return tutti.Fleet{}, r.err()
+	}
+	fleet := r.fleet(root)
+	if err := r.err(); err != nil {
+		return tutti.Fleet{}, err
+	}
+	return fleet, nil
+}
+
+// document returns the one document of the source, or nil with a problem.
+func (r *reader) document(source []byte) *yaml.Node {
+	decoder := yaml.NewDecoder(bytes.NewReader(source))
+	var doc, more yaml.Node
+	err := decoder.Decode(&doc)
+	if errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
+		r.reportAt(1, 1, "begin with `fleet: NAME`", "the file is empty")
+		return nil
+	}
+	if err == nil {
+		err = decoder.Decode(&more)
+		if errors.Is(err, io.EOF) {
+			return doc.Content[0]
+		}
+		if err == nil {
+			r.report(&more, "one fleet is one document: remove `---`", "a second YAML document")
+			return nil
+		}
+	}
+	line, message := syntaxError(source, err)
+	r.reportAt(line, 1, "", "not YAML: %s", message)
+	return nil
+}
+
+// fleet reads the whole file. Groups come first, whatever their place: grants and
+// plans name them.
+func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
+	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
+	var grants, plans *yaml.Node
+	named := false
+	ok := r.mapping(root, "the fleet file", fields{
+		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
+		"environment": func(n *yaml.Node) { r.environment(n, &fleet.Environment) },
+		"groups":      func(n *yaml.Node) { fleet.Groups = r.groups(n) },
+		"grants":      func(n *yaml.Node) { grants = n },
+		"plans":       func(n *yaml.Node) { plans = n },
+	})
+	if ok && !named {
+		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
+	}
+	r.known = membersOf(fleet.Groups)
+	if grants != nil {
+		fleet.Grants = r.grants(grants)
+	}
+	if plans != nil {
+		fleet.Plans = r.plans(plans)
+	}
+	return fleet
+}
+
+func (r *reader) fleetName(n *yaml.Node) string {
+	name, ok := r.text(n, "fleet")
+	if ok && tutti.GroupName(name).Validate() != nil {
+		r.report(n, "", "fleet name %q: lower-case letters, digits, '_' and '-' only, at most 63", name)
+	}
+	return name
+}
+
+var environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+func (r *reader) environment(n *yaml.Node, env *tutti.Environment) {
+	r.mapping(n, "environment", fields{
+		"name": func(n *yaml.Node) {
+			name, ok := r.text(n, "environment: name")
+			if ok && !environmentRE.MatchString(name) {
+				r.report(n, "", "environment name %q: lower-case letters, digits and '_' only, as in Puppet", name)
+			}
+			env.Name = name
+		},
+		"path": func(n *yaml.Node) {
+			path, ok := r.text(n, "environment: path")
+			if ok && path == "" {
+				r.report(n, "leave the key out for ./code", "environment: path is empty")
+			}
+			env.Path = path
+		},
+	})
+}

@@ -1,0 +1,205 @@
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+func TestParseBounds(t *testing.T) {
+	var groups strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&groups, "  g%d: {}\n", i)
+	}
+	for _, tc := range []struct {
+		reason, source, want string // want is the last line
+		lines                int
+	}{
+		{"too large", strings.Repeat("#", fleet.MaxSource+1), "f:1: 1048577 bytes, at most 1048576", 1},
+		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: and 10 problems more from here on", 51},
+		{"an alias is wrong once", "fleet: x\nplans: {p: {steps: [&bad {rum: x}, *bad, *bad]}}\n", `f:2: step: unknown key "rum" (did you mean "run"?)`, 1},
+		{"bytes that are no text", "fleet: \xff\n", "f:1: not YAML: invalid leading UTF-8 octet", 1},
+		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: environment, fleet, grants, groups, plans)`, 1},
+	} {
+		_, err := fleet.Parse("f", []byte(tc.source))
+		if tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("%s: error %v, want code invalid", tc.reason, err)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		if diff := cmp.Diff(tc.want, lines[len(lines)-1]); diff != "" || len(lines) != tc.lines {
+			t.Errorf("%s: %d lines, want %d; the last: -want +got\n%s", tc.reason, len(lines), tc.lines, diff)
+		}
+	}
+}
+
+var swift = tutti.Fleet{Groups: []tutti.Group{
+	{Name: "storage", Nodes: []tutti.NodeName{"s2", "s1"}},
+	{Name: "workers"},
+	{Name: "idle"},
+}}
+
+func TestResolve(t *testing.T) {
+	enrolled := map[tutti.GroupName][]tutti.NodeName{
+		"workers": {"w2", "w1", "w2"},
+		"storage": {"intruder"},
+		"dropped": {"d1.example.net"},
+	}
+	for _, tc := range []struct {
+		reason, target string
+		want           []tutti.NodeName
+		err            string
+	}{
+		{"a listed group, sorted; a token adds nobody", "storage", []tutti.NodeName{"s1", "s2"}, ""},
+		{"a joined group, unique", "workers", []tutti.NodeName{"w1", "w2"}, ""},
+		{"a listed node", "s2", []tutti.NodeName{"s2"}, ""},
+		{"a joined node", "w1", []tutti.NodeName{"w1"}, ""},
+		{"a node of a group that the fleet has no more", "d1.example.net", []tutti.NodeName{"d1.example.net"}, ""},
+		{"a group that nobody has joined", "idle", nil, `plan p, step s: no node has joined group "idle" yet: create a join token with that group`},
+		{"a group without a declaration", "dropped", nil, `plan p, step s: node "dropped" is in no group of the fleet file and has not joined`},
+		{"a node that never joined", "x.example.net", nil, `plan p, step s: node "x.example.net" is in no group of the fleet file and has not joined`},
+	} {
+		plan := tutti.Plan{Name: "p", Steps: []tutti.Step{
+			{Name: "w", Wait: &tutti.WaitStep{TCP: "x:1"}},
+			{Name: "s", Run: &tutti.RunStep{Target: tc.target}},
+		}}
+		got, err := fleet.Resolve(swift, enrolled, plan)
+		var want map[tutti.StepName][]tutti.NodeName
+		if tc.err == "" {
+			want = map[tutti.StepName][]tutti.NodeName{"s": tc.want}
+		}
+		message := ""
+		if err != nil {
+			message = err.Error()
+			if tutti.CodeOf(err) != tutti.CodeNotFound {
+				t.Errorf("%s: code %q, want not_found", tc.reason, tutti.CodeOf(err))
+			}
+		}
+		if diff := cmp.Diff(want, got) + cmp.Diff(tc.err, message); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+	if diff := cmp.Diff([]tutti.NodeName{"s2", "s1"}, swift.Groups[0].Nodes); diff != "" {
+		t.Errorf("the fleet was changed: -want +got\n%s", diff)
+	}
+}
+
+func TestGroupsOf(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		node   tutti.NodeName
+		token  []tutti.GroupName
+		want   []tutti.GroupName
+	}{
+		{"listed", "s1", nil, []tutti.GroupName{"storage"}},
+		{"by token, sorted", "w1", []tutti.GroupName{"workers", "idle"}, []tutti.GroupName{"idle", "workers"}},
+		{"both", "s1", []tutti.GroupName{"workers"}, []tutti.GroupName{"storage", "workers"}},
+		{"a token does not list", "w1", []tutti.GroupName{"storage"}, nil},
+		{"nor declare", "w1", []tutti.GroupName{"admin"}, nil},
+		{"a longer name is another node", "s1.example.net", nil, nil},
+	} {
+		if diff := cmp.Diff(tc.want, fleet.GroupsOf(swift, tc.node, tc.token)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+}
+
+func TestRenderWithoutTargets(t *testing.T) {
+	plan := tutti.Plan{Name: "p", Steps: []tutti.Step{
+		{Name: "second", After: []tutti.StepName{"first"}, Run: &tutti.RunStep{Target: "b"}, Timeout: fleet.DefaultRunTimeout},
+		{Name: "first", Run: &tutti.RunStep{Target: "a"}, Timeout: fleet.DefaultRunTimeout},
+	}}
+	many := map[tutti.StepName][]tutti.NodeName{"first": {"n1", "n2", "n3", "n4", "n5"}}
+	want := `plan p, 2 steps
+
+  STEP    AFTER  DOES                               OPTIONS
+  first   -      run a (5 nodes: n1, n2, n3, n4, …)  timeout 1h
+  second  first  run b                              timeout 1h
+`
+	want = strings.ReplaceAll(want, "DOES                               ", "DOES                                ")
+	want = strings.ReplaceAll(want, "run b                              ", "run b                               ")
+	if diff := cmp.Diff(want, fleet.Render(plan, many)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+var exampleRE = regexp.MustCompile("(?s)```yaml\n(fleet: .*?)```")
+
+// TestExamplesOfTheManual reads every whole fleet file in docs/howto.
+func TestExamplesOfTheManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/howto/fleet-file.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := exampleRE.FindAllSubmatch(manual, -1)
+	if len(examples) == 0 {
+		t.Fatal("no example in the manual")
+	}
+	for i, e := range examples {
+		if _, err := fleet.Parse(fmt.Sprintf("example-%d", i+1), e[1]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var lineRE = regexp.MustCompile(`^f:[1-9][0-9]*: .`)
+
+func FuzzParse(f *testing.F) {
+	for _, file := range []string{"swift", "full", "bad-keys", "bad-types", "bad-names", "bad-plan", "bad-wait"} {
+		source, err := os.ReadFile("testdata/" + file + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(source)
+	}
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("fleet: &x {<<: *x}\n"))
+	f.Fuzz(func(t *testing.T, source []byte) {
+		got, err := fleet.Parse("f", source)
+		if err != nil {
+			for _, line := range strings.Split(err.Error(), "\n") {
+				if !lineRE.MatchString(line) {
+					t.Errorf("without a place: %q", line)
+				}
+			}
+			return
+		}
+		for _, p := range got.Plans {
+			checkPlan(t, p)
+		}
+	})
+}
+
+// checkPlan holds what the engine relies on.
+func checkPlan(t *testing.T, p tutti.Plan) {
+	t.Helper()
+	g := dag.New[tutti.StepName]()
+	for _, s := range p.Steps {
+		if g.Has(s.Name) || s.Name.Validate() != nil || s.Timeout <= 0 || (s.Run == nil) == (s.Wait == nil) {
+			t.Errorf("plan %q has the step %+v", p.Name, s)
+		}
+		g.Add(s.Name)
+	}
+	for _, s := range p.Steps {
+		for _, earlier := range s.After {
+			if !g.Has(earlier) {
+				t.Errorf("plan %q: step %q waits for %q, which is not there", p.Name, s.Name, earlier)
+			}
+			g.Connect(earlier, s.Name)
+		}
+	}
+	if cycle := g.Cycle(); cycle != nil || len(p.Steps) == 0 {
+		t.Errorf("plan %q: cycle %v among %d steps", p.Name, cycle, len(p.Steps))
+	}
+	if !strings.Contains(fleet.Render(p, nil), string(p.Steps[0].Name)) {
+		t.Errorf("plan %q does not show its first step", p.Name)
+	}
+}

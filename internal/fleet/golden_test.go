@@ -1,0 +1,87 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestParseGolden reads every testdata/*.yaml. One with a .err beside it must be
+// refused in these words, any other gives the compiled fleet and, for each plan,
+// what people see of it.
+func TestParseGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no fleet files in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			base := strings.TrimSuffix(file, ".yaml")
+			got, err := fleet.Parse(filepath.Base(file), source)
+			if strings.HasPrefix(filepath.Base(file), "bad-") {
+				if code := tutti.CodeOf(err); code != tutti.CodeInvalid {
+					t.Fatalf("got %v with code %q, want a refusal with code invalid", err, code)
+				}
+				compare(t, base+".err", err.Error()+"\n")
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded, err := json.MarshalIndent(got, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, base+".golden.json", string(encoded)+"\n")
+			compare(t, base+".golden.txt", rendered(t, got))
+		})
+	}
+}
+
+// rendered shows all plans, with nodes for the groups that join tokens fix.
+func rendered(t *testing.T, f tutti.Fleet) string {
+	t.Helper()
+	enrolled := map[tutti.GroupName][]tutti.NodeName{}
+	for _, g := range f.Groups {
+		enrolled[g.Name] = []tutti.NodeName{"joined-02.example.net", "joined-01.example.net", "joined-02.example.net"}
+	}
+	var out strings.Builder
+	for _, p := range f.Plans {
+		targets, err := fleet.Resolve(f, enrolled, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString(fleet.Render(p, targets) + "\n")
+	}
+	return out.String()
+}
+
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; go test -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got\n%s", file, diff)
+	}
+}

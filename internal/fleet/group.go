@@ -1,0 +1,120 @@
+package fleet
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+)
+
+// members are the names that grants and plans may use.
+type members struct {
+	groups map[tutti.GroupName]bool
+	nodes  map[tutti.NodeName]bool // listed in a group
+	names  []string                // of both, for hints
+}
+
+func membersOf(groups []tutti.Group) members {
+	m := members{groups: map[tutti.GroupName]bool{}, nodes: map[tutti.NodeName]bool{}}
+	for _, g := range groups {
+		m.groups[g.Name] = true
+		m.names = append(m.names, string(g.Name))
+		for _, n := range g.Nodes {
+			if !m.nodes[n] {
+				m.nodes[n] = true
+				m.names = append(m.names, string(n))
+			}
+		}
+	}
+	return m
+}
+
+func (m members) groupNames() []string {
+	var names []string
+	for g := range m.groups {
+		names = append(names, string(g))
+	}
+	return names
+}
+
+func (r *reader) groups(n *yaml.Node) []tutti.Group {
+	entries, _ := r.entries(n, "groups")
+	var groups []tutti.Group
+	listed := map[string]int{} // node → line
+	for _, e := range entries {
+		group := tutti.Group{Name: tutti.GroupName(e.key.string)}
+		if err := group.Name.Validate(); err != nil {
+			r.reportErr(e.key.at, "", err)
+		}
+		for _, node := range r.group(e) {
+			group.Nodes = append(group.Nodes, tutti.NodeName(node.string))
+			if listed[node.string] == 0 {
+				listed[node.string] = node.at.Line
+			}
+		}
+		groups = append(groups, group)
+	}
+	for _, e := range entries {
+		if line := listed[e.key.string]; line != 0 {
+			r.report(e.key.at, "name the group otherwise", "%q is a group and, in line %d, a node: what a plan means by it would be ambiguous", e.key.string, line)
+		}
+	}
+	return groups
+}
+
+// group returns the listed nodes, none for a group that join tokens fix.
+func (r *reader) group(e entry) []text {
+	what := "group " + e.key.string
+	var nodes []text
+	var list, joined *yaml.Node
+	complete := r.mapping(e.value, what, fields{
+		"nodes":  func(n *yaml.Node) { list = n },
+		"joined": func(n *yaml.Node) { joined = n },
+	})
+	if list != nil {
+		nodes = r.texts(list, what+": nodes")
+		for _, node := range nodes {
+			if err := tutti.NodeName(node.string).Validate(); err != nil {
+				r.reportErr(node.at, what+": ", err)
+			}
+		}
+	}
+	if joined != nil && !r.isTrue(joined, what+": joined") {
+		return nodes
+	}
+	if complete && (list == nil) == (joined == nil) {
+		r.report(e.key.at, "list the nodes with `nodes: [a, b]`, or let the join token of each node say it with `joined: true`",
+			"%s: exactly one of nodes and joined is needed", what)
+	}
+	return nodes
+}
+
+// isTrue accepts `true` only: what is false is left out of the file.
+func (r *reader) isTrue(n *yaml.Node, what string) bool {
+	n = follow(n)
+	if n.ShortTag() != "!!bool" {
+		r.wrong(n, what, "true")
+		return false
+	}
+	var value bool
+	if n.Decode(&value) != nil || !value {
+		r.report(n, "leave the key out", "%s: only true has a meaning here", what)
+		return false
+	}
+	return true
+}
+
+// GroupsOf returns the groups that a node is in, sorted: those that list it, and
+// those of its join token that the fleet file declares with `joined: true`. A
+// token cannot put a node into a listed group.
+func GroupsOf(fleet tutti.Fleet, node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
+	var groups []tutti.GroupName
+	for _, g := range fleet.Groups {
+		if slices.Contains(g.Nodes, node) || g.Joined() && slices.Contains(token, g.Name) {
+			groups = append(groups, g.Name)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}

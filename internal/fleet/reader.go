@@ -1,0 +1,216 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+)
+
+// maxProblems bounds how many problems one error lists.
+const maxProblems = 50
+
+// reader collects what is wrong with one file while reading it.
+type reader struct {
+	file     string
+	known    members
+	problems []problem
+}
+
+type problem struct {
+	line, column  int
+	message, hint string
+}
+
+// fields are the keys that a mapping may have, each with its reader.
+type fields map[string]func(value *yaml.Node)
+
+// text is a scalar with its place.
+type text struct {
+	string
+	at *yaml.Node
+}
+
+func (r *reader) report(at *yaml.Node, hint, format string, args ...any) {
+	r.reportAt(max(at.Line, 1), max(at.Column, 1), hint, format, args...)
+}
+
+func (r *reader) reportAt(line, column int, hint, format string, args ...any) {
+	message := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	r.problems = append(r.problems, problem{line, column, message, hint})
+}
+
+// reportErr reports a name that its own Validate refused.
+func (r *reader) reportErr(at *yaml.Node, what string, err error) {
+	r.report(at, "", "%s%s", what, err.Error())
+}
+
+// err returns all problems as one error, nil without any.
+func (r *reader) err() error {
+	if len(r.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.problems, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
+	})
+	// What is anchored once and used twice is wrong once.
+	problems := slices.Compact(r.problems)
+	var lines []string
+	for i, p := range problems {
+		if i == maxProblems {
+			lines = append(lines, fmt.Sprintf("%s:%d: and %d problems more from here on", r.file, p.line, len(problems)-i))
+			break
+		}
+		line := fmt.Sprintf("%s:%d: %s", r.file, p.line, p.message)
+		if p.hint != "" {
+			line += " (" + p.hint + ")"
+		}
+		lines = append(lines, line)
+	}
+	return &tutti.Error{Code: tutti.CodeInvalid, Message: strings.Join(lines, "\n")}
+}
+
+// mapping hands each value of a mapping to the reader of its key, and reports
+// keys that are not known. It returns false if it reported anything about the
+// mapping: then a missing key may be a misspelt one.
+func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
+	entries, ok := r.entries(n, what)
+	for _, e := range entries {
+		read, found := known[e.key.string]
+		if !found {
+			r.report(e.key.at, suggest(e.key.string, slices.Collect(maps.Keys(known))), "%s: unknown key %q", what, e.key.string)
+			ok = false
+			continue
+		}
+		read(e.value)
+	}
+	return ok
+}
+
+type entry struct {
+	key   text
+	value *yaml.Node
+}
+
+// entries returns the keys and values of a mapping in the order of the file; a
+// key that is there twice is reported and kept once. It returns false if it
+// reported anything.
+func (r *reader) entries(n *yaml.Node, what string) ([]entry, bool) {
+	n = follow(n)
+	if n.Kind != yaml.MappingNode {
+		r.wrong(n, what, "a mapping (key: value)")
+		return nil, false
+	}
+	reported := len(r.problems)
+	first := map[string]int{}
+	var entries []entry
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		at := n.Content[i]
+		if at.ShortTag() == "!!merge" {
+			r.report(at, "use an alias (*name) for a whole value", "%s: merge keys (<<) are not supported", what)
+			continue
+		}
+		key, ok := r.text(at, what+": key")
+		if !ok {
+			continue
+		}
+		if line, twice := first[key]; twice {
+			r.report(at, "keep one of them", "%s: duplicate key %q, first in line %d", what, key, line)
+			continue
+		}
+		first[key] = at.Line
+		entries = append(entries, entry{text{key, at}, n.Content[i+1]})
+	}
+	return entries, len(r.problems) == reported
+}
+
+// list returns the elements of a list that is not empty.
+func (r *reader) list(n *yaml.Node, what string) ([]*yaml.Node, bool) {
+	n = follow(n)
+	if n.Kind != yaml.SequenceNode {
+		r.wrong(n, what, "a list")
+		return nil, false
+	}
+	if len(n.Content) == 0 {
+		r.report(n, "leave the key out", "%s: the list is empty", what)
+		return nil, false
+	}
+	return n.Content, true
+}
+
+// texts returns the strings of a list; one that is there twice is reported.
+func (r *reader) texts(n *yaml.Node, what string) []text {
+	elements, _ := r.list(n, what)
+	return r.unique(elements, what)
+}
+
+// oneOrMore returns the strings of a list, or a single one.
+func (r *reader) oneOrMore(n *yaml.Node, what string) []text {
+	if at := follow(n); at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" {
+		return r.unique([]*yaml.Node{at}, what)
+	}
+	return r.texts(n, what)
+}
+
+func (r *reader) unique(elements []*yaml.Node, what string) []text {
+	seen := map[string]bool{}
+	var found []text
+	for _, at := range elements {
+		value, ok := r.text(at, what)
+		if !ok {
+			continue
+		}
+		if seen[value] {
+			r.report(at, "", "%s: %q is there twice", what, value)
+			continue
+		}
+		seen[value] = true
+		found = append(found, text{value, at})
+	}
+	return found
+}
+
+// text returns a string; what only looks like one (a number, yes) is reported.
+func (r *reader) text(n *yaml.Node, what string) (string, bool) {
+	n = follow(n)
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		r.wrong(n, what, "text")
+		return "", false
+	}
+	return n.Value, true
+}
+
+// wrong reports a value of another kind than the one that is needed.
+func (r *reader) wrong(n *yaml.Node, what, want string) {
+	hint := ""
+	got := "a value of type " + n.ShortTag()
+	switch {
+	case n.Kind == yaml.MappingNode:
+		got = "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		got = "a list"
+	case n.ShortTag() == "!!null":
+		got, hint = "nothing", "leave the key out, or give it a value"
+	case n.ShortTag() == "!!str":
+		got = fmt.Sprintf("the text %q", n.Value)
+	case n.Kind == yaml.ScalarNode:
+		got = fmt.Sprintf("%s %s", strings.TrimPrefix(n.ShortTag(), "!!"), n.Value)
+		if want == "text" {
+			hint = fmt.Sprintf("quote it: %q", n.Value)
+		}
+	}
+	r.report(n, hint, "%s: %s needed, got %s", what, want, got)
+}
+
+// follow returns what an alias stands for.
+func follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}

@@ -1,0 +1,51 @@
+package fleet
+
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Resolve returns the nodes of each run step of a plan, sorted and unique. The
+// enrolled nodes are those that join tokens put into groups; only groups that the
+// fleet file declares with `joined: true` take them in. CodeNotFound: a group has
+// no nodes, or a node is not known; then nothing is resolved.
+func Resolve(fleet tutti.Fleet, enrolled map[tutti.GroupName][]tutti.NodeName, plan tutti.Plan) (map[tutti.StepName][]tutti.NodeName, error) {
+	members := map[tutti.GroupName][]tutti.NodeName{}
+	known := map[tutti.NodeName]bool{}
+	for _, g := range fleet.Groups {
+		nodes := slices.Clone(g.Nodes)
+		if g.Joined() {
+			nodes = slices.Clone(enrolled[g.Name])
+		}
+		slices.Sort(nodes)
+		members[g.Name] = slices.Compact(nodes)
+		for _, n := range nodes {
+			known[n] = true
+		}
+	}
+	for _, nodes := range enrolled {
+		for _, n := range nodes {
+			known[n] = true
+		}
+	}
+	targets := map[tutti.StepName][]tutti.NodeName{}
+	for _, step := range plan.Steps {
+		if step.Run == nil {
+			continue
+		}
+		target := step.Run.Target
+		nodes, group := members[tutti.GroupName(target)]
+		switch {
+		case group && len(nodes) == 0:
+			return nil, tutti.Errorf(tutti.CodeNotFound, "plan %s, step %s: no node has joined group %q yet: create a join token with that group", plan.Name, step.Name, target)
+		case group:
+			targets[step.Name] = nodes
+		case known[tutti.NodeName(target)]:
+			targets[step.Name] = []tutti.NodeName{tutti.NodeName(target)}
+		default:
+			return nil, tutti.Errorf(tutti.CodeNotFound, "plan %s, step %s: node %q is in no group of the fleet file and has not joined", plan.Name, step.Name, target)
+		}
+	}
+	return targets, nil
+}

@@ -1,0 +1,69 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// suggest says which of the known words was meant, or which there are.
+func suggest(word string, known []string) string {
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
+	best, least := "", min(len(word)/3+2, 5)
+	for _, k := range known {
+		if d := distance(strings.ToLower(word), k); d < least {
+			best, least = k, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf("did you mean %q?", best)
+	case len(known) == 0:
+		return "there is none"
+	case len(known) > 12:
+		return fmt.Sprintf("there are %d: %s, …", len(known), strings.Join(known[:12], ", "))
+	}
+	return "there are: " + strings.Join(known, ", ")
+}
+
+// distance is how many letters must be added, dropped or replaced to make b of a.
+func distance(a, b string) int {
+	// Names are short; what is not is no misspelling, and must not cost time.
+	if len(a) > 300 || len(b) > 300 {
+		return len(a) + len(b)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// capitalHint proposes a resource type's name as a reference writes it, if the
+// capitals are all that is wrong.
+func capitalHint(name string) string {
+	parts := strings.Split(strings.ToLower(name), "::")
+	for i, p := range parts {
+		if p != "" {
+			parts[i] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	proposal := strings.Join(parts, "::")
+	if tutti.ValidateType(proposal) != nil {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", proposal)
+}

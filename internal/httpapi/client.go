@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Client asks a server. It implements tutti.Jobs, Nodes, Codes and Values.
+type Client struct {
+	base string
+	http *http.Client
+}
+
+var (
+	_ tutti.Jobs   = (*Client)(nil)
+	_ tutti.Nodes  = (*Client)(nil)
+	_ tutti.Codes  = (*Client)(nil)
+	_ tutti.Values = (*Client)(nil)
+)
+
+// NewClient returns a client of the server at base, `https://host:port`. The
+// HTTP client brings the identity.
+func NewClient(base string, client *http.Client) *Client {
+	return &Client{base: base, http: client}
+}
+
+// post sends a body and returns the answer's, which the caller closes.
+func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/"+name, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if code := tutti.CodeOf(err); code != tutti.CodeInternal {
+			return nil, err
+		}
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the server at %s cannot be reached", c.base)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var e errorBody
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&e); err != nil || e.Code == "" {
+		return nil, tutti.Errorf(tutti.CodeInternal, "the server at %s answered %s to %s", c.base, resp.Status, name)
+	}
+	return nil, e.err()
+}
+
+func ask[Out any](ctx context.Context, c *Client, name string, in any) (Out, error) {
+	var out Out
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, err
+	}
+	return send[Out](ctx, c, name, body)
+}
+
+func send[Out any](ctx context.Context, c *Client, name string, body []byte) (Out, error) {
+	var out Out
+	resp, err := c.post(ctx, name, body)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	err = json.NewDecoder(resp.Body).Decode(&out)
+	return out, tutti.Wrap(tutti.CodeUnavailable, err, "the answer to %s broke off", name)
+}
+
+func tell(ctx context.Context, c *Client, name string, in any) error {
+	_, err := ask[nothing](ctx, c, name, in)
+	return err
+}
+
+// StartJob implements tutti.Jobs.
+func (c *Client) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, error) {
+	return ask[tutti.JobID](ctx, c, callStartJob, in)
+}
+
+// CancelJob implements tutti.Jobs.
+func (c *Client) CancelJob(ctx context.Context, in tutti.CancelJob) error {
+	return tell(ctx, c, callCancelJob, in)
+}
+
+// ListJobs implements tutti.Jobs.
+func (c *Client) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
+	return ask[[]tutti.JobView](ctx, c, callListJobs, nothing{})
+}
+
+// RunRecord implements tutti.Jobs.
+func (c *Client) RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, error) {
+	return ask[tutti.Record](ctx, c, callRunRecord, run)
+}
+
+// WatchJob implements tutti.Jobs. CodeUnavailable: the connection ended before
+// the server had said that this was all.
+func (c *Client) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	resp, err := c.post(ctx, callWatchJob, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxBody)
+	for lines.Scan() {
+		var line watchLine
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return tutti.Wrap(tutti.CodeUnavailable, err, "watch")
+		}
+		switch {
+		case line.End:
+			return nil
+		case line.Error != nil:
+			return line.Error.err()
+		case line.Watched == nil:
+			continue
+		}
+		if err := yield(*line.Watched); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return tutti.Errorf(tutti.CodeUnavailable, "the connection to the server ended while watching; the job goes on: tutti job watch %s", in.Job)
+}
+
+// CreateToken implements tutti.Nodes.
+func (c *Client) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.CreatedToken, error) {
+	return ask[tutti.CreatedToken](ctx, c, callCreateToken, in)
+}
+
+// Enrol implements tutti.Nodes.
+func (c *Client) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enrolled, error) {
+	return ask[tutti.Enrolled](ctx, c, callEnrol, in)
+}
+
+// ListNodes implements tutti.Nodes.
+func (c *Client) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
+	return ask[[]tutti.NodeView](ctx, c, callListNodes, nothing{})
+}
+
+// ReplaceNode implements tutti.Nodes.
+func (c *Client) ReplaceNode(ctx context.Context, node tutti.NodeName) error {
+	return tell(ctx, c, callReplaceNode, node)
+}
+
+// RemoveNode implements tutti.Nodes.
+func (c *Client) RemoveNode(ctx context.Context, node tutti.NodeName) error {
+	return tell(ctx, c, callRemoveNode, node)
+}
+
+// MissingBlobs implements tutti.Codes.
+func (c *Client) MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tutti.Digest, error) {
+	return ask[[]tutti.Digest](ctx, c, callMissingBlobs, digests)
+}
+
+// PutBlob implements tutti.Codes.
+func (c *Client) PutBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
+	return send[tutti.Digest](ctx, c, callPutBlob, content)
+}
+
+// PushCode implements tutti.Codes.
+func (c *Client) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodePushed, error) {
+	return ask[tutti.CodePushed](ctx, c, callPushCode, in)
+}
+
+// SetFleet implements tutti.Codes.
+func (c *Client) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Fleet, error) {
+	return ask[tutti.Fleet](ctx, c, callSetFleet, in)
+}
+
+// GetFleet implements tutti.Codes.
+func (c *Client) GetFleet(ctx context.Context) (tutti.Fleet, error) {
+	return ask[tutti.Fleet](ctx, c, callGetFleet, nothing{})
+}
+
+// SetValue implements tutti.Values.
+func (c *Client) SetValue(ctx context.Context, key string, value json.RawMessage) error {
+	return tell(ctx, c, callSetValue, setValue{Key: key, Value: value})
+}
+
+// UnsetValue implements tutti.Values.
+func (c *Client) UnsetValue(ctx context.Context, key string) error {
+	return tell(ctx, c, callUnsetValue, key)
+}
+
+// ListValues implements tutti.Values.
+func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
+	return ask[[]tutti.ValueView](ctx, c, callListValues, prefix)
+}

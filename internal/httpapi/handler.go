@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	maxBody = 32 << 20
+	maxBlob = 64<<20 + 1<<10
+)
+
+// call decodes a request's body, does what it asks and returns what to encode.
+type call func(ctx context.Context, body []byte) (any, error)
+
+// answer makes a call of a method with an input and an output.
+func answer[In, Out any](method func(context.Context, In) (Out, error)) call {
+	return func(ctx context.Context, body []byte) (any, error) {
+		var in In
+		if err := json.Unmarshal(body, &in); err != nil {
+			return nil, tutti.Wrap(tutti.CodeInvalid, err, "request")
+		}
+		return method(ctx, in)
+	}
+}
+
+// do makes a call of a method without an output.
+func do[In any](method func(context.Context, In) error) call {
+	return answer(func(ctx context.Context, in In) (nothing, error) { return nothing{}, method(ctx, in) })
+}
+
+// list makes a call of a method without an input.
+func list[Out any](method func(context.Context) (Out, error)) call {
+	return func(ctx context.Context, _ []byte) (any, error) { return method(ctx) }
+}
+
+// jsonText is JSON that is passed on as it is.
+type jsonText = json.RawMessage
+
+// Options say who may call and whether the server serves.
+type Options struct {
+	Services
+	// Operator returns who asks, or an error with CodeUnauthenticated.
+	Operator func(*http.Request) (string, error)
+	Ready    <-chan struct{}
+}
+
+// NewHandler returns the handler of all calls, of /healthz (the process is
+// there) and /readyz (it serves).
+func NewHandler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	for name, c := range o.routes() {
+		mux.Handle("POST /v1/"+name, o.operators(maxBody, func(w http.ResponseWriter, r *http.Request, body []byte) {
+			out, err := c(r.Context(), body)
+			write(w, out, err)
+		}))
+	}
+	mux.Handle("POST /v1/"+callPutBlob, o.operators(maxBlob, func(w http.ResponseWriter, r *http.Request, body []byte) {
+		out, err := o.Codes.PutBlob(r.Context(), body)
+		write(w, out, err)
+	}))
+	mux.Handle("POST /v1/"+callWatchJob, o.operators(maxBody, o.watch))
+	enrol := answer(o.Nodes.Enrol)
+	mux.HandleFunc("POST /v1/"+callEnrol, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+		if err != nil {
+			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
+			return
+		}
+		out, err := enrol(r.Context(), body)
+		write(w, out, err)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-o.Ready:
+			write(w, "ready", nil)
+		default:
+			write(w, nil, tutti.Errorf(tutti.CodeUnavailable, "the server reads its log"))
+		}
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		write(w, nil, tutti.Errorf(tutti.CodeNotFound, "no call %s %s", r.Method, r.URL.Path))
+	})
+	return mux
+}
+
+// operators admits those whom Operator knows, and says in the context who asks.
+func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, err := o.Operator(r)
+		if err != nil {
+			write(w, nil, err)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		if err != nil {
+			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
+			return
+		}
+		next(w, r.WithContext(tutti.WithActor(r.Context(), "operator:"+name)), body)
+	})
+}
+
+// watchLine is one line of a watch; the last one has End or Error.
+type watchLine struct {
+	*tutti.Watched
+	End   bool       `json:"end,omitempty"`
+	Error *errorBody `json:"error,omitempty"`
+}
+
+func (o Options) watch(w http.ResponseWriter, r *http.Request, body []byte) {
+	var in tutti.WatchJob
+	if err := json.Unmarshal(body, &in); err != nil {
+		write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	err := o.Jobs.WatchJob(r.Context(), in, func(watched tutti.Watched) error {
+		if err := out.Encode(watchLine{Watched: &watched}); err != nil {
+			return err
+		}
+		return flush.Flush()
+	})
+	last := watchLine{End: err == nil}
+	if err != nil {
+		last.Error = bodyOf(err)
+	}
+	_ = out.Encode(last) // whoever is gone does not read it
+}
+
+type errorBody struct {
+	Code    tutti.Code `json:"code"`
+	Message string     `json:"message"`
+}
+
+func bodyOf(err error) *errorBody {
+	return &errorBody{Code: tutti.CodeOf(err), Message: err.Error()}
+}
+
+func (b errorBody) err() error { return &tutti.Error{Code: b.Code, Message: b.Message} }
+
+// statuses is the one place where codes become HTTP statuses.
+var statuses = map[tutti.Code]int{
+	tutti.CodeInvalid:         http.StatusBadRequest,
+	tutti.CodeNotFound:        http.StatusNotFound,
+	tutti.CodeConflict:        http.StatusConflict,
+	tutti.CodeUnauthenticated: http.StatusUnauthorized,
+	tutti.CodeRefused:         http.StatusForbidden,
+	tutti.CodeUnavailable:     http.StatusServiceUnavailable,
+	tutti.CodeDeadline:        http.StatusGatewayTimeout,
+	tutti.CodeInternal:        http.StatusInternalServerError,
+}
+
+func write(w http.ResponseWriter, out any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
+		}
+		out, status = bodyOf(err), statuses[tutti.CodeOf(err)]
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(out) // whoever is gone does not read it
+}

@@ -1,0 +1,71 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Services are what the handler serves.
+type Services struct {
+	Jobs   tutti.Jobs
+	Nodes  tutti.Nodes
+	Codes  tutti.Codes
+	Values tutti.Values
+}
+
+// setValue and the other small inputs exist on the wire only.
+type (
+	setValue struct {
+		Key   string   `json:"key"`
+		Value jsonText `json:"value"`
+	}
+	nothing struct{}
+)
+
+// The names of the calls.
+const (
+	callStartJob     = "jobs/start"
+	callCancelJob    = "jobs/cancel"
+	callListJobs     = "jobs/list"
+	callRunRecord    = "runs/record"
+	callCreateToken  = "tokens/create"
+	callListNodes    = "nodes/list"
+	callReplaceNode  = "nodes/replace"
+	callRemoveNode   = "nodes/remove"
+	callMissingBlobs = "blobs/missing"
+	callPushCode     = "code/push"
+	callSetFleet     = "fleet/set"
+	callGetFleet     = "fleet/get"
+	callSetValue     = "data/set"
+	callUnsetValue   = "data/unset"
+	callListValues   = "data/list"
+
+	// These are not JSON in, JSON out, or need no certificate.
+	callPutBlob  = "blobs/put"
+	callWatchJob = "jobs/watch"
+	callEnrol    = "enrol"
+)
+
+// routes is the table of the calls that need an operator.
+func (s Services) routes() map[string]call {
+	return map[string]call{
+		callStartJob:     answer(s.Jobs.StartJob),
+		callCancelJob:    do(s.Jobs.CancelJob),
+		callListJobs:     list(s.Jobs.ListJobs),
+		callRunRecord:    answer(s.Jobs.RunRecord),
+		callCreateToken:  answer(s.Nodes.CreateToken),
+		callListNodes:    list(s.Nodes.ListNodes),
+		callReplaceNode:  do(s.Nodes.ReplaceNode),
+		callRemoveNode:   do(s.Nodes.RemoveNode),
+		callMissingBlobs: answer(s.Codes.MissingBlobs),
+		callPushCode:     answer(s.Codes.PushCode),
+		callSetFleet:     answer(s.Codes.SetFleet),
+		callGetFleet:     list(s.Codes.GetFleet),
+		callSetValue: do(func(ctx context.Context, in setValue) error {
+			return s.Values.SetValue(ctx, in.Key, []byte(in.Value))
+		}),
+		callUnsetValue: do(s.Values.UnsetValue),
+		callListValues: answer(s.Values.ListValues),
+	}
+}

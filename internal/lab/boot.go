@@ -1,0 +1,131 @@
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+//go:embed host.sh
+var hostScript string
+
+// furnish makes the directories of a host and writes the files that differ from
+// host to host into its upper layer.
+func (s state) furnish(host int, files map[string]string) error {
+	dir := s.hostDir(host)
+	for _, sub := range []string{"upper", "work", "root"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	own := map[string]string{
+		"etc/hostname":   shortName(s.Hosts[host].Name) + "\n",
+		"etc/hosts":      s.hostsFile(),
+		"etc/machine-id": hex.EncodeToString(id) + "\n",
+	}
+	for _, set := range []map[string]string{own, files} {
+		for name, text := range set {
+			path := filepath.Join(dir, "upper", name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func shortName(name string) string {
+	short, _, _ := strings.Cut(name, ".")
+	return short
+}
+
+// hostsFile is /etc/hosts of every host: all of them and the outer machine.
+func (s state) hostsFile() string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	fmt.Fprintf(&b, "%s %s.%s %s %s\n", s.outer(), outerName, s.Domain, outerName, serverName)
+	for _, h := range s.Hosts {
+		fmt.Fprintf(&b, "%s %s\n", h.Address, strings.Join(h.Names, " "))
+	}
+	return b.String()
+}
+
+// start starts a host that is furnished and plugged in.
+func (s state) start(ctx context.Context, x commands, host int) error {
+	groups := cgroupDirs(s.cgroup(host))
+	if len(groups) == 0 {
+		return tutti.Errorf(tutti.CodeInvalid, "no control groups for systemd: neither %s is a mounted hierarchy", strings.Join(hierarchies, " nor "))
+	}
+	args := append([]string{
+		"--mount", "--propagation", "slave", "--",
+		"sh", "-c", hostScript, "sh", strconv.Itoa(len(groups)),
+	}, groups...)
+	args = append(args,
+		"--machine="+s.veth(host), "--hostname="+shortName(s.Hosts[host].Name),
+		"--network-namespace-path="+s.netns(host))
+	for _, b := range s.Hosts[host].Binds {
+		option := "--bind="
+		if b.ReadOnly {
+			option = "--bind-ro="
+		}
+		args = append(args, option+escapeColons(b.Source)+":"+escapeColons(b.Destination))
+	}
+	cmd := x.command(ctx, "unshare", args...)
+	cmd.Env = append(cmd.Env, "base="+s.Hosts[host].Base, "dir="+s.hostDir(host))
+	setSession(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return tutti.Wrap("", err, "start host %q: %s", s.Hosts[host].Name, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func escapeColons(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
+
+// How long a host may take to boot, and how often it is asked. A host takes
+// about a second; a busy machine with many may need much more.
+const (
+	bootDeadline = 2 * time.Minute
+	bootEvery    = 25 * time.Millisecond
+)
+
+// wait waits until the host's systemd says that it is running. A host on which
+// some unit failed is up too: that is logged, as it is on any machine.
+func (m Machine) wait(ctx context.Context, s state, host int) error {
+	name := s.Hosts[host].Name
+	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))
+	defer cancel()
+	h := s.host(host)
+	for {
+		out, _ := h.Command(ctx, "systemctl", "is-system-running", "--wait").Output() // its word says more than its code
+		switch word := strings.TrimSpace(string(out)); word {
+		case "running":
+			return nil
+		case "degraded":
+			failed, _ := h.Command(ctx, "systemctl", "--failed", "--plain", "--no-legend").Output()
+			m.logf("host %s: units failed at boot: %s", name, strings.TrimSpace(string(failed)))
+			return nil
+		}
+		if pids, err := members(s.cgroup(host)); err == nil && len(pids) == 0 {
+			return fmt.Errorf("host %q ended while it booted:\n%s", name, tail(s.consoleLog(host), 8))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("boot: %w; its console:\n%s", context.Cause(ctx), tail(s.consoleLog(host), 8))
+		case <-time.After(bootEvery):
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// hierarchies are where control groups may be mounted: version 2 alone, beside
+// version 1, and systemd's own of version 1. A host's group is made in each that
+// is there: whoever is in it, with all descendants, is what runs of the host.
+var hierarchies = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"}
+
+func cgroupDirs(name string) []string {
+	var dirs []string
+	for _, h := range hierarchies {
+		if _, err := os.Stat(filepath.Join(h, "cgroup.procs")); err == nil {
+			dirs = append(dirs, filepath.Join(h, name))
+		}
+	}
+	return dirs
+}
+
+// members are the processes in the named group and in those below it.
+func members(name string) ([]int, error) {
+	var pids []int
+	for _, dir := range cgroupDirs(name) {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // a group that has just been removed
+			}
+			if err != nil || e.Name() != "cgroup.procs" {
+				return err
+			}
+			found, err := readPIDs(path)
+			pids = append(pids, found...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("processes of %s: %w", name, err)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(pids))), nil
+}
+
+func readPIDs(path string) ([]int, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil, nil
+	}
+	var pids []int
+	for _, word := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, err
+}
+
+// initOf returns the process that is init of the host with the named group; 0
+// if there is none (yet). systemd moves itself into init.scope first thing.
+func initOf(name string) int {
+	for _, dir := range cgroupDirs(name) {
+		pids, err := readPIDs(filepath.Join(dir, "payload", "init.scope", "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, pid := range pids {
+			if isInit(pid) {
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+// isInit tells whether pid is the first process of a process namespace.
+func isInit(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			f := strings.Fields(ids)
+			return len(f) > 1 && f[len(f)-1] == "1"
+		}
+	}
+	return false
+}
+
+// Killing is tried until a deadline: a process in an uninterruptible call
+// cannot be killed at once, and its parent may fork before it is.
+const (
+	killEvery    = 10 * time.Millisecond
+	killDeadline = 20 * time.Second
+)
+
+// killGroup kills every process of the named group and removes the group.
+func killGroup(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("processes of %s do not end", name))
+	defer cancel()
+	for {
+		pids, err := members(name)
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone meanwhile is what is wanted
+		}
+		if len(pids) == 0 && removeGroup(name) == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("kill %s: %w (left: %v)", name, context.Cause(ctx), pids)
+		case <-time.After(killEvery):
+		}
+	}
+}
+
+// removeGroup removes the groups of one name, the deepest first.
+func removeGroup(name string) error {
+	for _, top := range cgroupDirs(name) {
+		var dirs []string
+		err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, dir := range slices.Backward(dirs) {
+			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}

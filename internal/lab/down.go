@@ -1,0 +1,80 @@
+package lab
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Down removes the named lab: its processes, mounts, namespaces, bridge,
+// firewall rules, files and what it changed of the kernel's settings. It needs
+// nothing but the state file, so it works whatever became of Up. An empty name
+// is the only lab there is.
+func (m Machine) Down(ctx context.Context, name string) error {
+	if err := Check(); err != nil {
+		return err
+	}
+	name, err := m.only(name)
+	if err != nil {
+		return err
+	}
+	lock, err := m.lock(ctx, lockFile)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	s, err := m.load(name)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		if _, statErr := os.Stat(m.labDir(name)); statErr == nil {
+			return os.RemoveAll(m.labDir(name)) // killed before it had made anything
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return tutti.Wrap("", s.remove(ctx, commands{lock: lock}), "take down lab %q", name)
+}
+
+// remove removes everything that s names, whether it is there or not, and s
+// itself last. The caller holds the machine's lock.
+func (s state) remove(ctx context.Context, x commands) error {
+	if err := eachHost(s, func(i int) error { return killGroup(ctx, s.cgroup(i)) }); err != nil {
+		return err
+	}
+	if err := s.disconnect(ctx, x); err != nil {
+		return err
+	}
+	if err := unforward(); err != nil {
+		return err
+	}
+	return s.removeFiles()
+}
+
+// removeFiles removes the lab's directory. The state file goes after the hosts'
+// directories: while it is there, Down can be repeated.
+func (s state) removeFiles() error {
+	if err := os.RemoveAll(s.dir + "/hosts"); err != nil {
+		return err
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// only returns name, or the only lab's if name is empty.
+func (m Machine) only(name string) (string, error) {
+	if name != "" {
+		return name, validateLabName(name)
+	}
+	names, err := m.names()
+	if err != nil {
+		return "", err
+	}
+	switch len(names) {
+	case 0:
+		return "", tutti.Errorf(tutti.CodeNotFound, "no lab is there: make one with `tutti lab up FILE`")
+	case 1:
+		return names[0], nil
+	}
+	return "", tutti.Errorf(tutti.CodeInvalid, "several labs are there, say which: %s", strings.Join(names, ", "))
+}

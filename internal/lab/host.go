@@ -1,0 +1,122 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Host is a host of a lab that is up. Its methods may be called at once.
+type Host struct {
+	Name    string     // as in the lab file
+	Names   []string   // all of them, the full one first
+	Address netip.Addr // in the lab's subnet
+
+	cgroup string
+}
+
+func (s state) host(i int) *Host {
+	h := s.Hosts[i]
+	return &Host{Name: h.Name, Names: h.Names, Address: h.Address, cgroup: s.cgroup(i)}
+}
+
+// Running tells whether the host's init is there.
+func (h *Host) Running() bool { return initOf(h.cgroup) != 0 }
+
+// Command is a command on the host, as root, in an environment of its own and
+// in the directory /. The caller sets its files and runs it; the error of a
+// host that does not run comes then. When ctx ends, the command is killed with
+// all it started in its process group.
+func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
+	init := initOf(h.cgroup)
+	if init == 0 {
+		cmd := exec.CommandContext(ctx, "nsenter")
+		cmd.Err = tutti.Errorf(tutti.CodeUnavailable, "host %q does not run", h.Name)
+		return cmd
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", enter(init, args...)...)
+	cmd.Env = hostEnv()
+	setGroup(cmd)
+	return cmd
+}
+
+// enter are the arguments with which nsenter runs args where init is.
+func enter(init int, args ...string) []string {
+	return append([]string{"--target", strconv.Itoa(init), "--all", "--root", "--wd", "--"}, args...)
+}
+
+// CopyIn copies a file or a directory of the outer machine to the host, with
+// modes, owned by root. Destination is the copy's own path, not a directory to
+// put it into; directories above it are made. A directory is merged into one
+// that is there. A single file appears complete or not at all.
+func (h *Host) CopyIn(ctx context.Context, source, destination string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeNotFound, err, "copy to host %q", h.Name)
+	}
+	if info.IsDir() {
+		return h.copyDir(ctx, source, destination)
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const script = `mkdir -p "$(dirname "$1")" && cat > "$1.part" && chmod "$2" "$1.part" && mv -f "$1.part" "$1"`
+	cmd := h.Command(ctx, "sh", "-c", script, "sh", destination, fmt.Sprintf("%o", info.Mode().Perm()))
+	cmd.Stdin = f
+	return h.copied(cmd, source)
+}
+
+func (h *Host) copyDir(ctx context.Context, source, destination string) error {
+	abs, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	pack := exec.CommandContext(ctx, "tar", "-C", abs, "-c", ".")
+	unpack := h.Command(ctx, "sh", "-c", `mkdir -p "$1" && tar -C "$1" --no-same-owner -x`, "sh", destination)
+	if unpack.Stdin, err = pack.StdoutPipe(); err != nil {
+		return err
+	}
+	if err := pack.Start(); err != nil {
+		return err
+	}
+	if err := h.copied(unpack, source); err != nil {
+		_ = pack.Process.Kill() // it may wait for a reader
+		_ = pack.Wait()
+		return err
+	}
+	return pack.Wait()
+}
+
+func (h *Host) copied(cmd *exec.Cmd, source string) error {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return tutti.Wrap("", err, "copy %s to host %q: %s", source, h.Name, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
+}
+
+// Exec replaces this process by a command on the host: files, signals of the
+// terminal and exit code are then the command's own. It returns only if it
+// fails.
+func (h *Host) Exec(args ...string) error {
+	init := initOf(h.cgroup)
+	if init == 0 {
+		return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run", h.Name)
+	}
+	path, err := exec.LookPath("nsenter")
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, append([]string{"nsenter"}, enter(init, args...)...), hostEnv())
+}

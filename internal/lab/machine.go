@@ -1,0 +1,120 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Where bases and the state of labs are kept if a Machine does not say.
+const (
+	DefaultCache = "/var/cache/tutti/lab"
+	DefaultState = "/var/lib/tutti/lab"
+)
+
+// Machine is the outer machine: where hosts are made, and where bases and the
+// state of labs are kept. Its methods may be called from several processes at
+// once; locks on files serialise them. All of them need root on Linux.
+type Machine struct {
+	Cache  string    // bases; empty is DefaultCache
+	State  string    // one directory per lab; empty is DefaultState
+	Mirror string    // Debian mirror; empty is the one of the machine's own apt configuration
+	Log    io.Writer // one line per thing that takes time; nil is silence
+}
+
+func (m Machine) cache() string { return orDefault(m.Cache, DefaultCache) }
+func (m Machine) state() string { return orDefault(m.State, DefaultState) }
+
+func orDefault(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+func (m Machine) logf(format string, args ...any) {
+	if m.Log != nil {
+		fmt.Fprintf(m.Log, format+"\n", args...)
+	}
+}
+
+// tools maps each command that a lab needs to the Debian package that has it.
+var tools = map[string]string{
+	"apt-get":        "apt",
+	"debootstrap":    "debootstrap",
+	"ip":             "iproute2",
+	"nft":            "nftables",
+	"nsenter":        "util-linux",
+	"systemd-nspawn": "systemd-container",
+	"tar":            "tar",
+	"unshare":        "util-linux",
+}
+
+// Check says in one error why labs cannot be made here: not Linux, not root, or
+// what to install.
+func Check() error {
+	if runtime.GOOS != "linux" {
+		return tutti.Errorf(tutti.CodeInvalid, "a lab needs Linux: its hosts are made of namespaces, which %s does not have", runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return tutti.Errorf(tutti.CodeRefused, "a lab needs root: it makes namespaces, mounts and a bridge; run it again with sudo")
+	}
+	var missing, packages []string
+	for tool, pkg := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing, packages = append(missing, tool), append(packages, pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	slices.Sort(packages)
+	return tutti.Errorf(tutti.CodeInvalid, "a lab needs %s; install with: apt-get install -y %s",
+		strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
+}
+
+// lockEvery is how often a held lock is tried again: short beside what labs
+// take, long beside what a try costs.
+const lockEvery = 50 * time.Millisecond
+
+// lock holds the lock file at path until the returned file is closed, also by
+// commands that inherited it. It waits for another holder until ctx ends. The file is left in place: removing
+// it would let a third process lock another file of the same name.
+func (m Machine) lock(ctx context.Context, path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	for said := false; ; said = true {
+		held, err := tryLock(f)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if held {
+			return f, nil
+		}
+		if !said {
+			m.logf("waiting for another process that holds %s", path)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the lock %s", path)
+		case <-time.After(lockEvery):
+		}
+	}
+}

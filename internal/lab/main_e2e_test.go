@@ -1,0 +1,97 @@
+//go:build e2e
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+)
+
+// A test that kills a process with -9 needs a process to kill: this test binary
+// itself, told by this variable what to do instead of testing.
+const actEnv = "LAB_E2E_ACT"
+
+func TestMain(m *testing.M) {
+	if act := os.Getenv(actEnv); act != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := perform(ctx, act)
+		stop()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err := Check(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests on lab hosts cannot run:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// perform does what a process that is going to be killed does.
+func perform(ctx context.Context, act string) error {
+	m := Machine{State: os.Getenv("LAB_E2E_STATE"), Cache: os.Getenv("LAB_E2E_CACHE")}
+	switch act {
+	case "up":
+		_, err := m.Up(ctx, twoHosts("killed"))
+		return err
+	case "base":
+		_, err := m.Base(ctx, Definition{})
+		return err
+	case "chroot":
+		base, err := m.Base(ctx, Definition{})
+		if err != nil {
+			return err
+		}
+		return m.Run(ctx, Chroot{Base: base, Args: []string{"sh", "-c", "sleep 86399 & sleep 86398"}})
+	}
+	return fmt.Errorf("unknown act %q", act)
+}
+
+// actor is a process that performs the act on m.
+func actor(m Machine, act string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), actEnv+"="+act, "LAB_E2E_STATE="+m.State, "LAB_E2E_CACHE="+m.Cache)
+	return cmd
+}
+
+func twoHosts(name string) Spec {
+	return Spec{Name: name, Hosts: []HostSpec{{Name: "a-01"}, {Name: "a-02"}}}
+}
+
+// testLog writes a machine's progress to the test's log.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Logf("%s", p)
+	return len(p), nil
+}
+
+// testMachine has a state directory of its own, and the cache of this machine.
+func testMachine(t *testing.T) Machine {
+	return Machine{State: t.TempDir(), Cache: DefaultCache, Log: testLog{t}}
+}
+
+// up makes a lab that is gone at the end of the test.
+func up(t *testing.T, m Machine, spec Spec) *Running {
+	t.Helper()
+	running, err := m.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := os.Stat(m.labDir(spec.Name)); err != nil {
+			return // the test took it down
+		}
+		if err := m.Down(context.Background(), spec.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	return running
+}

@@ -1,0 +1,55 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// tryLock takes an exclusive lock on f that the kernel drops with the last
+// descriptor of it, so also when all processes that have one are killed.
+func tryLock(f *os.File) (bool, error) {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// runAttached runs cmd so that it dies when this process does, also by kill -9.
+// The kernel sends that signal when the starting thread ends, hence the thread
+// is held until the command has ended.
+func runAttached(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd.Run()
+}
+
+// setSession puts cmd into a session of its own: no terminal's signal reaches it.
+func setSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// setGroup puts cmd into a process group of its own and kills all of the group
+// when cmd's context ends: nsenter alone would leave its child.
+func setGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+}
+
+// unmount takes away every mount on path. None, or no path, is fine.
+func unmount(path string) error {
+	for {
+		err := syscall.Unmount(path, syscall.MNT_DETACH)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, syscall.EINVAL), errors.Is(err, fs.ErrNotExist):
+			return nil
+		}
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+}

@@ -1,0 +1,30 @@
+# Bootstraps a plain base into $root, in namespaces of its own.
+set -eu
+set -- --variant=minbase
+if [ -n "$keyring" ]; then set -- "$@" --keyring="$keyring"; fi
+debootstrap "$@" \
+  --include=systemd,systemd-sysv,dbus,libpam-systemd,iproute2,iputils-ping,ca-certificates,curl,netbase,procps \
+  "$release" "$root" "$mirror"
+
+# A mirror signed by somebody else than Debian stays usable on the hosts.
+case "$keyring" in
+  ''|/usr/share/keyrings/debian-archive-keyring.*) ;;
+  *) cp "$keyring" "$root/etc/apt/trusted.gpg.d/" ;;
+esac
+printf '%s' "$sources" > "$root/etc/apt/sources.list"
+printf '%s' "$settings" > "$root/etc/apt/apt.conf.d/90lab"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+chroot "$root" apt-get -q update
+chroot "$root" apt-get clean
+
+# Timers that would take dpkg's lock or the machine's two cores at random.
+for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
+    e2scrub_reap.service fstrim.timer man-db.timer logrotate.timer systemd-firstboot.service \
+    console-getty.service getty.target systemd-networkd-wait-online.service; do
+  ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
+: > "$root/etc/machine-id"
+rm -f "$root/etc/hostname" "$root/var/lib/dbus/machine-id" "$root"/var/log/*.log
+# Tells systemd that /usr has been looked at, or each boot does so again.
+touch "$root/etc/.updated" "$root/var/.updated"
+sync -f "$root"

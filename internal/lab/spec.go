@@ -1,0 +1,126 @@
+package lab
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Spec says which hosts a lab has and what is on them.
+type Spec struct {
+	Name       string // of the lab
+	Domain     string // of its hosts; empty is NAME.test
+	Mirror     string // Debian mirror; empty is the one of the machine's apt configuration
+	Definition        // the base of hosts that do not say otherwise
+	Binds      []Bind // of the outer machine's paths into every host
+	Hosts      []HostSpec
+}
+
+// HostSpec is one host of a Spec.
+type HostSpec struct {
+	Name     string   // its host name, or a full name that then has its own domain
+	Aliases  []string // further names under which the other hosts know it
+	Release  string   // instead of the lab's
+	Packages []string // baked in besides the lab's
+}
+
+// Limits of a lab, from the size of its subnet and the length of the names that
+// the kernel allows.
+const (
+	maxHosts   = 200
+	maxLabName = 32
+)
+
+var (
+	labNameRE  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	hostNameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+)
+
+// ReadSpec reads the lab file at path. A mistake in it is one error with file,
+// line and what to do. Relative paths in it are relative to the file.
+func ReadSpec(path string) (Spec, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Spec{}, tutti.Wrap(tutti.CodeNotFound, err, "lab file")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Spec{}, err
+	}
+	return parseSpec(path, filepath.Dir(abs), text)
+}
+
+// Validate checks what can be checked without the machine.
+func (s Spec) Validate() error {
+	if err := validateLabName(s.Name); err != nil {
+		return err
+	}
+	if s.Domain != "" && !hostNameRE.MatchString(s.Domain) {
+		return tutti.Errorf(tutti.CodeInvalid, "domain %q: not a domain name", s.Domain)
+	}
+	if err := s.Definition.Validate(); err != nil {
+		return err
+	}
+	if len(s.Hosts) == 0 || len(s.Hosts) > maxHosts {
+		return tutti.Errorf(tutti.CodeInvalid, "lab %q has %d hosts: from 1 to %d are possible", s.Name, len(s.Hosts), maxHosts)
+	}
+	for _, b := range s.Binds {
+		if err := b.Validate(); err != nil {
+			return err
+		}
+	}
+	taken := map[string]string{outerName: "the outer machine", serverName: "the outer machine"}
+	for _, h := range s.Hosts {
+		if err := s.validateHost(h, taken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateHost(h HostSpec, taken map[string]string) error {
+	if err := s.definition(h).Validate(); err != nil {
+		return tutti.Wrap("", err, "host %q", h.Name)
+	}
+	for _, name := range append([]string{h.Name}, h.Aliases...) {
+		if _, err := netip.ParseAddr(name); err == nil || !hostNameRE.MatchString(name) || len(name) > 253 {
+			return tutti.Errorf(tutti.CodeInvalid, "host name %q: lower-case letters, digits and '-' only, parts joined by '.'", name)
+		}
+		if of, ok := taken[name]; ok {
+			return tutti.Errorf(tutti.CodeInvalid, "host name %q is taken by %s", name, of)
+		}
+		taken[name] = "host " + h.Name
+	}
+	return nil
+}
+
+func validateLabName(name string) error {
+	if !labNameRE.MatchString(name) || len(name) > maxLabName {
+		return tutti.Errorf(tutti.CodeInvalid, "lab name %q: lower-case letters, digits and '-' only, beginning with a letter, at most %d", name, maxLabName)
+	}
+	return nil
+}
+
+// definition is the base of one host.
+func (s Spec) definition(h HostSpec) Definition {
+	d := s.Definition
+	d.Release = orDefault(h.Release, d.Release)
+	d.Packages = slices.Concat(d.Packages, h.Packages)
+	return d.normal()
+}
+
+// names are the names of a host, the full one first, as /etc/hosts wants them.
+func (s Spec) names(h HostSpec) []string {
+	if strings.Contains(h.Name, ".") {
+		short, _, _ := strings.Cut(h.Name, ".")
+		return append([]string{h.Name, short}, h.Aliases...)
+	}
+	return append([]string{h.Name + "." + s.domain(), h.Name}, h.Aliases...)
+}
+
+func (s Spec) domain() string { return orDefault(s.Domain, s.Name+".test") }

@@ -1,0 +1,78 @@
+package lab
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseSpec(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		text   string
+		want   Spec
+	}{
+		"names": {
+			"hosts may be a plain list",
+			"lab: swift\npackages: [rsync]\nenabled: [\"swift-*\"]\ncached_facts: [augeas]\nhosts: [storage-01, proxy-01]\n",
+			Spec{
+				Name:       "swift",
+				Definition: Definition{Packages: []string{"rsync"}, Enabled: []string{"swift-*"}, CachedFacts: []string{"augeas"}},
+				Hosts:      []HostSpec{{Name: "storage-01"}, {Name: "proxy-01"}},
+			},
+		},
+		"own": {
+			"a host may have what the others have not, in the order of the file",
+			"lab: mixed\ndomain: example.net\nrelease: bookworm\nbinds: ['.:/srv/code']\nhosts:\n  new: {release: trixie, packages: [curl], aliases: [www.example.net]}\n  old:\n",
+			Spec{
+				Name: "mixed", Domain: "example.net", Definition: Definition{Release: "bookworm"},
+				Binds: []Bind{{Source: "/", Destination: "/srv/code", ReadOnly: true}},
+				Hosts: []HostSpec{{Name: "new", Release: "trixie", Packages: []string{"curl"}, Aliases: []string{"www.example.net"}}, {Name: "old"}},
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseSpec("lab.yaml", "/", []byte(tt.text))
+			if err != nil {
+				t.Fatalf("%s: %v", tt.reason, err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tt.reason, diff)
+			}
+		})
+	}
+}
+
+func TestParseSpecErrors(t *testing.T) {
+	tests := map[string]struct{ reason, text, want string }{
+		"empty":      {"an empty file says what is needed", "", "lab.yaml:1: the file is empty: it needs `lab: NAME` and `hosts: [NAME, ...]`"},
+		"syntax":     {"the parser's own error keeps its line", "lab: [\n", "lab.yaml: line 1: did not find expected node content"},
+		"unknown":    {"an unknown key names the known ones", "lab: a\nhost: [b]\n", `lab.yaml:2: unknown key "host" in a lab file: known are binds, cached_facts, domain, enabled, hosts, lab, mirror, packages, release`},
+		"own key":    {"also inside a host", "lab: a\nhosts:\n  b:\n    package: [c]\n", `lab.yaml:4: unknown key "package" in a host: known are aliases, packages, release`},
+		"twice":      {"a repeated key says where it was first", "lab: a\nhosts: [b]\nlab: c\n", `lab.yaml:3: key "lab" is there already, on line 1`},
+		"no list":    {"a word where a list belongs", "lab: a\npackages: rsync\nhosts: [b]\n", "lab.yaml:2: want a list here, like [one, two]"},
+		"null name":  {"a key without a value", "lab:\nhosts: [b]\n", "lab.yaml:1: want one word here"},
+		"lab name":   {"a name that would leave the state directory", "lab: ../etc\nhosts: [b]\n", `lab.yaml:1: lab name "../etc": lower-case letters, digits and '-' only, beginning with a letter, at most 32`},
+		"host name":  {"a host's name becomes a word in /etc/hosts", "lab: a\nhosts:\n  - b\n  - 'c d'\n", `lab.yaml:4: host name "c d": lower-case letters, digits and '-' only, parts joined by '.'`},
+		"address":    {"an address is no name", "lab: a\nhosts: [10.0.0.1]\n", `lab.yaml:2: host name "10.0.0.1": lower-case letters, digits and '-' only, parts joined by '.'`},
+		"same host":  {"two hosts of one name", "lab: a\nhosts:\n  - b\n  - b\n", `lab.yaml:4: host name "b" is taken by host b`},
+		"outer":      {"the outer machine's name", "lab: a\nhosts: [tutti-server]\n", `lab.yaml:2: host name "tutti-server" is taken by the outer machine`},
+		"no hosts":   {"a lab without hosts", "lab: a\n", `lab.yaml:1: lab "a" has 0 hosts: from 1 to 200 are possible`},
+		"release":    {"an unknown release, on its line", "lab: a\nhosts: [b]\nrelease: sid\n", `lab.yaml:3: release "sid": known are trixie, bookworm`},
+		"host's own": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
+		"bind":       {"a bind without destination", "lab: a\nhosts: [b]\nbinds: [/etc]\n", `lab.yaml:3: bind "/etc": want SOURCE:DESTINATION`},
+		"no source":  {"a bind of nothing", "lab: a\nhosts: [b]\nbinds: ['nowhere-at-all:/a']\n", `lab.yaml:1: bind /nowhere-at-all:/a: stat /nowhere-at-all: no such file or directory`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseSpec("lab.yaml", "/", []byte(tt.text))
+			if err == nil {
+				t.Fatalf("%s: no error", tt.reason)
+			}
+			if diff := cmp.Diff(tt.want, err.Error()); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tt.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+//go:build e2e
+
+package lab
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// traces are what a lab may leave on the outer machine, one line each. Labs of
+// others that come and go meanwhile are left out; everything else counts,
+// whatever its name.
+func traces(t *testing.T, m Machine) []string {
+	t.Helper()
+	var lines []string
+	add := func(kind, text string) {
+		for line := range strings.Lines(text) {
+			lines = append(lines, kind+" "+strings.TrimSpace(line))
+		}
+	}
+	add("mount", readText(t, "/proc/self/mounts"))
+	for _, args := range [][]string{
+		{"ip", "-o", "link"}, {"ip", "-o", "addr"}, {"ip", "route", "show", "table", "all"},
+		{"nft", "list", "ruleset"}, {"lsns", "-n", "-r", "-t", "net", "-o", "NS"},
+	} {
+		out, err := exec.Command(args[0], args[1:]...).Output()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		add(strings.Join(args[:2], " "), string(out))
+	}
+	for _, h := range hierarchies {
+		_ = filepath.WalkDir(h, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.IsDir() {
+				lines = append(lines, "cgroup "+path)
+			}
+			return nil
+		})
+	}
+	lines = append(lines, processes(t, m)...)
+	if _, err := os.Stat(forwardBefore); err != nil { // else another lab is up
+		add("ip_forward", readText(t, forwardSetting))
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return foreign(m, line) })
+	slices.Sort(lines)
+	return lines
+}
+
+// processes are those that name the machine's state directory in their command
+// line, and those that sleep as only the tests do.
+func processes(t *testing.T, m Machine) []string {
+	t.Helper()
+	var lines []string
+	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range dirs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		line := strings.ReplaceAll(string(text), "\x00", " ")
+		if strings.Contains(line, m.State) || strings.Contains(line, "sleep 8639") {
+			lines = append(lines, fmt.Sprintf("process %s: %s", filepath.Dir(path), line))
+		}
+	}
+	return lines
+}
+
+var labIDRE = regexp.MustCompile(`(?:\btl|tutti_lab_|tutti-lab\.)([0-9a-f]{8})`)
+
+// foreign tells whether a trace is another lab's: it has the id of one, and not
+// of one of m. Counters that change by themselves are foreign too.
+func foreign(m Machine, line string) bool {
+	if strings.Contains(line, DefaultState+"/") {
+		return true
+	}
+	match := labIDRE.FindStringSubmatch(line)
+	if match == nil {
+		return false
+	}
+	for _, name := range []string{"killed", "one", "two"} {
+		if (state{dir: m.labDir(name)}).id() == match[1] {
+			return false
+		}
+	}
+	return true
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,193 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Running is a lab that is up.
+type Running struct {
+	Name   string
+	Domain string
+	Subnet netip.Prefix
+	Outer  netip.Addr // of the outer machine, as its hosts see it; they know it as tutti-server
+	Hosts  []*Host    // in the order of the lab file
+}
+
+// Host returns the host that has the name, which may be any of its names.
+func (r *Running) Host(name string) (*Host, error) {
+	for _, h := range r.Hosts {
+		if h.Name == name || slices.Contains(h.Names, name) {
+			return h, nil
+		}
+	}
+	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q", name, r.Name)
+}
+
+// lockFile serialises making and removing labs on this machine: they choose
+// free subnets and share a kernel setting.
+const lockFile = runDir + "/lock"
+
+// Up makes the lab and returns when every host runs. If it fails or ctx ends, it
+// removes what it made. A lab of that name that is there already is an error.
+func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
+	if err := Check(); err != nil {
+		return nil, err
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	m.Mirror = orDefault(m.Mirror, spec.Mirror)
+	bases := map[string]string{} // digest → directory
+	for _, h := range spec.Hosts {
+		d := spec.definition(h)
+		if _, ok := bases[d.dirName()]; ok {
+			continue
+		}
+		dir, err := m.Base(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		bases[d.dirName()] = dir
+	}
+	lock, err := m.lock(ctx, lockFile)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	x := commands{lock: lock}
+	s, err := m.plan(ctx, x, spec, bases)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.save(); err != nil {
+		return nil, fmt.Errorf("state of lab %q: %w", s.Name, err)
+	}
+	if err := m.make(ctx, x, s, spec); err != nil {
+		return nil, errors.Join(err, s.remove(context.WithoutCancel(ctx), x))
+	}
+	return s.running(), nil
+}
+
+// plan decides everything about the lab and makes nothing.
+func (m Machine) plan(ctx context.Context, x commands, spec Spec, bases map[string]string) (state, error) {
+	s := state{Name: spec.Name, Domain: spec.domain(), dir: m.labDir(spec.Name)}
+	if _, err := os.Stat(filepath.Join(s.dir, stateFile)); err == nil {
+		return s, tutti.Errorf(tutti.CodeConflict, "lab %q is there already: take it down with `tutti lab down %s`", s.Name, s.Name)
+	}
+	taken, err := takenSubnets(ctx, x)
+	if err != nil {
+		return s, err
+	}
+	if s.Subnet, err = chooseSubnet(s.Name, taken); err != nil {
+		return s, err
+	}
+	for i, h := range spec.Hosts {
+		s.Hosts = append(s.Hosts, hostState{
+			Name: h.Name, Names: spec.names(h), Address: s.address(i),
+			Base: bases[spec.definition(h).dirName()], Binds: spec.Binds,
+		})
+	}
+	return s, nil
+}
+
+// make makes the planned lab: the network, then all hosts at once.
+func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error {
+	start := time.Now()
+	mtu := outerMTU()
+	if err := s.connect(ctx, x, mtu); err != nil {
+		return err
+	}
+	err := eachHost(s, func(i int) error {
+		release := spec.definition(spec.Hosts[i]).Release
+		sources, settings, err := m.apt(ctx, release)
+		if err != nil {
+			return err
+		}
+		err = s.furnish(i, map[string]string{
+			"etc/apt/sources.list":                 sources.text,
+			"etc/apt/apt.conf.d/90lab":             settings,
+			"etc/resolv.conf":                      resolvConf(),
+			"etc/systemd/journald.conf.d/lab.conf": journald,
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.plug(ctx, x, i, mtu); err != nil {
+			return err
+		}
+		if err := s.start(ctx, x, i); err != nil {
+			return err
+		}
+		return m.wait(ctx, s, i)
+	})
+	if err == nil {
+		m.logf("lab %s: %d hosts run after %s", s.Name, len(s.Hosts), time.Since(start).Round(10*time.Millisecond))
+	}
+	return err
+}
+
+// journald of a host neither waits for the disk nor fills it.
+const journald = "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n"
+
+// eachHost calls do for all hosts at once and joins their errors.
+func eachHost(s state, do func(host int) error) error {
+	errs := make([]error, len(s.Hosts))
+	var wait sync.WaitGroup
+	for i := range s.Hosts {
+		wait.Go(func() { errs[i] = do(i) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func (s state) running() *Running {
+	r := &Running{Name: s.Name, Domain: s.Domain, Subnet: s.Subnet, Outer: s.outer()}
+	for i := range s.Hosts {
+		r.Hosts = append(r.Hosts, s.host(i))
+	}
+	return r
+}
+
+// Open returns the named lab, which another process may have made. An empty
+// name is the only lab there is.
+func (m Machine) Open(name string) (*Running, error) {
+	name, err := m.only(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.load(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.running(), nil
+}
+
+// List returns the labs of this machine by name.
+func (m Machine) List() ([]*Running, error) {
+	names, err := m.names()
+	if err != nil {
+		return nil, err
+	}
+	var all []*Running
+	for _, name := range names {
+		s, err := m.load(name)
+		if tutti.CodeOf(err) == tutti.CodeNotFound {
+			continue // killed before it had made anything
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s.running())
+	}
+	return all, nil
+}

@@ -1,0 +1,53 @@
+// Package pidfd waits for processes that need not be our children, by the
+// kernel's process file descriptors: nothing is polled, and a pid that was
+// given to another process is not mistaken for the one that was meant.
+package pidfd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Wait returns nil when the process is gone (also when there was none), or the
+// cause of ctx's end.
+func Wait(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	quit, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(quit)
+	gone := make(chan error, 1)
+	go func() { gone <- poll(fd, quit) }()
+	select {
+	case err := <-gone:
+		return err
+	case <-ctx.Done():
+		_, _ = unix.Write(quit, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		<-gone
+		return context.Cause(ctx)
+	}
+}
+
+func poll(fds ...int) error {
+	polled := make([]unix.PollFd, len(fds))
+	for i, fd := range fds {
+		polled[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN} //nolint:gosec // descriptors are small
+	}
+	for {
+		_, err := unix.Poll(polled, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,98 @@
+// Package policy says what a node may publish and read. Without a grant a node
+// reads shared/** and node/<its name>/**, writes node/<its name>/**, and exports
+// nothing; the grants of the fleet file add to that and never take away. A
+// refusal is a tutti.Error with CodeRefused that says who, what, and which grant
+// would allow it. The functions are pure; whether a key already has another
+// owner is for package data to say.
+//
+// The groups are those that the node is in, as fleet.GroupsOf returns them.
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// MayWrite returns nil if the node may set and unset the key.
+func MayWrite(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, key string) error {
+	if tutti.MatchPattern(own(node), key) {
+		return nil
+	}
+	pattern := func(p string) bool { return tutti.MatchPattern(p, key) }
+	for _, g := range granted(fleet, groups) {
+		// What the fleet file would refuse without the word is refused here, too: the
+		// fleet may come from an older release, or from no file.
+		safe := func(p string) bool { return pattern(p) && (g.Dangerous || !tutti.DangerousPattern(p)) }
+		if slices.ContainsFunc(g.Write, safe) {
+			return nil
+		}
+	}
+	return refuse(groups, node, "write "+fmt.Sprintf("%q", key), word(fmt.Sprintf("write: [%q]", key), tutti.DangerousPattern(key)))
+}
+
+// MayRead returns nil if the node may read the key.
+func MayRead(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, key string) error {
+	if tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(node), key) {
+		return nil
+	}
+	pattern := func(p string) bool { return tutti.MatchPattern(p, key) }
+	for _, g := range granted(fleet, groups) {
+		if slices.ContainsFunc(g.Read, pattern) || slices.ContainsFunc(g.Write, pattern) {
+			return nil
+		}
+	}
+	return refuse(groups, node, "read "+fmt.Sprintf("%q", key), fmt.Sprintf("read: [%q]", key))
+}
+
+// MayExport returns nil if the node may export resources of the type. A type that
+// means root on the collector needs a grant that is dangerous itself.
+func MayExport(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, resourceType string) error {
+	dangerous := tutti.DangerousExport(resourceType)
+	for _, g := range granted(fleet, groups) {
+		if slices.Contains(g.Exports, resourceType) && (g.Dangerous || !dangerous) {
+			return nil
+		}
+	}
+	return refuse(groups, node, "export resources of type "+resourceType, word("exports: ["+resourceType+"]", dangerous))
+}
+
+// own is the pattern of the keys that belong to a node. The name is a whole part
+// of the path.
+func own(node tutti.NodeName) string { return "node/" + string(node) + "/**" }
+
+func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
+	var grants []tutti.Grant
+	for _, g := range fleet.Grants {
+		if slices.Contains(groups, g.To) {
+			grants = append(grants, g)
+		}
+	}
+	return grants
+}
+
+// word adds to a grant that it is dangerous.
+func word(grant string, dangerous bool) string {
+	if dangerous {
+		return grant + ", dangerous: true"
+	}
+	return grant
+}
+
+// refuse says what is missing, with the line to paste under `grants:`.
+func refuse(groups []tutti.GroupName, node tutti.NodeName, what, grant string) error {
+	to := "GROUP"
+	in := "in no group"
+	if len(groups) > 0 {
+		names := make([]string, len(groups))
+		for i, g := range groups {
+			names[i] = string(g)
+		}
+		slices.Sort(names)
+		to, in = names[0], "in "+strings.Join(names, ", ")
+	}
+	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: no grant; if it is to, add to the grants of the fleet file: - {to: %s, %s}",
+		string(node), in, what, to, grant)
+}

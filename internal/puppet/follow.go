@@ -1,0 +1,109 @@
+package puppet
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Follower reads what a launcher appends to its files.
+type Follower struct {
+	run    tutti.RunID
+	events *tail
+	phases *tail
+}
+
+// Follow begins at the start of the files of a run's directory, which need not
+// be there yet.
+func Follow(dir string, run tutti.RunID) *Follower {
+	return &Follower{
+		run:    run,
+		events: &tail{path: filepath.Join(dir, "events.jsonl")},
+		phases: &tail{path: filepath.Join(dir, "phase.jsonl")},
+	}
+}
+
+// Close releases the files.
+func (f *Follower) Close() {
+	f.events.close()
+	f.phases.close()
+}
+
+type eventLine struct {
+	T        time.Time `json:"t"`
+	Event    string    `json:"event"`
+	Resource string    `json:"resource"`
+	Changed  bool      `json:"changed"`
+	Failed   bool      `json:"failed"`
+	Skipped  bool      `json:"skipped"`
+	Message  string    `json:"message"`
+	Total    int       `json:"resources"`
+}
+
+// Next returns what has been appended since the last call. Lines that cannot be
+// read are left out: they are shown to people and decide nothing.
+func (f *Follower) Next() ([]tutti.Live, error) {
+	var out []tutti.Live
+	err := f.phases.each(func(line []byte) {
+		var p phaseLine
+		if json.Unmarshal(line, &p) == nil {
+			out = append(out, tutti.Live{Run: f.run, At: p.T, Phase: p.Phase, Message: p.WaitingFor.Command})
+		}
+	})
+	if err != nil {
+		return out, err
+	}
+	err = f.events.each(func(line []byte) {
+		var e eventLine
+		if json.Unmarshal(line, &e) != nil {
+			return
+		}
+		out = append(out, tutti.Live{
+			Run: f.run, At: e.T, Resource: e.Resource, Done: e.Event == "done",
+			Changed: e.Changed, Failed: e.Failed, Skipped: e.Skipped, Message: e.Message, Total: e.Total,
+		})
+	})
+	return out, err
+}
+
+// tail reads the complete lines of a file that grows.
+type tail struct {
+	path string
+	file *os.File
+	rest []byte
+}
+
+func (t *tail) each(f func(line []byte)) error {
+	if t.file == nil {
+		file, err := os.Open(t.path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t.file = file
+	}
+	more, err := io.ReadAll(t.file)
+	t.rest = append(t.rest, more...)
+	for {
+		line, rest, ok := bytes.Cut(t.rest, []byte("\n"))
+		if !ok {
+			return err
+		}
+		f(line)
+		t.rest = rest
+	}
+}
+
+func (t *tail) close() {
+	if t.file != nil {
+		t.file.Close()
+	}
+}

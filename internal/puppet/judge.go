@@ -1,0 +1,243 @@
+package puppet
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+type phaseLine struct {
+	T       time.Time `json:"t"`
+	Phase   string    `json:"phase"`
+	Verdict string    `json:"verdict"`
+	Reason  string    `json:"reason"`
+	Exit    *int      `json:"exit"`
+	Error   *struct {
+		Class   string `json:"class"`
+		Message string `json:"message"`
+	} `json:"error"`
+	WaitingFor struct {
+		PID     int    `json:"pid"`
+		Command string `json:"command"`
+	} `json:"waiting_for"`
+}
+
+type logLine struct {
+	Level   string `json:"level"`
+	Message string `json:"message"`
+	Source  string `json:"source"`
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+}
+
+// The launcher's exit codes besides Puppet's own.
+const (
+	exitRefused = 64
+	exitLocked  = 75
+	exitStopped = 76
+)
+
+// trace is everything that a launcher left behind besides its report.
+type trace struct {
+	last    string // phase before done
+	reached map[string]bool
+	gate    phaseLine
+	lock    phaseLine
+	done    *phaseLine
+	errors  []logLine
+	stderr  string
+	firstAt time.Time
+	lastAt  time.Time
+}
+
+// Judge says how the run of a directory ended. It is called when no process is
+// left; StartedAt and EndedAt are what the launcher noted, and the caller may
+// replace them. It never returns a good outcome without this run's own report.
+func Judge(dir string, run tutti.RunID) tutti.Result {
+	tr, err := readTrace(dir)
+	if err != nil {
+		return tutti.Result{Run: run, Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Message: "what the run left cannot be read: " + err.Error()}
+	}
+	out := tutti.Result{Run: run, Phase: tr.last, StartedAt: tr.firstAt, EndedAt: tr.lastAt}
+	report, err := readReport(dir)
+	switch {
+	case err == nil && report.TransactionUUID != string(run):
+		fail(&out, tutti.BecauseMachinery, fmt.Sprintf("the report is of another run, %q", report.TransactionUUID))
+	case err == nil:
+		judgeReport(&out, report, tr)
+	case errors.Is(err, os.ErrNotExist):
+		judgeTrace(&out, tr)
+	default:
+		fail(&out, tutti.BecauseMachinery, "the report cannot be read: "+err.Error())
+	}
+	return out
+}
+
+func fail(out *tutti.Result, why tutti.Reason, message string) {
+	out.Outcome, out.Reason, out.Message = tutti.Failed, why, message
+}
+
+// judgeTrace judges a run without a report, by the phase that it reached.
+func judgeTrace(out *tutti.Result, tr trace) {
+	switch {
+	case tr.done == nil && tr.last == "":
+		fail(out, tutti.BecauseMachinery, strings.TrimSpace("Puppet's launcher did not start: "+tr.stderr))
+		return
+	case tr.done == nil:
+		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone in phase "+tr.last
+		return
+	case tr.signalled():
+		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process in phase "+tr.last+": "+tr.message()
+		return
+	}
+	exit := -1
+	if tr.done.Exit != nil {
+		exit = *tr.done.Exit
+	}
+	message := tr.message()
+	switch {
+	case exit == exitRefused:
+		fail(out, tutti.BecauseRefused, message)
+	case exit == exitLocked:
+		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
+	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
+		// go: a run that was only to compile.
+		out.Stopped, out.Message = true, tr.gate.Reason
+	case exit == exitStopped && tr.gate.Verdict == string(tutti.CodeRefused):
+		fail(out, tutti.BecauseRefused, tr.gate.Reason)
+	case exit == exitStopped:
+		fail(out, tutti.BecauseMachinery, "at the gate: "+tr.gate.Reason)
+	default:
+		fail(out, reasonOf(tr.last), message)
+		out.Failures = failuresOf(tr.errors)
+	}
+}
+
+// signalled reports whether the process ended by a signal that Ruby handles.
+func (tr trace) signalled() bool {
+	return tr.done != nil && tr.done.Error != nil && tr.done.Error.Class == "SignalException"
+}
+
+// reasonOf says why a run without a report failed in a phase.
+func reasonOf(phase string) tutti.Reason {
+	switch phase {
+	case "facts":
+		return tutti.BecauseFacts
+	case "compile":
+		return tutti.BecauseCompile
+	case "convert", "apply":
+		return tutti.BecauseCatalog
+	}
+	return tutti.BecauseMachinery
+}
+
+// message is the last thing that went wrong, as Puppet said it.
+func (tr trace) message() string {
+	switch {
+	case len(tr.errors) > 0:
+		return tr.errors[len(tr.errors)-1].Message
+	case tr.done != nil && tr.done.Error != nil:
+		return tr.done.Error.Message
+	case tr.stderr != "":
+		return tr.stderr
+	}
+	return "no message in phase " + tr.last
+}
+
+func failuresOf(errs []logLine) []tutti.Failure {
+	var out []tutti.Failure
+	seen := map[tutti.Failure]bool{}
+	for _, l := range errs {
+		f := tutti.Failure{File: l.File, Line: l.Line, Message: l.Message}
+		if strings.HasPrefix(l.Source, "/") || strings.Contains(l.Source, "[") {
+			f.Resource = l.Source
+		}
+		if seen[f] || len(out) == tutti.MaxFailures {
+			continue
+		}
+		seen[f] = true
+		out = append(out, f)
+	}
+	return out
+}
+
+func readTrace(dir string) (trace, error) {
+	tr := trace{reached: map[string]bool{}}
+	err := eachLine(filepath.Join(dir, "phase.jsonl"), func(line []byte) {
+		var p phaseLine
+		if json.Unmarshal(line, &p) != nil {
+			return // the last line of a process that was killed
+		}
+		if tr.firstAt.IsZero() {
+			tr.firstAt = p.T
+		}
+		tr.lastAt = p.T
+		switch {
+		case p.Phase == "done":
+			tr.done = &p
+		case p.Phase == "gate" && p.Verdict != "":
+			tr.gate = p
+		case p.Phase == "lock" && p.WaitingFor.PID != 0:
+			tr.lock = p
+		}
+		if p.Phase != "done" {
+			tr.last = p.Phase
+			tr.reached[p.Phase] = true
+		}
+	})
+	if err != nil {
+		return tr, err
+	}
+	err = eachLine(filepath.Join(dir, "log.jsonl"), func(line []byte) {
+		var l logLine
+		if json.Unmarshal(line, &l) == nil && isError(l.Level) {
+			tr.errors = append(tr.errors, l)
+		}
+	})
+	tr.stderr = lastOf(filepath.Join(dir, "stderr"), 600)
+	return tr, err
+}
+
+func isError(level string) bool {
+	switch level {
+	case "err", "alert", "emerg", "crit":
+		return true
+	}
+	return false
+}
+
+const maxLine = 16 << 20
+
+func eachLine(path string, f func(line []byte)) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		f(lines.Bytes())
+	}
+	return lines.Err()
+}
+
+func lastOf(path string, n int) string {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	raw = bytes.TrimSpace(raw)
+	return string(raw[max(0, len(raw)-n):])
+}

@@ -1,0 +1,167 @@
+package puppet_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/puppet"
+)
+
+// samples are the directories of real runs on real Puppets, made by the
+// module's specs.
+const samples = "../../puppet/testdata/runs"
+
+type verdict struct {
+	Outcome tutti.Outcome
+	Reason  tutti.Reason
+	Stopped bool
+	File    string // of the first failure
+	Line    int
+	Says    string // part of the message
+}
+
+var endings = map[string]verdict{
+	"catalog-cycle":          {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 1, Says: "Found 1 dependency cycle"},
+	"catalog-invalid":        {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 2, Says: "must be fully qualified"},
+	"catalog-missing-target": {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "Could not find resource"},
+	"catalog-sensitive":      {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 1, Says: "is Sensitive"},
+	"changed":                {Outcome: tutti.Changed},
+	"compile-class":          {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 3, Says: "Could not find class"},
+	"compile-fail":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "no rings yet"},
+	"compile-manifest":       {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, Says: "has no manifest"},
+	"compile-only":           {Stopped: true},
+	"compile-syntax":         {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "Syntax error"},
+	"compile-type":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "expects an Integer"},
+	"compile-unavailable":    {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "the server is away"},
+	"compile-value":          {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "there is no value"},
+	"facts-exit":             {Outcome: tutti.Failed, Reason: tutti.BecauseFacts},
+	"facts-missing":          {Outcome: tutti.Failed, Reason: tutti.BecauseFacts, Says: "no facts of node"},
+	"facts-node":             {Outcome: tutti.Failed, Reason: tutti.BecauseFacts, Says: "returned 4"},
+	"failed-deferred":        {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, Says: "there is no value"},
+	"failed-resources":       {Outcome: tutti.Failed, Reason: tutti.BecauseResources, File: "site.pp", Line: 1, Says: "1 resource failed"},
+	"gate-refused":           {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "no grant"},
+	"gate-stop":              {Stopped: true, Says: "changed while compiling"},
+	"killed":                 {Outcome: tutti.Interrupted, Says: "in phase apply"},
+	"locked":                 {Outcome: tutti.Failed, Reason: tutti.BecauseTimeout, Says: "held the lock"},
+	"machinery":              {Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Says: "cannot load such file"},
+	"noop":                   {Outcome: tutti.Unchanged},
+	"prerun":                 {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "prerun_command"},
+	"refused-certname":       {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "puppet.conf names this node"},
+	"refused-code":           {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "does not exist"},
+	"refused-hello":          {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "is not here"},
+	"terminated":             {Outcome: tutti.Interrupted, Says: "SIGTERM"},
+	"unchanged":              {Outcome: tutti.Unchanged},
+}
+
+// TestJudgeRealRuns judges what real runs left, on every Puppet that there are
+// samples of.
+func TestJudgeRealRuns(t *testing.T) {
+	versions, err := filepath.Glob(filepath.Join(samples, "*"))
+	if err != nil || len(versions) < 2 {
+		t.Fatalf("samples of %d Puppets in %s, want at least two: %v", len(versions), samples, err)
+	}
+	for _, version := range versions {
+		for name, want := range endings {
+			t.Run(filepath.Base(version)+"/"+name, func(t *testing.T) {
+				dir := filepath.Join(version, name)
+				got := puppet.Judge(dir, runOf(t, dir))
+				checkVerdict(t, want, got)
+			})
+		}
+		checkAllNamed(t, version)
+	}
+}
+
+func checkVerdict(t *testing.T, want verdict, got tutti.Result) {
+	t.Helper()
+	have := verdict{Outcome: got.Outcome, Reason: got.Reason, Stopped: got.Stopped, Says: want.Says}
+	if want.File != "" && len(got.Failures) > 0 {
+		have.File, have.Line = filepath.Base(got.Failures[0].File), got.Failures[0].Line
+	}
+	if !strings.Contains(got.Message, want.Says) {
+		have.Says = got.Message
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if err := got.Validate(); err != nil {
+		t.Errorf("the server would refuse it: %v", err)
+	}
+}
+
+func checkAllNamed(t *testing.T, version string) {
+	t.Helper()
+	dirs, err := os.ReadDir(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if _, ok := endings[d.Name()]; !ok {
+			t.Errorf("%s/%s: a sample that no verdict is written down for", version, d.Name())
+		}
+	}
+}
+
+func runOf(t *testing.T, dir string) tutti.RunID {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "run.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order struct {
+		Run tutti.RunID `json:"run"`
+	}
+	if err := json.Unmarshal(raw, &order); err != nil {
+		t.Fatal(err)
+	}
+	return order.Run
+}
+
+// TestJudgeNeverTakesAnotherReport puts a good report of another run, and one
+// that is cut, where a report belongs.
+func TestJudgeNeverTakesAnotherReport(t *testing.T) {
+	good := filepath.Join(samples, "8.10.0", "changed")
+	report, err := os.ReadFile(filepath.Join(good, puppet.ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases, err := os.ReadFile(filepath.Join(good, "phase.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		report []byte
+		run    tutti.RunID
+		reason tutti.Reason
+	}{
+		"another run":  {report, "00000000-0000-0000-0000-000000000001", tutti.BecauseMachinery},
+		"cut report":   {report[:len(report)/2], runOf(t, good), tutti.BecauseMachinery},
+		"empty report": {nil, runOf(t, good), tutti.BecauseMachinery},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, content := range map[string][]byte{puppet.ReportFile: tc.report, "phase.jsonl": phases} {
+				if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := puppet.Judge(dir, tc.run); got.Outcome != tutti.Failed || got.Reason != tc.reason {
+				t.Errorf("judged %s:%s, want failed:%s", got.Outcome, got.Reason, tc.reason)
+			}
+		})
+	}
+}
+
+func TestJudgeAnEmptyDirectory(t *testing.T) {
+	got := puppet.Judge(t.TempDir(), "00000000-0000-0000-0000-000000000001")
+	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery {
+		t.Errorf("judged %s:%s, want failed:machinery: nothing at all is no success", got.Outcome, got.Reason)
+	}
+}

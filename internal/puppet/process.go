@@ -1,0 +1,200 @@
+package puppet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/pidfd"
+)
+
+// Process is a launcher, started by us or by an agent before us.
+type Process struct {
+	pid   int
+	start uint64 // field 22 of /proc/PID/stat: pids are used again
+	child *exec.Cmd
+}
+
+// Start starts the launcher of a run's directory, in a session of its own and,
+// where systemd runs, in a scope of its own: neither the end nor the upgrade of
+// the agent reaches it.
+func Start(install Installation, dir string, o Order) (*Process, error) {
+	argv := []string{install.Ruby, o.Launcher, dir}
+	if systemd() {
+		argv = append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect",
+			"--unit=tutti-run-" + string(o.Run), "--description=Puppet run " + string(o.Run)}, argv...)
+	}
+	// No context: the process must live on when whoever waits for it does not.
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
+	stdout, err := os.OpenFile(filepath.Join(dir, "stdout"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer stdout.Close()
+	stderr, err := os.OpenFile(filepath.Join(dir, "stderr"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer stderr.Close()
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = stdout, stderr, "/", cleanEnv()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	start, _ := startTime(cmd.Process.Pid)
+	return &Process{pid: cmd.Process.Pid, start: start, child: cmd}, nil
+}
+
+func systemd() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil && executable("/usr/bin/systemd-run")
+}
+
+// cleanEnv is the same whoever started the agent, so that runs do not differ
+// by it.
+func cleanEnv() []string {
+	return []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin",
+		"HOME=/root", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
+	}
+}
+
+// Adopt returns the launcher that still runs for a directory, or nil if there
+// is none. It believes pid and start time; a launcher that had no time to write
+// them is found by its arguments.
+func Adopt(dir string) (*Process, error) {
+	var noted struct {
+		PID   int    `json:"pid"`
+		Start uint64 `json:"start"`
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err == nil {
+		err = json.Unmarshal(raw, &noted)
+	}
+	if err == nil {
+		if start, err := startTime(noted.PID); err != nil || start != noted.Start {
+			return nil, nil
+		}
+		return &Process{pid: noted.PID, start: noted.Start}, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, tutti.Wrap(tutti.CodeInternal, err, "%s", filepath.Join(dir, "pid"))
+	}
+	var found *Process
+	err = eachProcess(func(pid int, argv []string) bool {
+		if len(argv) > 1 && argv[len(argv)-1] == dir && strings.HasSuffix(argv[len(argv)-2], "puppet-tutti") {
+			if start, err := startTime(pid); err == nil {
+				found = &Process{pid: pid, start: start}
+			}
+		}
+		return found == nil
+	})
+	return found, err
+}
+
+// startTime reads field 22 of /proc/PID/stat; the second field may hold spaces
+// and brackets, so fields count from its last bracket.
+func startTime(pid int) (uint64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := bytes.Cut(raw[bytes.LastIndexByte(raw, ')'):], []byte(" "))
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
+	}
+	if fields[0] == "Z" {
+		return 0, os.ErrProcessDone
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// Wait returns nil when the process is gone, or the cause of ctx's end.
+func (p *Process) Wait(ctx context.Context) error {
+	if start, err := startTime(p.pid); err == nil && (p.start == 0 || start == p.start) {
+		if err := pidfd.Wait(ctx, p.pid); err != nil {
+			return err
+		}
+	}
+	p.reap()
+	return nil
+}
+
+// reap collects our own child; its status is not what we judge by.
+func (p *Process) reap() {
+	if p.child != nil {
+		_ = p.child.Wait()
+	}
+}
+
+const killAfter = 10 * time.Second
+
+// Kill ends the process and everything in its session: first politely, then,
+// after ten seconds, not.
+func (p *Process) Kill(ctx context.Context) error {
+	if start, err := startTime(p.pid); err != nil || p.start != 0 && start != p.start {
+		return nil
+	}
+	if err := unix.Kill(-p.pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("end process group %d: %w", p.pid, err)
+	}
+	polite, cancel := context.WithTimeout(ctx, killAfter)
+	defer cancel()
+	if err := p.Wait(polite); err == nil {
+		return nil
+	}
+	if err := unix.Kill(-p.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process group %d: %w", p.pid, err)
+	}
+	return p.Wait(ctx)
+}
+
+// Strangers returns the command lines of Puppets that take no lock: a person's
+// `puppet apply`.
+func Strangers() ([]string, error) {
+	var out []string
+	err := eachProcess(func(_ int, argv []string) bool {
+		for i, arg := range argv {
+			if i+1 < len(argv) && i <= 1 && filepath.Base(arg) == "puppet" && argv[i+1] == "apply" {
+				out = append(out, strings.Join(argv, " "))
+			}
+		}
+		return true
+	})
+	return out, err
+}
+
+// eachProcess calls f with every process's arguments until f returns false.
+func eachProcess(f func(pid int, argv []string) bool) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err != nil || len(raw) == 0 {
+			continue // gone, or a kernel thread
+		}
+		if !f(pid, strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00")) {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package puppet
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// report is what Puppet's report says that an outcome needs; the whole of it is
+// kept as a blob.
+type report struct {
+	TransactionUUID      string                    `json:"transaction_uuid"`
+	Status               string                    `json:"status"`
+	NoopPending          bool                      `json:"noop_pending"`
+	CorrectiveChange     bool                      `json:"corrective_change"`
+	CachedCatalogStatus  string                    `json:"cached_catalog_status"`
+	TransactionCompleted *bool                     `json:"transaction_completed"`
+	ResourceStatuses     map[string]resourceStatus `json:"resource_statuses"`
+}
+
+type resourceStatus struct {
+	Resource        string `json:"resource"`
+	File            string `json:"file"`
+	Line            int    `json:"line"`
+	Changed         bool   `json:"changed"`
+	Failed          bool   `json:"failed"`
+	FailedToRestart bool   `json:"failed_to_restart"`
+	Skipped         bool   `json:"skipped"`
+	OutOfSync       bool   `json:"out_of_sync"`
+	Events          []struct {
+		Status  string `json:"status"`
+		Message string `json:"message"`
+	} `json:"events"`
+}
+
+func readReport(dir string) (report, error) {
+	var r report
+	raw, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(raw, &r)
+}
+
+// ReportFile and LogFile are what a run leaves for people, in its directory.
+const (
+	ReportFile = "report.json"
+	LogFile    = "log.jsonl"
+)
+
+func judgeReport(out *tutti.Result, r report, tr trace) {
+	out.NoopPending, out.Corrective = r.NoopPending, r.CorrectiveChange
+	out.Counts.Total = len(r.ResourceStatuses)
+	for _, s := range r.ResourceStatuses {
+		count(&out.Counts, s)
+	}
+	out.Failures = resourceFailures(r, tr)
+	switch {
+	case r.CachedCatalogStatus == "on_failure":
+		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
+	case tr.done == nil || tr.signalled():
+		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process: "+tr.message()
+	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:
+		fail(out, tutti.BecauseRefused, tr.message())
+	case r.Status == "failed" && tr.cycle() != "":
+		fail(out, tutti.BecauseCatalog, tr.cycle())
+	case r.Status == "failed" && out.Counts.Failed > 0:
+		fail(out, tutti.BecauseResources, plural(out.Counts.Failed, "resource")+" failed")
+	case r.Status == "failed":
+		fail(out, tutti.BecauseCatalog, tr.message())
+		out.Failures = failuresOf(tr.errors)
+	case r.TransactionCompleted != nil && !*r.TransactionCompleted:
+		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
+	case r.Status == "changed":
+		out.Outcome = tutti.Changed
+	case r.Status == "unchanged":
+		out.Outcome = tutti.Unchanged
+	default:
+		fail(out, tutti.BecauseMachinery, "the report has the unknown status "+r.Status)
+	}
+}
+
+func count(c *tutti.Counts, s resourceStatus) {
+	if s.Changed {
+		c.Changed++
+	}
+	if s.Failed || s.FailedToRestart {
+		c.Failed++
+	}
+	if s.Skipped {
+		c.Skipped++
+	}
+	if s.OutOfSync {
+		c.OutOfSync++
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// resourceFailures lists what failed, by file and line; the message is the
+// failed event's or, where a failure left no event, the log's.
+func resourceFailures(r report, tr trace) []tutti.Failure {
+	var out []tutti.Failure
+	for name, s := range r.ResourceStatuses {
+		if !s.Failed && !s.FailedToRestart {
+			continue
+		}
+		f := tutti.Failure{Resource: cmp.Or(s.Resource, name), File: s.File, Line: s.Line}
+		for _, e := range s.Events {
+			if e.Status == "failure" && f.Message == "" {
+				f.Message = e.Message
+			}
+		}
+		f.Message = cmp.Or(f.Message, tr.said(f.Resource), "failed without a message")
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b tutti.Failure) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Resource, b.Resource))
+	})
+	return out[:min(len(out), tutti.MaxFailures)]
+}
+
+// cycle returns Puppet's words about a dependency cycle, if there is one: its
+// report then calls each resource of the cycle failed.
+func (tr trace) cycle() string {
+	for _, l := range tr.errors {
+		if strings.Contains(l.Message, "dependency cycle") {
+			return l.Message
+		}
+	}
+	return ""
+}
+
+// said returns the first error that the log attributes to a resource.
+func (tr trace) said(resource string) string {
+	for _, l := range tr.errors {
+		if l.Source != "" && strings.Contains(l.Source, resource) {
+			return l.Message
+		}
+	}
+	return ""
+}

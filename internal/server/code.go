@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+const (
+	maxBlob      = 64 << 20
+	maxFleetFile = 1 << 20
+	maxCodeFiles = 200_000
+)
+
+// MissingBlobs implements tutti.Codes.
+func (s *Server) MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tutti.Digest, error) {
+	var out []tutti.Digest
+	for _, d := range digests {
+		if err := d.Validate(); err != nil {
+			return nil, err
+		}
+		has, err := s.opts.Blobs.Has(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// PutBlob implements tutti.Codes.
+func (s *Server) PutBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
+	if len(content) > maxBlob {
+		return "", tutti.Errorf(tutti.CodeInvalid, "a file of %d bytes, at most %d", len(content), maxBlob)
+	}
+	return s.opts.Blobs.Put(ctx, content)
+}
+
+// PushCode implements tutti.Codes. All files must be there; the manifest and
+// its signature become one blob, found by the code's digest through the log.
+func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodePushed, error) {
+	var out tutti.CodePushed
+	if err := s.opts.Identity.VerifyCode(in); err != nil {
+		return out, err
+	}
+	manifest, err := decode[tutti.CodeManifest]("manifest", in.Manifest)
+	if err != nil {
+		return out, err
+	}
+	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files)}
+	if len(manifest.Files) > maxCodeFiles {
+		return out, tutti.Errorf(tutti.CodeInvalid, "%d files, at most %d", len(manifest.Files), maxCodeFiles)
+	}
+	for name, f := range manifest.Files {
+		out.Bytes += f.Size
+		if f.Link != "" {
+			continue
+		}
+		if has, err := s.opts.Blobs.Has(ctx, f.Digest); err != nil || !has {
+			return out, tutti.Wrap(tutti.CodeConflict, orMissing(err), "%s", name)
+		}
+	}
+	signed, err := json.Marshal(in)
+	if err != nil {
+		return out, err
+	}
+	if out.Signed, err = s.opts.Blobs.Put(ctx, signed); err != nil {
+		return out, err
+	}
+	return out, s.do(ctx, func(tx *tx) error {
+		if tx.registry.code[out.Environment].Code != out.Code {
+			tx.emit(tutti.Actor(ctx), &out)
+		}
+		return nil
+	})
+}
+
+// SetFleet implements tutti.Codes. A fleet file with an error changes nothing.
+func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Fleet, error) {
+	if len(in.Source) > maxFleetFile {
+		return tutti.Fleet{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", in.File, len(in.Source), maxFleetFile)
+	}
+	f, err := fleet.Parse(in.File, in.Source)
+	if err != nil {
+		return tutti.Fleet{}, err
+	}
+	digest := tutti.DigestOf(in.Source)
+	return f, s.do(ctx, func(tx *tx) error {
+		if tx.registry.fleetDigest != digest {
+			tx.emit(tutti.Actor(ctx), &tutti.FleetSet{Fleet: f, Digest: digest, Source: string(in.Source)})
+		}
+		return nil
+	})
+}
+
+// GetFleet implements tutti.Codes.
+func (s *Server) GetFleet(ctx context.Context) (tutti.Fleet, error) {
+	var out tutti.Fleet
+	err := s.do(ctx, func(tx *tx) error {
+		if tx.registry.fleet == nil {
+			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
+		}
+		out = *tx.registry.fleet
+		return nil
+	})
+	return out, err
+}
+
+// codeGet gives a node the manifest of the code that it was told to run.
+func (s *Server) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.CodeGet](tutti.OpCode, payload)
+	if err != nil {
+		return nil, err
+	}
+	return s.signedCode(ctx, key, in.Run, in.Code)
+}
+
+func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (tutti.SignedCode, error) {
+	var blob tutti.Digest
+	err := s.do(ctx, func(tx *tx) error {
+		n, r, err := tx.nodeRun(key, run)
+		if err != nil {
+			return err
+		}
+		if code != "" && r.Code != code {
+			err := tutti.Errorf(tutti.CodeRefused, "run %s was not told to use the code %s", r.Run, code)
+			return tx.deny(actorNode(n.Node), "fetch code "+string(code), err)
+		}
+		blob = tx.registry.signed[r.Code]
+		if blob == "" {
+			return tutti.Errorf(tutti.CodeNotFound, "the code %s of run %s is not here", r.Code, r.Run)
+		}
+		return nil
+	})
+	if err != nil {
+		return tutti.SignedCode{}, err
+	}
+	raw, err := s.opts.Blobs.Get(ctx, blob)
+	if err != nil {
+		return tutti.SignedCode{}, err
+	}
+	return decode[tutti.SignedCode]("signed code", raw)
+}
+
+// blobGet gives a node one file of the code that it was told to run, and
+// nothing else that the server keeps.
+func (s *Server) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
+	in, err := decode[tutti.BlobGet](tutti.OpBlobGet, payload)
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.codeFiles(ctx, key, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if !files[in.Digest] {
+		err := tutti.Errorf(tutti.CodeRefused, "%s is no file of the code of run %s", in.Digest, in.Run)
+		return nil, s.denyKey(ctx, key, "fetch "+string(in.Digest), err)
+	}
+	return s.opts.Blobs.Get(ctx, in.Digest)
+}
+
+// codeFiles returns the digests of the files of a run's code, remembered for
+// the code that was asked for last.
+func (s *Server) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]bool, error) {
+	var code tutti.Digest
+	err := s.do(ctx, func(tx *tx) error {
+		_, r, err := tx.nodeRun(key, run)
+		if err == nil {
+			code = r.Code
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if last := s.files.Load(); last != nil && last.code == code {
+		return last.digests, nil
+	}
+	signed, err := s.signedCode(ctx, key, run, code)
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := decode[tutti.CodeManifest]("manifest", signed.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	digests := map[tutti.Digest]bool{}
+	for _, f := range manifest.Files {
+		digests[f.Digest] = true
+	}
+	s.files.Store(&codeFiles{code: code, digests: digests})
+	return digests, nil
+}
+
+type codeFiles struct {
+	code    tutti.Digest
+	digests map[tutti.Digest]bool
+}
+
+func (s *Server) denyKey(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
+	return s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		return tx.deny(actorNode(n.Node), what, cause)
+	})
+}
+
+// blobPut keeps a report, a log or a record that a node sends before the
+// result that names it.
+func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	err := s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err == nil && n.lastClaimed == "" {
+			err = tx.deny(actorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, "node %s never claimed a run", n.Node))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	digest, err := s.PutBlob(ctx, slices.Clone(payload))
+	return tutti.BlobStored{Digest: digest}, err
+}

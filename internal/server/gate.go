@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// gate decides whether a compiled catalog may be applied. On go, the node's
+// exports replace its previous ones as a whole (a noop or compile run's only in
+// the overlay of its job), in the same append as the decision.
+func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Gate](tutti.OpGate, payload)
+	if err != nil {
+		return nil, err
+	}
+	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
+		return nil, err
+	}
+	set, err := s.storeExports(ctx, in.Exports)
+	if err != nil {
+		return nil, err
+	}
+	var out tutti.Gated
+	err = s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		r, err := tx.run(n, in.Run)
+		if err != nil {
+			return err
+		}
+		if r.Gate == "" {
+			if err := tx.decideGate(n, r, in, set); err != nil {
+				return err
+			}
+		}
+		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
+		return nil
+	})
+	return out, err
+}
+
+func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest) error {
+	for _, e := range in.Exports {
+		if err := policy.MayExport(tx.fleet(), tx.registry.groups(n), n.Node, e.Type); err != nil {
+			return tx.deny(actorNode(n.Node), "export "+e.Type, err)
+		}
+	}
+	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog}
+	if changed := tx.outdated(n, r, in); changed != "" {
+		verdict.Verdict, verdict.Reason = tutti.GateStop, changed
+	} else if r.Mode == tutti.ModeCompile {
+		verdict.Verdict, verdict.Reason = tutti.GateStop, "asked only to compile"
+	}
+	overlay := r.Mode != tutti.ModeApply
+	if verdict.Verdict == tutti.GateGo || overlay {
+		tx.setExports(n, r, in.Exports, set, overlay)
+	}
+	tx.emit(actorNode(n.Node), verdict)
+	return nil
+}
+
+// outdated names the first read whose answer is no longer the one that the
+// compile was given, or returns the empty string.
+func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
+	changed := tx.data.Outdated(in.Reads, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+	if len(changed) > 0 {
+		return "the answer to " + describe(changed[0].Query) + " has changed since it was read"
+	}
+	hiera := tx.data.Hiera(n.Node)
+	for _, k := range in.Keys {
+		if _, found := hiera[k.Key]; found && !k.Found {
+			return fmt.Sprintf("hiera key %q was absent when it was read and has a value now", k.Key)
+		}
+	}
+	return ""
+}
+
+func describe(q tutti.Query) string {
+	if q.Kind == tutti.QueryCollect {
+		if len(q.Filter) == 0 {
+			return q.Type + " <<| |>>"
+		}
+		return q.Type + " <<| " + string(q.Filter) + " |>>"
+	}
+	return fmt.Sprintf("%s %q", q.Kind, q.Key)
+}
+
+func (tx *tx) setExports(n *node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
+	if !overlay && n.exports == set {
+		return // what others read is as it was
+	}
+	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
+	tx.emit(actorNode(n.Node), body)
+}
+
+func (tx *tx) fleet() tutti.Fleet {
+	if tx.registry.fleet == nil {
+		return tutti.Fleet{}
+	}
+	return *tx.registry.fleet
+}
+
+// storeExports keeps a set as a blob; equal sets have equal digests.
+func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutti.Digest, error) {
+	if len(exports) == 0 {
+		return "", nil
+	}
+	raw, err := json.Marshal(exports)
+	if err != nil {
+		return "", tutti.Wrap(tutti.CodeInvalid, err, "exports")
+	}
+	digest, err := s.opts.Blobs.Put(ctx, raw)
+	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
+}
+
+func decodeExports(raw []byte) ([]tutti.Export, error) {
+	var out []tutti.Export
+	err := json.Unmarshal(raw, &out)
+	return out, tutti.Wrap(tutti.CodeInternal, err, "stored exports")
+}

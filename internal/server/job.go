@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// StartJob implements tutti.Jobs. Nothing has begun if it fails.
+func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, error) {
+	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop {
+		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
+	}
+	var id tutti.JobID
+	err := s.do(ctx, func(tx *tx) error {
+		f := tx.registry.fleet
+		if f == nil {
+			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
+		}
+		at := slices.IndexFunc(f.Plans, func(p tutti.Plan) bool { return p.Name == in.Plan })
+		if at < 0 {
+			return tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(*f))
+		}
+		code, ok := tx.registry.code[f.Environment.Name]
+		if !ok {
+			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
+		}
+		targets, err := fleet.Resolve(*f, tx.registry.enrolled(), f.Plans[at])
+		if err != nil {
+			return err
+		}
+		if err := tx.allJoined(targets); err != nil {
+			return err
+		}
+		id = tutti.JobID(fmt.Sprintf("%s-%d", in.Plan, len(tx.engine.Order)+1))
+		tx.emit(tutti.Actor(ctx), &tutti.JobStarted{
+			Job: id, Plan: f.Plans[at], Mode: in.Mode, Env: f.Environment.Name, Code: code.Code, Targets: targets,
+		})
+		return nil
+	})
+	return id, err
+}
+
+// allJoined refuses targets that never joined.
+func (tx *tx) allJoined(targets map[tutti.StepName][]tutti.NodeName) error {
+	missing := map[string]bool{}
+	for _, nodes := range targets {
+		for _, n := range nodes {
+			if tx.registry.nodes[n] == nil {
+				missing[string(n)] = true
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(missing))
+	return tutti.Errorf(tutti.CodeConflict, "not joined: %s; make a token for each with: tutti token create --name NODE", strings.Join(names, ", "))
+}
+
+func planNames(f tutti.Fleet) string {
+	var names []string
+	for _, p := range f.Plans {
+		names = append(names, string(p.Name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// job returns the job of that id, or the latest for the empty one.
+func (tx *tx) job(id tutti.JobID) (*engine.Job, error) {
+	if id == "" && len(tx.engine.Order) > 0 {
+		id = tx.engine.Order[len(tx.engine.Order)-1]
+	}
+	j := tx.engine.Jobs[id]
+	if j == nil {
+		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q; see: tutti job list", string(id))
+	}
+	return j, nil
+}
+
+// CancelJob implements tutti.Jobs. A job that has ended stays as it is.
+func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
+	rings := map[tutti.NodeKey]tutti.RunID{}
+	err := s.do(ctx, func(tx *tx) error {
+		j, err := tx.job(in.Job)
+		if err != nil {
+			return err
+		}
+		if j.Ended() {
+			return tutti.Errorf(tutti.CodeConflict, "job %s has ended: %s", j.ID, j.Verdict)
+		}
+		if !j.Cancelled {
+			tx.emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: in.Reason})
+		}
+		for node, run := range tx.engine.Active {
+			if n := tx.registry.nodes[node]; in.Now && n != nil && tx.engine.Runs[run].Job == j.ID {
+				rings[n.Key] = run
+			}
+		}
+		return nil
+	})
+	for key, run := range rings {
+		payload, _ := json.Marshal(tutti.CancelRun{Run: run})
+		if err := s.opts.Bus.Ring(key, tutti.RingCancel, payload); err != nil {
+			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node of run %s to end it", run)
+		}
+	}
+	return err
+}
+
+// ListJobs implements tutti.Jobs, the latest first.
+func (s *Server) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
+	var out []tutti.JobView
+	err := s.do(ctx, func(tx *tx) error {
+		for _, id := range slices.Backward(tx.engine.Order) {
+			j := tx.engine.Jobs[id]
+			sum := j.Summary(tx.now)
+			out = append(out, tutti.JobView{
+				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Verdict: j.Verdict, Message: j.Message,
+				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
+			})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// RunRecord implements tutti.Jobs.
+func (s *Server) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, error) {
+	var digest tutti.Digest
+	err := s.do(ctx, func(tx *tx) error {
+		r := tx.engine.Runs[id]
+		if r == nil || r.Result == nil || r.Result.Record == "" {
+			return tutti.Errorf(tutti.CodeNotFound, "no record of a run %q", string(id))
+		}
+		digest = r.Result.Record
+		return nil
+	})
+	if err != nil {
+		return tutti.Record{}, err
+	}
+	raw, err := s.opts.Blobs.Get(ctx, digest)
+	if err != nil {
+		return tutti.Record{}, err
+	}
+	return decode[tutti.Record]("record", raw)
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// nodeOp answers one operation of a node. The key is proven by the bus.
+type nodeOp func(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error)
+
+func (s *Server) nodeOps() map[string]nodeOp {
+	return map[string]nodeOp{
+		tutti.OpClaim:   s.claim,
+		tutti.OpGate:    s.gate,
+		tutti.OpAsk:     s.ask,
+		tutti.OpHiera:   s.hiera,
+		tutti.OpPublish: s.publish,
+		tutti.OpResult:  s.result,
+		tutti.OpBlobPut: s.blobPut,
+		tutti.OpCode:    s.codeGet,
+		tutti.OpBeat:    s.beat,
+		tutti.OpLive:    s.live,
+	}
+}
+
+// Handle answers a node. It fits natsbus.Handler.
+func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) ([]byte, error) {
+	if op == tutti.OpBlobGet {
+		return s.blobGet(ctx, key, payload)
+	}
+	do, ok := s.nodeOps()[op]
+	if !ok {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q is not known to this server", op)
+	}
+	out, err := do(ctx, key, payload)
+	if err != nil || out == nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// Refused records what the bus refused on a node's behalf.
+func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
+	_ = s.do(ctx, func(tx *tx) error {
+		who := "key:" + string(key)
+		if n := tx.registry.byKey(key); n != nil {
+			who = actorNode(n.Node)
+		}
+		return tx.deny(who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))
+	})
+}
+
+func actorNode(n tutti.NodeName) string { return "node:" + string(n) }
+
+// decode reads a message of a node; what does not fit is an error, with the
+// message's name.
+func decode[T any](op string, payload []byte) (T, error) {
+	var in T
+	err := json.Unmarshal(payload, &in)
+	return in, tutti.Wrap(tutti.CodeInvalid, err, "message %q", op)
+}
+
+// node returns who owns the key.
+func (tx *tx) node(key tutti.NodeKey) (*node, error) {
+	n := tx.registry.byKey(key)
+	if n == nil {
+		err := tutti.Errorf(tutti.CodeUnauthenticated, "no node of this fleet has the key %s; it was removed or replaced: join again", key)
+		return nil, tx.deny("key:"+string(key), "act as a node", err)
+	}
+	tx.server.presence.hear(n.Node)
+	return n, nil
+}
+
+// run returns the run if it is the node's own and still its active one.
+func (tx *tx) run(n *node, id tutti.RunID) (*engine.Run, error) {
+	r := tx.engine.Runs[id]
+	if r == nil || r.Node != n.Node {
+		err := tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
+		return nil, tx.deny(actorNode(n.Node), "speak for run "+string(id), err)
+	}
+	if r.Ended() || tx.engine.Active[n.Node] != id {
+		return nil, tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: %s", id, n.Node, ending(r))
+	}
+	return r, nil
+}
+
+func ending(r *engine.Run) string {
+	if r.Lost != "" {
+		return "it was given up, " + r.Lost
+	}
+	return string(r.Outcome())
+}
+
+func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if _, err := decode[tutti.Claim](tutti.OpClaim, payload); err != nil {
+		return nil, err
+	}
+	var out tutti.Claimed
+	err := s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		out.Groups = tx.registry.groups(n)
+		r := tx.engine.Runs[tx.engine.Active[n.Node]]
+		if r == nil {
+			return nil
+		}
+		if r.ClaimedAt.IsZero() {
+			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
+		}
+		order := r.Order
+		out.Order = &order
+		return nil
+	})
+	return out, err
+}
+
+func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Result](tutti.OpResult, payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	for _, d := range []tutti.Digest{in.Report, in.Log, in.Record} {
+		if d == "" {
+			continue
+		}
+		if has, err := s.opts.Blobs.Has(ctx, d); err != nil || !has {
+			return nil, tutti.Wrap(tutti.CodeConflict, orMissing(err), "result of run %s names %s", in.Run, d)
+		}
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		r := tx.engine.Runs[in.Run]
+		if r == nil || r.Node != n.Node {
+			_, err := tx.run(n, in.Run)
+			return err
+		}
+		if r.Result == nil { // the same result may come twice
+			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: in})
+		}
+		return nil
+	})
+}
+
+func orMissing(err error) error {
+	if err != nil {
+		return err
+	}
+	return tutti.Errorf(tutti.CodeConflict, "the server does not have it; send it first")
+}
+
+func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Beat](tutti.OpBeat, payload)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err == nil {
+			s.presence.beat(n.Node, in)
+		}
+		return err
+	})
+}
+
+func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[[]tutti.Live](tutti.OpLive, payload)
+	if err != nil || len(in) == 0 {
+		return nil, err
+	}
+	var job tutti.JobID
+	err = s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		r, err := tx.run(n, in[0].Run)
+		if err != nil {
+			return err
+		}
+		job = r.Job
+		for i := range in {
+			in[i].Node, in[i].Run = n.Node, r.Run
+		}
+		return nil
+	})
+	if err == nil {
+		s.hub.publish(job, in)
+	}
+	return nil, err
+}
+
+// connected reports whether a node was heard of within the deadline.
+func (s *Server) connected(seen, now time.Time) bool {
+	return !seen.IsZero() && now.Sub(seen) < s.opts.Silence
+}

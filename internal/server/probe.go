@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+type probeKey struct {
+	job  tutti.JobID
+	step tutti.StepName
+}
+
+const (
+	probeEvery    = 250 * time.Millisecond
+	probeDeadline = 5 * time.Second
+)
+
+// waits calls f for every wait step that goes on.
+func (s *state) waits(f func(*engine.Job, *engine.Step)) {
+	for _, id := range s.engine.Order {
+		j := s.engine.Jobs[id]
+		if j.Ended() {
+			continue
+		}
+		for _, st := range j.Steps {
+			if st.Wait != nil && st.State == engine.Active {
+				f(j, st)
+			}
+		}
+	}
+}
+
+// checkValueWaits ends the waits for values that are there.
+func (w *writer) checkValueWaits(tx *tx) {
+	var done []*tutti.StepFinished
+	tx.waits(func(j *engine.Job, st *engine.Step) {
+		if st.Wait.Value == "" {
+			return
+		}
+		v, found := tx.data.Value(st.Wait.Value)
+		if found && (len(st.Wait.Equals) == 0 || data.Equal(v.Value, st.Wait.Equals)) {
+			done = append(done, &tutti.StepFinished{Job: j.ID, Step: st.Name, OK: true})
+		}
+	})
+	for _, b := range done {
+		tx.emit(actorServer, b)
+	}
+}
+
+// reconcileProbes starts a probe for every wait that needs one and ends those
+// that nobody waits for any more.
+func (w *writer) reconcileProbes(ctx context.Context) {
+	wanted := map[probeKey]tutti.WaitStep{}
+	w.state.waits(func(j *engine.Job, st *engine.Step) {
+		if st.Wait.Value == "" {
+			wanted[probeKey{j.ID, st.Name}] = *st.Wait
+		}
+	})
+	for k, cancel := range w.probing {
+		if _, ok := wanted[k]; !ok {
+			cancel()
+			delete(w.probing, k)
+		}
+	}
+	for k, wait := range wanted {
+		if _, ok := w.probing[k]; ok {
+			continue
+		}
+		probeCtx, cancel := context.WithCancel(ctx)
+		w.probing[k] = cancel
+		w.Server.probes.Go(func() { w.Server.probe(probeCtx, k, wait) })
+	}
+}
+
+// probe asks until the answer is good, then ends the step. The step's timeout
+// is the engine's.
+func (s *Server) probe(ctx context.Context, k probeKey, wait tutti.WaitStep) {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		if probeOnce(ctx, wait) == nil {
+			err := s.do(ctx, func(tx *tx) error {
+				if j := tx.engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
+					tx.emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
+				}
+				return nil
+			})
+			if err != nil {
+				s.opts.Logger.Warn("the end of a wait was not recorded", "job", k.job, "step", k.step, "error", err)
+			}
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func probeOnce(ctx context.Context, wait tutti.WaitStep) error {
+	ctx, cancel := context.WithTimeout(ctx, probeDeadline)
+	defer cancel()
+	if wait.TCP != "" {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", wait.TCP)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, wait.HTTP, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("%s answered %s", wait.HTTP, resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Ask](tutti.OpAsk, payload)
+	if err != nil {
+		return nil, err
+	}
+	if in.Query.Kind != tutti.QueryPublished {
+		in.Query, err = data.NormalQuery(in.Query)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out tutti.Answered
+	err = s.do(ctx, func(tx *tx) error {
+		n, r, err := tx.nodeRun(key, in.Run)
+		if err != nil {
+			return err
+		}
+		if in.Query.Kind == tutti.QueryValue {
+			if err := policy.MayRead(tx.fleet(), tx.registry.groups(n), n.Node, in.Query.Key); err != nil {
+				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
+			}
+		}
+		if in.Query.Kind == tutti.QueryPublished {
+			v, found := tx.data.Value(in.Query.Key)
+			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.Value, Seq: tx.seq}
+			return nil
+		}
+		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.HieraAsk](tutti.OpHiera, payload)
+	if err != nil {
+		return nil, err
+	}
+	out := tutti.HieraData{Digests: map[string]tutti.Digest{}}
+	err = s.do(ctx, func(tx *tx) error {
+		n, r, err := tx.nodeRun(key, in.Run)
+		if err != nil {
+			return err
+		}
+		asker := data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode}
+		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
+		for k := range out.Data {
+			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+		}
+		return nil
+	})
+	return out, err
+}
+
+// publish sets a value when Puppet has applied its resource. It is taken from
+// the node's latest run only, also when that run has been given up meanwhile.
+func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Publish](tutti.OpPublish, payload)
+	if err != nil {
+		return nil, err
+	}
+	if in, err = checkValue(in); err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		r := tx.engine.Runs[in.Run]
+		if r == nil || r.Node != n.Node {
+			_, err := tx.run(n, in.Run)
+			return err
+		}
+		switch {
+		case r.Run != n.lastClaimed:
+			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest: what it publishes is out of date", r.Run, n.Node)
+		case !r.Passed() || r.Mode != tutti.ModeApply:
+			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
+		}
+		if err := policy.MayWrite(tx.fleet(), tx.registry.groups(n), n.Node, in.Key); err != nil {
+			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
+		}
+		return tx.setValue(actorNode(n.Node), n.Node, r, in)
+	})
+}
+
+// setValue emits the change of a value, or nothing if it is as wanted already.
+func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.Publish) error {
+	if err := tx.data.MayOwn(in.Key, owner); err != nil {
+		return err
+	}
+	var job tutti.JobID
+	if r != nil {
+		job = r.Job
+	}
+	current, found := tx.data.Value(in.Key)
+	switch {
+	case in.Withdraw && found:
+		tx.emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
+	case !in.Withdraw && !(found && data.Equal(current.Value, in.Value)):
+		tx.emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
+	}
+	return nil
+}
+
+// checkValue returns a publication with its value in canonical form.
+func checkValue(in tutti.Publish) (tutti.Publish, error) {
+	if in.Withdraw {
+		return in, tutti.ValidateKey(in.Key)
+	}
+	var err error
+	if in.Value, err = data.CheckValue(in.Key, in.Value); err == nil && string(in.Value) == "null" {
+		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
+	}
+	return in, err
+}
+
+// nodeRun returns the node of a key and its active run.
+func (tx *tx) nodeRun(key tutti.NodeKey, id tutti.RunID) (*node, *engine.Run, error) {
+	n, err := tx.node(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := tx.run(n, id)
+	return n, r, err
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// registry is what the log says about who belongs to the fleet, which code and
+// fleet file are current, and each node's latest run.
+type registry struct {
+	fleet       *tutti.Fleet
+	fleetDigest tutti.Digest
+	code        map[string]tutti.CodePushed   // the current one, by environment
+	signed      map[tutti.Digest]tutti.Digest // all code → the blob of its signed manifest
+	tokens      map[tutti.TokenID]*token
+	nodes       map[tutti.NodeName]*node
+	keys        map[tutti.NodeKey]tutti.NodeName
+	revoked     []tutti.NodeKey
+}
+
+type token struct {
+	tutti.TokenCreated
+	boundTo tutti.NodeKey // empty until somebody presented it
+	node    tutti.NodeName
+	revoked bool
+}
+
+type node struct {
+	tutti.NodeEnrolled
+	joinedAt    time.Time
+	replaceable bool
+	lastClaimed tutti.RunID
+	exports     tutti.Digest // the set that others read; empty: none
+}
+
+func newRegistry() *registry {
+	return &registry{
+		code:   map[string]tutti.CodePushed{},
+		signed: map[tutti.Digest]tutti.Digest{},
+		tokens: map[tutti.TokenID]*token{},
+		nodes:  map[tutti.NodeName]*node{},
+		keys:   map[tutti.NodeKey]tutti.NodeName{},
+	}
+}
+
+func (r *registry) apply(e tutti.Event) {
+	switch b := e.Body.(type) {
+	case *tutti.FleetSet:
+		r.fleet, r.fleetDigest = &b.Fleet, b.Digest
+	case *tutti.CodePushed:
+		r.code[b.Environment], r.signed[b.Code] = *b, b.Signed
+	case *tutti.TokenCreated:
+		r.tokens[b.Token] = &token{TokenCreated: *b}
+	case *tutti.TokenRevoked:
+		if t := r.tokens[b.Token]; t != nil {
+			t.revoked = true
+		}
+	case *tutti.NodeEnrolled:
+		r.enrol(e, b)
+	case *tutti.NodeReplaceable:
+		if n := r.nodes[b.Node]; n != nil {
+			n.replaceable = true
+		}
+	case *tutti.NodeRemoved:
+		if n := r.nodes[b.Node]; n != nil {
+			r.drop(n)
+			delete(r.nodes, b.Node)
+		}
+	case *tutti.ExportsSet:
+		if n := r.nodes[b.Node]; n != nil && !b.Overlay {
+			n.exports = b.Set
+		}
+	case *tutti.RunClaimed:
+		if n := r.nodes[b.Node]; n != nil {
+			n.lastClaimed = b.Run
+		}
+	}
+}
+
+func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
+	if t := r.tokens[b.Token]; t != nil {
+		t.boundTo, t.node = b.Key, b.Node
+	}
+	if old := r.nodes[b.Node]; old != nil && old.Key != b.Key {
+		r.drop(old)
+	}
+	n := &node{NodeEnrolled: *b, joinedAt: e.At}
+	if old := r.nodes[b.Node]; old != nil {
+		n.lastClaimed, n.exports = old.lastClaimed, old.exports
+	}
+	r.nodes[b.Node] = n
+	r.keys[b.Key] = b.Node
+	r.revoked = slices.DeleteFunc(r.revoked, func(k tutti.NodeKey) bool { return k == b.Key })
+}
+
+func (r *registry) drop(n *node) {
+	delete(r.keys, n.Key)
+	r.revoked = append(r.revoked, n.Key)
+}
+
+// byKey returns the node that owns a key, or nil.
+func (r *registry) byKey(key tutti.NodeKey) *node { return r.nodes[r.keys[key]] }
+
+// groups returns the groups of a node: those that list it, and those that its
+// token fixed; sorted.
+func (r *registry) groups(n *node) []tutti.GroupName {
+	if r.fleet == nil {
+		return nil
+	}
+	return fleet.GroupsOf(*r.fleet, n.Node, n.Groups)
+}
+
+// enrolled returns the nodes of each group that a token fixed.
+func (r *registry) enrolled() map[tutti.GroupName][]tutti.NodeName {
+	out := map[tutti.GroupName][]tutti.NodeName{}
+	for _, n := range r.nodes {
+		for _, g := range n.Groups {
+			out[g] = append(out[g], n.Node)
+		}
+	}
+	return out
+}

@@ -1,0 +1,296 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// Bus reaches nodes. A message may be lost: it is only ever a doorbell.
+type Bus interface {
+	Ring(key tutti.NodeKey, op string, payload []byte) error
+}
+
+// Identity makes and checks what proves who somebody is.
+type Identity interface {
+	// NewToken makes a join token; the log keeps the hash of its secret.
+	NewToken(in tutti.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
+	// VerifyEnrol checks the request's signature and returns its secret's hash.
+	VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error)
+	// Enrol makes a node's credentials.
+	Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error)
+	// Revoke ends a key, also on connections that are open. Revoking again is
+	// no error: after a start all revoked keys are revoked anew.
+	Revoke(keys ...tutti.NodeKey) error
+	// VerifyCode checks a manifest's signature.
+	VerifyCode(in tutti.SignedCode) error
+}
+
+// Options are what a server needs. Zero durations take the defaults.
+type Options struct {
+	Log      tutti.Log
+	Blobs    tutti.Blobs
+	Bus      Bus
+	Identity Identity
+	Logger   *slog.Logger
+	Version  string
+
+	Silence  time.Duration // a node silent for so long is lost; 30 s
+	InFlight int           // runs at once in the fleet; 0: no limit
+	NewRunID func() tutti.RunID
+}
+
+// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Codes and
+// tutti.Values for operators, and Handle for nodes; all of them may be called
+// at once, and answer CodeUnavailable while Run does not serve.
+type Server struct {
+	opts     Options
+	commands chan *command
+	ready    chan struct{} // closed when Run serves
+	ended    chan struct{} // closed when Run has returned
+	presence presence
+	hub      hub
+	appended broadcast
+	files    atomic.Pointer[codeFiles]
+	probes   sync.WaitGroup
+}
+
+const (
+	defaultSilence = 30 * time.Second
+	appendDeadline = 20 * time.Second
+	maxBatch       = 256
+	tick           = 250 * time.Millisecond
+)
+
+// New returns a server that has not begun.
+func New(opts Options) *Server {
+	if opts.Silence == 0 {
+		opts.Silence = defaultSilence
+	}
+	return &Server{
+		opts:     opts,
+		commands: make(chan *command),
+		ready:    make(chan struct{}),
+		ended:    make(chan struct{}),
+		presence: newPresence(),
+		hub:      newHub(),
+		appended: newBroadcast(),
+	}
+}
+
+// Ready is closed as soon as the server serves.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Run folds the log and serves until ctx ends or an append is refused. It
+// returns after all its goroutines have.
+func (s *Server) Run(ctx context.Context) error {
+	defer close(s.ended)
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.probes.Wait()
+	defer cancel()
+
+	w := &writer{Server: s, state: newState(), probing: map[probeKey]context.CancelFunc{}}
+	if err := w.fold(ctx); err != nil {
+		return err
+	}
+	if err := s.opts.Identity.Revoke(w.state.registry.revoked...); err != nil {
+		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
+	}
+	w.since = time.Now()
+	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
+	close(s.ready)
+	w.resume()
+	return w.serve(ctx)
+}
+
+// do hands work to the writer and waits until what it emitted is on disk.
+// The work runs alone; it must not block and not keep what it was given.
+func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
+	c := &command{work: work, done: make(chan error, 1)}
+	select {
+	case s.commands <- c:
+	case <-s.ended:
+		return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving")
+	case <-ctx.Done():
+		return tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server's writer")
+	}
+	select {
+	case err := <-c.done:
+		return err
+	case <-s.ended:
+		// The writer may have answered in its last moment.
+		select {
+		case err := <-c.done:
+			return err
+		default:
+			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped before it had answered; ask again")
+		}
+	}
+}
+
+// writer is the part of the server that owns the state.
+type writer struct {
+	*Server
+	state   *state
+	since   time.Time
+	probing map[probeKey]context.CancelFunc
+}
+
+func (w *writer) fold(ctx context.Context) error {
+	for e, err := range w.opts.Log.Read(ctx, 0) {
+		if err != nil {
+			return fmt.Errorf("read the log after event %d: %w", w.state.seq, err)
+		}
+		if err := hydrate(ctx, w.opts.Blobs, e.Body); err != nil {
+			return fmt.Errorf("event %d: %w", e.Seq, err)
+		}
+		w.state.apply(e)
+	}
+	return nil
+}
+
+// hydrate loads the part of an event that the log keeps as a blob.
+func hydrate(ctx context.Context, blobs tutti.Blobs, body tutti.Body) error {
+	set, ok := body.(*tutti.ExportsSet)
+	if !ok || set.Count == 0 {
+		return nil
+	}
+	raw, err := blobs.Get(ctx, set.Set)
+	if err != nil {
+		return fmt.Errorf("exports of %s: %w", set.Node, err)
+	}
+	set.Exports, err = decodeExports(raw)
+	return err
+}
+
+func (w *writer) serve(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		var batch []*command
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case c := <-w.commands:
+			batch = w.gather(c)
+		case <-ticker.C:
+		}
+		if err := w.commit(ctx, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// gather takes the commands that are waiting behind the first one.
+func (w *writer) gather(first *command) []*command {
+	batch := []*command{first}
+	for len(batch) < maxBatch {
+		select {
+		case c := <-w.commands:
+			batch = append(batch, c)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit runs a batch of commands, lets the engine decide on the result,
+// appends all of it and answers.
+func (w *writer) commit(ctx context.Context, batch []*command) error {
+	tx := &tx{state: w.state, now: time.Now(), server: w.Server}
+	answers := make([]error, len(batch))
+	for i, c := range batch {
+		answers[i] = c.work(tx)
+	}
+	w.decide(tx)
+	if len(tx.events) > 0 {
+		if err := w.append(ctx, tx.events); err != nil {
+			for _, c := range batch {
+				c.done <- tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
+			}
+			return err
+		}
+	}
+	for i, c := range batch {
+		c.done <- answers[i]
+	}
+	w.after(ctx, tx.events)
+	return nil
+}
+
+func (w *writer) append(ctx context.Context, events []tutti.Event) error {
+	// An append that has begun is carried through: half of it cannot be told
+	// from none of it by whoever asked.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
+	defer cancel()
+	last := events[0].Seq - 1
+	got, err := w.opts.Log.Append(ctx, last, events)
+	if err != nil {
+		return fmt.Errorf("append %d events after %d: %w", len(events), last, err)
+	}
+	if got != w.state.seq {
+		return fmt.Errorf("append after %d ended at %d, not at %d", last, got, w.state.seq)
+	}
+	return nil
+}
+
+// decide lets the engine and the value waits append until nothing is left.
+func (w *writer) decide(tx *tx) {
+	view := engine.View{
+		Now: tx.now, Since: w.since, Seen: w.presence.times(),
+		Silence: w.opts.Silence, InFlight: w.opts.InFlight,
+	}
+	for {
+		w.checkValueWaits(tx)
+		bodies := w.state.engine.Decide(view)
+		if len(bodies) == 0 {
+			return
+		}
+		for _, b := range bodies {
+			if want, ok := b.(*tutti.RunWanted); ok {
+				want.Order.Run = w.opts.NewRunID()
+			}
+			tx.emit(actorServer, b)
+		}
+	}
+}
+
+// after does what is allowed only once the events are on disk.
+func (w *writer) after(ctx context.Context, events []tutti.Event) {
+	for _, e := range events {
+		if want, ok := e.Body.(*tutti.RunWanted); ok {
+			w.ring(want.Order.Node, tutti.RingClaim)
+		}
+	}
+	w.reconcileProbes(ctx)
+	if len(events) > 0 {
+		w.appended.tell()
+	}
+}
+
+// resume rings the nodes that hold an unfinished run: a server that was killed
+// between an append and its doorbell must not leave them asleep.
+func (w *writer) resume() {
+	for node := range w.state.engine.Active {
+		w.ring(node, tutti.RingClaim)
+	}
+}
+
+func (w *writer) ring(node tutti.NodeName, op string) {
+	n := w.state.registry.nodes[node]
+	if n == nil {
+		return
+	}
+	if err := w.opts.Bus.Ring(n.Key, op, nil); err != nil {
+		// The node claims by itself when it reconnects.
+		w.opts.Logger.Warn("doorbell not rung", "node", node, "error", err)
+	}
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+const actorServer = "server"
+
+// command is work for the writer and where its answer goes.
+type command struct {
+	work func(tx *tx) error
+	done chan error
+}
+
+// tx is one batch of commands on the state. What it emits takes effect at
+// once for what comes after it in the batch, and leaves the server only when
+// it is on disk. A command that fails must not have emitted anything but a
+// denial: there is no way back.
+type tx struct {
+	*state
+	now    time.Time
+	events []tutti.Event
+	server *Server
+}
+
+// emit applies an event and keeps it for the append.
+func (tx *tx) emit(by string, body tutti.Body) {
+	e := tutti.Event{Seq: tx.seq + 1, At: tx.now.UTC(), By: by, Body: body}
+	tx.apply(e)
+	tx.events = append(tx.events, e)
+}
+
+// deny records an attempt without a grant, once a minute for the same one, and
+// returns its error.
+func (tx *tx) deny(who, what string, err error) error {
+	key := who + "\x00" + what
+	if last, ok := tx.denied[key]; !ok || tx.now.Sub(last) > time.Minute {
+		if len(tx.denied) > 10_000 {
+			clear(tx.denied)
+		}
+		tx.denied[key] = tx.now
+		tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: err.Error()})
+	}
+	return err
+}
+
+// state is everything that the log says, folded.
+type state struct {
+	seq      uint64
+	engine   *engine.State
+	data     *data.State
+	registry *registry
+	denied   map[string]time.Time
+}
+
+func newState() *state {
+	return &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry(), denied: map[string]time.Time{}}
+}
+
+func (s *state) apply(e tutti.Event) {
+	s.seq = e.Seq
+	s.engine.Apply(e)
+	s.data.Apply(e)
+	s.registry.apply(e)
+}

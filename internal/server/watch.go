@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// broadcast wakes everybody who waits, as often as somebody tells.
+type broadcast struct {
+	mu *sync.Mutex
+	ch *chan struct{}
+}
+
+func newBroadcast() broadcast {
+	ch := make(chan struct{})
+	return broadcast{mu: &sync.Mutex{}, ch: &ch}
+}
+
+// wait returns a channel that is closed by the next tell.
+func (b broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return *b.ch
+}
+
+func (b broadcast) tell() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(*b.ch)
+	*b.ch = make(chan struct{})
+}
+
+// hub passes what happens inside runs to those who watch. Who is slow misses
+// some: nothing here is a fact that anybody relies on.
+type hub struct {
+	mu   *sync.Mutex
+	subs map[chan tutti.Live]tutti.JobID
+}
+
+const liveBuffer = 256
+
+func newHub() hub {
+	return hub{mu: &sync.Mutex{}, subs: map[chan tutti.Live]tutti.JobID{}}
+}
+
+func (h hub) subscribe(job tutti.JobID) (<-chan tutti.Live, func()) {
+	ch := make(chan tutti.Live, liveBuffer)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subs[ch] = job
+	return ch, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subs, ch)
+	}
+}
+
+func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ch, want := range h.subs {
+		if want != job {
+			continue
+		}
+		for _, l := range lives {
+			select {
+			case ch <- l:
+			default:
+			}
+		}
+	}
+}
+
+// WatchJob implements tutti.Jobs. It reads the log itself, from the job's start
+// on, so that a watcher that comes back misses nothing.
+func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
+	filter := jobFilter{runs: map[tutti.RunID]bool{}}
+	var from uint64
+	err := s.do(ctx, func(tx *tx) error {
+		job, err := tx.job(in.Job)
+		if err != nil {
+			return err
+		}
+		filter.job, from = job.ID, job.Seq-1
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	live, stop := s.hub.subscribe(filter.job)
+	defer stop()
+	for {
+		changed := s.appended.wait()
+		for e, err := range s.opts.Log.Read(ctx, from) {
+			if err != nil {
+				return err
+			}
+			from = e.Seq
+			if !filter.admits(e) {
+				continue
+			}
+			if err := yield(tutti.Watched{Event: &e}); err != nil {
+				return err
+			}
+			if _, over := e.Body.(*tutti.JobFinished); over {
+				return nil
+			}
+		}
+		if !in.Follow {
+			return nil
+		}
+		if err := s.pass(ctx, live, changed, yield); err != nil {
+			return err
+		}
+	}
+}
+
+// pass hands live events on until the log has grown.
+func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(tutti.Watched) error) error {
+	for {
+		select {
+		case <-changed:
+			return nil
+		case l := <-live:
+			if err := yield(tutti.Watched{Live: &l}); err != nil {
+				return err
+			}
+		case <-s.ended:
+			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// jobFilter admits the events of one job. Those of its runs are known by the
+// order that it has seen.
+type jobFilter struct {
+	job  tutti.JobID
+	runs map[tutti.RunID]bool
+}
+
+func (f jobFilter) admits(e tutti.Event) bool {
+	switch b := e.Body.(type) {
+	case *tutti.JobStarted, *tutti.JobCancelled, *tutti.JobFinished, *tutti.StepStarted, *tutti.StepFinished:
+		return b.ID() == string(f.job)
+	case *tutti.RunWanted:
+		if b.Order.Job == f.job {
+			f.runs[b.Order.Run] = true
+			return true
+		}
+	case *tutti.RunClaimed, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
+		return f.runs[tutti.RunID(b.ID())]
+	}
+	return false
+}

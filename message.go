@@ -1,0 +1,187 @@
+package tutti
+
+import (
+	"encoding/json"
+	"io/fs"
+	"path"
+	"time"
+)
+
+// The operations that a node asks of the server over the bus, and what goes
+// with them. The sender's key says who it is; no message names its node.
+const (
+	OpClaim    = "claim"   // Claim → Claimed
+	OpGate     = "gate"    // Gate → Gated
+	OpAsk      = "ask"     // Ask → Answered
+	OpHiera    = "hiera"   // HieraAsk → HieraData
+	OpPublish  = "publish" // Publish → nothing
+	OpResult   = "result"  // Result → nothing
+	OpBlobPut  = "blobput" // content → BlobStored
+	OpBlobGet  = "blobget" // BlobGet → content
+	OpCode     = "code"    // CodeGet → SignedCode
+	OpBeat     = "beat"    // Beat, no reply
+	OpLive     = "live"    // []Live, no reply
+	RingClaim  = "claim"   // server → node: something may be there to claim
+	RingCancel = "cancel"  // server → node: CancelRun
+)
+
+// Claim asks for the node's next run.
+type Claim struct{}
+
+// Claimed carries the order, or none. The same order is given again until its
+// result is there: a node that has its marker follows it on, and starts
+// nothing twice.
+type Claimed struct {
+	Order *Order `json:"order,omitempty"`
+	// Groups are the node's, for its answers' sake.
+	Groups []GroupName `json:"groups,omitempty"`
+}
+
+// Gate is what a compiled run hands over before it applies anything.
+type Gate struct {
+	Run     RunID     `json:"run"`
+	Catalog Digest    `json:"catalog"`
+	Facts   Digest    `json:"facts,omitempty"`
+	Reads   []Read    `json:"reads"`
+	Keys    []KeyRead `json:"keys"`
+	Exports []Export  `json:"exports"`
+}
+
+// Gated is the gate's answer.
+type Gated struct {
+	Verdict GateVerdict `json:"verdict"`
+	Reason  string      `json:"reason,omitempty"`
+}
+
+// Ask is one question on behalf of a run.
+type Ask struct {
+	Run   RunID `json:"run"`
+	Query Query `json:"query"`
+}
+
+// Answered is the answer, and the sequence of the log at which it was true.
+type Answered struct {
+	Found   bool            `json:"found"`
+	Value   json.RawMessage `json:"value,omitempty"`
+	Exports []Export        `json:"exports,omitempty"`
+	Digest  Digest          `json:"digest,omitempty"`
+	Seq     uint64          `json:"seq"`
+}
+
+// HieraAsk asks for everything that the hiera level has for the node.
+type HieraAsk struct {
+	Run RunID `json:"run"`
+}
+
+// HieraData is the whole hiera level of one node, with a digest per key.
+type HieraData struct {
+	Data    map[string]json.RawMessage `json:"data"`
+	Digests map[string]Digest          `json:"digests"`
+	Seq     uint64                     `json:"seq"`
+}
+
+// Publish sets (or, with Withdraw, unsets) a value on behalf of a run.
+type Publish struct {
+	Run      RunID           `json:"run"`
+	Key      string          `json:"key"`
+	Value    json.RawMessage `json:"value,omitempty"`
+	Withdraw bool            `json:"withdraw,omitempty"`
+}
+
+// BlobStored answers OpBlobPut.
+type BlobStored struct {
+	Digest Digest `json:"digest"`
+}
+
+// BlobGet asks for a file of the code that a run of this node needs.
+type BlobGet struct {
+	Run    RunID  `json:"run"`
+	Digest Digest `json:"digest"`
+}
+
+// CodeGet asks for the signed manifest of the code that a run needs.
+type CodeGet struct {
+	Run  RunID  `json:"run"`
+	Code Digest `json:"code"`
+}
+
+// SignedCode is a manifest and its signature by the operator's code-signing
+// key. The manifest's digest is the code's.
+type SignedCode struct {
+	Manifest  []byte `json:"manifest"`
+	Signature []byte `json:"signature"`
+}
+
+// CodeFile is one file of a manifest. Links point inside the environment.
+type CodeFile struct {
+	Digest Digest `json:"digest,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	Exec   bool   `json:"exec,omitempty"`
+	Link   string `json:"link,omitempty"`
+}
+
+// CodeManifest lists the files of an environment by their slash-separated
+// path. Its canonical encoding is encoding/json's (maps are sorted).
+type CodeManifest struct {
+	Version     int                 `json:"v"`
+	Environment string              `json:"environment"`
+	Files       map[string]CodeFile `json:"files"`
+}
+
+// Beat says that a node is there.
+type Beat struct {
+	Version string    `json:"version"`
+	Puppet  string    `json:"puppet,omitempty"`
+	Run     RunID     `json:"run,omitempty"` // what runs now
+	At      time.Time `json:"at"`
+}
+
+// Live is something that happens inside a run; it is shown and never kept.
+type Live struct {
+	Run      RunID     `json:"run"`
+	Node     NodeName  `json:"node,omitempty"` // set by the server
+	At       time.Time `json:"at"`
+	Phase    string    `json:"phase,omitempty"`
+	Resource string    `json:"resource,omitempty"`
+	Done     bool      `json:"done,omitempty"`
+	Changed  bool      `json:"changed,omitempty"`
+	Failed   bool      `json:"failed,omitempty"`
+	Skipped  bool      `json:"skipped,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Total    int       `json:"total,omitempty"`
+}
+
+// CancelRun asks the node to end a run; the run ends interrupted.
+type CancelRun struct {
+	Run RunID `json:"run"`
+}
+
+// Validate refuses a manifest that leads out of its own tree: absolute or
+// unclean paths, links to outside, files below links.
+func (m CodeManifest) Validate() error {
+	if m.Version != 1 {
+		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
+	}
+	for name, f := range m.Files {
+		if !fs.ValidPath(name) || name == "." {
+			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
+		}
+		if f.Link == "" {
+			if err := f.Digest.Validate(); err != nil {
+				return Wrap(CodeInvalid, err, "manifest: %s", name)
+			}
+			continue
+		}
+		if path.IsAbs(f.Link) || !fs.ValidPath(path.Join(path.Dir(name), f.Link)) {
+			return Errorf(CodeRefused, "manifest: link %q leads out of the code, to %q", name, f.Link)
+		}
+	}
+	for name := range m.Files {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if _, isFile := m.Files[dir]; isFile {
+				return Errorf(CodeRefused, "manifest: %q is a file and has %q below it", dir, name)
+			}
+		}
+	}
+	return nil
+}

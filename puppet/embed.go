@@ -1,0 +1,35 @@
+// Package puppetmodule is the Puppet module tutti as part of the binary: the
+// agent ships the very module that it speaks with.
+package puppetmodule
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed bin lib metadata.json
+var files embed.FS
+
+// FS returns the module's files, as they belong below a directory `tutti`.
+func FS() fs.FS { return files }
+
+// Digest is over the names and contents of all files, in hex.
+func Digest() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(files, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := files.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(sum, "%s\x00%d\x00", path, len(content))
+		sum.Write(content)
+		return nil
+	})
+	return hex.EncodeToString(sum.Sum(nil)), err
+}

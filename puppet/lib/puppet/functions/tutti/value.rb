@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+require 'puppet_x/tutti/run'
+
+# Reads a shared value. The answer is the same whenever it is asked in one run, and it is part of the run's record:
+# when the value changes, this node runs again.
+Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFunction) do
+  # @param key the path of the value
+  # @return the value; without one the compile ends
+  # @example
+  #   $rings = tutti::value('swift/rings/object')
+  dispatch :required do
+    scope_param
+    param 'Pattern[/\A[^\/\s]+(\/[^\/\s]+)*\z/]', :key
+  end
+
+  # @param key the path of the value
+  # @param default what to take while nobody has published the value
+  # @return the value or the default
+  # @example
+  #   $rings = tutti::value('swift/rings/object', undef)
+  dispatch :optional do
+    scope_param
+    param 'Pattern[/\A[^\/\s]+(\/[^\/\s]+)*\z/]', :key
+    param 'Any', :default
+  end
+
+  def required(scope, key)
+    answer = ask(scope, key)
+    return answer.value if answer&.found
+
+    why = answer.nil? ? 'this Puppet was not started by Tutti' : 'nobody has published it'
+    raise Puppet::Error, "tutti::value: there is no value #{key.inspect} (#{why}) and no default is given"
+  end
+
+  def optional(scope, key, default)
+    answer = ask(scope, key)
+    answer&.found ? answer.value : default
+  end
+
+  def ask(scope, key)
+    run = PuppetX::Tutti::Run.current
+    return run.value(key, PuppetX::Tutti::Position.of(scope)) if run
+
+    PuppetX::Tutti::Run.warn_bare
+    nil
+  end
+end

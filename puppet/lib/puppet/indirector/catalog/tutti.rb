@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+require 'puppet/indirector/code'
+require 'puppet/resource/catalog'
+require 'puppet_x/tutti/run'
+
+# The gate: Puppet saves the compiled catalog here before it applies anything.
+class Puppet::Resource::Catalog::Tutti < Puppet::Indirector::Code
+  desc 'Hands the compiled catalog over to Tutti and waits until it may be applied.'
+
+  def save(request)
+    run = PuppetX::Tutti::Run.current
+    raise Puppet::Error, 'tutti: catalogs are handed over in runs of Tutti only' if run.nil?
+
+    catalog = request.instance
+    expected = [run.order.node, run.order.environment]
+    actual = [catalog.name, catalog.environment.to_s]
+    unless actual == expected
+      raise Puppet::Error, "tutti: a catalog of #{actual.join(' in environment ')} was compiled, " \
+                           "#{expected.join(' in environment ')} was ordered"
+    end
+
+    PuppetX::Tutti::Launcher.current.gate(catalog)
+  end
+
+  def find(_request)
+    nil
+  end
+
+  def allow_remote_requests?
+    false
+  end
+end

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+Puppet::Type.newtype(:tutti_value) do
+  @doc = <<-DOC
+    @summary Publishes a shared value when it is applied.
+
+    @example A value with its type kept
+      tutti_value { 'swift/proxy/port':
+        value => 8080,
+      }
+
+    @example The digest of a file that this node made
+      tutti_value { 'swift/rings/object':
+        source_file => '/etc/swift/object.ring.gz',
+      }
+
+    The file resource is required automatically. A Sensitive value is refused. Without `value` and `source_file` the
+    resource needs `ensure => absent`. Outside of a run of Tutti nothing is published.
+  DOC
+
+  newparam(:key, namevar: true) do
+    desc 'The path of the value: words with slashes between them, such as `swift/rings/object`.'
+
+    validate do |value|
+      unless value.is_a?(String) && value.match?(%r{\A[^/\s]+(/[^/\s]+)*\z})
+        raise ArgumentError, "#{value.inspect} is not a key: words with single slashes between them are expected"
+      end
+    end
+  end
+
+  # A parameter, since properties lose the types of JSON: ['a'] becomes 'a', [] and false are never looked at.
+  newparam(:value) do
+    desc 'The value: any data of the Puppet language but undef; integers, booleans, lists and hashes keep their types.'
+
+    validate do |value|
+      found = resource.class.foreign(value)
+      raise ArgumentError, "value is #{found}; only strings, numbers, booleans, lists and hashes can be shared" if found
+    end
+  end
+
+  newparam(:source_file) do
+    desc 'Publishes the sha256 digest of this file, as it is when the resource is applied, instead of a value.'
+
+    validate do |value|
+      raise ArgumentError, "source_file #{value.inspect} is not an absolute path" unless Puppet::Util.absolute_path?(value)
+    end
+  end
+
+  newproperty(:ensure) do
+    desc 'Whether this node publishes the value.'
+
+    newvalue(:present) { provider.publish }
+    newvalue(:absent) { provider.withdraw }
+    defaultto :present
+
+    def retrieve
+      provider.state
+    end
+
+    def change_to_s(current, desired)
+      return 'withdrawn' if desired == :absent
+
+      current == :outdated ? 'published a new value' : 'published'
+    end
+  end
+
+  autorequire(:file) do
+    [self[:source_file]].compact
+  end
+
+  validate do
+    given = %i[value source_file].reject { |name| parameter(name).nil? }
+    raise Puppet::Error, 'value and source_file exclude each other' if given.length > 1
+    next unless given.empty? && self[:ensure] == :present
+
+    raise Puppet::Error, 'nothing to publish: give value or source_file (a shared value is never undef)'
+  end
+
+  # Puppet hands the value of a parameter over in clear and says only by name that it was Sensitive.
+  def set_sensitive_parameters(names) # rubocop:disable Naming/AccessorMethodName
+    return super if names.empty?
+
+    raise Puppet::ResourceError.new("#{ref}: #{names.join(', ')} is Sensitive: a shared value is readable by others, " \
+                                    'it is not published', file, line)
+  end
+
+  # @return [String, nil] the first thing in a value that is not data
+  def self.foreign(value)
+    case value
+    when String, Integer, Float, true, false, nil then nil
+    when Array then value.map { |item| foreign(item) }.compact.first
+    when Hash
+      key = value.keys.find { |name| !name.is_a?(String) }
+      key ? "a hash with the key #{key.inspect}" : foreign(value.values)
+    when Puppet::Pops::Types::PSensitiveType::Sensitive then 'or contains a Sensitive'
+    else "or contains a #{value.class.name.split('::').last}"
+    end
+  end
+end

@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+require 'openssl'
+require_relative 'canonical'
+require_relative 'exports'
+
+module PuppetX
+  module Tutti
+    # The digest of what a catalog would do: without file, line, version, uuids, code id and times; tags sorted.
+    module CatalogDigest
+      # @param key [String, nil] secrets count by a digest made with this key; without one they are left out
+      def self.of(catalog, key: nil)
+        resources = catalog.resources.reject(&:virtual).map { |resource| resource(resource, key) }
+        edges = catalog.edges.map { |edge| [edge.source.ref, edge.target.ref] }.sort
+        Canonical.digest('name' => catalog.name, 'environment' => catalog.environment.to_s,
+                         'resources' => resources.sort_by { |entry| [entry['type'], entry['title']] }, 'edges' => edges)
+      end
+
+      def self.resource(resource, key)
+        clear, sensitive = Exports.parameters(resource)
+        entry = { 'type' => resource.type, 'title' => resource.title.to_s, 'exported' => resource.exported ? true : false,
+                  'tags' => resource.tags.to_a.map(&:to_s).sort, 'parameters' => clear, 'sensitive' => sensitive }
+        return entry unless key
+
+        entry['secrets'] = sensitive.map { |name| secret(resource[name.to_sym], key) }
+        entry
+      end
+      private_class_method :resource
+
+      def self.secret(value, key)
+        OpenSSL::HMAC.hexdigest('SHA256', key, Canonical.json(RichData.encode(value)))
+      end
+      private_class_method :secret
+    end
+  end
+end

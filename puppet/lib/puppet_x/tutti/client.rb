@@ -1,0 +1,107 @@
+# frozen_string_literal: true
+
+require 'json'
+require 'socket'
+require_relative 'errors'
+
+module PuppetX
+  module Tutti
+    # One connection to the agent over the run's unix socket: a request, a response, in order.
+    # When the socket is gone (the agent restarts) it reconnects, says hello and repeats its request
+    # for RECONNECT seconds; every request is safe to repeat.
+    class Client
+      RECONNECT = 30
+      PAUSE = 0.1
+      ANSWER = 120
+
+      # @param path [String] the socket
+      # @param hello [Hash] the fields of the request `hello`, sent first on each connection
+      def initialize(path, hello, reconnect: RECONNECT)
+        @path = path
+        @hello = hello
+        @reconnect = reconnect
+      end
+
+      # Connects, if need be.
+      # @return [Hash] the agent's response to `hello`
+      def greeting
+        persist('hello') { @greeting }
+      end
+
+      # @return [Hash] the response
+      # @raise [NoAnswer] when the agent refuses, cannot answer, or cannot be reached
+      def call(operation, fields = {}, timeout: ANSWER)
+        persist(operation) { exchange(operation, fields, timeout) }
+      end
+
+      def close
+        @socket&.close
+      rescue IOError
+        nil
+      ensure
+        @socket = nil
+      end
+
+      private
+
+      def persist(operation)
+        deadline = nil
+        begin
+          hello unless @socket
+          yield
+        rescue SystemCallError, IOError => e
+          close
+          deadline ||= monotonic + @reconnect
+          raise NoAnswer.new('unavailable', "no agent answers #{operation} on #{@path}: #{e.message}") if monotonic >= deadline
+
+          sleep PAUSE
+          retry
+        end
+      end
+
+      def hello
+        @socket = UNIXSocket.new(@path)
+        @greeting = exchange('hello', @hello, ANSWER)
+      rescue NoAnswer
+        close
+        raise
+      end
+
+      def exchange(operation, fields, timeout)
+        @socket.write("#{JSON.generate({ 'op' => operation }.merge(fields))}\n")
+        response = parse(read_line(operation, timeout), operation)
+        return response if response['ok']
+
+        raise NoAnswer.new(response['code'] || 'internal', "#{operation}: #{response['error'] || 'no reason given'}")
+      end
+
+      def read_line(operation, timeout)
+        deadline = monotonic + timeout
+        line = +''
+        until line.end_with?("\n")
+          left = deadline - monotonic
+          unless left.positive? && @socket.wait_readable(left)
+            close
+            raise NoAnswer.new('deadline', "#{operation}: no answer from the agent within #{timeout} s")
+          end
+          line << @socket.readpartial(65_536)
+        end
+        line
+      end
+
+      def parse(line, operation)
+        response = JSON.parse(line)
+        return response if response.is_a?(Hash)
+
+        raise JSON::ParserError, 'not an object'
+      rescue JSON::ParserError => e
+        close
+        raise NoAnswer.new('internal', "#{operation}: the agent's answer is not readable: #{e.message}")
+      end
+
+      def monotonic
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+    end
+  end
+end

@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require 'set'
+
+module PuppetX
+  module Tutti
+    # Writes what happens to each resource of the host catalog while it happens.
+    class Events
+      # @param journal [#write]
+      def initialize(journal)
+        @journal = journal
+        @ended = Set.new
+      end
+
+      # The evaluation of a resource: says that it begins, yields, says how it ended.
+      def around(transaction, resource)
+        total(transaction)
+        @journal.write('event' => 'start', 'resource' => resource.ref)
+        before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        result = yield
+        elapsed = Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
+        ended(transaction.resource_status(resource), elapsed)
+        result
+      end
+
+      # Says how those ended that Puppet judged without evaluating them (no provider, a failed generation).
+      def rest(statuses)
+        statuses.each do |status|
+          next if @ended.include?(status.resource) || !(status.failed? || status.skipped?)
+
+          ended(status, status.evaluation_time)
+        end
+      end
+
+      private
+
+      def total(transaction)
+        return if @total
+
+        @total = transaction.relationship_graph.vertices.count { |resource| !resource.is_a?(Puppet::Type::Whit) }
+        @journal.write('event' => 'total', 'resources' => @total)
+      end
+
+      def ended(status, elapsed)
+        @ended << status.resource
+        @journal.write(
+          'event' => 'done', 'resource' => status.resource, 'changed' => status.changed?,
+          'failed' => status.failed? || status.failed_to_restart?, 'skipped' => status.skipped?,
+          'noop' => status.events.any? { |event| event.status == 'noop' }, 'corrective' => status.corrective_change == true,
+          'time' => elapsed&.round(3), 'file' => status.file, 'line' => status.line, 'message' => message(status)
+        )
+      end
+
+      # The first failure, else why it was skipped, else what changed. Puppet has redacted secrets in event messages.
+      def message(status)
+        event = status.events.find { |e| e.status == 'failure' }
+        return event.message if event
+        return "dependency failed: #{status.failed_dependencies.map(&:ref).join(', ')}" if status.dependency_failed?
+
+        status.events.find { |e| %w[success noop].include?(e.status) }&.message
+      end
+    end
+  end
+end

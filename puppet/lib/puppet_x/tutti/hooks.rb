@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+require 'puppet'
+require 'puppet/application/apply'
+require 'puppet/configurer'
+require 'puppet/settings/environment_conf'
+require 'puppet/transaction'
+require_relative 'run'
+
+module PuppetX
+  module Tutti
+    # Where the launcher takes part in Puppet's own run. Installed in the launcher's process only;
+    # the places are the same in Puppet 7.23, 8 and OpenVox. Each hook hands over to the launcher and keeps no state.
+    module Hooks
+      def self.install
+        Puppet::Application::Apply.prepend(Apply)
+        Puppet::Configurer.prepend(Configurer)
+        Puppet::Transaction.prepend(Transaction)
+        Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
+        Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
+        Puppet::Pops::Evaluator::CollectorTransformer.prepend(CollectorTransformer)
+        Puppet::Pops::Evaluator::Collectors::ExportedCollector.prepend(ExportedCollector)
+      end
+
+      # `puppet apply`: the settings of the run, the lock around everything, the phases.
+      module Apply
+        def setup
+          Launcher.current.settings(options)
+          super
+        end
+
+        def main
+          Launcher.current.surround { super }
+        end
+
+        private
+
+        # The environment's own manifest, as environment.conf says; an argument would replace it.
+        def get_manifest # rubocop:disable Naming/AccessorMethodName
+          nil
+        end
+
+        def get_node # rubocop:disable Naming/AccessorMethodName
+          Launcher.current.phase('facts')
+          node = super
+          Launcher.current.compiling(node)
+          node
+        end
+      end
+
+      # The end of a run: its id, the way to the catalog's application, its report.
+      module Configurer
+        def initialize(transaction_uuid = nil, job_id = nil)
+          run = Run.current.order.run
+          super(transaction_uuid || run, job_id || run)
+        end
+
+        def execute_prerun_command
+          Launcher.current.phase('prerun') unless Puppet[:prerun_command].empty?
+          super
+        end
+
+        def apply_catalog(catalog, options)
+          Launcher.current.applying
+          super
+        end
+
+        def send_report(report)
+          Launcher.current.report(report)
+          super
+        end
+      end
+
+      # The events of the host catalog's resources; settings catalogs pass here too.
+      module Transaction
+        private
+
+        def eval_resource(resource, ancestor = nil)
+          return super unless catalog.host_config? && !resource.is_a?(Puppet::Type::Whit)
+
+          Launcher.current.events.around(self, resource) { super }
+        end
+      end
+
+      # environment.conf stays as it is; the module that the agent ships comes last.
+      module EnvironmentConf
+        def modulepath
+          [super, *Run.current.order.modulepath].reject(&:empty?).join(File::PATH_SEPARATOR)
+        end
+      end
+
+      # Tells the key recorder in which class a key is looked up.
+      module LookupAdapter
+        def lookup(key, lookup_invocation, merge)
+          Run.current.keys.within(lookup_invocation.scope) { super }
+        end
+      end
+
+      # Remembers where a collector is written.
+      module CollectorTransformer
+        def transform(expression, scope)
+          collector = super
+          Run.current.collectors.made(collector, expression.file, expression.line)
+          collector
+        end
+      end
+
+      # Tells the terminus which collector asks.
+      module ExportedCollector
+        def collect
+          Run.current.collectors.within(self) { super }
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require 'json'
+
+module PuppetX
+  module Tutti
+    # An append-only file of JSON lines. A line is one write, so a killed process leaves whole lines.
+    # Writing never raises: a full disk must not end a Puppet run midway.
+    class Journal
+      # RFC 3339 with milliseconds, as all files of a run use it.
+      def self.now
+        Time.now.utc.strftime('%Y-%m-%dT%H:%M:%S.%LZ')
+      end
+
+      # JSON of anything that Puppet says, also of strings that are not valid UTF-8.
+      def self.json(data)
+        JSON.generate(data)
+      rescue JSON::GeneratorError, EncodingError
+        JSON.generate(scrub(data))
+      end
+
+      def self.scrub(data)
+        case data
+        when String then data.dup.force_encoding(Encoding::UTF_8).scrub
+        when Array then data.map { |item| scrub(item) }
+        when Hash then data.to_h { |key, item| [scrub(key.to_s), scrub(item)] }
+        else data
+        end
+      end
+
+      # Replaces a file as a whole, on disk when this returns.
+      def self.replace(path, data)
+        temporary = "#{path}.new"
+        File.open(temporary, 'w', 0o600) do |file|
+          file.write(json(data))
+          file.fsync
+        end
+        File.rename(temporary, path)
+        File.open(File.dirname(path), &:fsync)
+      end
+
+      def initialize(path)
+        @file = File.open(path, 'a', 0o600)
+        @file.sync = true
+      end
+
+      # Appends one line; fields that are nil are left out.
+      def write(fields)
+        line = { 't' => Journal.now }.merge(fields.compact)
+        @file.write("#{Journal.json(line)}\n")
+      rescue SystemCallError, IOError
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,217 @@
+# frozen_string_literal: true
+
+require_relative 'errors'
+require_relative 'journal'
+require_relative 'order'
+require_relative 'client'
+
+module PuppetX
+  module Tutti
+    # One run of Puppet on behalf of Tutti: the program `puppet-tutti RUNDIR`.
+    # What it says goes to files of the run's directory (docs/run-protocol.md); no pipe leads to anybody, since a
+    # broken pipe fails a Puppet run midway.
+    class Launcher
+      BAD_ORDER = 64
+      LOCKED = 75
+      STOPPED = 76
+      NAME = 'puppet-tutti'
+
+      class << self
+        attr_reader :current
+
+        def start(argv)
+          dir = argv.first
+          unless argv.length == 1 && File.directory?(dir)
+            warn "usage: #{NAME} RUNDIR, a directory with the file run.json (#{dir.inspect} is none)"
+            exit BAD_ORDER
+          end
+          @current = new(File.realpath(dir))
+          @current.start
+        end
+      end
+
+      attr_reader :events
+
+      def initialize(dir)
+        @dir = dir
+        @phases = Journal.new(file('phase.jsonl'))
+        @log = Journal.new(file('log.jsonl'))
+        @gate_passed = false
+      end
+
+      def start
+        detach
+        mark
+        phase('settings')
+        run
+      rescue Refused => e
+        refuse(e.message)
+      rescue NoAnswer => e
+        refuse("#{e.message} (#{e.code})")
+      end
+
+      # Writes the phase that begins now.
+      def phase(name, fields = {})
+        @phases.write({ 'phase' => name }.merge(fields))
+      end
+
+      # Makes the settings of this run from the order, over those of the site's puppet.conf.
+      def settings(options)
+        options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
+        Settings.new(@order, @dir).apply
+      rescue Refused => e
+        refuse(e.message)
+      end
+
+      # Everything from lock to report.
+      def surround(&block)
+        Settings.new(@order, @dir).route
+        with_lock { Puppet.override({ lookup_key_recorder: Run.current.keys }, 'the run of Tutti', &block) }
+      rescue Refused => e
+        refuse(e.message)
+      end
+
+      # The node is known, its catalog is compiled next.
+      def compiling(node)
+        raise Puppet::Error, "tutti: no facts of #{node.name} were found" if Run.current.facts.nil?
+
+        phase('compile')
+        Settings.check_manifest(node)
+      end
+
+      # Waits at the gate; returns only when the run may apply its catalog.
+      def gate(catalog)
+        phase('gate')
+        verdict, reason = Run.current.gate(catalog)
+        phase('gate', 'verdict' => verdict, 'reason' => reason)
+        unless verdict == 'go' && @order.mode != 'compile'
+          Puppet.notice("tutti: stopped at the gate: #{reason || verdict}; nothing is applied")
+          exit STOPPED
+        end
+        @gate_passed = true
+        phase('convert')
+      end
+
+      # The catalog is applied next. Whatever the site's settings do to the indirections, not without the gate.
+      def applying
+        raise Puppet::Error, 'tutti: the catalog did not pass the gate, it is not applied' unless @gate_passed
+
+        phase('apply')
+      end
+
+      def report(report)
+        phase('report')
+        events.rest(report.resource_statuses.values)
+        Journal.replace(file('report.json'), report.to_data_hash)
+      rescue SystemCallError => e
+        Puppet.err("tutti: cannot write the report: #{e.message}")
+      end
+
+      private
+
+      def run
+        @order = Order.read(@dir)
+        raise Refused, "the code #{@order.code} does not exist" unless File.directory?(@order.code)
+
+        require 'puppet'
+        require 'puppet/util/command_line'
+        require_relative 'hooks'
+        require_relative 'lock'
+        require_relative 'log'
+        require_relative 'settings'
+        require_relative 'events'
+        Log.to(@log)
+        @events = Events.new(Journal.new(file('events.jsonl')))
+        connect
+        Hooks.install
+        Puppet::Util::CommandLine.new('puppet', Settings.new(@order, @dir).arguments).execute
+      end
+
+      def connect
+        client = Client.new(@order.socket, {
+                              'run' => @order.run, 'protocol' => Order::PROTOCOL, 'module' => Settings.version,
+                              'puppet' => Puppet.version, 'ruby' => RUBY_VERSION, 'certname' => @order.node,
+                              'pid' => Process.pid
+                            })
+        # The agent's word, not the file's, says whether this run may change anything.
+        mode = client.greeting['mode']
+        raise Refused, "the agent says mode #{mode.inspect}, the order says #{@order.mode.inspect}" unless mode == @order.mode
+
+        Run.current = Run.new(@order, client)
+      end
+
+      def with_lock
+        lock = Lock.new(Lock.path)
+        phase('lock')
+        taken = lock.take do |pid, command|
+          phase('lock', 'waiting_for' => { 'pid' => pid, 'command' => command })
+          Run.current.lock_wait(lock.path, pid, command)
+        end
+        unless taken
+          Puppet.err("tutti: another Puppet still holds #{lock.path} after #{@order.lock_timeout} s")
+          exit LOCKED
+        end
+        begin
+          yield
+        ensure
+          lock.release
+        end
+      end
+
+      # A process of its own: nothing to read, nothing that breaks, and a name that Puppet's lock takes for a Puppet.
+      def detach
+        $stdin.reopen(File::NULL)
+        $stdout.reopen(file('stdout'), 'a')
+        $stderr.reopen(file('stderr'), 'a')
+        $stdout.sync = $stderr.sync = true
+        File.write('/proc/self/comm', NAME)
+        at_process_exit
+        %w[TERM HUP].each { |name| Signal.trap(name) { interrupted(name) } }
+      end
+
+      # Puppet ends in its own way and reports; that a signal was the cause is known here only.
+      def interrupted(name)
+        @cause = SignalException.new(name)
+        raise @cause
+      end
+
+      def mark
+        start = File.read('/proc/self/stat').rpartition(')').last.split[19]
+        Journal.replace(file('pid'), 'pid' => Process.pid, 'start' => Integer(start))
+      end
+
+      # Registered before Puppet is loaded, so that it runs after everything that Puppet registers.
+      def at_process_exit
+        owner = Process.pid
+        at_exit { done($!) if Process.pid == owner } # rubocop:disable Style/SpecialGlobalVars
+      end
+
+      def done(error)
+        fields = { 'exit' => status(error) }
+        error = @cause if @cause
+        fields['error'] = { 'class' => error.class.name, 'message' => error.message } unless error.nil? || error.is_a?(SystemExit)
+        phase('done', fields)
+      end
+
+      def status(error)
+        case error
+        when nil then 0
+        when SystemExit then error.status
+        when SignalException then 128 + error.signo
+        else 1
+        end
+      end
+
+      def refuse(message)
+        @cause = Refused.new(message)
+        warn "#{NAME}: #{message}"
+        @log.write('level' => 'err', 'message' => "tutti: #{message}", 'source' => NAME)
+        exit BAD_ORDER
+      end
+
+      def file(name)
+        File.join(@dir, name)
+      end
+    end
+  end
+end

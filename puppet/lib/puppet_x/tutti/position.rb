@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+require 'puppet'
+
+module PuppetX
+  module Tutti
+    # Where in the manifests a question is asked, as far as Puppet tells.
+    module Position
+      def self.of(scope)
+        file, line = Puppet::Pops::PuppetStack.top_of_stack
+        resource = scope.resource if scope.respond_to?(:resource)
+        { 'resource' => resource&.ref, 'file' => file, 'line' => line }.compact
+      end
+    end
+  end
+end

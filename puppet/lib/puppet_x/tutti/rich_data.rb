@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require 'puppet'
+
+module PuppetX
+  module Tutti
+    # Parameter values as Puppet's rich data: JSON that keeps every type, written alike by Puppet 7 and 8.
+    # References to resources are Pcore types, as they are in the language; Puppet's own catalogs make them strings.
+    module RichData
+      OPTIONS = { rich_data: true, symbol_as_string: true, local_reference: false, type_by_reference: true }.freeze
+
+      def self.encode(value)
+        Puppet::Pops::Serialization::ToDataConverter.convert(prepare(value), OPTIONS)
+      end
+
+      def self.decode(data)
+        references(Puppet::Pops::Serialization::FromDataConverter.convert(data))
+      end
+
+      # Whether encoded data contains a Sensitive at any depth.
+      def self.sensitive?(data)
+        case data
+        when Hash then data['__ptype'] == 'Sensitive' || data.any? { |key, value| sensitive?(key) || sensitive?(value) }
+        when Array then data.any? { |value| sensitive?(value) }
+        else false
+        end
+      end
+
+      def self.prepare(value)
+        case value
+        when Puppet::Resource then type_of(value)
+        when Array then value.map { |item| prepare(item) }
+        when Hash then value.to_h { |key, item| [prepare(key), prepare(item)] }
+        when String then text(value)
+        when :undef then nil
+        else value
+        end
+      end
+      private_class_method :prepare
+
+      # Strings that came from the system, as the fact networking.ip does, carry no encoding, and Puppet would make
+      # the type Binary of them: what a manifest calls Binary is an object of its own.
+      def self.text(string)
+        return string unless string.encoding == Encoding::BINARY
+
+        utf8 = string.dup.force_encoding(Encoding::UTF_8)
+        utf8.valid_encoding? ? utf8 : string
+      end
+      private_class_method :text
+
+      def self.type_of(resource)
+        factory = Puppet::Pops::Types::TypeFactory
+        return factory.host_class(resource.title.to_s.downcase) if resource.type == 'Class'
+
+        factory.resource(resource.type, resource.title.to_s)
+      end
+      private_class_method :type_of
+
+      def self.references(value)
+        case value
+        when Puppet::Pops::Types::PResourceType
+          value.title.nil? ? value : Puppet::Resource.new(value.type_name, value.title)
+        when Puppet::Pops::Types::PClassType
+          value.class_name.nil? ? value : Puppet::Resource.new('Class', value.class_name)
+        when Array then value.map { |item| references(item) }
+        when Hash then value.to_h { |key, item| [references(key), references(item)] }
+        else value
+        end
+      end
+      private_class_method :references
+    end
+  end
+end

@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require 'puppet'
+require_relative 'errors'
+require_relative 'catalog_digest'
+require_relative 'collectors'
+require_relative 'exports'
+require_relative 'facts_digest'
+require_relative 'filter'
+require_relative 'key_recorder'
+
+module PuppetX
+  module Tutti
+    # The run that this process carries out, as functions, termini and providers see it.
+    # There is one only in a process that the launcher started; `Run.current` is nil everywhere else,
+    # and then the module reads nothing and publishes nothing.
+    class Run
+      # What the agent knows about a key.
+      Answer = Struct.new(:found, :value)
+
+      # The agent keeps the deadline of a lock; this side waits a little longer, for an agent that hangs.
+      GRACE = 30
+
+      class << self
+        attr_accessor :current
+
+        # Warns once per process that nothing goes through Tutti here.
+        def warn_bare
+          return if @warned
+
+          @warned = true
+          Puppet.warning('tutti: this Puppet was not started by Tutti: shared values are not read, nothing is published')
+        end
+      end
+
+      attr_reader :order, :keys, :collectors
+      attr_accessor :facts
+
+      # @param order [Order]
+      # @param client [#call]
+      def initialize(order, client)
+        @order = order
+        @client = client
+        @keys = KeyRecorder.new(self)
+        @collectors = Collectors.new
+        @answers = {}
+      end
+
+      # All hiera data of this node, asked for once.
+      def hiera
+        @hiera ||= ask('hiera')['data'] || {}
+      end
+
+      # @return [Answer] the shared value of a key; the same one whenever it is asked in this run
+      def value(key, at)
+        @answers[['value', key]] ||= answer(ask('value', { 'key' => key, 'at' => at }))
+      end
+
+      # @return [Array<Hash>] the exports of other nodes that match
+      def collect(type, filter, at)
+        @answers[['collect', type, filter]] ||=
+          ask('collect', { 'type' => type, 'filter' => filter, 'at' => at })
+          .fetch('exports').reject { |export| export['node'] == order.node }
+      end
+
+      # Hands over what compiling read and would publish, and waits for the verdict.
+      # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
+      def gate(catalog)
+        @client.call('gate', {
+                       'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key),
+                                      'resources' => catalog.resources.size },
+                       'exports' => Exports.of(catalog), 'keys' => keys.keys, 'facts_digest' => FactsDigest.of(facts)
+                     }, timeout: order.gate_timeout).values_at('verdict', 'reason')
+      rescue NoAnswer => e
+        [e.code, e.message]
+      end
+
+      # Waits until a lock may be free.
+      # @return [Boolean] false when the time for waiting is over
+      def lock_wait(path, pid, command)
+        ask('lock_wait', { 'path' => path, 'pid' => pid, 'command' => command },
+            timeout: order.lock_timeout + GRACE)['released'] == true
+      end
+
+      # @return [Answer] what this node published last under a key; not a read of the record
+      def published(key)
+        answer(ask('published', { 'key' => key }))
+      end
+
+      def publish(key, value)
+        ask('publish', { 'key' => key, 'value' => value })
+      end
+
+      def withdraw(key)
+        ask('withdraw', { 'key' => key })
+      end
+
+      private
+
+      def ask(operation, fields = {}, **options)
+        @client.call(operation, fields, **options)
+      rescue NoAnswer => e
+        raise Puppet::Error, "tutti: #{e.message} (#{e.code})"
+      end
+
+      def answer(response)
+        Answer.new(response['found'] == true, response['value'])
+      end
+    end
+  end
+end

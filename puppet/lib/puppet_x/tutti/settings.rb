@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+require 'fileutils'
+require 'puppet'
+require_relative 'hiera_config'
+
+module PuppetX
+  module Tutti
+    # Puppet's settings for one run. The site's puppet.conf is honoured except where it would make this run another
+    # one than was ordered: another node, another environment, without gate, from a cache, after a splay.
+    class Settings
+      ROOT = File.realpath('../../..', __dir__)
+
+      # The version of this module.
+      def self.version
+        @version ||= JSON.parse(File.read(File.join(ROOT, 'metadata.json')))['version']
+      end
+
+      # Puppet compiles an empty catalog, silently, where the manifest does not exist.
+      def self.check_manifest(node)
+        manifest = Puppet.lookup(:current_environment).manifest
+        return if manifest == Puppet::Node::Environment::NO_MANIFEST || File.exist?(manifest)
+        return unless node.classes.nil? || node.classes.empty?
+
+        raise Puppet::Error, "tutti: the environment #{node.environment.name} has no manifest: #{manifest} does not exist"
+      end
+
+      def initialize(order, dir)
+        @order = order
+        @dir = dir
+      end
+
+      # The command line of `puppet`.
+      def arguments
+        empty = File.join(@dir, 'empty')
+        FileUtils.mkdir_p(empty, mode: 0o700)
+        directories = @order.directories.flat_map { |name, path| ["--#{name}", path] }
+        ['apply', *directories, '--environmentpath', @order.environmentpath, '--environment', @order.environment,
+         '--certname', @order.node, '--libdir', empty, '--pluginfactdest', empty,
+         '--storeconfigs', '--storeconfigs_backend', 'tutti', '--catalog_terminus', 'compiler',
+         '--no-splay', '--no-use_cached_catalog', '--no-resubmit_facts', '--detailed-exitcodes',
+         (@order.noop? ? '--noop' : '--no-noop'), *('--debug' if @order.debug?)]
+      end
+
+      # What needs Puppet's settings to be read first. Called before the application sets itself up.
+      def apply
+        refuse_contradictions
+        { tags: @order.tags.join(','), skip_tags: @order.skip_tags.join(','), node_name_fact: '',
+          node_name_value: @order.node, data_binding_terminus: 'hiera', preprocess_deferred: preprocess_deferred,
+          factpath: factpath, hiera_config: hiera_config }.each { |name, value| Puppet[name] = value unless value.nil? }
+      end
+
+      # Makes sure that Tutti is asked for exports and gets the catalog, whatever puppet.conf and routes.yaml say.
+      def route
+        Puppet::Resource::Catalog.indirection.terminus_class = :compiler
+        Puppet::Resource::Catalog.indirection.cache_class = :tutti
+        Puppet::Node::Facts.indirection.cache_class = :tutti
+        Puppet::Resource.indirection.terminus_class = :tutti
+        refuse_other_modules
+      end
+
+      private
+
+      def refuse_contradictions
+        if set?(:noop, true) && @order.mode == 'apply'
+          raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
+        end
+
+        certname = in_config(:certname)
+        return if certname.nil? || certname == @order.node
+
+        raise Refused, "puppet.conf names this node #{certname.inspect}, the order names it #{@order.node.inspect}"
+      end
+
+      # A setting as puppet.conf has it, in the sections that `puppet apply` and `puppet agent` read.
+      def in_config(name)
+        %i[user agent main].map { |section| Puppet.settings.set_in_section(name, section) }.compact.first
+      end
+
+      def set?(name, value)
+        in_config(name).to_s == value.to_s
+      end
+
+      # OpenVox 9 resolves Deferred values before applying again, as Puppet 7 did and Puppet 8 does not.
+      def preprocess_deferred
+        return nil if in_config(:preprocess_deferred)
+
+        Puppet.version.to_i < 8
+      end
+
+      # Facts of an old pluginsync are not part of this run's code.
+      def factpath
+        in_config(:factpath) ? nil : File.join(@dir, 'empty')
+      end
+
+      def hiera_config
+        path = File.join(@dir, 'hiera.yaml')
+        File.write(path, YAML.dump(HieraConfig.merged(Puppet[:hiera_config])), perm: 0o600)
+        path
+      end
+
+      def refuse_other_modules
+        environment = Puppet.lookup(:current_environment)
+        found = environment.modulepath.map { |path| File.join(path, 'tutti') }.select { |path| File.directory?(path) }
+        others = found.reject { |path| File.realpath(path) == ROOT }
+        unless others.empty?
+          raise Refused, "the environment #{environment.name} has a module `tutti` of its own: #{others.join(', ')}; " \
+                         "the agent ships #{ROOT}; remove the other one"
+        end
+        return unless found.empty?
+
+        raise Refused, "the module `tutti` (#{ROOT}) is not on the modulepath: #{environment.modulepath.join(':')}"
+      end
+    end
+  end
+end

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+
+RSpec.describe 'shared values' do
+  let(:run) { RealRun.new }
+
+  after { run.clean }
+
+  it 'publishes every type of JSON as it is, and the digest of a file that the same run made' do
+    file = run.path('ring')
+    run.manifest(<<~PUPPET).call
+      tutti_value { 't/string': value => 'x' }
+      tutti_value { 't/one': value => ['a'] }
+      tutti_value { 't/empty': value => [] }
+      tutti_value { 't/false': value => false }
+      tutti_value { 't/number': value => 1 }
+      tutti_value { 't/float': value => 1.5 }
+      tutti_value { 't/hash': value => { 'a' => { 'b' => [undef, {}] } } }
+      tutti_value { 't/file': source_file => '#{file}' }
+      tutti_value { 'title': key => 't/key', value => 'k' }
+      file { '#{file}': ensure => file, content => 'ring' }
+    PUPPET
+    expect(run.status.exitstatus).to eq(2), run.said
+    expect(run.agent.store).to eq(
+      't/string' => 'x', 't/one' => ['a'], 't/empty' => [], 't/false' => false, 't/number' => 1, 't/float' => 1.5,
+      't/hash' => { 'a' => { 'b' => [nil, {}] } }, 't/file' => "sha256:#{Digest::SHA256.hexdigest('ring')}", 't/key' => 'k'
+    )
+  end
+
+  it 'publishes what differs only, says so, and takes a refresh' do
+    run.agent.store.merge!('same' => { 'b' => 1, 'a' => 2 }, 'other' => 1, 'gone' => 1)
+    run.manifest(<<~PUPPET).call
+      notify { 'event': }
+      ~> tutti_value { 'same': value => { 'a' => 2, 'b' => 1 } }
+      tutti_value { 'other': value => '1' }
+      tutti_value { 'new': value => 1 }
+      tutti_value { 'gone': ensure => absent }
+      tutti_value { 'never': ensure => absent }
+    PUPPET
+    expect(run.agent.asked('publish').map { |request| request['key'] }).to contain_exactly('other', 'new'), run.said
+    expect(run.agent.asked('withdraw').map { |request| request['key'] }).to eq(['gone'])
+    messages = run.events('done').to_h { |event| [event['resource'], event['message']] }
+    expect(messages).to include('Tutti_value[other]' => 'published a new value', 'Tutti_value[new]' => 'published',
+                                'Tutti_value[gone]' => 'withdrawn', 'Tutti_value[same]' => nil, 'Tutti_value[never]' => nil)
+  end
+
+  it 'publishes nothing in a noop run, and shows what it would' do
+    run.order['mode'] = 'noop'
+    run.manifest("tutti_value { 'a': value => 1 }\ntutti_value { 'b': source_file => '/does/not/exist' }\n").call
+    expect([run.status.exitstatus, run.agent.store]).to eq([0, {}]), run.said
+    expect(run.report['noop_pending']).to be(true)
+    expect(run.events('done').count { |event| event['noop'] }).to eq(2)
+  end
+
+  [
+    { reason: 'the agent refuses', manifest: "tutti_value { 'a': value => 1 }\n", error: /no grant to write a \(refused\)/ },
+    { reason: 'the file does not exist', manifest: "tutti_value { 'a': source_file => '/does/not/exist' }\n", error: /does not exist/ }
+  ].each do |row|
+    it "fails the resource when #{row[:reason]}, not the run" do
+      run.agent.on('publish') { { ok: false, code: 'refused', error: 'no grant to write a' } }
+      run.manifest("#{row[:manifest]}notify { 'rest': }\n").call
+      expect(run.status.exitstatus).to eq(6), run.said
+      event = run.events('done').find { |line| line['resource'] == 'Tutti_value[a]' }
+      expect([event['failed'], event['message']]).to match([true, row[:error]])
+    end
+  end
+end

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+require 'fileutils'
+require 'json'
+require 'socket'
+
+# The agent's side of the run protocol, in memory: answers from `answers`, remembers every request.
+# Behaviour is changed per operation with `on`, whose block gets the request and returns the response.
+class FakeAgent
+  attr_reader :path, :requests, :store
+
+  def initialize(path, node:, run:, mode: 'apply')
+    @path = path
+    @node = node
+    @run = run
+    @mode = mode
+    @requests = []
+    @store = {}
+    @handlers = {}
+    @values = {}
+    @hiera = {}
+    @exports = []
+    @connections = []
+  end
+
+  attr_accessor :mode, :values, :hiera, :exports
+
+  def on(operation, &block)
+    @handlers[operation] = block
+    self
+  end
+
+  # The requests of one operation, in order.
+  def asked(operation)
+    requests.select { |request| request['op'] == operation }
+  end
+
+  def start
+    @server = UNIXServer.new(path)
+    @acceptor = Thread.new { loop { serve(@server.accept) } }
+    @acceptor.report_on_exception = false
+    self
+  end
+
+  def stop
+    @acceptor&.kill&.join
+    @connections.each do |thread, socket|
+      thread.kill.join
+      socket.close
+    end
+    @connections.clear
+    @server&.close
+    @server = nil
+    FileUtils.rm_f(path)
+  end
+
+  private
+
+  def serve(socket)
+    thread = Thread.new do
+      while (line = socket.gets)
+        request = JSON.parse(line)
+        @requests << request
+        response = respond(request)
+        break if response == :hang_up
+
+        socket.write("#{JSON.generate(response)}\n")
+      end
+    rescue IOError, SystemCallError
+      nil
+    ensure
+      socket.close
+    end
+    @connections << [thread, socket]
+  end
+
+  def respond(request)
+    handler = @handlers[request['op']]
+    return handler.call(request) if handler
+
+    send("answer_#{request['op']}", request)
+  end
+
+  def answer_hello(request)
+    return refused("run #{request['run']} is not here") unless request['run'] == @run
+    return refused("certname #{request['certname']} is not #{@node}") unless request['certname'] == @node
+
+    { ok: true, mode: @mode }
+  end
+
+  def answer_hiera(_request)
+    { ok: true, data: @hiera, degraded: false }
+  end
+
+  def answer_value(request)
+    found = @values.key?(request['key'])
+    { ok: true, found: found, value: @values[request['key']], degraded: false }
+  end
+
+  def answer_collect(request)
+    { ok: true, exports: @exports.select { |export| export['type'] == request['type'] }, degraded: false }
+  end
+
+  def answer_gate(_request)
+    { ok: true, verdict: 'go' }
+  end
+
+  def answer_published(request)
+    found = @store.key?(request['key'])
+    { ok: true, found: found, value: @store[request['key']] }
+  end
+
+  def answer_publish(request)
+    @store[request['key']] = request['value']
+    { ok: true }
+  end
+
+  def answer_withdraw(request)
+    @store.delete(request['key'])
+    { ok: true }
+  end
+
+  def answer_lock_wait(_request)
+    { ok: true, released: false }
+  end
+
+  def refused(error)
+    { ok: false, code: 'refused', error: error }
+  end
+end

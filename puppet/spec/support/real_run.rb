@@ -1,0 +1,165 @@
+# frozen_string_literal: true
+
+require 'fileutils'
+require 'json'
+require 'securerandom'
+require 'timeout'
+require 'tmpdir'
+require_relative 'fake_agent'
+
+# One real run of the launcher against a fake agent, in a directory of its own.
+class RealRun
+  MODULE = File.realpath('../..', __dir__)
+  LAUNCHER = File.join(MODULE, 'bin', 'puppet-tutti')
+
+  attr_reader :root, :run, :agent, :order, :status, :environment
+
+  def initialize(node: 'node.example.net', mode: 'apply')
+    @root = Dir.mktmpdir('tutti')
+    @run = SecureRandom.uuid
+    @environment = {}
+    FileUtils.mkdir_p([dir, path('code/production/manifests'), path('module'), path('conf'), path('var')])
+    File.symlink(MODULE, path('module/tutti'))
+    write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\n")
+    @agent = FakeAgent.new(path("#{run}/socket"), node: node, run: run, mode: mode)
+    @order = { 'protocol' => 1, 'run' => run, 'node' => node, 'mode' => mode, 'environment' => 'production',
+               'environmentpath' => path('code'), 'modulepath' => [path('module')], 'socket' => @agent.path,
+               'lock_timeout' => 20, 'gate_timeout' => 20, 'tags' => [], 'skip_tags' => [], 'debug' => false,
+               'confdir' => path('conf'), 'vardir' => path('var') }
+  end
+
+  def dir
+    path(run)
+  end
+
+  def path(name)
+    File.join(@root, name)
+  end
+
+  def write(name, content, mode: 0o644)
+    FileUtils.mkdir_p(File.dirname(path(name)))
+    File.write(path(name), content)
+    File.chmod(mode, path(name))
+    path(name)
+  end
+
+  def manifest(content)
+    write('code/production/manifests/site.pp', content)
+    self
+  end
+
+  # Appends to the site's puppet.conf.
+  def puppet_conf(content)
+    File.open(path('conf/puppet.conf'), 'a') { |file| file.write(content) }
+    self
+  end
+
+  # Takes the lock as another Puppet does: a living process with a name of Puppet's.
+  def hold_lock
+    puppet = write('puppet-other', "#!/bin/sh\nread line\n", mode: 0o755)
+    @reader, @writer = IO.pipe
+    @holder = Process.spawn(puppet, in: @reader)
+    write('var/state/agent_catalog_run.lock', @holder.to_s)
+    self
+  end
+
+  def release_lock
+    return unless @holder
+
+    @writer.puts
+    Process.wait(@holder)
+    @holder = nil
+  end
+
+  # A manifest whose only resource stays until the run's end is released.
+  def waiting_manifest
+    File.mkfifo(path('hold'))
+    @hold = File.open(path('hold'), 'r+')
+    command = write('wait', "#!/bin/sh\nexec 3<#{path('hold')}\necho yes > #{path('started')}\nread line <&3\n", mode: 0o755)
+    manifest("exec { '#{command}': }\n")
+  end
+
+  # Sends a signal to the run as soon as the waiting resource has started.
+  def end_by(signal)
+    @signal = signal
+    self
+  end
+
+  # Runs to the end; the agent serves meanwhile.
+  def call
+    agent.mode = order['mode']
+    agent.start
+    pid = spawn
+    yield(pid) if block_given?
+    interrupt(pid) if @signal
+    @status = Process.wait2(pid).last
+    self
+  ensure
+    @hold&.puts
+    agent.stop
+    release_lock
+  end
+
+  # Waits, as the run goes on, until a file of it matches.
+  def wait_for(name, pattern)
+    file = path(name)
+    Timeout.timeout(60) do
+      Thread.pass until File.exist?(file) && File.read(file).match?(pattern)
+    end
+  rescue Timeout::Error
+    raise "#{name} never matched #{pattern.inspect}\n#{said}"
+  end
+
+  def interrupt(pid)
+    wait_for('started', /yes/)
+    Process.kill(@signal, pid)
+  end
+
+  def spawn
+    write("#{run}/run.json", JSON.generate(order))
+    Process.spawn(environment, RbConfig.ruby, LAUNCHER, dir,
+                  in: File::NULL, out: [path("#{run}/stdout"), 'a'], err: [path("#{run}/stderr"), 'a'])
+  end
+
+  def lines(name)
+    File.readlines(path("#{run}/#{name}")).map { |line| JSON.parse(line) }
+  end
+
+  def phases
+    lines('phase.jsonl').map { |line| line['phase'] }
+  end
+
+  def done
+    lines('phase.jsonl').last
+  end
+
+  def errors
+    return [] unless File.exist?(File.join(dir, 'log.jsonl'))
+
+    lines('log.jsonl').select { |line| line['level'] == 'err' }
+  end
+
+  def events(event = nil)
+    lines('events.jsonl').select { |line| event.nil? || line['event'] == event }
+  end
+
+  def report
+    JSON.parse(File.read(path("#{run}/report.json")))
+  end
+
+  def report?
+    File.exist?(path("#{run}/report.json"))
+  end
+
+  # Everything the run said, for failure messages.
+  def said
+    %w[phase.jsonl log.jsonl stdout stderr].map do |name|
+      file = path("#{run}/#{name}")
+      "== #{name}\n#{File.exist?(file) ? File.read(file) : '(none)'}"
+    end.join("\n")
+  end
+
+  def clean
+    FileUtils.rm_rf(@root)
+  end
+end

@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+require 'rspec-puppet'
+require 'puppet_x/tutti/run'
+
+RSpec.configure do |config|
+  modules = Dir.mktmpdir
+  File.symlink(RealRun::MODULE, File.join(modules, 'tutti'))
+  config.module_path = modules
+  config.manifest = '/nonexistent'
+  config.after(:suite) { FileUtils.rm_rf(modules) }
+end
+
+RSpec.describe 'tutti::value', type: :puppet_function do
+  let(:run) { instance_double(PuppetX::Tutti::Run) }
+  let(:answer) { PuppetX::Tutti::Run::Answer }
+
+  after { PuppetX::Tutti::Run.current = nil }
+
+  describe 'in a run' do
+    before do
+      PuppetX::Tutti::Run.current = run
+      allow(run).to receive(:value) { |key, _at| answer.new(key == 'a/b', { 'x' => [1, nil, false] }) }
+    end
+
+    it('gives what is shared') { is_expected.to run_with('a/b').and_return('x' => [1, nil, false]) }
+    it('prefers it to the default') { is_expected.to run_with('a/b', 7).and_return('x' => [1, nil, false]) }
+    it('takes the default') { is_expected.to run_with('c', [1]).and_return([1]) }
+    it('takes an undef default') { is_expected.to run_with('c', nil).and_return(nil) }
+    it('fails without a default') { is_expected.to run_with('c').and_raise_error(Puppet::Error, /no value "c" \(nobody has published it\)/) }
+
+    ['', '/a', 'a/', 'a//b', 'a b', 1].each do |key|
+      it("refuses the key #{key.inspect}") { is_expected.to run_with(key).and_raise_error(ArgumentError, /Pattern|String/) }
+    end
+  end
+
+  describe 'without a run' do
+    before { allow(Puppet).to receive(:warning) }
+
+    it('takes the default') { is_expected.to run_with('a/b', 7).and_return(7) }
+    it('fails without a default') { is_expected.to run_with('a/b').and_raise_error(Puppet::Error, /not started by Tutti/) }
+  end
+
+  def run_with(*arguments)
+    RSpec::Puppet::FunctionMatchers::Run.new.with_params(*arguments)
+  end
+end
+
+RSpec.describe 'tutti::hiera' do
+  # As Hiera calls it.
+  def lookup(key)
+    environment = Puppet::Node::Environment.create(:production, [RSpec.configuration.module_path])
+    Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do
+      function = Puppet.lookup(:loaders).private_environment_loader.load(:function, 'tutti::hiera')
+      context = Puppet::Pops::Lookup::Context.allocate
+      allow(context).to receive(:not_found) { throw :no_such_key, :none }
+      catch(:no_such_key) { function.class.dispatcher && function.lookup_key(key, {}, context) }
+    end
+  end
+
+  let(:keys) { [] }
+
+  before do
+    recorder = instance_double(PuppetX::Tutti::KeyRecorder)
+    allow(recorder).to receive(:record) { |key| keys << key }
+    PuppetX::Tutti::Run.current = instance_double(PuppetX::Tutti::Run, hiera: { 'a' => nil, 'b' => { 'c' => 1 } }, keys: recorder)
+  end
+
+  after { PuppetX::Tutti::Run.current = nil }
+
+  it 'gives what the agent has, also when it is null, and nothing else' do
+    expect([lookup('a'), lookup('b'), lookup('c')]).to eq([nil, { 'c' => 1 }, :none])
+  end
+
+  it 'records the key that Puppet does not record' do
+    lookup('lookup_options')
+    lookup('a')
+    expect(keys).to eq(['lookup_options'])
+  end
+
+  it 'knows nothing without a run' do
+    PuppetX::Tutti::Run.current = nil
+    expect(lookup('a')).to eq(:none)
+  end
+end
