@@ -38,7 +38,7 @@ e2e: deps build ## tests on lab hosts (root)
 
 .PHONY: bench
 bench: deps build ## one line per figure: name value unit goal met|missed (root)
-	$(GO) run ./cmd/tutti-bench
+	$(GO) run ./internal/bench
 
 .PHONY: check
 check: lint test e2e ## what CI runs

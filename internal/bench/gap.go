@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// gapSteps is how many steps follow each other, on two nodes in turn.
+const gapSteps = 300
+
+// measureGap measures the scheduling gap: from the moment that a node knows its
+// result to be durable to the moment that the next node has its order. Server,
+// bus, TLS, fsync and agents are real; Puppet is not there: a run ends at once.
+func measureGap(ctx context.Context, _ string) ([]figure, error) {
+	dir, err := os.MkdirTemp("", "tutti-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer cancel()
+	client, err := startServer(ctx, &parts, dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &stopwatch{claimed: map[tutti.RunID]time.Time{}, durable: map[tutti.RunID]time.Time{}}
+	for _, node := range []tutti.NodeName{"left", "right"} {
+		if err := startNode(ctx, &parts, client, dir, node, w); err != nil {
+			return nil, err
+		}
+	}
+	order, err := runChain(ctx, client, dir)
+	if err != nil {
+		return nil, err
+	}
+	gaps, err := w.gaps(order)
+	if err != nil {
+		return nil, err
+	}
+	return []figure{
+		{"scheduling gap, median", quantile(gaps, 0.5), "ms", 20},
+		{"scheduling gap, p99", quantile(gaps, 0.99), "ms", 100},
+	}, nil
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func startServer(ctx context.Context, parts *sync.WaitGroup, dir string) (*httpapi.Client, error) {
+	data, operator := filepath.Join(dir, "server"), filepath.Join(dir, "operator")
+	err := app.InitServer(app.InitOptions{
+		Dir: data, Host: "127.0.0.1", Listen: "127.0.0.1:38150", Bus: "127.0.0.1:38151", Operator: "bench", OperatorDir: operator,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := app.NewServer(app.ServerOptions{Dir: data, Socket: "-", Logger: quiet()})
+	if err != nil {
+		return nil, err
+	}
+	parts.Go(func() { _ = s.Run(ctx) })
+	return app.Connect(app.ConnectOptions{OperatorDir: operator})
+}
+
+// startNode joins a node and runs its agent with a Puppet that ends at once.
+func startNode(ctx context.Context, parts *sync.WaitGroup, client *httpapi.Client, dir string, name tutti.NodeName, w *stopwatch) error {
+	state := filepath.Join(dir, string(name))
+	token, err := client.CreateToken(ctx, tutti.CreateToken{Name: string(name)})
+	if err != nil {
+		return err
+	}
+	if _, err := app.Join(ctx, app.JoinOptions{Dir: state, Token: token.Text}); err != nil {
+		return err
+	}
+	node, err := identity.LoadNode(filepath.Join(state, "identity"))
+	if err != nil {
+		return err
+	}
+	member, err := identity.LoadMembership(filepath.Join(state, "identity"))
+	if err != nil {
+		return err
+	}
+	conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
+		URLs: []string{"nats://" + member.Bus}, JWT: member.JWT, Seed: node.Seed, CA: []byte(member.CA),
+	})
+	if err != nil {
+		return err
+	}
+	a := agent.New(agent.Options{
+		Dir: state, Node: name, Bus: timedBus{conn, w}, Runner: &instantRunner{watch: w},
+		VerifyCode: func(tutti.SignedCode) error { return nil }, Logger: quiet(), KeepRuns: 1,
+	})
+	parts.Go(func() { defer conn.Close(); _ = a.Run(ctx) })
+	return nil
+}
+
+// runChain executes a plan of steps on the two nodes in turn and returns the
+// runs in their order.
+func runChain(ctx context.Context, client *httpapi.Client, dir string) ([]tutti.RunID, error) {
+	code := filepath.Join(dir, "code")
+	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(code, "manifests", "site.pp"), []byte("# nothing\n"), 0o644); err != nil {
+		return nil, err
+	}
+	conn := cli.Connection{OperatorDir: filepath.Join(dir, "operator")}
+	if _, err := app.Commands().Push(ctx, client, conn, code, "production"); err != nil {
+		return nil, err
+	}
+	fleet := "fleet: bench\nenvironment: {name: production, path: ./code}\ngroups:\n  l: {nodes: [left]}\n  r: {nodes: [right]}\nplans:\n  chain:\n    steps:\n"
+	for i := range gapSteps {
+		fleet += fmt.Sprintf("      - run: %c\n", "lr"[i%2])
+	}
+	if _, err := client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
+		return nil, err
+	}
+	job, err := client.StartJob(ctx, tutti.StartJob{Plan: "chain", Mode: tutti.ModeApply})
+	if err != nil {
+		return nil, err
+	}
+	var order []tutti.RunID
+	err = client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(watched tutti.Watched) error {
+		if watched.Event == nil {
+			return nil
+		}
+		switch b := watched.Event.Body.(type) {
+		case *tutti.RunClaimed:
+			order = append(order, b.Run)
+		case *tutti.JobFinished:
+			if b.Verdict != tutti.VerdictSucceeded {
+				return fmt.Errorf("the chain %s: %s", b.Verdict, b.Message)
+			}
+		}
+		return nil
+	})
+	return order, err
+}
+
+// stopwatch notes when a node had its order, and when it knew that the server
+// had its result.
+type stopwatch struct {
+	mu      sync.Mutex
+	claimed map[tutti.RunID]time.Time
+	durable map[tutti.RunID]time.Time
+}
+
+func (w *stopwatch) note(m map[tutti.RunID]time.Time, run tutti.RunID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := m[run]; !ok {
+		m[run] = time.Now()
+	}
+}
+
+func (w *stopwatch) gaps(order []tutti.RunID) ([]time.Duration, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []time.Duration
+	for i := 1; i < len(order); i++ {
+		durable, claimed := w.durable[order[i-1]], w.claimed[order[i]]
+		if durable.IsZero() || claimed.IsZero() {
+			return nil, fmt.Errorf("run %d of %d was not timed", i, len(order))
+		}
+		out = append(out, claimed.Sub(durable))
+	}
+	return out, nil
+}
