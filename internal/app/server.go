@@ -240,8 +240,7 @@ func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l n
 
 // connect makes one of the server's own connections to its bus.
 func (s *Server) connect(user identity.BusUser) (*nats.Conn, error) {
-	nc, err := nats.Connect("", s.bus.InProcess(), nats.UserJWTAndSeed(user.JWT, string(user.Seed)), nats.MaxReconnects(-1))
-	return nc, tutti.Wrap(tutti.CodeUnavailable, err, "connect to the embedded bus")
+	return natsbus.Connect("", user.JWT, user.Seed, s.bus.InProcess())
 }
 
 // ringer rings doorbells over NATS.

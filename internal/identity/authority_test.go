@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/jwt/v2"
@@ -270,4 +272,40 @@ func TestNodeIdentityOnDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestRevokedKeyIsAdmittedAgainInALaterSecond(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "identity")
+	synctest.Test(t, func(t *testing.T) {
+		a, err := identity.Init(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := identity.NewNode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		account, err := a.Revoke(node.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.NodeJWT(node.Key, "web")
+		wantCode(t, "in the same second", err, tutti.CodeUnavailable)
+		time.Sleep(time.Second) // of synctest's clock
+		text, err := a.NodeJWT(node.Key, "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, err := jwt.DecodeUserClaims(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, err := jwt.DecodeAccountClaims(account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claims.IsClaimRevoked(user) {
+			t.Error("the bus would refuse the new JWT")
+		}
+	})
 }

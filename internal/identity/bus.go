@@ -3,6 +3,7 @@ package identity
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
@@ -116,13 +117,17 @@ func (a *Authority) user(account nkeys.KeyPair, limit func(*jwt.UserClaims)) (Bu
 }
 
 // NodeJWT admits the holder of key to the bus. All rights are by key; the name
-// is a label for people who look at the bus.
+// is a label for people who look at the bus. CodeUnavailable in the second in
+// which the key was revoked.
 func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, error) {
 	if err := key.Validate(); err != nil {
 		return "", err
 	}
 	if !nkeys.IsValidPublicUserKey(string(key)) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "node key %q: not a public nkey", string(key))
+	}
+	if a.revokedNow(key) {
+		return "", tutti.Errorf(tutti.CodeUnavailable, "node %s: its key was revoked in this second; try again in the next", name)
 	}
 	claims := jwt.NewUserClaims(string(key))
 	claims.Name = string(name)
@@ -161,6 +166,15 @@ func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	}
 	a.nodesJWT = text
 	return text, nil
+}
+
+// revokedNow reports whether a JWT issued now would fall under a revocation:
+// the bus compares whole seconds.
+func (a *Authority) revokedNow(key tutti.NodeKey) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	claims, err := jwt.DecodeAccountClaims(a.nodesJWT)
+	return err == nil && claims.Revocations.IsRevoked(string(key), time.Now())
 }
 
 func (a *Authority) signAccount(claims *jwt.AccountClaims, name string) (string, error) {

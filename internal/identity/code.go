@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
 )
 
 // SignManifest signs a code manifest of an environment.
@@ -65,7 +66,7 @@ func (a *Authority) ForgetCodeKey() error {
 		return fmt.Errorf("remove the code-signing key: %w", err)
 	}
 	a.codeKey = nil
-	return syncDir(a.dir)
+	return durable.SyncDir(a.dir)
 }
 
 func (a *Authority) makeCodeKey() error {

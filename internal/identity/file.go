@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
 )
 
 // What can be wrong with a file of key material; errors.Is tells them apart.
@@ -20,37 +21,11 @@ var (
 // writeFile replaces dir/name so that after a crash either the old or the new
 // content is there as a whole. The file is the owner's alone.
 func writeFile(dir, name string, content []byte) error {
-	tmp, err := os.CreateTemp(dir, "."+name+".*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(dir, name), err)
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // after the rename there is nothing to remove
-	_, err = tmp.Write(content)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if closed := tmp.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
-	}
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(dir, name), err)
+	path := filepath.Join(dir, name)
+	if err := durable.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // readFile returns the content of dir/name, which nobody else may read.

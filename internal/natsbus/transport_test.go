@@ -347,3 +347,31 @@ func TestServeBoundsOneNode(t *testing.T) {
 	close(hold)
 	wg.Wait()
 }
+
+func BenchmarkCall(b *testing.B) {
+	bus := bustest.Start(b)
+	node := bus.Join(b, "web")
+	ctx, cancel := context.WithCancel(b.Context())
+	done, ready := make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- natsbus.Serve(ctx, bus.Nodes(b), natsbus.ServeOptions{
+			Handler:  func(context.Context, tutti.NodeKey, string, []byte) ([]byte, error) { return nil, nil },
+			SpoolDir: filepath.Join(b.TempDir(), "spool"), Ready: func() { close(ready) },
+		})
+	}()
+	<-ready
+	c, err := natsbus.Dial(ctx, natsbus.DialOptions{URLs: []string{bus.URL()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := c.Call(ctx, "op", nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.Close()
+	cancel()
+	if err := <-done; err != nil {
+		b.Error(err)
+	}
+}
