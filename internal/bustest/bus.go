@@ -115,6 +115,18 @@ func (b *Bus) Log(t testing.TB) *nats.Conn {
 	return b.connect(t, b.creds(t).Log)
 }
 
+// RemoteLog is Log over the network; it connects again after a restart.
+func (b *Bus) RemoteLog(t testing.TB, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	user := b.creds(t).Log
+	nc, err := natsbus.Connect(b.URL(), user.JWT, user.Seed, append(options, nats.Secure(b.TLS(t)), nats.TLSHandshakeFirst())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
 // Nodes returns the server's connection to the account of the nodes.
 func (b *Bus) Nodes(t testing.TB) *nats.Conn {
 	t.Helper()

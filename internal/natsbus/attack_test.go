@@ -62,7 +62,7 @@ func (a *attacker) wantRefused(t *testing.T, operation, subject string) {
 		}
 		a.mu.Unlock()
 	}
-	t.Errorf("%s %q was not refused; refused was %q", operation, subject, a.refused)
+	t.Fatalf("%s %q was not refused; refused was %q", operation, subject, a.refused)
 }
 
 func TestNodeHasNoOtherSubjects(t *testing.T) {
