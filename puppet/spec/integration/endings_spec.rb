@@ -9,6 +9,7 @@ RSpec.describe 'the ending of a run' do
     it "#{example.name}: #{example.reason}" do
       run = Cases.run(example)
       expect(run.phases.reject { |phase| phase == 'done' }.last).to eq(example.last), run.said
+      expect(run.phases.include?('prerun')).to be(example.name == 'prerun')
       expect([run.status.exitstatus, run.done['exit']]).to eq([example.exit, example.exit]), run.said
       expect(run.report? ? run.report['status'] : nil).to eq(example.report), run.said
       expect(run.errors.map { |line| line['message'] }).to include(match(example.error)) if example.error

@@ -70,11 +70,14 @@ RSpec.describe 'exported resources' do
       define more { Notify <<| |>> }
       more { 'a': }
       Notify <<| |>>
+      @@file { '/far/away': }
+      @notify { 'virtual': }
     PUPPET
     expect(run.status.exitstatus).to eq(2), run.said
     expect(run.agent.asked('collect').length).to eq(1)
     started = run.events('start').map { |event| event['resource'] }
-    expect(started).to include('Notify[mine]', 'Notify[theirs]').and(not_include('Notify[later]'))
+    expect(started).to include('Notify[mine]', 'Notify[theirs]').and(not_include('Notify[later]', 'File[/far/away]'))
+    expect(run.agent.asked('gate').first['exports'].map { |export| export['title'] }).to eq(%w[/far/away mine])
   end
 
   RSpec::Matchers.define_negated_matcher :not_include, :include

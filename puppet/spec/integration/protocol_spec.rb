@@ -92,7 +92,9 @@ RSpec.describe 'the run protocol' do
   end
 
   it 'does not fail when nobody reads what it says' do
-    run.manifest("notify { 'a': }\n-> exec { '/bin/echo out': logoutput => true }\n-> notify { 'b': }\n")
+    run.write('code/production/modules/m/lib/puppet/functions/talk.rb',
+              "Puppet::Functions.create_function(:talk) { def talk; puts 'hello'; warn 'you'; end }\n")
+    run.manifest("talk()\nnotify { 'a': }\n-> exec { '/bin/echo out': logoutput => true }\n-> notify { 'b': }\n")
     run.agent.start
     reader, writer = IO.pipe
     run.write("#{run.run}/run.json", JSON.generate(run.order))
@@ -102,6 +104,7 @@ RSpec.describe 'the run protocol' do
     run.agent.stop
     expect(status.exitstatus).to eq(2), run.said
     expect(run.report['transaction_completed']).to be(true)
+    expect(%w[stdout stderr].map { |name| File.read(File.join(run.dir, name)) }).to eq(%W[hello\n you\n])
   end
 
   it 'writes an event for each resource that Puppet reports on, and no secret' do

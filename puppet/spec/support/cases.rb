@@ -67,7 +67,7 @@ module Cases
     [
       Case.new(name: 'facts-missing', reason: 'no facts, which Puppet would compile without', exit: 1, last: 'facts',
                setup: ->(r) { r.manifest(GOOD).puppet_conf("facts_terminus = yaml\n") }, error: /no facts of node.example.net were found/),
-      Case.new(name: 'facts-exit', reason: 'a custom fact that ends the process', exit: 3, last: 'facts',
+      Case.new(name: 'facts-exit', reason: 'a custom fact that ends the process', exit: 3, last: 'facts', error: /ended the process with exit 3/,
                setup: lambda { |r|
                  r.manifest(GOOD).write('code/production/modules/m/lib/facter/bad.rb', "Facter.add(:bad) { setcode { exit 3 } }\n")
                }),

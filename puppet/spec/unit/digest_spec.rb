@@ -45,6 +45,15 @@ RSpec.describe 'digests' do
     it("of a catalog count #{what}") { expect(digest(manifest)).not_to eq(digest(base)) }
   end
 
+  it 'of a catalog count a relation that only the graph knows' do
+    inner = "class a { notify { 'n': } }\nclass b { %s a }\ninclude b\n"
+    expect(digest(format(inner, 'contain'))).not_to eq(digest(format(inner, 'include')))
+  end
+
+  it 'of a catalog do not count what is virtual and never realised' do
+    expect(digest("#{base}@notify { 'v': }\n@@notify { 'e': }")).to eq(digest(base))
+  end
+
   it 'of a catalog count secrets by a keyed digest only' do
     one, two = %w[one two].map { |secret| "notify { 'a': message => Sensitive('#{secret}') }" }
     expect(digest(one)).to eq(digest(two))

@@ -11,7 +11,8 @@ module PuppetX
       # @param key [String, nil] secrets count by a digest made with this key; without one they are left out
       def self.of(catalog, key: nil)
         resources = catalog.resources.reject(&:virtual).map { |resource| resource(resource, key) }
-        edges = catalog.edges.map { |edge| [edge.source.ref, edge.target.ref] }.sort
+        edges = catalog.edges.reject { |edge| edge.source.virtual || edge.target.virtual }
+                       .map { |edge| [edge.source.ref, edge.target.ref] }.sort
         Canonical.digest('name' => catalog.name, 'environment' => catalog.environment.to_s,
                          'resources' => resources.sort_by { |entry| [entry['type'], entry['title']] }, 'edges' => edges)
       end

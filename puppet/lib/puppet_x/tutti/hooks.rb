@@ -35,16 +35,14 @@ module PuppetX
 
         private
 
-        # The environment's own manifest, as environment.conf says; an argument would replace it.
-        def get_manifest # rubocop:disable Naming/AccessorMethodName
-          nil
-        end
-
         def get_node # rubocop:disable Naming/AccessorMethodName
           Launcher.current.phase('facts')
           node = super
           Launcher.current.compiling(node)
           node
+        rescue SystemExit => e
+          Puppet.err("tutti: a fact, or what else says which node this is, ended the process with exit #{e.status}")
+          raise
         end
       end
 

@@ -159,6 +159,7 @@ module PuppetX
       end
 
       # A process of its own: nothing to read, nothing that breaks, and a name that Puppet's lock takes for a Puppet.
+      # Without an argument `puppet apply` reads code from stdin: none, so the manifest that environment.conf says counts.
       def detach
         $stdin.reopen(File::NULL)
         $stdout.reopen(file('stdout'), 'a')
