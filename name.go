@@ -26,13 +26,14 @@ type StepName string
 // a node on the bus.
 type NodeKey string
 
-// JobID, RunID and TokenID name one execution of a plan, one Puppet process
-// that the log ordered, and one join token.
-type (
-	JobID   string
-	RunID   string
-	TokenID string
-)
+// JobID names one execution of a plan.
+type JobID string
+
+// RunID names one Puppet process that the log ordered; it is a UUID.
+type RunID string
+
+// TokenID names one join token.
+type TokenID string
 
 // Digest is `sha256:` and 64 lower-case hex digits.
 type Digest string

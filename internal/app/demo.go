@@ -131,48 +131,54 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 func roundTrip(ctx context.Context, proxy string, content []byte, say func(string, ...any)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	do := func(method, path string, header map[string]string, body []byte) (*http.Response, []byte, error) {
-		req, err := http.NewRequestWithContext(ctx, method, proxy+path, bytes.NewReader(body))
-		if err != nil {
-			return nil, nil, err
-		}
-		for k, v := range header {
-			req.Header.Set(k, v)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return nil, nil, err
-		}
-		defer resp.Body.Close()
-		got, err := io.ReadAll(resp.Body)
-		if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
-			err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, got)
-		}
-		return resp, got, err
-	}
-	auth, _, err := do(http.MethodGet, "/auth/v1.0", map[string]string{"X-Auth-User": "test:tester", "X-Auth-Key": "testing"}, nil)
+	auth, err := swift(ctx, http.MethodGet, proxy+"/auth/v1.0", http.Header{"X-Auth-User": {"test:tester"}, "X-Auth-Key": {"testing"}}, nil)
 	if err != nil {
 		return err
 	}
-	token := map[string]string{"X-Auth-Token": auth.Header.Get("X-Auth-Token")}
+	token := http.Header{"X-Auth-Token": {auth.header.Get("X-Auth-Token")}}
 	const container, object = "/v1/AUTH_test/demo", "/v1/AUTH_test/demo/hello"
-	if _, _, err := do(http.MethodPut, container, token, nil); err != nil {
+	if _, err := swift(ctx, http.MethodPut, proxy+container, token, nil); err != nil {
 		return err
 	}
-	put, _, err := do(http.MethodPut, object, token, content)
+	put, err := swift(ctx, http.MethodPut, proxy+object, token, content)
 	if err != nil {
 		return err
 	}
-	say("PUT %s%s: %s", proxy, object, put.Status)
-	get, got, err := do(http.MethodGet, object, token, nil)
+	say("PUT %s%s: %s", proxy, object, put.status)
+	get, err := swift(ctx, http.MethodGet, proxy+object, token, nil)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(got, content) {
-		return fmt.Errorf("GET %s returned %q, stored was %q", object, got, content)
+	if !bytes.Equal(get.content, content) {
+		return fmt.Errorf("GET %s returned %q, stored was %q", object, get.content, content)
 	}
-	say("GET %s%s: %s: %q", proxy, object, get.Status, got)
+	say("GET %s%s: %s: %q", proxy, object, get.status, get.content)
 	return nil
+}
+
+// swiftAnswer is an answer of Swift that was not an error.
+type swiftAnswer struct {
+	status  string
+	header  http.Header
+	content []byte
+}
+
+func swift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return swiftAnswer{}, err
+	}
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return swiftAnswer{}, err
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, content)
+	}
+	return swiftAnswer{resp.Status, resp.Header, content}, err
 }
 
 func untar(ctx context.Context, packed []byte, dir string) error {

@@ -55,13 +55,13 @@ func StartLabFleet(ctx context.Context, running *lab.Running, serverHost, binary
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if err := f.startServer(ctx, dir); err != nil {
+	if err := f.startServer(ctx); err != nil {
 		return nil, err
 	}
 	return f, f.join(ctx)
 }
 
-func (f *LabFleet) startServer(ctx context.Context, dir string) error {
+func (f *LabFleet) startServer(ctx context.Context) error {
 	address := f.Server.Address.String()
 	if _, err := Output(ctx, f.Server, nil, hostBinary, "--operator", hostOperator, "server", "init", "--unit", "--host", f.Server.Name, "--also", address); err != nil {
 		return err

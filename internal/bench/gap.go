@@ -29,7 +29,7 @@ func measureGap(ctx context.Context, _ string) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()

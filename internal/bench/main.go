@@ -31,12 +31,13 @@ func (f figure) String() string {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
 	binary := flag.String("binary", "bin/tutti", "the tutti to measure")
 	flag.Parse()
-	if err := run(ctx, *binary, !*noLab); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *binary, !*noLab)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

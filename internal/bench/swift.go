@@ -23,7 +23,7 @@ func measureSwift(ctx context.Context, binary string) (figures []figure, err err
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	spec, err := lab.ReadSpec("examples/swift/lab.yaml")
 	if err != nil {
 		return nil, err

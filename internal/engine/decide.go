@@ -28,7 +28,7 @@ func (s *State) Decide(v View) []tutti.Body {
 	out = append(out, s.losses(v)...)
 	budget := newBudget(s, v.InFlight)
 	for _, j := range s.open {
-		todo := j.next(s, v, budget)
+		todo := j.next(v, budget)
 		if len(todo) == 0 && j.idle() {
 			todo = []tutti.Body{j.verdict()}
 		}
@@ -66,7 +66,7 @@ func later(times ...time.Time) time.Time {
 }
 
 // next returns what may begin in the job.
-func (j *Job) next(s *State, v View, b *budget) []tutti.Body {
+func (j *Job) next(v View, b *budget) []tutti.Body {
 	var out []tutti.Body
 	for _, st := range j.Steps {
 		switch {
@@ -76,7 +76,7 @@ func (j *Job) next(s *State, v View, b *budget) []tutti.Body {
 				out = append(out, body)
 			}
 		default:
-			out = append(out, j.nextRuns(s, st, b)...)
+			out = append(out, j.nextRuns(st, b)...)
 		}
 	}
 	return out
@@ -103,7 +103,7 @@ func waitedFor(st *Step, waited time.Duration, cancelled bool) string {
 	return fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
 }
 
-func (j *Job) nextRuns(s *State, st *Step, b *budget) []tutti.Body {
+func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
 	if j.Cancelled {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,14 +28,15 @@ func Wait(ctx context.Context, pid int) error {
 		return err
 	}
 	defer unix.Close(quit)
+	var polling sync.WaitGroup
+	defer polling.Wait()
 	gone := make(chan error, 1)
-	go func() { gone <- poll(fd, quit) }()
+	polling.Go(func() { gone <- poll(fd, quit) })
 	select {
 	case err := <-gone:
 		return err
 	case <-ctx.Done():
 		_, _ = unix.Write(quit, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		<-gone
 		return context.Cause(ctx)
 	}
 }

@@ -84,7 +84,7 @@ func Adopt(dir string) (*Process, error) {
 		err = json.Unmarshal(raw, &noted)
 	}
 	if err == nil {
-		if start, err := startTime(noted.PID); err != nil || start != noted.Start {
+		if !alive(noted.PID, noted.Start) {
 			return nil, nil
 		}
 		return &Process{pid: noted.PID, start: noted.Start}, nil
@@ -102,6 +102,12 @@ func Adopt(dir string) (*Process, error) {
 		return found == nil
 	})
 	return found, err
+}
+
+// alive reports whether the process that had the pid at that time is there.
+func alive(pid int, start uint64) bool {
+	now, err := startTime(pid)
+	return err == nil && (start == 0 || now == start)
 }
 
 // startTime reads field 22 of /proc/PID/stat; the second field may hold spaces
@@ -124,7 +130,7 @@ func startTime(pid int) (uint64, error) {
 
 // Wait returns nil when the process is gone, or the cause of ctx's end.
 func (p *Process) Wait(ctx context.Context) error {
-	if start, err := startTime(p.pid); err == nil && (p.start == 0 || start == p.start) {
+	if alive(p.pid, p.start) {
 		if err := pidfd.Wait(ctx, p.pid); err != nil {
 			return err
 		}
@@ -145,7 +151,7 @@ const killAfter = 10 * time.Second
 // Kill ends the process and everything in its session: first politely, then,
 // after ten seconds, not.
 func (p *Process) Kill(ctx context.Context) error {
-	if start, err := startTime(p.pid); err != nil || p.start != 0 && start != p.start {
+	if !alive(p.pid, p.start) {
 		return nil
 	}
 	if err := unix.Kill(-p.pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {

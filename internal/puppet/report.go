@@ -22,6 +22,22 @@ type report struct {
 	CachedCatalogStatus  string                    `json:"cached_catalog_status"`
 	TransactionCompleted *bool                     `json:"transaction_completed"`
 	ResourceStatuses     map[string]resourceStatus `json:"resource_statuses"`
+	Metrics              struct {
+		Resources struct {
+			Values [][3]any `json:"values"` // name, label, number
+		} `json:"resources"`
+	} `json:"metrics"`
+}
+
+// total is the number of resources. Puppet 8 leaves those that did not change
+// out of the statuses and counts them in the metrics alone.
+func (r report) total() int {
+	for _, v := range r.Metrics.Resources.Values {
+		if n, ok := v[2].(float64); ok && v[0] == "total" {
+			return int(n)
+		}
+	}
+	return len(r.ResourceStatuses)
 }
 
 type resourceStatus struct {
@@ -56,7 +72,7 @@ const (
 
 func judgeReport(out *tutti.Result, r report, tr trace) {
 	out.NoopPending, out.Corrective = r.NoopPending, r.CorrectiveChange
-	out.Counts.Total = len(r.ResourceStatuses)
+	out.Counts.Total = r.total()
 	for _, s := range r.ResourceStatuses {
 		count(&out.Counts, s)
 	}

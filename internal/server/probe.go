@@ -76,7 +76,7 @@ func (w *writer) reconcileProbes(ctx context.Context) {
 		}
 		probeCtx, cancel := context.WithCancel(ctx)
 		w.probing[k] = cancel
-		w.Server.probes.Go(func() { w.Server.probe(probeCtx, k, wait) })
+		w.probes.Go(func() { w.probe(probeCtx, k, wait) })
 	}
 }
 

@@ -110,7 +110,7 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 	switch {
 	case in.Withdraw && found:
 		tx.emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
-	case !in.Withdraw && !(found && data.Equal(current.Value, in.Value)):
+	case !in.Withdraw && (!found || !data.Equal(current.Value, in.Value)):
 		tx.emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
 	}
 	return nil
