@@ -51,6 +51,9 @@ if [ -n "$facter" ]; then
   chroot "$root" sh -c 'if command -v puppet; then puppet facts; else facter; fi' > "$root/tmp/facts"
 fi
 chroot "$root" apt-get clean
+# What apt knows of its lists, in the form that it maps. Facts of the packaged
+# apt module run apt-get twice in each Puppet run.
+chroot "$root" apt-cache -q gencaches
 rm -f "$root/usr/sbin/policy-rc.d"
 : > "$root/etc/machine-id"
 rm -f "$root/etc/hostname" "$root/var/lib/dbus/machine-id"

@@ -19,7 +19,8 @@ import (
 var hostScript string
 
 // furnish makes the directories of a host and writes the files that differ from
-// host to host into its upper layer.
+// its base into its upper layer. One that does not differ is left out: apt drops
+// its caches when sources.list is newer than they are.
 func (s state) furnish(host int, files map[string]string) error {
 	dir := s.hostDir(host)
 	for _, sub := range []string{"upper", "work", "root"} {
@@ -36,6 +37,9 @@ func (s state) furnish(host int, files map[string]string) error {
 	}
 	for _, set := range []map[string]string{own, files} {
 		for name, text := range set {
+			if same, err := os.ReadFile(filepath.Join(s.Hosts[host].Base, name)); err == nil && string(same) == text {
+				continue
+			}
 			path := filepath.Join(dir, "upper", name)
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				return err

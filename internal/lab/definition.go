@@ -14,7 +14,7 @@ import (
 
 // recipe is part of every digest: it is raised when the way in which bases are
 // built changes, so that no cached base of the old way is used.
-const recipe = 3
+const recipe = 4
 
 // Releases are the Debian releases of which hosts can be made, the default
 // first. The comment is Puppet's version in each.
