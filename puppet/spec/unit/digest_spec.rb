@@ -19,7 +19,7 @@ RSpec.describe 'digests' do
 
   # Settings are initialised once per process.
   before(:all) do
-    Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', Dir.mktmpdir]) unless Puppet.settings.global_defaults_initialized?
+    Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?
   end
 
   base = "notify { 'a': message => 'x' }\nnotify { 'b': tag => ['t', 'u'], require => Notify['a'] }\n"
