@@ -116,6 +116,8 @@ type (
 		Verdict GateVerdict `json:"verdict"`
 		Reason  string      `json:"reason,omitempty"`
 		Catalog Digest      `json:"catalog,omitempty"`
+		// Values are the keys that the catalog wants published.
+		Values []string `json:"values,omitempty"`
 	}
 	// RunFinished is the node's word on its run.
 	RunFinished struct {

@@ -45,6 +45,7 @@ type Gate struct {
 	Reads   []Read    `json:"reads"`
 	Keys    []KeyRead `json:"keys"`
 	Exports []Export  `json:"exports"`
+	Values  []string  `json:"values"` // the keys that the catalog wants published
 }
 
 // Gated is the gate's answer.

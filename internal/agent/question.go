@@ -105,7 +105,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := tutti.Gate{
 		Run: s.spec.Order.Run, Catalog: req.Catalog.Digest, Facts: req.Facts,
-		Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
+		Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports, Values: req.Values,
 	}
 	raw, err := json.Marshal(handed)
 	if err != nil {

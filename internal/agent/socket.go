@@ -92,6 +92,7 @@ type request struct {
 		Resources int          `json:"resources"`
 	} `json:"catalog"`
 	Exports []tutti.Export  `json:"exports"`
+	Values  []string        `json:"values"`
 	Keys    []tutti.KeyRead `json:"keys"`
 	Facts   tutti.Digest    `json:"facts_digest"`
 }

@@ -2,6 +2,9 @@ package app
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -76,7 +79,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer conn.Close()
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
-		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules},
+		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed)},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Logger:     a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
@@ -87,6 +90,14 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// digestKey is a secret of the node, with which digests of Sensitive parameters
+// are made: without it, a digest would let passwords be guessed.
+func digestKey(seed []byte) string {
+	mac := hmac.New(sha256.New, seed)
+	mac.Write([]byte("tutti digest key"))
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // shipModule writes the module tutti of this release below the agent's state,

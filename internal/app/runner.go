@@ -11,9 +11,10 @@ import (
 
 // runner is package puppet as package agent wants it.
 type runner struct {
-	root     string
-	launcher string
-	modules  string
+	root      string
+	launcher  string
+	modules   string
+	digestKey string
 }
 
 const (
@@ -31,7 +32,7 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Protocol: puppet.Protocol, Run: spec.Order.Run, Node: spec.Node, Mode: spec.Order.Mode,
 		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
-		Tags: []string{}, SkipTags: []string{},
+		Tags: []string{}, SkipTags: []string{}, DigestKey: r.digestKey,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
 	if err := puppet.WriteOrder(dir, order); err != nil {

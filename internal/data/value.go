@@ -54,6 +54,18 @@ func (s *State) Value(key string) (tutti.ValueView, bool) {
 	return v.ValueView, ok
 }
 
+// OwnedBy returns the keys that a node has published, sorted.
+func (s *State) OwnedBy(node tutti.NodeName) []string {
+	var keys []string
+	for key, v := range s.values {
+		if v.Owner == node {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Values returns the value at a key and those below it, or all for an empty
 // prefix, sorted by key. The prefix ends with a whole part: `node/web` covers
 // `node/web/x` and not `node/web.example.net/x`.

@@ -69,7 +69,7 @@ func (s *State) applyRun(e tutti.Event) {
 		}
 	case *tutti.RunGated:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Gate, r.GateWhy, r.GatedAt = b.Verdict, b.Reason, e.At
+			r.Gate, r.GateWhy, r.GatedAt, r.Values = b.Verdict, b.Reason, e.At, b.Values
 		}
 	case *tutti.RunFinished:
 		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {

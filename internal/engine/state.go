@@ -82,6 +82,7 @@ type Run struct {
 	GatedAt   time.Time
 	Gate      tutti.GateVerdict
 	GateWhy   string
+	Values    []string // the keys that its catalog wants published
 	EndedAt   time.Time
 	Lost      string        // why it was given up, empty if it was not
 	Result    *tutti.Result // also one that came after Lost

@@ -22,6 +22,9 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
+	if len(in.Values) > data.MaxExports {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%d values, at most %d", len(in.Values), data.MaxExports)
+	}
 	set, err := s.storeExports(ctx, in.Exports)
 	if err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest
 			return tx.deny(actorNode(n.Node), "export "+e.Type, err)
 		}
 	}
-	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog}
+	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
 	if changed := tx.outdated(n, r, in); changed != "" {
 		verdict.Verdict, verdict.Reason = tutti.GateStop, changed
 	} else if r.Mode == tutti.ModeCompile {

@@ -147,6 +147,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			return err
 		}
 		if r.Result == nil { // the same result may come twice
+			tx.withdrawUndeclared(n, r, in)
 			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: in})
 		}
 		return nil

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -114,6 +115,19 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 		tx.emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
 	}
 	return nil
+}
+
+// withdrawUndeclared withdraws what the node published earlier and its catalog
+// no longer declares, after a run that was good, full and the latest.
+func (tx *tx) withdrawUndeclared(n *node, r *engine.Run, result tutti.Result) {
+	if !result.Outcome.Good() || !r.Passed() || r.Mode != tutti.ModeApply || r.Run != n.lastClaimed || r.Lost != "" {
+		return
+	}
+	for _, key := range tx.data.OwnedBy(n.Node) {
+		if !slices.Contains(r.Values, key) {
+			tx.emit(actorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
+		}
+	}
 }
 
 // checkValue returns a publication with its value in canonical form.

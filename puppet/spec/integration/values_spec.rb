@@ -28,6 +28,16 @@ RSpec.describe 'shared values' do
     )
   end
 
+  it 'names at the gate what the catalog wants published' do
+    run.manifest(<<~PUPPET).call
+      tutti_value { 'b': value => 1 }
+      tutti_value { 'title': key => 'a', value => 1 }
+      tutti_value { 'gone': ensure => absent }
+      @tutti_value { 'virtual': value => 1 }
+    PUPPET
+    expect(run.agent.asked('gate').first['values']).to eq(%w[a b])
+  end
+
   it 'publishes what differs only, says so, and takes a refresh' do
     run.agent.store.merge!('same' => { 'b' => 1, 'a' => 2 }, 'other' => 1, 'gone' => 1)
     run.manifest(<<~PUPPET).call

@@ -5,6 +5,7 @@ require_relative 'errors'
 require_relative 'catalog_digest'
 require_relative 'collectors'
 require_relative 'exports'
+require_relative 'values'
 require_relative 'facts_digest'
 require_relative 'filter'
 require_relative 'key_recorder'
@@ -69,7 +70,8 @@ module PuppetX
         @client.call('gate', {
                        'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key),
                                       'resources' => catalog.resources.size },
-                       'exports' => Exports.of(catalog), 'keys' => keys.keys, 'facts_digest' => FactsDigest.of(facts)
+                       'exports' => Exports.of(catalog), 'values' => Values.of(catalog), 'keys' => keys.keys,
+                       'facts_digest' => FactsDigest.of(facts)
                      }, timeout: order.gate_timeout).values_at('verdict', 'reason')
       rescue NoAnswer => e
         [e.code, e.message]
