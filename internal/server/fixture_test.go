@@ -13,6 +13,7 @@ const twoSteps = `
 fleet: test
 environment: {name: production, path: ./code}
 groups:
+  all: {joined: true}
   db: {nodes: [db-01]}
   web: {nodes: [web-01, web-02]}
 grants:

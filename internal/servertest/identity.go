@@ -33,7 +33,7 @@ func Sign(m tutti.CodeManifest) tutti.SignedCode {
 // Key is the key of the machine of that name.
 func Key(machine string) tutti.NodeKey {
 	sum := sha256.Sum256([]byte(machine))
-	return tutti.NodeKey("U" + base32.StdEncoding.EncodeToString(sum[:])[:55])
+	return tutti.NodeKey("U" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]) + "AAA")
 }
 
 // SignEnrol signs a request as its key would.
