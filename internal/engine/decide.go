@@ -105,7 +105,7 @@ func waitedFor(st *Step, waited time.Duration, cancelled bool) string {
 
 func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
 	if j.Cancelled {
-		return nil
+		return st.skips()
 	}
 	var out []tutti.Body
 	inFlight := st.count(Active)
@@ -122,6 +122,20 @@ func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
 			Node: n.Node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
 			Timeout: st.Timeout, Attempt: len(n.Runs) + 1,
 		}})
+	}
+	return out
+}
+
+// skips ends the runs of a cancelled job that no node has claimed: they would
+// begin when their node comes back.
+func (st *Step) skips() []tutti.Body {
+	var out []tutti.Body
+	for _, n := range st.Nodes {
+		if r := n.Last(); n.State == Active && r.ClaimedAt.IsZero() {
+			out = append(out, &tutti.RunFinished{Result: tutti.Result{
+				Run: r.Run, Outcome: tutti.Skipped, Message: "the job was cancelled before the node began",
+			}})
+		}
 	}
 	return out
 }

@@ -217,6 +217,7 @@ func TestCancelLetsRunsEnd(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a"), run("b", "a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1"), "b": targets("n1")})
 	f.settle(t)
+	f.append(&tutti.RunClaimed{Run: f.active("n1"), Node: "n1"})
 	f.append(&tutti.JobCancelled{Job: "j1"})
 	f.settle(t)
 	if f.state.Jobs["j1"].Ended() {
@@ -226,6 +227,24 @@ func TestCancelLetsRunsEnd(t *testing.T) {
 	f.settle(t)
 	if v := f.state.Jobs["j1"].Verdict; v != tutti.VerdictCancelled {
 		t.Errorf("verdict %q, want cancelled", v)
+	}
+}
+
+func TestACancelledJobBeginsNothing(t *testing.T) {
+	f := newFleet()
+	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1", "n2")})
+	f.settle(t)
+	claimed, wanted := f.active("n1"), f.active("n2")
+	f.append(&tutti.RunClaimed{Run: claimed, Node: "n1"})
+	f.append(&tutti.JobCancelled{Job: "j1"})
+	f.settle(t)
+	if f.active("n1") != claimed || f.active("n2") != "" || f.state.Runs[wanted].Outcome() != tutti.Skipped {
+		t.Fatalf("active %v, the unclaimed run is %q: want the claimed one alone, and the other skipped", f.state.Active, f.state.Runs[wanted].Outcome())
+	}
+	f.finish(claimed, good)
+	f.settle(t)
+	if got := f.state.Jobs["j1"].Summary(f.now); got.Outcome != tutti.VerdictCancelled || got.Runs != 1 || got.Failed != 0 {
+		t.Errorf("summary %+v, want one run and the verdict cancelled", got)
 	}
 }
 

@@ -66,6 +66,7 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		}
 		if n != nil {
 			old = n.Key
+			tx.leave(actorNode(in.Name), n, "another machine took the node's name over")
 		}
 		tx.emit(actorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
 		return nil
@@ -168,9 +169,7 @@ func (s *Server) RemoveNode(ctx context.Context, name tutti.NodeName) error {
 			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
 		}
 		key = n.Key
-		if run := tx.engine.Active[name]; run != "" {
-			tx.emit(tutti.Actor(ctx), &tutti.RunLost{Run: run, Reason: "the node was removed from the fleet"})
-		}
+		tx.leave(tutti.Actor(ctx), n, "the node was removed from the fleet")
 		tx.emit(tutti.Actor(ctx), &tutti.NodeRemoved{Node: name})
 		return nil
 	})
@@ -178,4 +177,13 @@ func (s *Server) RemoveNode(ctx context.Context, name tutti.NodeName) error {
 		return err
 	}
 	return s.opts.Identity.Revoke(key)
+}
+
+// leave gives up what a machine does that is no longer the node: its run may go
+// on there, and must not begin anywhere else.
+func (tx *tx) leave(by string, n *node, why string) {
+	if run := tx.engine.Active[n.Node]; run != "" {
+		tx.emit(by, &tutti.RunLost{Run: run, Reason: why})
+	}
+	tx.server.presence.forget(n.Node)
 }

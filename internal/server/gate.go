@@ -57,10 +57,8 @@ func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest
 		}
 	}
 	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
-	if changed := tx.outdated(n, r, in); changed != "" {
-		verdict.Verdict, verdict.Reason = tutti.GateStop, changed
-	} else if r.Mode == tutti.ModeCompile {
-		verdict.Verdict, verdict.Reason = tutti.GateStop, "asked only to compile"
+	if why := tx.stop(n, r, in); why != "" {
+		verdict.Verdict, verdict.Reason = tutti.GateStop, why
 	}
 	overlay := r.Mode != tutti.ModeApply
 	if verdict.Verdict == tutti.GateGo || overlay {
@@ -68,6 +66,20 @@ func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest
 	}
 	tx.emit(actorNode(n.Node), verdict)
 	return nil
+}
+
+// stop says why a run must not apply, or returns the empty string.
+func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
+	if j := tx.engine.Jobs[r.Job]; j != nil && j.Cancelled {
+		return "the job was cancelled"
+	}
+	if changed := tx.outdated(n, r, in); changed != "" {
+		return changed
+	}
+	if r.Mode == tutti.ModeCompile {
+		return "asked only to compile"
+	}
+	return ""
 }
 
 // outdated names the first read whose answer is no longer the one that the

@@ -75,12 +75,26 @@ func (tx *tx) node(key tutti.NodeKey) (*node, error) {
 	return n, nil
 }
 
-// run returns the run if it is the node's own and still its active one.
-func (tx *tx) run(n *node, id tutti.RunID) (*engine.Run, error) {
+// ownRun returns the run if the node has claimed it, also if it has ended.
+func (tx *tx) ownRun(n *node, id tutti.RunID) (*engine.Run, error) {
 	r := tx.engine.Runs[id]
-	if r == nil || r.Node != n.Node {
-		err := tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
-		return nil, tx.deny(actorNode(n.Node), "speak for run "+string(id), err)
+	var err error
+	switch {
+	case r == nil || r.Node != n.Node:
+		err = tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
+	case r.ClaimedAt.IsZero():
+		err = tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, n.Node)
+	default:
+		return r, nil
+	}
+	return nil, tx.deny(actorNode(n.Node), "speak for run "+string(id), err)
+}
+
+// run returns the run if the node has claimed it and it goes on.
+func (tx *tx) run(n *node, id tutti.RunID) (*engine.Run, error) {
+	r, err := tx.ownRun(n, id)
+	if err != nil {
+		return nil, err
 	}
 	if r.Ended() || tx.engine.Active[n.Node] != id {
 		return nil, tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: %s", id, n.Node, ending(r))
@@ -141,9 +155,8 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		if err != nil {
 			return err
 		}
-		r := tx.engine.Runs[in.Run]
-		if r == nil || r.Node != n.Node {
-			_, err := tx.run(n, in.Run)
+		r, err := tx.ownRun(n, in.Run)
+		if err != nil {
 			return err
 		}
 		if r.Result == nil { // the same result may come twice

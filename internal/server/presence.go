@@ -32,6 +32,14 @@ func (p presence) beat(n tutti.NodeName, b tutti.Beat) {
 	p.beats[n] = b
 }
 
+// forget is for a name that another machine may take.
+func (p presence) forget(n tutti.NodeName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.seen, n)
+	delete(p.beats, n)
+}
+
 func (p presence) times() map[tutti.NodeName]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

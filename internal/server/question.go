@@ -80,9 +80,8 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		if err != nil {
 			return err
 		}
-		r := tx.engine.Runs[in.Run]
-		if r == nil || r.Node != n.Node {
-			_, err := tx.run(n, in.Run)
+		r, err := tx.ownRun(n, in.Run)
+		if err != nil {
 			return err
 		}
 		switch {

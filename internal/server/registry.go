@@ -96,9 +96,14 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	r.revoked = slices.DeleteFunc(r.revoked, func(k tutti.NodeKey) bool { return k == b.Key })
 }
 
+// drop ends a key, and the token that let it in: whoever is out does not come
+// back by asking again.
 func (r *registry) drop(n *node) {
 	delete(r.keys, n.Key)
 	r.revoked = append(r.revoked, n.Key)
+	if t := r.tokens[n.Token]; t != nil {
+		t.revoked = true
+	}
 }
 
 // byKey returns the node that owns a key, or nil.

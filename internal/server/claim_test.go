@@ -1,0 +1,169 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func TestAClaimFollowsItsAppendAndIsTheSameAgain(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	events := f.Events()
+	last := events[len(events)-1]
+	claimed, ok := last.Body.(*tutti.RunClaimed)
+	if !ok || claimed.Run != order.Run || last.By != "node:db-01" {
+		t.Fatalf("the last event after a claim is %s %+v, want RunClaimed of %s by the node", last.Body.Kind(), last.Body, order.Run)
+	}
+	if again := f.db.MustClaim(); again != order {
+		t.Errorf("claimed again: %+v, want the same order %+v", again, order)
+	}
+	if got := f.Since(len(events)); len(got) != 0 {
+		t.Errorf("claiming again appended %v, want nothing", got)
+	}
+	if o := f.web1.Claim(); o != nil {
+		t.Errorf("web-01 claims %+v before db has ended", *o)
+	}
+}
+
+func TestNothingToClaimIsNoOrder(t *testing.T) {
+	f := newFixture(t)
+	if o := f.db.Claim(); o != nil {
+		t.Errorf("claimed %+v without a job", *o)
+	}
+}
+
+func TestResultsThatComeAgainOrLate(t *testing.T) {
+	lose := func(f fixture) {
+		if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := map[string]struct {
+		reason string
+		before func(f fixture, run tutti.RunID)
+		code   tutti.Code
+		adds   []string // by the result
+	}{
+		"first":   {"it ends the run and lets the next begin", func(fixture, tutti.RunID) {}, "", []string{"run.finished", "run.wanted", "run.wanted"}},
+		"twice":   {"the same message has no second effect", func(f fixture, run tutti.RunID) { f.db.Finish(run) }, "", nil},
+		"removed": {"a node that was removed is nobody", func(f fixture, _ tutti.RunID) { lose(f) }, tutti.CodeUnauthenticated, []string{"audit.denied"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			f.db.Gate(tutti.Gate{Run: order.Run})
+			tc.before(f, order.Run)
+			n := len(f.Events())
+			err := f.db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil)
+			wantCode(t, err, tc.code, "")
+			if diff := cmp.Diff(tc.adds, f.Since(n)); diff != "" {
+				t.Errorf("%s: appended -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestANodeSpeaksForItsOwnRunsOnly(t *testing.T) {
+	ask := func(run tutti.RunID) any {
+		return tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}
+	}
+	cases := map[string]struct {
+		op string
+		in func(run tutti.RunID) any
+	}{
+		"result":  {tutti.OpResult, func(run tutti.RunID) any { return servertest.Result(run, tutti.Changed) }},
+		"gate":    {tutti.OpGate, func(run tutti.RunID) any { return tutti.Gate{Run: run} }},
+		"ask":     {tutti.OpAsk, ask},
+		"hiera":   {tutti.OpHiera, func(run tutti.RunID) any { return tutti.HieraAsk{Run: run} }},
+		"publish": {tutti.OpPublish, func(run tutti.RunID) any { return tutti.Publish{Run: run, Key: "db/x", Value: []byte("1")} }},
+		"code":    {tutti.OpCode, func(run tutti.RunID) any { return tutti.CodeGet{Run: run} }},
+		"blobget": {tutti.OpBlobGet, func(run tutti.RunID) any {
+			return tutti.BlobGet{Run: run, Digest: tutti.DigestOf([]byte(servertest.CodeContent))}
+		}},
+		"live": {tutti.OpLive, func(run tutti.RunID) any { return []tutti.Live{{Run: run, Phase: "apply"}} }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			n := len(f.Events())
+			wantCode(t, f.web1.Call(tc.op, tc.in(order.Run), nil), tutti.CodeRefused, "is not a run of node web-01")
+			if diff := cmp.Diff([]string{"audit.denied"}, f.Since(n)); diff != "" {
+				t.Errorf("appended -want +got\n%s", diff)
+			}
+			// A second attempt is refused, too, and does not flood the log.
+			wantCode(t, f.web1.Call(tc.op, tc.in(order.Run), nil), tutti.CodeRefused, "")
+			if got := f.Since(n + 1); len(got) != 0 {
+				t.Errorf("the same attempt again appended %v, want nothing", got)
+			}
+		})
+	}
+}
+
+func TestARunThatWasNotClaimedCannotBeSpokenFor(t *testing.T) {
+	f := newFixture(t)
+	f.Start("deploy", tutti.ModeApply)
+	var wanted tutti.RunID
+	for _, e := range f.Events() {
+		if w, ok := e.Body.(*tutti.RunWanted); ok {
+			wanted = w.Order.Run
+		}
+	}
+	wantCode(t, f.db.Call(tutti.OpGate, tutti.Gate{Run: wanted}, nil), tutti.CodeRefused, "was not claimed")
+	wantCode(t, f.db.Call(tutti.OpResult, servertest.Result(wanted, tutti.Changed), nil), tutti.CodeRefused, "was not claimed")
+}
+
+func TestAResultMustBeSound(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		change func(*tutti.Result)
+		code   tutti.Code
+	}{
+		"outcome":  {"an unknown outcome says nothing", func(r *tutti.Result) { r.Outcome = "fine" }, tutti.CodeInvalid},
+		"no why":   {"failed needs a reason", func(r *tutti.Result) { r.Outcome = tutti.Failed }, tutti.CodeInvalid},
+		"time":     {"it ended before it began", func(r *tutti.Result) { r.EndedAt = r.StartedAt.Add(-1) }, tutti.CodeInvalid},
+		"no blobs": {"what it names must be there first", func(r *tutti.Result) { r.Report = tutti.DigestOf([]byte("nowhere")) }, tutti.CodeConflict},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			n := len(f.Events())
+			r := servertest.Result(order.Run, tutti.Changed)
+			tc.change(&r)
+			wantCode(t, f.db.Call(tutti.OpResult, r, nil), tc.code, "")
+			if got := f.Since(n); len(got) != 0 {
+				t.Errorf("%s: appended %v, want nothing", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestMessagesThatAreNoneAreRefused(t *testing.T) {
+	f, _, _ := started(t, tutti.ModeApply)
+	n := len(f.Events())
+	for _, op := range []string{
+		tutti.OpClaim, tutti.OpGate, tutti.OpAsk, tutti.OpHiera, tutti.OpPublish, tutti.OpResult, tutti.OpBlobGet, tutti.OpCode, tutti.OpBeat, tutti.OpLive,
+	} {
+		_, err := f.Handle(t.Context(), f.db.Key, op, []byte("{no json"))
+		wantCode(t, err, tutti.CodeInvalid, op)
+	}
+	_, err := f.Handle(t.Context(), f.db.Key, "dance", nil)
+	wantCode(t, err, tutti.CodeInvalid, "dance")
+	if got := f.Since(n); len(got) != 0 {
+		t.Errorf("appended %v, want nothing", got)
+	}
+}
+
+func TestANodeWithoutARunStoresNothing(t *testing.T) {
+	f, _, _ := started(t, tutti.ModeApply)
+	_, err := f.Handle(t.Context(), f.web1.Key, tutti.OpBlobPut, []byte("junk"))
+	wantCode(t, err, tutti.CodeRefused, "never claimed a run")
+	if has, err := f.Blobs.Has(t.Context(), tutti.DigestOf([]byte("junk"))); has || err != nil {
+		t.Errorf("the blob is there: %v, %v", has, err)
+	}
+	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, []byte("report")); err != nil {
+		t.Errorf("a node with a run: %v", err)
+	}
+}

@@ -1,0 +1,245 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func newToken(t *testing.T, f *servertest.Fleet, in tutti.CreateToken) tutti.CreatedToken {
+	t.Helper()
+	token, err := f.CreateToken(servertest.Operator(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// machine is somebody who has not joined.
+func machine(f *servertest.Fleet, name tutti.NodeName, key string) *servertest.Node {
+	return &servertest.Node{Name: name, Key: servertest.Key(key), Fleet: f}
+}
+
+func TestWhoMayJoin(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		token  tutti.CreateToken
+		name   tutti.NodeName
+		change func(*tutti.EnrolRequest)
+		code   tutti.Code
+		says   string
+	}{
+		"its name":      {"the token is for it", tutti.CreateToken{Name: "new"}, "new", nil, "", ""},
+		"pattern":       {"a pattern admits any name that fits", tutti.CreateToken{Name: "web-*"}, "web-03", nil, "", ""},
+		"dots":          {"a certname has dots", tutti.CreateToken{Name: "*.example.net"}, "new.example.net", nil, "", ""},
+		"other name":    {"the token is for another name", tutti.CreateToken{Name: "new"}, "newer", nil, tutti.CodeRefused, "for the name new"},
+		"dotted prefix": {"a name is no prefix of another", tutti.CreateToken{Name: "new"}, "new.example.net", nil, tutti.CodeRefused, "for the name new"},
+		"literal star":  {"a star is no name", tutti.CreateToken{Name: "*"}, "web-*", nil, tutti.CodeInvalid, "node name"},
+		"taken":         {"a name that exists", tutti.CreateToken{Name: "db-01"}, "db-01", nil, tutti.CodeConflict, "tutti node replace db-01"},
+		"altered secret": {"the secret is another", tutti.CreateToken{Name: "new"}, "new",
+			func(r *tutti.EnrolRequest) { r.Secret[0]++ }, tutti.CodeRefused, "not known"},
+		"unknown token": {"nobody made this token", tutti.CreateToken{Name: "new"}, "new",
+			func(r *tutti.EnrolRequest) { r.Token = "made-up" }, tutti.CodeRefused, "not known"},
+		"not signed": {"somebody else's key", tutti.CreateToken{Name: "new"}, "new",
+			func(r *tutti.EnrolRequest) { r.Signature = []byte("junk") }, tutti.CodeUnauthenticated, "not signed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			token := newToken(t, f.Fleet, tc.token)
+			req := machine(f.Fleet, tc.name, "new machine").Request(token)
+			if tc.change != nil {
+				tc.change(&req)
+			}
+			got, err := f.Enrol(context.Background(), req)
+			wantCode(t, err, tc.code, tc.says)
+			if err == nil && (got.Node != tc.name || got.JWT == "") {
+				t.Errorf("%s: %+v", tc.reason, got)
+			}
+			nodes, err := f.ListNodes(servertest.Operator())
+			if err != nil || (len(nodes) == 4) != (tc.code == "") {
+				t.Errorf("%s: %d nodes, %v", tc.reason, len(nodes), err)
+			}
+		})
+	}
+}
+
+func TestATokenIsOneKeysOwn(t *testing.T) {
+	f := newFixture(t)
+	token := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
+	first, thief := machine(f.Fleet, "new-1", "first"), machine(f.Fleet, "new-2", "thief")
+	for range 2 { // the first answer may have been lost
+		n := len(f.Events())
+		if _, err := f.Enrol(context.Background(), first.Request(token)); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(f.Since(n))
+	}
+	_, err := f.Enrol(context.Background(), thief.Request(token))
+	wantCode(t, err, tutti.CodeRefused, "used by new-1 already")
+	again := first.Request(token)
+	again.Name = "new-2"
+	_, err = f.Enrol(context.Background(), servertest.SignEnrol(again))
+	wantCode(t, err, tutti.CodeRefused, "used for the name new-1")
+	enrolled := 0
+	for _, e := range f.Events() {
+		if b, ok := e.Body.(*tutti.NodeEnrolled); ok && b.Node == "new-1" {
+			enrolled++
+		}
+	}
+	if enrolled != 1 {
+		t.Errorf("new-1 was enrolled %d times, want once", enrolled)
+	}
+	if got := f.Denials(); len(got) != 2 {
+		t.Errorf("the audit has %v, want both refusals", got)
+	}
+}
+
+func TestATokenExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		token := newToken(t, f, tutti.CreateToken{Name: "*", TTL: time.Minute})
+		used := newToken(t, f, tutti.CreateToken{Name: "*", TTL: time.Minute})
+		if _, err := f.Enrol(context.Background(), machine(f, "early", "early").Request(used)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		_, err := f.Enrol(context.Background(), machine(f, "late", "late").Request(token))
+		wantCode(t, err, tutti.CodeRefused, "expired at")
+		if _, err := f.Enrol(context.Background(), machine(f, "early", "early").Request(used)); err != nil {
+			t.Errorf("the key that used the token in time asks again: %v", err)
+		}
+	})
+}
+
+func TestTokensThatAreNone(t *testing.T) {
+	f := newFixture(t)
+	for name, in := range map[string]tutti.CreateToken{
+		"no name":     {},
+		"bad pattern": {Name: "web-["},
+		"too short":   {Name: "x", TTL: time.Millisecond},
+		"too long":    {Name: "x", TTL: 1000 * time.Hour},
+		"bad group":   {Name: "x", Groups: []tutti.GroupName{"Not A Group"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.CreateToken(servertest.Operator(), in)
+			wantCode(t, err, tutti.CodeInvalid, "")
+		})
+	}
+}
+
+// replace lets another machine take over db-01.
+func replace(t *testing.T, f fixture) *servertest.Node {
+	t.Helper()
+	if err := f.ReplaceNode(servertest.Operator(), "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	other := machine(f.Fleet, "db-01", "another machine")
+	if _, err := f.Enrol(context.Background(), other.Request(newToken(t, f.Fleet, tutti.CreateToken{Name: "db-01"}))); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func TestAReplacedMachineIsNobody(t *testing.T) {
+	f := newFixture(t)
+	other := replace(t, f)
+	wantCode(t, f.db.Call(tutti.OpClaim, tutti.Claim{}, nil), tutti.CodeUnauthenticated, "join again")
+	if o := other.Claim(); o != nil {
+		t.Errorf("claimed %+v", o)
+	}
+	if diff := cmp.Diff([]tutti.NodeKey{f.db.Key}, f.Identity.Revoked()); diff != "" {
+		t.Errorf("revoked -want +got\n%s", diff)
+	}
+	if f := f.Restart(); !cmp.Equal([]tutti.NodeKey{servertest.Key("db-01")}, f.Identity.Revoked()) {
+		t.Errorf("a server that starts revokes %v, want the old key anew", f.Identity.Revoked())
+	}
+}
+
+// A run under one id happens once: the machine that takes a name over never
+// starts what the one before it may have started.
+func TestAReplacedMachinesRunIsLost(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	other := replace(t, f)
+	if o := other.Claim(); o != nil && o.Run == order.Run {
+		t.Fatalf("the new machine claims the run %s of the old one", o.Run)
+	}
+	wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
+}
+
+func TestANodeThatWasRemovedStaysOut(t *testing.T) {
+	f := servertest.Start(t)
+	token := newToken(t, f, tutti.CreateToken{Name: "new"})
+	node := machine(f, "new", "new")
+	if _, err := f.Enrol(context.Background(), node.Request(token)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RemoveNode(servertest.Operator(), "new"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Enrol(context.Background(), node.Request(token))
+	wantCode(t, err, tutti.CodeRefused, "revoked")
+	if _, err := f.Enrol(context.Background(), node.Request(newToken(t, f, tutti.CreateToken{Name: "new"}))); err != nil {
+		t.Errorf("with a new token it is welcome: %v", err)
+	}
+	wantCode(t, f.RemoveNode(servertest.Operator(), "nobody"), tutti.CodeNotFound, "tutti node list")
+	wantCode(t, f.ReplaceNode(servertest.Operator(), "nobody"), tutti.CodeNotFound, "tutti node list")
+}
+
+func TestARemovedNodeWithdrawsItsData(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}})
+	if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
+	values, err := f.ListValues(servertest.Operator(), "")
+	if err != nil || len(values) != 0 {
+		t.Errorf("values %v, %v, want none", values, err)
+	}
+}
+
+func TestNodesAsTheyAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		f.Push(twoSteps)
+		db := f.Join("db-01", "all")
+		f.Join("web-01")
+		view := func() tutti.NodeView {
+			nodes, err := f.ListNodes(servertest.Operator())
+			if err != nil || len(nodes) != 2 || nodes[0].Node != "db-01" {
+				t.Fatalf("nodes %v, %v, want db-01 first of two", nodes, err)
+			}
+			return nodes[0]
+		}
+		if v := view(); v.Connected || !v.SeenAt.IsZero() || !cmp.Equal(v.Groups, []tutti.GroupName{"all", "db"}) {
+			t.Errorf("before its first word: %+v", v)
+		}
+		if err := db.Call(tutti.OpBeat, tutti.Beat{Version: "1", Puppet: "8"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if v := view(); !v.Connected || v.Version != "1" || v.Puppet != "8" {
+			t.Errorf("after a heartbeat: %+v", v)
+		}
+		time.Sleep(31 * time.Second)
+		if v := view(); v.Connected {
+			t.Errorf("after a silence: %+v", v)
+		}
+		if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
+			t.Fatal(err)
+		}
+		f.Join("db-01")
+		if v := view(); !v.SeenAt.IsZero() || v.Version != "" {
+			t.Errorf("a new machine has the signs of life of the old one: %+v", v)
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func TestWhatCannotStart(t *testing.T) {
+	fleet := func(f *servertest.Fleet) { f.Push(twoSteps) }
+	fleetOnly := func(f *servertest.Fleet) {
+		if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps)}); err != nil {
+			panic(err)
+		}
+	}
+	join := func(names ...tutti.NodeName) func(*servertest.Fleet) {
+		return func(f *servertest.Fleet) {
+			fleet(f)
+			for _, n := range names {
+				f.Join(n)
+			}
+		}
+	}
+	good := tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}
+	cases := map[string]struct {
+		before func(*servertest.Fleet)
+		in     tutti.StartJob
+		code   tutti.Code
+		says   string
+	}{
+		"all there":     {join("db-01", "web-01", "web-02"), good, "", ""},
+		"no fleet file": {func(*servertest.Fleet) {}, good, tutti.CodeNotFound, "tutti code push"},
+		"no code":       {fleetOnly, good, tutti.CodeNotFound, "no code was pushed"},
+		"no such plan":  {fleet, tutti.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
+		"not joined":    {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
+		"no mode":       {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
+		"compile":       {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := servertest.Start(t)
+			tc.before(f)
+			n := len(f.Events())
+			job, err := f.StartJob(servertest.Operator(), tc.in)
+			wantCode(t, err, tc.code, tc.says)
+			if err != nil && (job != "" || len(f.Since(n)) != 0) {
+				t.Errorf("job %q, appended %v: want nothing", job, f.Since(n))
+			}
+		})
+	}
+}
+
+func TestAJobToItsEnd(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	if job != "deploy-1" || f.Job("deploy-1").By != "operator:ada" {
+		t.Errorf("job %q by %q", job, f.Job(job).By)
+	}
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Finish(order.Run)
+	f.web1.Pass()
+	last := f.web2.MustClaim()
+	f.web2.Gate(tutti.Gate{Run: last.Run})
+	if err := f.web2.Call(tutti.OpResult, servertest.Result(last.Run, tutti.Failed), nil); err != nil {
+		t.Fatal(err)
+	}
+	got := f.Job(job)
+	if got.Verdict != tutti.VerdictFailed || got.Runs != 3 || got.Failed != 1 || !strings.Contains(got.Message, "web") {
+		t.Errorf("job %+v, want failed with one of three runs, by step web", got)
+	}
+	rings := map[tutti.NodeKey]int{}
+	for _, r := range f.Bus.Rung() {
+		rings[r.Key]++
+	}
+	if want := map[tutti.NodeKey]int{f.db.Key: 1, f.web1.Key: 1, f.web2.Key: 1}; !cmp.Equal(want, rings) {
+		t.Errorf("doorbells %v, want one for each run", rings)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	cancel := func(f fixture, now bool) error {
+		return f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: "deploy-1", Reason: "lunch", Now: now})
+	}
+	t.Run("what applies ends by itself", func(t *testing.T) {
+		f, job, order := started(t, tutti.ModeApply)
+		f.db.Gate(tutti.Gate{Run: order.Run})
+		n := len(f.Bus.Rung())
+		if err := cancel(f, false); err != nil {
+			t.Fatal(err)
+		}
+		wantVerdict(t, f.Fleet, job, "")
+		f.db.Finish(order.Run)
+		wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
+		if got := f.Bus.Rung()[n:]; len(got) != 0 {
+			t.Errorf("rang %v, want nobody", got)
+		}
+		wantCode(t, cancel(f, false), tutti.CodeConflict, "has ended: cancelled")
+	})
+	t.Run("what compiles is stopped", func(t *testing.T) {
+		f, job, order := started(t, tutti.ModeApply)
+		if err := cancel(f, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.db.Gate(tutti.Gate{Run: order.Run}); got.Verdict != tutti.GateStop || got.Reason != "the job was cancelled" {
+			t.Errorf("gate %+v, want a stop", got)
+		}
+		stopped := servertest.Result(order.Run, "")
+		stopped.Stopped = true
+		if err := f.db.Call(tutti.OpResult, stopped, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
+	})
+	t.Run("what nobody claimed never begins", func(t *testing.T) {
+		f := newFixture(t)
+		job := f.Start("deploy", tutti.ModeApply)
+		if err := cancel(f, false); err != nil {
+			t.Fatal(err)
+		}
+		wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
+		if o := f.db.Claim(); o != nil {
+			t.Errorf("claimed %+v of a cancelled job", o)
+		}
+	})
+	t.Run("now", func(t *testing.T) {
+		f, _, order := started(t, tutti.ModeApply)
+		if err := cancel(f, true); err != nil {
+			t.Fatal(err)
+		}
+		rung := f.Bus.Rung()
+		want := servertest.Ring{Key: f.db.Key, Op: tutti.RingCancel, Run: order.Run}
+		if last := rung[len(rung)-1]; last != want {
+			t.Errorf("rang %+v, want %+v", last, want)
+		}
+	})
+	t.Run("no such job", func(t *testing.T) {
+		wantCode(t, cancel(newFixture(t), false), tutti.CodeNotFound, "tutti job list")
+	})
+}
+
+func TestARecordIsFoundByItsRun(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	_, err := f.RunRecord(servertest.Operator(), order.Run)
+	wantCode(t, err, tutti.CodeNotFound, "no record")
+	record := tutti.Record{Run: order.Run, Node: "db-01", Reads: []tutti.Read{{Query: asksShared}}}
+	raw, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, raw); err != nil {
+		t.Fatal(err)
+	}
+	result := servertest.Result(order.Run, tutti.Changed)
+	result.Record = tutti.DigestOf(raw)
+	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.RunRecord(servertest.Operator(), order.Run)
+	if err != nil || !cmp.Equal(record, got) {
+		t.Errorf("record %+v, %v, want %+v", got, err, record)
+	}
+}
+
+// watch collects what a watcher is told; told is called after each thing.
+func watch(ctx context.Context, f *servertest.Fleet, in tutti.WatchJob, told func(tutti.Watched)) ([]tutti.Watched, error) {
+	var out []tutti.Watched
+	err := f.WatchJob(ctx, in, func(w tutti.Watched) error {
+		out = append(out, w)
+		if told != nil {
+			told(w)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func TestAWatcherMissesNothing(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	f.Start("deploy", tutti.ModeNoop) // another one, whose events are not ours
+	steps := map[string]func(){       // what happens when the watcher has seen a kind for the first time
+		"run.claimed": func() { f.db.Gate(tutti.Gate{Run: order.Run}) },
+		"run.gated":   func() { f.db.Finish(order.Run) },
+		"run.finished": func() {
+			f.web1.Pass()
+			f.web2.Pass()
+		},
+	}
+	var pending []func()
+	got, err := watch(t.Context(), f.Fleet, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) {
+		if w.Event == nil {
+			return
+		}
+		if do := steps[w.Event.Body.Kind()]; do != nil {
+			delete(steps, w.Event.Body.Kind())
+			pending = append(pending, do)
+		}
+		for _, do := range pending {
+			do()
+		}
+		pending = nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, w := range got {
+		if w.Event != nil {
+			kinds = append(kinds, w.Event.Body.Kind())
+		}
+	}
+	want := []string{
+		"job.started", "run.wanted", "run.claimed", "run.gated", "run.finished", "run.wanted", "run.wanted",
+		"run.claimed", "run.gated", "run.finished", "run.claimed", "run.gated", "run.finished", "job.finished",
+	}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if again, err := watch(t.Context(), f.Fleet, tutti.WatchJob{Job: job}, nil); err != nil || len(again) != len(want) {
+		t.Errorf("asked again: %d events, %v, want the same %d", len(again), err, len(want))
+	}
+}
+
+func TestAWatcherSeesWhatHappensInRuns(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	done := errors.New("seen")
+	err := f.WatchJob(t.Context(), tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+		switch {
+		case w.Event != nil && w.Event.Body.Kind() == "run.claimed":
+			return f.db.Call(tutti.OpLive, []tutti.Live{{Run: order.Run, Node: "web-01", Resource: "File[/x]"}}, nil)
+		case w.Live != nil:
+			if w.Live.Node != "db-01" || w.Live.Resource != "File[/x]" {
+				t.Errorf("live %+v, want the resource, of the node that said it", w.Live)
+			}
+			return done
+		}
+		return nil
+	})
+	if !errors.Is(err, done) {
+		t.Errorf("watch ended with %v", err)
+	}
+}
+
+func TestAWatchThatBreaksOffIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		f.Join("db-01")
+		f.Join("web-01")
+		f.Join("web-02")
+		f.Push(twoSteps)
+		job := f.Start("deploy", tutti.ModeApply)
+		for _, tc := range []struct {
+			name string
+			end  func(context.CancelFunc)
+		}{
+			{"the connection ends", func(cancel context.CancelFunc) { cancel() }},
+			{"the server ends", func(context.CancelFunc) { _ = f.Stop() }},
+		} {
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error)
+			go func() {
+				_, err := watch(ctx, f, tutti.WatchJob{Job: job, Follow: true}, nil)
+				ended <- err
+			}()
+			synctest.Wait()
+			tc.end(cancel)
+			if err := <-ended; tutti.CodeOf(err) != tutti.CodeUnavailable {
+				t.Errorf("%s: %v, want unavailable: the watcher is to come back", tc.name, err)
+			}
+			cancel()
+		}
+		_, err := watch(context.Background(), f, tutti.WatchJob{Job: job}, nil)
+		wantCode(t, err, tutti.CodeUnavailable, "")
+	})
+}
+
+func TestASilentNodesRunIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		db := f.Join("db-01")
+		f.Join("web-01")
+		f.Join("web-02")
+		f.Push(twoSteps)
+		job := f.Start("deploy", tutti.ModeApply)
+		order := db.MustClaim()
+		db.Gate(tutti.Gate{Run: order.Run})
+		for range 3 { // it beats, and is there
+			time.Sleep(20 * time.Second)
+			if err := db.Call(tutti.OpBeat, tutti.Beat{}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantVerdict(t, f, job, "")
+		// A server that starts listens for a whole deadline before it judges.
+		f = f.Restart()
+		db.Fleet = f
+		time.Sleep(29 * time.Second)
+		wantVerdict(t, f, job, "")
+		time.Sleep(2 * time.Second)
+		wantVerdict(t, f, job, tutti.VerdictFailed)
+		n := len(f.Events())
+		if err := db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil); err != nil {
+			t.Errorf("the result that comes late: %v", err)
+		}
+		if diff := cmp.Diff([]string{"run.finished"}, f.Since(n)); diff != "" {
+			t.Errorf("it is the node's record still: -want +got\n%s", diff)
+		}
+		wantVerdict(t, f, job, tutti.VerdictFailed)
+		if err := db.Publish(order.Run, "db/x", "1"); err != nil {
+			t.Errorf("what it published while it was cut off: %v", err)
+		}
+	})
+}

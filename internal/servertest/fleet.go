@@ -1,0 +1,202 @@
+// Package servertest runs a real server on a log, blobs, a bus and identities in
+// memory, with nodes that do what a test says. It stands below the tests of
+// package server and of everything that speaks to a server.
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// Fleet is a server that serves, and what it stands on.
+type Fleet struct {
+	*server.Server
+	Log      *memory.Log
+	Blobs    *memory.Blobs
+	Bus      *Bus
+	Identity *Identity
+
+	t      testing.TB
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
+
+var runs atomic.Int64
+
+// NewRunID makes run ids that no other fleet of this process makes.
+func NewRunID() tutti.RunID {
+	return tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", runs.Add(1)))
+}
+
+// Start starts a server on an empty log. It ends with the test.
+func Start(t testing.TB, change ...func(*server.Options)) *Fleet {
+	t.Helper()
+	return Resume(t, memory.NewLog(), memory.NewBlobs(), change...)
+}
+
+// Resume starts a server on what another one left.
+func Resume(t testing.TB, log *memory.Log, blobs *memory.Blobs, change ...func(*server.Options)) *Fleet {
+	t.Helper()
+	f := &Fleet{Log: log, Blobs: blobs, Bus: &Bus{}, Identity: &Identity{}, t: t, ended: make(chan struct{})}
+	opts := server.Options{
+		Log: log, Blobs: blobs, Bus: f.Bus, Identity: f.Identity, NewRunID: NewRunID,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	for _, c := range change {
+		c(&opts)
+	}
+	f.Server = server.New(opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	go func() {
+		defer close(f.ended)
+		f.err = f.Run(ctx)
+	}()
+	t.Cleanup(func() { _ = f.Stop() })
+	select {
+	case <-f.Ready():
+	case <-f.ended:
+		t.Fatalf("the server did not start: %v", f.err)
+	}
+	return f
+}
+
+// Stop ends the server and returns why it ended; nil if it was told to.
+func (f *Fleet) Stop() error {
+	f.cancel()
+	return f.Wait()
+}
+
+// Wait waits for the server's end.
+func (f *Fleet) Wait() error {
+	<-f.ended
+	if errors.Is(f.err, context.Canceled) {
+		return nil
+	}
+	return f.err
+}
+
+// Restart ends the server and starts another one on the same log.
+func (f *Fleet) Restart(change ...func(*server.Options)) *Fleet {
+	f.t.Helper()
+	_ = f.Stop()
+	return Resume(f.t, f.Log, f.Blobs, change...)
+}
+
+// Operator is a context of the operator ada.
+func Operator() context.Context { return tutti.WithActor(context.Background(), "operator:ada") }
+
+// Code is the manifest that Push pushes, and the content of its file.
+const (
+	CodeContent = "notify { 'hello': }\n"
+	CodePath    = "manifests/site.pp"
+)
+
+// Push gives the server code and a fleet file.
+func (f *Fleet) Push(fleetFile string) tutti.CodePushed {
+	f.t.Helper()
+	pushed := f.PushCode(CodeContent)
+	if _, err := f.SetFleet(Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleetFile)}); err != nil {
+		f.t.Fatal(err)
+	}
+	return pushed
+}
+
+// PushCode gives the server code with one manifest.
+func (f *Fleet) PushCode(manifest string) tutti.CodePushed {
+	f.t.Helper()
+	digest, err := f.PutBlob(Operator(), []byte(manifest))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	signed := Sign(tutti.CodeManifest{
+		Version: 1, Environment: "production",
+		Files: map[string]tutti.CodeFile{CodePath: {Digest: digest, Size: int64(len(manifest))}},
+	})
+	pushed, err := f.Server.PushCode(Operator(), signed)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return pushed
+}
+
+// Start starts a plan.
+func (f *Fleet) Start(plan tutti.PlanName, mode tutti.Mode) tutti.JobID {
+	f.t.Helper()
+	job, err := f.StartJob(Operator(), tutti.StartJob{Plan: plan, Mode: mode})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return job
+}
+
+// Job returns the view of a job.
+func (f *Fleet) Job(id tutti.JobID) tutti.JobView {
+	f.t.Helper()
+	jobs, err := f.ListJobs(Operator())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, j := range jobs {
+		if j.Job == id {
+			return j
+		}
+	}
+	f.t.Fatalf("no job %q in %v", id, jobs)
+	return tutti.JobView{}
+}
+
+// Events returns the log.
+func (f *Fleet) Events() []tutti.Event {
+	f.t.Helper()
+	return Events(f.t, f.Log)
+}
+
+// Events returns a log.
+func Events(t testing.TB, log tutti.Log) []tutti.Event {
+	t.Helper()
+	var out []tutti.Event
+	for e, err := range log.Read(context.Background(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// Kinds returns the kinds of events.
+func Kinds(events []tutti.Event) []string {
+	var out []string
+	for _, e := range events {
+		out = append(out, e.Body.Kind())
+	}
+	return out
+}
+
+// Since returns the kinds of what was appended after a number of events.
+func (f *Fleet) Since(n int) []string {
+	f.t.Helper()
+	return Kinds(f.Events()[n:])
+}
+
+// Denials returns what was refused, as `who: what`.
+func (f *Fleet) Denials() []string {
+	f.t.Helper()
+	var out []string
+	for _, e := range f.Events() {
+		if d, ok := e.Body.(*tutti.Denied); ok {
+			out = append(out, d.Who+": "+d.What)
+		}
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package servertest
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Identity is a server.Identity without cryptography: a signature names who
+// signed.
+type Identity struct {
+	mu      sync.Mutex
+	tokens  int
+	revoked []tutti.NodeKey
+}
+
+const signedByOperator = "signed by the operator"
+
+// Sign signs a manifest as the operator.
+func Sign(m tutti.CodeManifest) tutti.SignedCode {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // a manifest always encodes
+	}
+	return tutti.SignedCode{Manifest: raw, Signature: []byte(signedByOperator)}
+}
+
+// Key is the key of the machine of that name.
+func Key(machine string) tutti.NodeKey {
+	sum := sha256.Sum256([]byte(machine))
+	return tutti.NodeKey("U" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]) + "AAA")
+}
+
+// SignEnrol signs a request as its key would.
+func SignEnrol(in tutti.EnrolRequest) tutti.EnrolRequest {
+	in.Signature = []byte("signed by " + string(in.Key))
+	return in
+}
+
+// NewToken implements server.Identity. The text of a token is its secret.
+func (i *Identity) NewToken(tutti.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.tokens++
+	id := fmt.Sprintf("token-%d", runs.Add(1))
+	return "secret of " + id, tutti.TokenID(id), tutti.DigestOf([]byte("secret of " + id)), nil
+}
+
+// VerifyEnrol implements server.Identity.
+func (i *Identity) VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error) {
+	if string(in.Signature) != "signed by "+string(in.Key) {
+		return "", tutti.Errorf(tutti.CodeUnauthenticated, "not signed by key %s", in.Key)
+	}
+	return tutti.DigestOf(in.Secret), nil
+}
+
+// Enrol implements server.Identity.
+func (i *Identity) Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error) {
+	return tutti.Enrolled{Node: node, JWT: "jwt of " + string(key)}, nil
+}
+
+// Revoke implements server.Identity.
+func (i *Identity) Revoke(keys ...tutti.NodeKey) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.revoked = append(i.revoked, keys...)
+	return nil
+}
+
+// Revoked returns what was revoked.
+func (i *Identity) Revoked() []tutti.NodeKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.revoked)
+}
+
+// VerifyCode implements server.Identity.
+func (i *Identity) VerifyCode(in tutti.SignedCode) error {
+	if string(in.Signature) != signedByOperator {
+		return tutti.Errorf(tutti.CodeRefused, "the manifest is not signed by the operator")
+	}
+	return nil
+}
+
+// Bus is a server.Bus that keeps what was rung.
+type Bus struct {
+	mu    sync.Mutex
+	rings []Ring
+}
+
+// Ring is a doorbell that was rung.
+type Ring struct {
+	Key tutti.NodeKey
+	Op  string
+	Run tutti.RunID // of a cancellation
+}
+
+// Ring implements server.Bus.
+func (b *Bus) Ring(key tutti.NodeKey, op string, payload []byte) error {
+	r := Ring{Key: key, Op: op}
+	if len(payload) > 0 {
+		var c tutti.CancelRun
+		if err := json.Unmarshal(payload, &c); err != nil {
+			return err
+		}
+		r.Run = c.Run
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rings = append(b.rings, r)
+	return nil
+}
+
+// Rung returns all doorbells that were rung.
+func (b *Bus) Rung() []Ring {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.rings)
+}

@@ -1,0 +1,132 @@
+package servertest
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Node is a machine that has joined.
+type Node struct {
+	Name  tutti.NodeName
+	Key   tutti.NodeKey
+	Fleet *Fleet
+}
+
+// Join lets the machine of that name in, into groups that its token fixes.
+func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
+	f.t.Helper()
+	token, err := f.CreateToken(Operator(), tutti.CreateToken{Name: string(name), Groups: groups})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	n := &Node{Name: name, Key: Key(string(name)), Fleet: f}
+	if _, err := f.Enrol(context.Background(), n.Request(token)); err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+// Node returns a machine that has joined before.
+func (f *Fleet) Node(name tutti.NodeName) *Node {
+	return &Node{Name: name, Key: Key(string(name)), Fleet: f}
+}
+
+// Request is what the machine sends to join with a token.
+func (n *Node) Request(token tutti.CreatedToken) tutti.EnrolRequest {
+	return SignEnrol(tutti.EnrolRequest{Token: token.Token, Secret: []byte(token.Text), Name: n.Name, Key: n.Key})
+}
+
+// Call asks the server for an operation; out may be nil.
+func (n *Node) Call(op string, in, out any) error {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	reply, err := n.Fleet.Handle(context.Background(), n.Key, op, raw)
+	if err != nil || out == nil {
+		return err
+	}
+	return json.Unmarshal(reply, out)
+}
+
+func (n *Node) must(t testing.TB, op string, in, out any) {
+	t.Helper()
+	if err := n.Call(op, in, out); err != nil {
+		t.Fatalf("%s of %s: %v", op, n.Name, err)
+	}
+}
+
+// Claim asks for work; nil: there is none.
+func (n *Node) Claim() *tutti.Order {
+	n.Fleet.t.Helper()
+	var out tutti.Claimed
+	n.must(n.Fleet.t, tutti.OpClaim, tutti.Claim{}, &out)
+	return out.Order
+}
+
+// MustClaim claims a run that must be there.
+func (n *Node) MustClaim() tutti.Order {
+	n.Fleet.t.Helper()
+	o := n.Claim()
+	if o == nil {
+		n.Fleet.t.Fatalf("there is nothing to claim for %s", n.Name)
+	}
+	return *o
+}
+
+// Gate hands a compiled catalog over.
+func (n *Node) Gate(in tutti.Gate) tutti.Gated {
+	n.Fleet.t.Helper()
+	var out tutti.Gated
+	n.must(n.Fleet.t, tutti.OpGate, in, &out)
+	return out
+}
+
+// Ask asks a question on behalf of a run.
+func (n *Node) Ask(run tutti.RunID, q tutti.Query) tutti.Answered {
+	n.Fleet.t.Helper()
+	var out tutti.Answered
+	n.must(n.Fleet.t, tutti.OpAsk, tutti.Ask{Run: run, Query: q}, &out)
+	return out
+}
+
+// Read asks a question and returns it as a record has it.
+func (n *Node) Read(run tutti.RunID, q tutti.Query) tutti.Read {
+	n.Fleet.t.Helper()
+	a := n.Ask(run, q)
+	return tutti.Read{Query: q, Found: a.Found, Digest: a.Digest, Seq: a.Seq}
+}
+
+// Publish sets a value on behalf of a run.
+func (n *Node) Publish(run tutti.RunID, key, value string) error {
+	return n.Call(tutti.OpPublish, tutti.Publish{Run: run, Key: key, Value: json.RawMessage(value)}, nil)
+}
+
+// Finish hands a result over that ended well.
+func (n *Node) Finish(run tutti.RunID) {
+	n.Fleet.t.Helper()
+	n.must(n.Fleet.t, tutti.OpResult, Result(run, tutti.Changed), nil)
+}
+
+// Pass claims a run, passes its gate and ends it well.
+func (n *Node) Pass() tutti.Order {
+	n.Fleet.t.Helper()
+	o := n.MustClaim()
+	n.Gate(tutti.Gate{Run: o.Run})
+	n.Finish(o.Run)
+	return o
+}
+
+// Result is a result of one second; a failure is one of resources.
+func Result(run tutti.RunID, outcome tutti.Outcome) tutti.Result {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := tutti.Result{Run: run, Outcome: outcome, StartedAt: start, EndedAt: start.Add(time.Second)}
+	if outcome == tutti.Failed {
+		r.Reason = tutti.BecauseResources
+	}
+	return r
+}
