@@ -34,18 +34,29 @@ func (tx *tx) emit(by string, body tutti.Body) {
 	tx.events = append(tx.events, e)
 }
 
-// deny records an attempt without a grant, once a minute for the same one, and
+// maxDenials bounds how many attempts are recorded in a minute: whoever is
+// refused must not be able to fill the log.
+const maxDenials = 300
+
+// deny records an attempt without a grant, the same one once a minute, and
 // returns its error.
 func (tx *tx) deny(who, what string, err error) error {
-	key := who + "\x00" + what
-	if last, ok := tx.denied[key]; !ok || tx.now.Sub(last) > time.Minute {
-		if len(tx.denied) > 10_000 {
-			clear(tx.denied)
-		}
-		tx.denied[key] = tx.now
-		tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: err.Error()})
+	if tx.now.Sub(tx.denials.since) > time.Minute {
+		tx.denials = denials{since: tx.now, seen: map[string]bool{}}
 	}
+	key := who + "\x00" + what
+	if tx.denials.seen[key] || len(tx.denials.seen) >= maxDenials {
+		return err
+	}
+	tx.denials.seen[key] = true
+	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: err.Error()})
 	return err
+}
+
+// denials are the attempts that were recorded since a minute began.
+type denials struct {
+	since time.Time
+	seen  map[string]bool
 }
 
 // state is everything that the log says, folded.
@@ -54,11 +65,11 @@ type state struct {
 	engine   *engine.State
 	data     *data.State
 	registry *registry
-	denied   map[string]time.Time
+	denials  denials
 }
 
 func newState() *state {
-	return &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry(), denied: map[string]time.Time{}}
+	return &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry()}
 }
 
 func (s *state) apply(e tutti.Event) {
