@@ -101,12 +101,7 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 	if err := show(ctx, f.Client, job); err != nil {
 		return err
 	}
-	proxy, err := f.Lab.Host("proxy-01")
-	if err != nil {
-		return err
-	}
-	content := []byte("Tutti: all together.\n")
-	if err := roundTrip(ctx, "http://"+proxy.Address.String()+":8080", content, say); err != nil {
+	if err := f.StoreAndFetch(ctx, []byte("Tutti: all together.\n"), say); err != nil {
 		return err
 	}
 	say("The cluster works.")
@@ -127,8 +122,14 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 	return err
 }
 
-// roundTrip stores an object through Swift's API and fetches it again.
-func roundTrip(ctx context.Context, proxy string, content []byte, say func(string, ...any)) error {
+// StoreAndFetch stores an object in the Swift that was deployed, through its
+// API, and fetches it again.
+func (f *LabFleet) StoreAndFetch(ctx context.Context, content []byte, say func(string, ...any)) error {
+	host, err := f.Lab.Host("proxy-01")
+	if err != nil {
+		return err
+	}
+	proxy := "http://" + host.Address.String() + ":8080"
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	auth, err := swift(ctx, http.MethodGet, proxy+"/auth/v1.0", http.Header{"X-Auth-User": {"test:tester"}, "X-Auth-Key": {"testing"}}, nil)

@@ -1,0 +1,247 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// fleet is the fleet that the tests share; each test pushes its own code.
+var fleet *app.LabFleet
+
+const binary = "../bin/tutti"
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if err := lab.Check(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	if _, err := os.Stat(binary); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: no bin/tutti; run: make build")
+		return 1
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	down, err := bringUp(ctx)
+	defer down()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	done := make(chan int, 1)
+	go func() { done <- m.Run() }()
+	select {
+	case code := <-done:
+		return code
+	case <-ctx.Done():
+		fmt.Fprintln(os.Stderr, "e2e: interrupted")
+		return 1
+	}
+}
+
+// bringUp makes the shared fleet; down removes it, whatever happened.
+func bringUp(ctx context.Context) (down func(), err error) {
+	spec, err := lab.ReadSpec("lab.yaml")
+	if err != nil {
+		return func() {}, err
+	}
+	spec.Name += os.Getenv("E2E_SUFFIX") // two of these tests side by side
+	dir, err := os.MkdirTemp("", "tutti-e2e-")
+	if err != nil {
+		return func() {}, err
+	}
+	machine := lab.Machine{Log: os.Stderr}
+	down = func() {
+		if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+		_ = os.RemoveAll(dir)
+	}
+	down() // of a run that was killed
+	running, err := machine.Up(ctx, spec)
+	if err != nil {
+		return down, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return down, err
+	}
+	fleet, err = app.StartLabFleet(ctx, running, "tutti", binary, dir)
+	return down, err
+}
+
+// host returns a host of the shared fleet.
+func host(t *testing.T, name string) *lab.Host {
+	t.Helper()
+	h, err := fleet.Lab.Host(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// sh runs a shell script on a host and returns what it printed.
+func sh(t *testing.T, h *lab.Host, script string) string {
+	t.Helper()
+	out, err := app.Output(t.Context(), h, nil, "sh", "-euc", script)
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// eventually asks until the condition holds. It is for what happens on a host
+// outside of any job.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for: %s", what)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(context.Cause(t.Context()))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// push sends a fleet file and an environment whose site manifest is site.
+func push(t *testing.T, fleetFile, site string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"tutti.yaml": fleetFile, "code/manifests/site.pp": site} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fleet.Push(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// job is a job that was begun, watched and folded.
+type job struct {
+	*engine.Job
+	id tutti.JobID
+	t  *testing.T
+	f  *app.LabFleet
+}
+
+func start(t *testing.T, f *app.LabFleet, plan tutti.PlanName, mode tutti.Mode) *job {
+	t.Helper()
+	id, err := f.Client.StartJob(t.Context(), tutti.StartJob{Plan: plan, Mode: mode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &job{id: id, t: t, f: f}
+}
+
+// until watches until the condition holds for an event, or the job ends. A
+// server that restarts is waited for.
+func (j *job) until(holds func(tutti.Watched) bool) *job {
+	j.t.Helper()
+	ctx, cancel := context.WithTimeout(j.t.Context(), 10*time.Minute)
+	defer cancel()
+	stop := fmt.Errorf("seen")
+	for {
+		state := engine.NewState()
+		err := j.f.Client.WatchJob(ctx, tutti.WatchJob{Job: j.id, Follow: true}, func(w tutti.Watched) error {
+			if w.Event != nil {
+				state.Apply(*w.Event)
+			}
+			j.Job = state.Jobs[j.id]
+			if holds != nil && holds(w) {
+				return stop
+			}
+			return nil
+		})
+		if err == nil || err == stop { //nolint:errorlint // our own sentinel
+			return j
+		}
+		if tutti.CodeOf(err) != tutti.CodeUnavailable || ctx.Err() != nil {
+			j.t.Fatalf("watch %s: %v", j.id, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// end watches to the verdict.
+func (j *job) end() *job {
+	j.t.Helper()
+	j.until(nil)
+	if j.Job == nil || !j.Ended() {
+		j.t.Fatalf("job %s has no verdict", j.id)
+	}
+	return j
+}
+
+// execute runs a plan of the shared fleet to its end.
+func execute(t *testing.T, plan tutti.PlanName, mode tutti.Mode) *job {
+	t.Helper()
+	return start(t, fleet, plan, mode).end()
+}
+
+// last returns the last run of a node in a step.
+func (j *job) last(step tutti.StepName, node tutti.NodeName) *engine.Run {
+	j.t.Helper()
+	for _, n := range j.Step(step).Nodes {
+		if n.Node == node && n.Last() != nil {
+			return n.Last()
+		}
+	}
+	j.t.Fatalf("job %s: no run of %s in %s", j.id, node, step)
+	return nil
+}
+
+// expect fails unless the run ended as said, with the message in it.
+func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, says string) {
+	j.t.Helper()
+	got := tutti.Result{Outcome: r.Outcome()}
+	if r.Result != nil {
+		got = *r.Result
+	}
+	text := got.Message + r.Lost
+	for _, f := range got.Failures {
+		text += fmt.Sprintf("\n%s %s:%d %s", f.Resource, f.File, f.Line, f.Message)
+	}
+	if got.Outcome != outcome || got.Reason != reason || !bytes.Contains([]byte(text), []byte(says)) {
+		j.t.Errorf("%s on %s ended %s:%s, want %s:%s with %q; it says: %s", r.Step, r.Node, got.Outcome, got.Reason, outcome, reason, says, text)
+	}
+}
+
+// tuttiCLI runs the binary on this machine as the fleet's operator.
+func tuttiCLI(t *testing.T, f *app.LabFleet, args ...string) (stdout string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if said.Len() > 0 {
+		t.Logf("tutti %v: %s", args, said.String())
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,154 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// TestSwift deploys the example while the server is killed with -9 in the
+// middle: the job goes on by itself, nothing starts twice, the cluster works, and
+// deploying again changes nothing.
+func TestSwift(t *testing.T) {
+	spec, err := lab.ReadSpec("../examples/swift/lab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Name = "e2e-swift"
+	machine := lab.Machine{Log: t.Output()}
+	_ = machine.Down(t.Context(), spec.Name) // of a run that was killed
+	running, err := machine.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := machine.Down(context.Background(), spec.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	f, err := app.StartLabFleet(t.Context(), running, "tutti", binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Push(t.Context(), "../examples/swift"); err != nil {
+		t.Fatal(err)
+	}
+	j := start(t, f, "deploy", tutti.ModeApply)
+	j.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
+	before := sh(t, f.Server, "systemctl show -p MainPID --value tutti-server")
+	sh(t, f.Server, "kill -9 "+before)
+	j.end()
+	if after := sh(t, f.Server, "systemctl show -p MainPID --value tutti-server"); after == before {
+		t.Fatalf("the server still has pid %s: it was not killed", before)
+	}
+	s := j.Summary(j.EndedAt)
+	if s.Outcome != tutti.VerdictSucceeded || s.Runs != 8 || s.Failed != 0 {
+		t.Errorf("summary %+v, want 8 runs, none failed", s)
+	}
+	checkStartedOnce(t, f, j.Job)
+	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
+		t.Error(err)
+	}
+	again := start(t, f, "deploy", tutti.ModeApply).end()
+	for _, st := range again.Steps {
+		for _, n := range st.Nodes {
+			if got := n.Last().Outcome(); got != tutti.Unchanged {
+				t.Errorf("the second time %s of %s is %s, want unchanged", n.Node, st.Name, got)
+			}
+		}
+	}
+}
+
+// checkStartedOnce compares the runs that the nodes have with those of the job,
+// and looks for a second start of one.
+func checkStartedOnce(t *testing.T, f *app.LabFleet, j *engine.Job) {
+	t.Helper()
+	wanted := map[string]bool{}
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			for _, r := range n.Runs {
+				wanted[string(r.Run)] = true
+			}
+		}
+	}
+	found := 0
+	for _, h := range f.Nodes {
+		// One line `settings` for each start of a launcher.
+		out := sh(t, h, `cd /var/lib/tutti/agent/runs; for r in *; do echo "$r $(grep -c '"phase":"settings"' $r/phase.jsonl)"; done`)
+		for line := range strings.Lines(out) {
+			run, starts, _ := strings.Cut(strings.TrimSpace(line), " ")
+			found++
+			if !wanted[run] || starts != "1" {
+				t.Errorf("run %s on %s was started %s times (known to the job: %v)", run, h.Name, starts, wanted[run])
+			}
+		}
+	}
+	if found != len(wanted) {
+		t.Errorf("%d runs on the nodes, the job has %d", found, len(wanted))
+	}
+}
+
+// TestRunJSON reads what `tutti run --json` prints, from a process.
+func TestRunJSON(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/code/manifests", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"tutti.yaml": oneNode, "code/manifests/site.pp": "notify { 'hello': }\n"} {
+		if err := os.WriteFile(dir+"/"+name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, code := tuttiCLI(t, fleet, "run", "one", "--json", "-f", dir+"/tutti.yaml")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	lines := bytes.Split(bytes.TrimSpace([]byte(out)), []byte("\n"))
+	for i, line := range lines {
+		var v struct {
+			Type string `json:"type"`
+		}
+		if err := json.Unmarshal(line, &v); err != nil || v.Type == "" {
+			t.Errorf("line %d is no object with a type: %s", i+1, line)
+		}
+	}
+	var last struct {
+		Type         string  `json:"type"`
+		Outcome      string  `json:"outcome"`
+		Runs         int     `json:"runs"`
+		Compiles     int     `json:"compiles"`
+		Failed       int     `json:"failed"`
+		Wall         float64 `json:"wall_s"`
+		CriticalPath float64 `json:"critical_path_s"`
+	}
+	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil {
+		t.Fatal(err)
+	}
+	if last.Type != "summary" || last.Outcome != "succeeded" || last.Runs != 1 || last.Failed != 0 || last.Wall < last.CriticalPath || last.CriticalPath <= 0 {
+		t.Errorf("last line %+v", last)
+	}
+}
+
+// oneNode is a fleet file with the plan `one`, which runs node-01.
+const oneNode = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  one: {nodes: [node-01]}
+grants:
+  - {to: one, write: [shared/**], exports: [Notify]}
+plans:
+  one:
+    steps:
+      - run: one
+`
