@@ -1,0 +1,186 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// heldLog lets appends wait until a test lets them pass.
+type heldLog struct {
+	*memory.Log
+	hold    atomic.Bool
+	pass    chan struct{}
+	batches atomic.Int64
+}
+
+func (l *heldLog) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+	l.batches.Add(1)
+	if l.hold.Load() {
+		<-l.pass
+	}
+	return l.Log.Append(ctx, last, events)
+}
+
+func TestAnswersLeaveAfterTheAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
+		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
+		log.hold.Store(true)
+		before := log.batches.Load()
+
+		var answered atomic.Int64
+		var asked sync.WaitGroup
+		const callers = 20
+		for i := range callers {
+			asked.Go(func() {
+				if err := f.SetValue(servertest.Operator(), fmt.Sprintf("shared/%d", i), []byte("1")); err != nil {
+					t.Errorf("caller %d: %v", i, err)
+				}
+				answered.Add(1)
+			})
+		}
+		synctest.Wait()
+		if got := answered.Load(); got != 0 {
+			t.Fatalf("%d answers left before anything was on disk", got)
+		}
+		log.pass <- struct{}{}
+		synctest.Wait()
+		if got := answered.Load(); got != 1 {
+			t.Errorf("%d answers after the first append, want that of the one command in it", got)
+		}
+		log.pass <- struct{}{}
+		asked.Wait()
+		if got := log.batches.Load() - before; got != 2 {
+			t.Errorf("%d appends, want one for the first command and one for those that waited meanwhile", got)
+		}
+	})
+}
+
+func TestCommandsOfOneAppendSeeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
+		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
+		log.hold.Store(true)
+		var asked sync.WaitGroup
+		for range 10 { // nine of them find what the first one has written
+			asked.Go(func() {
+				if err := f.SetValue(servertest.Operator(), "shared/x", []byte("1")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range 2 {
+			synctest.Wait()
+			select {
+			case log.pass <- struct{}{}:
+			default: // nothing was left to append
+			}
+		}
+		asked.Wait()
+		if diff := cmp.Diff([]string{"value.set"}, servertest.Kinds(servertest.Events(t, log))); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	})
+}
+
+func TestARefusedAppendEndsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
+		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
+		log.hold.Store(true)
+		errs := make(chan error, 10)
+		for i := range cap(errs) {
+			go func() { errs <- f.SetValue(servertest.Operator(), fmt.Sprintf("shared/%d", i), []byte("1")) }()
+		}
+		synctest.Wait()
+		// Somebody else writes.
+		foreign := []tutti.Event{{Body: &tutti.TokenRevoked{Token: "x"}}}
+		if _, err := log.Log.Append(context.Background(), 0, foreign); err != nil {
+			t.Fatal(err)
+		}
+		log.hold.Store(false)
+		close(log.pass)
+		for range cap(errs) {
+			wantCode(t, <-errs, tutti.CodeUnavailable, "")
+		}
+		if err := f.Wait(); tutti.CodeOf(err) != tutti.CodeConflict {
+			t.Errorf("the server ended with %v, want the refused append", err)
+		}
+		wantCode(t, f.SetValue(servertest.Operator(), "shared/x", []byte("1")), tutti.CodeUnavailable, "not serving")
+		if diff := cmp.Diff([]string{"token.revoked"}, servertest.Kinds(servertest.Events(t, log))); diff != "" {
+			t.Errorf("log -want +got\n%s", diff)
+		}
+	})
+}
+
+func TestALogThatDoesNotAnswerEndsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t, func(o *server.Options) { o.Log = stuckLog{memory.NewLog()} })
+		wantCode(t, f.SetValue(servertest.Operator(), "shared/x", []byte("1")), tutti.CodeUnavailable, "did not answer in time")
+		if err := f.Wait(); err == nil {
+			t.Error("the server goes on without a log")
+		}
+	})
+}
+
+type stuckLog struct{ *memory.Log }
+
+func (stuckLog) Append(ctx context.Context, _ uint64, _ []tutti.Event) (uint64, error) {
+	<-ctx.Done()
+	return 0, context.Cause(ctx)
+}
+
+func TestAServerThatCannotReadItsLogDoesNotServe(t *testing.T) {
+	broken := errors.New("broken")
+	log := memory.NewLog()
+	if _, err := log.Append(t.Context(), 0, []tutti.Event{{Body: &tutti.ExportsSet{Node: "n", Count: 1, Set: tutti.DigestOf([]byte("gone"))}}}); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		reason string
+		log    tutti.Log
+		is     error
+	}{
+		"unreadable": {"no event is skipped", brokenLog{log, broken}, broken},
+		"no blob":    {"an export set that is not there is no empty set", log, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := server.New(server.Options{Log: tc.log, Blobs: memory.NewBlobs(), Bus: &servertest.Bus{}, Identity: &servertest.Identity{}})
+			err := s.Run(t.Context())
+			if err == nil || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Fatalf("%s: Run ended with %v", tc.reason, err)
+			}
+			select {
+			case <-s.Ready():
+				t.Errorf("%s: it was ready", tc.reason)
+			default:
+			}
+			_, err = s.ListJobs(t.Context())
+			wantCode(t, err, tutti.CodeUnavailable, "")
+		})
+	}
+}
+
+// brokenLog cannot be read.
+type brokenLog struct {
+	tutti.Log
+	err error
+}
+
+func (l brokenLog) Read(context.Context, uint64) iter.Seq2[tutti.Event, error] {
+	return func(yield func(tutti.Event, error) bool) { yield(tutti.Event{}, l.err) }
+}
