@@ -122,11 +122,18 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// push sends a fleet file and an environment whose site manifest is site.
-func push(t *testing.T, fleetFile, site string) {
+// push sends a fleet file and an environment: its site manifest, and further
+// files by their path inside it.
+func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"tutti.yaml": fleetFile, "code/manifests/site.pp": site} {
+	files := map[string]string{"tutti.yaml": fleetFile, "code/manifests/site.pp": site}
+	for _, m := range more {
+		for name, content := range m {
+			files["code/"+name] = content
+		}
+	}
+	for name, content := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

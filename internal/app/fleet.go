@@ -63,7 +63,7 @@ func StartLabFleet(ctx context.Context, running *lab.Running, serverHost, binary
 
 func (f *LabFleet) startServer(ctx context.Context) error {
 	address := f.Server.Address.String()
-	if _, err := Output(ctx, f.Server, nil, hostBinary, "--operator", hostOperator, "server", "init", "--unit", "--host", f.Server.Name, "--also", address); err != nil {
+	if _, err := Output(ctx, f.Server, nil, hostBinary, "--operator", hostOperator, "server", "init", "--unit", "--host", address, "--also", f.Server.Name); err != nil {
 		return err
 	}
 	packed, err := Output(ctx, f.Server, nil, "tar", "-C", hostOperator, "-c", ".")

@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// TestJoin tries to get in where one may not, from a machine with a token in
+// its hand, against the running server.
+func TestJoin(t *testing.T) {
+	token := func(in tutti.CreateToken) string {
+		t.Helper()
+		out, err := fleet.Client.CreateToken(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Text
+	}
+	join := func(dir, text string, name tutti.NodeName) error {
+		_, err := app.Join(t.Context(), app.JoinOptions{Dir: dir, Token: text, Name: name})
+		return err
+	}
+	used := token(tutti.CreateToken{Name: "ghost*"})
+	home := t.TempDir()
+	if err := join(home, used, "ghost"); err != nil {
+		t.Fatal(err)
+	}
+	short := token(tutti.CreateToken{Name: "late", TTL: time.Second})
+	time.Sleep(1100 * time.Millisecond) // what is tested is time
+	cases := map[string]struct {
+		token string
+		name  tutti.NodeName
+		code  tutti.Code
+		says  string
+	}{
+		"used by another key": {used, "ghost2", tutti.CodeRefused, "was used by ghost"},
+		"expired":             {short, "late", tutti.CodeRefused, "expired at"},
+		"altered":             {strings.Replace(used, used[40:41], string(used[40]^1), 1), "ghost3", tutti.CodeInvalid, "altered"},
+		"another name":        {token(tutti.CreateToken{Name: "web-*"}), "db-01", tutti.CodeRefused, "for the name web-*"},
+		"existing name":       {token(tutti.CreateToken{Name: "node-01"}), "node-01", tutti.CodeConflict, "tutti node replace node-01"},
+		"another CA":          {otherCA(t, used), "ghost4", tutti.CodeRefused, "another fleet's server"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := join(t.TempDir(), tc.token, tc.name)
+			if tutti.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: %v, want it to say %q", tutti.CodeOf(err), err, tc.says)
+			}
+		})
+	}
+	t.Run("replaced", func(t *testing.T) { replaced(t, home, token(tutti.CreateToken{Name: "ghost"})) })
+}
+
+// otherCA returns a token like text whose pin is that of another CA.
+func otherCA(t *testing.T, text string) string {
+	t.Helper()
+	parsed, err := identity.ParseToken(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := identity.Init(t.TempDir()+"/ca", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.Pin, parsed.TTL = other.Pin(), time.Hour
+	out, _, _, err := identity.NewToken(parsed.TokenParams)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// replaced lets another machine take over the name and looks at the first
+// one's open connection.
+func replaced(t *testing.T, home, second string) {
+	old := dial(t, home)
+	if _, err := old.Call(t.Context(), tutti.OpClaim, []byte("{}")); err != nil {
+		t.Fatalf("the node cannot claim before it is replaced: %v", err)
+	}
+	if err := fleet.Client.ReplaceNode(t.Context(), "ghost"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Join(t.Context(), app.JoinOptions{Dir: t.TempDir(), Token: second, Name: "ghost"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old key's connection is cut", func() bool { return !old.Connected() })
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := old.Call(ctx, tutti.OpClaim, []byte("{}")); err == nil {
+		t.Error("the old key may still claim")
+	}
+	if err := fleet.Client.RemoveNode(t.Context(), "ghost"); err != nil {
+		t.Error(err)
+	}
+}
+
+func dial(t *testing.T, home string) *natsbus.Conn {
+	t.Helper()
+	node, err := identity.LoadNode(home + "/identity")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, err := identity.LoadMembership(home + "/identity")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := natsbus.Dial(t.Context(), natsbus.DialOptions{
+		URLs: []string{"nats://" + member.Bus}, JWT: member.JWT, Seed: node.Seed, CA: []byte(member.CA),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	eventually(t, "connected", conn.Connected)
+	return conn
+}

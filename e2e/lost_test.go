@@ -1,0 +1,72 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+const lostFleet = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  here: {nodes: [node-01]}
+  two:  {nodes: [node-02]}
+  three: {nodes: [node-03]}
+plans:
+  strict:
+    steps:
+      - run: two
+      - run: here
+  patient:
+    steps:
+      - run: three
+        accept: [lost]
+      - run: here
+`
+
+// TestLost cuts two nodes off in the middle of a run: they are lost within the
+// deadline. The plan that accepts that goes on, the other does not; when a node
+// is back, its result is kept.
+func TestLost(t *testing.T) {
+	push(t, lostFleet, `
+		node 'node-01' { notify { 'here': } }
+		node default { exec { '/bin/sh -c "touch /run/e2e-there; while [ ! -e /run/e2e-go ]; do sleep 0.1; done"': } }
+	`)
+	away := []*lab.Host{host(t, "node-02"), host(t, "node-03")}
+	for _, h := range away {
+		sh(t, h, "rm -f /run/e2e-*")
+	}
+	strict, patient := start(t, fleet, "strict", tutti.ModeApply), start(t, fleet, "patient", tutti.ModeApply)
+	for _, h := range away {
+		eventually(t, "the run is applying", func() bool { return sh(t, h, "ls /run | grep e2e-there || true") != "" })
+		sh(t, h, "ip link set "+link(t, h)+" down")
+	}
+	patient.end()
+	if patient.Verdict != tutti.VerdictSucceeded {
+		t.Errorf("the plan that accepts lost nodes: %s, %s", patient.Verdict, patient.Message)
+	}
+	lost := patient.last("run-three", "node-03")
+	patient.expect(lost, tutti.Lost, "", "nothing heard of the node")
+	strict.end()
+	if strict.Verdict != tutti.VerdictFailed || strict.Step("run-here").State != engine.Pending {
+		t.Errorf("the plan that does not: %s, its second step %s", strict.Verdict, strict.Step("run-here").State)
+	}
+	for _, h := range away {
+		sh(t, h, "ip link set "+link(t, h)+" up; touch /run/e2e-go")
+	}
+	eventually(t, "the late result", func() bool {
+		record, err := fleet.Client.RunRecord(t.Context(), lost.Run)
+		return err == nil && record.Run == lost.Run
+	})
+}
+
+// link is the name of a host's only network interface.
+func link(t *testing.T, h *lab.Host) string {
+	t.Helper()
+	return sh(t, h, `ip -o link show | sed -nE 's/^[0-9]+: ([^@:]+).*/\1/p' | grep -v '^lo$'`)
+}
