@@ -69,6 +69,7 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 		sock.close()
 		return a.end(dir, failed(order.Run, reasonFor(err), err))
 	}
+	a.opts.Logger.Info("run begins", "run", order.Run, "job", order.Job, "mode", order.Mode)
 	return a.follow(ctx, dir, spec, process, sock, len(strangers) > 0)
 }
 
@@ -164,6 +165,7 @@ func (a *Agent) end(dir string, result tutti.Result) error {
 		result.StartedAt = time.Now().UTC()
 		result.EndedAt = result.StartedAt
 	}
+	a.opts.Logger.Info("run ended", "run", result.Run, "outcome", result.Outcome, "reason", result.Reason)
 	return writeJSON(filepath.Join(dir, resultFile), result)
 }
 

@@ -195,7 +195,7 @@ func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", p.File, p.Line)
+	return fmt.Sprintf("  at %s:%d", inEnvironment(p.File), p.Line)
 }
 
 // jobJSON is a job for programs.

@@ -94,7 +94,7 @@ func badInput(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "%s: no command %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+				return tutti.Errorf(tutti.CodeInvalid, "no command %q; see: %s --help", cmd.Name()+" "+args[0], cmd.CommandPath())
 			}
 			return cmd.Help()
 		}

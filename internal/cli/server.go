@@ -63,12 +63,16 @@ afterwards: move the directory to the operator's machine.`,
 			if err := o.deps.InitServer(in); err != nil {
 				return err
 			}
+			next := "started, as the systemd unit tutti-server"
+			if !in.Unit {
+				next = "start it with: tutti server --dir " + filepath.Clean(in.Dir)
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), `Made the server of %s.
   data       %s
-  operator   %s   (certificate and code-signing key of %q)
-Next:        tutti server --dir %s
-Then:        tutti token create --name NODE     on each node: tutti join
-`, in.Host, in.Dir, in.OperatorDir, in.Operator, filepath.Clean(in.Dir))
+  operator   %s   (certificate and code-signing key of %q: move it to the operator's machine)
+  server     %s
+Let nodes in with:  tutti token create --name NODE | ssh NODE tutti join
+`, in.Host, in.Dir, in.OperatorDir, in.Operator, next)
 			return nil
 		},
 	}
