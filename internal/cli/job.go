@@ -258,7 +258,10 @@ func newJobCancelCommand(o *options) *cobra.Command {
 				return err
 			}
 			in.Job = tutti.JobID(args[0])
-			return server.CancelJob(cmd.Context(), in)
+			if err := server.CancelJob(cmd.Context(), in); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Job %s is cancelled: nothing more of it begins.\n", in.Job), map[string]any{"job": in.Job, "now": in.Now})
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")

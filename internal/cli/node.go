@@ -154,8 +154,7 @@ func newNodeChangeCommand(o *options, use, summary, done string, change nodeChan
 			if err := change(server, cmd.Context(), tutti.NodeName(args[0])); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), done, args[0])
-			return nil
+			return o.done(cmd, fmt.Sprintf(done, args[0]), map[string]any{"node": args[0], "change": cmd.Name()})
 		},
 	}
 	o.addYes(cmd)

@@ -105,6 +105,16 @@ func badInput(cmd *cobra.Command) {
 	}
 }
 
+// done says that a change was made: as text (nothing, if that says all), or as
+// JSON with what was changed.
+func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), changed)
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return err
+}
+
 // printJSON writes one value as indented JSON.
 func printJSON(w io.Writer, v any) error {
 	enc := newEncoder(w)

@@ -67,13 +67,13 @@ afterwards: move the directory to the operator's machine.`,
 			if !in.Unit {
 				next = "start it with: tutti server --dir " + filepath.Clean(in.Dir)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), `Made the server of %s.
+			text := fmt.Sprintf(`Made the server of %s.
   data       %s
   operator   %s   (certificate and code-signing key of %q: move it to the operator's machine)
   server     %s
 Let nodes in with:  tutti token create --name NODE | ssh NODE tutti join
 `, in.Host, in.Dir, in.OperatorDir, in.Operator, next)
-			return nil
+			return o.done(cmd, text, map[string]any{"host": in.Host, "dir": in.Dir, "operator_dir": in.OperatorDir, "operator": in.Operator})
 		},
 	}
 	f := cmd.Flags()
