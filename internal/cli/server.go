@@ -20,6 +20,7 @@ type ServerInit struct {
 type ServerRun struct {
 	Dir, Listen, Bus, Socket string
 	Silence                  time.Duration
+	MaxRuns                  int
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -37,6 +38,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Dir, "dir", DefaultServerDir, "data directory")
 	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as init said)")
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
+	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
 	cmd.AddCommand(newServerInitCommand(o))
 	return cmd

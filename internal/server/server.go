@@ -40,7 +40,6 @@ type Options struct {
 	Bus      Bus
 	Identity Identity
 	Logger   *slog.Logger
-	Version  string
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
