@@ -44,10 +44,6 @@ func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
 		r := s.Runs[id]
-		if j := s.Jobs[r.Job]; j != nil && j.Cancelled && r.ClaimedAt.IsZero() {
-			out = append(out, &tutti.RunLost{Run: id, Reason: "its job was cancelled before the node had claimed it"})
-			continue
-		}
 		heard := later(v.Since, r.WantedAt, v.Seen[r.Node])
 		if silent := v.Now.Sub(heard); silent >= v.Silence {
 			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("nothing heard of the node for %s", silent.Round(time.Second))})

@@ -218,7 +218,6 @@ func TestCancelLetsRunsEnd(t *testing.T) {
 	f.start([]tutti.Step{run("a"), run("b", "a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1"), "b": targets("n1")})
 	f.settle(t)
 	f.append(&tutti.RunClaimed{Run: f.active("n1"), Node: "n1"})
-	f.append(&tutti.RunClaimed{Run: f.active("n1"), Node: "n1"})
 	f.append(&tutti.JobCancelled{Job: "j1"})
 	f.settle(t)
 	if f.state.Jobs["j1"].Ended() {
@@ -246,17 +245,6 @@ func TestACancelledJobBeginsNothing(t *testing.T) {
 	f.settle(t)
 	if got := f.state.Jobs["j1"].Summary(f.now); got.Outcome != tutti.VerdictCancelled || got.Runs != 1 || got.Failed != 0 {
 		t.Errorf("summary %+v, want one run and the verdict cancelled", got)
-	}
-}
-
-func TestCancelDropsWhatNobodyClaimed(t *testing.T) {
-	f := newFleet()
-	f.start([]tutti.Step{run("a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})
-	f.settle(t)
-	f.append(&tutti.JobCancelled{Job: "j1"})
-	f.settle(t)
-	if v := f.state.Jobs["j1"].Verdict; v != tutti.VerdictCancelled || f.active("n1") != "" {
-		t.Errorf("verdict %q, active %q, want cancelled and the node free", v, f.active("n1"))
 	}
 }
 
