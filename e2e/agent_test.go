@@ -160,7 +160,7 @@ func checkAfter(t *testing.T, h *held, outcome tutti.Outcome, child string) {
 	if done := after != ""; done != outcome.Good() {
 		t.Errorf("the rest of the catalog was applied: %v", done)
 	}
-	if ours := h.Cancelled || outcome == tutti.Failed; ours {
+	if ours := h.Cancelled || outcome == tutti.Failed; ours { // we ended it
 		if left := sh(t, h.host, "ps -o pid=,args= -p "+child+" 2>/dev/null || ls -d /proc/"+child+" 2>/dev/null || true"); left != "" {
 			t.Errorf("what Puppet had started is still there: %s", left)
 		}
