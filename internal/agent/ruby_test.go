@@ -239,7 +239,7 @@ func changed() tutti.Result { return tutti.Result{Outcome: tutti.Changed, Phase:
 // applies is the whole of an ordinary run.
 func applies(p *puppet) tutti.Result {
 	p.say(ask{"op": "hiera"})
-	if r := p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf([]byte("catalog"))}}); r.Verdict != tutti.GateGo {
+	if r := p.say(ask{"op": "gate", "values": []string{"db/x"}, "catalog": ask{"digest": tutti.DigestOf([]byte("catalog"))}}); r.Verdict != tutti.GateGo {
 		return tutti.Result{Stopped: true, Message: r.Reason}
 	}
 	return changed()
