@@ -23,6 +23,7 @@ type line struct {
 	alter   func(op string, reply []byte) []byte // what an attacker would
 	connect []func()
 	stop    *stop
+	calls   chan struct{} // closed by the next call
 }
 
 // stop is a place at which an agent is to be killed.
@@ -57,12 +58,14 @@ func (l *line) hang(ctx context.Context, op string, answered bool) error {
 }
 
 func newLine(n *servertest.Node) *line {
-	return &line{fleet: n.Fleet, key: n.Key, refuse: map[string]error{}}
+	return &line{fleet: n.Fleet, key: n.Key, refuse: map[string]error{}, calls: make(chan struct{})}
 }
 
 func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	l.mu.Lock()
 	l.ops = append(l.ops, op)
+	close(l.calls)
+	l.calls = make(chan struct{})
 	cut, refused, alter := l.cut, l.refuse[op], l.alter
 	l.mu.Unlock()
 	if err := l.hang(ctx, op, false); err != nil {
@@ -141,6 +144,26 @@ func (l *line) said(but ...string) string {
 	defer l.mu.Unlock()
 	ops := slices.DeleteFunc(slices.Clone(l.ops), func(op string) bool { return slices.Contains(but, op) })
 	return strings.Join(slices.Compact(ops), " ")
+}
+
+// until waits until the operation was called n times.
+func (l *line) until(op string, n int) {
+	for {
+		l.mu.Lock()
+		next := l.calls
+		l.mu.Unlock()
+		if l.count(op) >= n {
+			return
+		}
+		<-next
+	}
+}
+
+// settle waits until the agent has done what it was at.
+func (l *line) settle() {
+	n := l.count(tutti.OpClaim)
+	l.mend()
+	l.until(tutti.OpClaim, n+1)
 }
 
 func (l *line) count(op string) int {

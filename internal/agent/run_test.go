@@ -70,38 +70,33 @@ func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 }
 
 func TestAnAgentFollowsARunThatGoesOn(t *testing.T) {
-	release := make(chan struct{})
+	starts, release := make(chan *puppet, 1), make(chan struct{})
 	l := newLab(t, func(p *puppet) tutti.Result {
+		starts <- p
 		<-release
 		return applies(p)
 	})
 	l.start()
 	job := l.job()
-	run := l.until(job, "run.claimed").Body.ID()
-	for l.ruby.started() == 0 {
+	p := <-starts
+	for range 3 {
 		l.start()
-		l.until(job, "run.claimed")
 	}
-	l.start()
 	close(release)
-	if got := l.end(job); string(got.Run) != run || got.Outcome != tutti.Changed || l.ruby.started() != 1 {
-		t.Errorf("result %+v of %d starts, want one good run %s", got, l.ruby.started(), run)
+	if got := l.end(job); got.Run != p.spec.Order.Run || got.Outcome != tutti.Changed || l.ruby.started() != 1 {
+		t.Errorf("result %+v of %d starts, want one good run %s", got, l.ruby.started(), p.spec.Order.Run)
 	}
 }
 
 func TestARunWhoseProcessIsGoneIsInterrupted(t *testing.T) {
-	l := newLab(t, func(p *puppet) tutti.Result { <-p.killed; return tutti.Result{} })
+	starts := make(chan *puppet, 1)
+	l := newLab(t, func(p *puppet) tutti.Result { starts <- p; <-p.killed; return tutti.Result{} })
 	l.start()
 	job := l.job()
-	l.until(job, "run.claimed")
-	for l.ruby.started() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	p := <-starts
 	l.kill()
-	for _, p := range l.ruby.procs { // the machine was switched off
-		p.once.Do(func() { close(p.killed) })
-		<-p.gone
-	}
+	p.once.Do(func() { close(p.killed) }) // the machine was switched off
+	<-p.gone
 	l.start()
 	if got := l.end(job); got.Outcome != tutti.Interrupted || l.ruby.started() != 1 {
 		t.Errorf("result %+v after %d starts, want interrupted and no second start", got, l.ruby.started())
@@ -226,9 +221,7 @@ func TestAnOrderOfAnotherNodeIsRefused(t *testing.T) {
 	l := newLab(t, applies)
 	l.start(func(o *agent.Options) { o.Node = "db-02" })
 	l.job()
-	for l.line.count(tutti.OpClaim) < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	l.line.until(tutti.OpClaim, 2)
 	if l.ruby.started() != 0 {
 		t.Error("it ran what another node is to run")
 	}
