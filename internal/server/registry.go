@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type registry struct {
 	tokens      map[tutti.TokenID]*token
 	nodes       map[tutti.NodeName]*node
 	keys        map[tutti.NodeKey]tutti.NodeName
+	claims      map[tutti.RunID]*node // whose result is to come
 	revoked     []tutti.NodeKey
 }
 
@@ -34,6 +36,8 @@ type node struct {
 	replaceable bool
 	lastClaimed tutti.RunID
 	exports     tutti.Digest // the set that others read; empty: none
+	unended     int          // claimed runs whose result is to come, also lost ones
+	stored      int64        // bytes of blobs since the last result; not of the log
 }
 
 func newRegistry() *registry {
@@ -43,6 +47,7 @@ func newRegistry() *registry {
 		tokens: map[tutti.TokenID]*token{},
 		nodes:  map[tutti.NodeName]*node{},
 		keys:   map[tutti.NodeKey]tutti.NodeName{},
+		claims: map[tutti.RunID]*node{},
 	}
 }
 
@@ -76,6 +81,14 @@ func (r *registry) apply(e tutti.Event) {
 	case *tutti.RunClaimed:
 		if n := r.nodes[b.Node]; n != nil {
 			n.lastClaimed = b.Run
+			n.unended++
+			r.claims[b.Run] = n
+		}
+	case *tutti.RunFinished:
+		if n := r.claims[b.Result.Run]; n != nil {
+			n.unended--
+			n.stored = 0
+			delete(r.claims, b.Result.Run)
 		}
 	}
 }
@@ -101,6 +114,7 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 func (r *registry) drop(n *node) {
 	delete(r.keys, n.Key)
 	r.revoked = append(r.revoked, n.Key)
+	maps.DeleteFunc(r.claims, func(_ tutti.RunID, of *node) bool { return of == n })
 	if t := r.tokens[n.Token]; t != nil {
 		t.revoked = true
 	}
