@@ -60,9 +60,7 @@ func (r *registry) apply(e tutti.Event) {
 	case *tutti.TokenCreated:
 		r.tokens[b.Token] = &token{TokenCreated: *b}
 	case *tutti.TokenRevoked:
-		if t := r.tokens[b.Token]; t != nil {
-			t.revoked = true
-		}
+		r.revoke(b.Token)
 	case *tutti.NodeEnrolled:
 		r.enrol(e, b)
 	case *tutti.NodeReplaceable:
@@ -97,16 +95,28 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	if t := r.tokens[b.Token]; t != nil {
 		t.boundTo, t.node = b.Key, b.Node
 	}
-	if old := r.nodes[b.Node]; old != nil && old.Key != b.Key {
-		r.drop(old)
-	}
 	n := &node{NodeEnrolled: *b, joinedAt: e.At}
-	if old := r.nodes[b.Node]; old != nil {
+	switch old := r.nodes[b.Node]; {
+	case old == nil:
+	case old.Key == b.Key: // the machine has joined again
+		if old.Token != b.Token {
+			r.revoke(old.Token)
+		}
+		n = old
+		n.NodeEnrolled, n.joinedAt, n.replaceable = *b, e.At, false
+	default:
+		r.drop(old)
 		n.lastClaimed, n.exports = old.lastClaimed, old.exports
 	}
 	r.nodes[b.Node] = n
 	r.keys[b.Key] = b.Node
 	r.revoked = slices.DeleteFunc(r.revoked, func(k tutti.NodeKey) bool { return k == b.Key })
+}
+
+func (r *registry) revoke(id tutti.TokenID) {
+	if t := r.tokens[id]; t != nil {
+		t.revoked = true
+	}
 }
 
 // drop ends a key, and the token that let it in: whoever is out does not come
@@ -115,9 +125,7 @@ func (r *registry) drop(n *node) {
 	delete(r.keys, n.Key)
 	r.revoked = append(r.revoked, n.Key)
 	maps.DeleteFunc(r.claims, func(_ tutti.RunID, of *node) bool { return of == n })
-	if t := r.tokens[n.Token]; t != nil {
-		t.revoked = true
-	}
+	r.revoke(n.Token)
 }
 
 // byKey returns the node that owns a key, or nil.
