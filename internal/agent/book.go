@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -16,13 +17,12 @@ import (
 // directory without an fsync: it must survive the agent, not the machine,
 // whose end is the run's end too.
 type book struct {
-	mu         sync.Mutex
-	dir        string
-	file       *os.File
-	entries    []entry
-	byQuery    map[string]int
-	hiera      *hieraEntry
-	overlapped bool
+	mu      sync.Mutex
+	dir     string
+	file    *os.File
+	entries []entry
+	byQuery map[string]int
+	hiera   *hieraEntry
 }
 
 // entry is one line of answers.jsonl; exactly one of its parts is set.
@@ -32,6 +32,7 @@ type entry struct {
 	Hello     *hello          `json:"hello,omitempty"`
 	Published *publishedEntry `json:"published,omitempty"`
 	Missing   *tutti.Query    `json:"missing,omitempty"` // nobody could say
+	Beside    string          `json:"beside,omitempty"`  // a Puppet that took no lock
 }
 
 type answerEntry struct {
@@ -146,6 +147,14 @@ func (b *book) degraded() bool {
 		}
 	}
 	return false
+}
+
+// overlapped reports whether a Puppet that takes no lock was seen beside the
+// run.
+func (b *book) overlapped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.entries, func(e entry) bool { return e.Beside != "" })
 }
 
 // unanswered names the first question that nobody could answer, if any.

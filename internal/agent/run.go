@@ -25,6 +25,8 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
+const lookEvery = time.Second
+
 // execute does what an order says, once: a run whose marker is there is
 // followed on and never started again. When it returns without an error, the
 // run's result is on disk.
@@ -63,13 +65,12 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err != nil {
 		return a.end(dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
-	strangers, _ := a.opts.Runner.Strangers()
 	process, err := a.opts.Runner.Start(dir, spec)
 	if err != nil {
 		sock.close()
 		return a.end(dir, failed(order.Run, reasonFor(err), err))
 	}
-	return a.follow(ctx, dir, spec, process, sock, len(strangers) > 0)
+	return a.follow(ctx, dir, spec, process, sock)
 }
 
 // resume goes on with a run that an earlier agent started.
@@ -86,12 +87,12 @@ func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
 		return err
 	}
 	a.opts.Logger.Info("following a run on", "run", spec.Order.Run)
-	return a.follow(ctx, dir, spec, process, sock, false)
+	return a.follow(ctx, dir, spec, process, sock)
 }
 
 // follow serves a run until its process is gone, then concludes it. If ctx
 // ends, the process and its marker stay for the next agent.
-func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket, overlapped bool) error {
+func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket) error {
 	runCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a.setActive(&activeRun{spec: spec, dir: dir, cancel: cancel})
@@ -104,6 +105,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	serveCtx, stop := context.WithCancel(ctx)
 	serving.Go(func() { sock.serve(serveCtx) })
 	serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
+	serving.Go(func() { a.watchStrangers(serveCtx, sock) })
 	err := process.Wait(runCtx)
 	if err != nil && ctx.Err() == nil {
 		// Ended by us: cancelled or out of time.
@@ -113,15 +115,28 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 		}
 	}
 	stop()
-	sock.close()
 	serving.Wait()
+	sock.close()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if overlapped {
-		sock.book.overlapped = true
-	}
 	return a.conclude(dir, spec, err)
+}
+
+// watchStrangers looks, until ctx ends, for a Puppet that takes no lock, and
+// notes the first one. Nobody tells us of a process that begins; one that came
+// and went between two looks is not seen.
+func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
+	for err := error(nil); err == nil && !sock.book.overlapped(); err = pause(ctx, lookEvery) {
+		found, _ := a.opts.Runner.Strangers()
+		if len(found) == 0 {
+			continue
+		}
+		a.opts.Logger.Warn("a Puppet that takes no lock runs beside the run", "run", sock.spec.Order.Run, "command", found[0])
+		if err := sock.book.write(entry{Beside: found[0]}); err != nil {
+			a.opts.Logger.Error("the run's book cannot be written", "run", sock.spec.Order.Run, "error", err)
+		}
+	}
 }
 
 func (a *Agent) setActive(r *activeRun) {
@@ -145,7 +160,7 @@ func (a *Agent) conclude(dir string, spec Spec, why error) error {
 		return a.end(dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
 	}
 	defer book.close()
-	out.Degraded = book.degraded()
+	out.Degraded, out.Overlapped = book.degraded(), book.overlapped()
 	switch {
 	case errors.Is(why, errTimeout):
 		out.Outcome, out.Reason = tutti.Failed, tutti.BecauseTimeout
