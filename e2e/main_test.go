@@ -5,11 +5,14 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"syscall"
 	"testing"
 	"time"
@@ -36,53 +39,83 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "e2e: no bin/tutti; run: make build")
 		return 1
 	}
+	flag.Parse() // for the deadline
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	down, err := bringUp(ctx)
-	defer down()
+	if limit := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); limit > 2*beforePanic {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit-beforePanic, fmt.Errorf("not done within -timeout %s", limit))
+		defer cancel()
+	}
+	code, err := withFleet(ctx, func() int {
+		done := make(chan int, 1)
+		go func() { done <- m.Run() }()
+		select {
+		case code := <-done:
+			return code
+		case <-ctx.Done(): // nothing ends m.Run but the end of this process
+			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) //nolint:errcheck // shown to people
+			fmt.Fprintln(os.Stderr, "e2e: ended:", context.Cause(ctx))
+			return 1
+		}
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
-	done := make(chan int, 1)
-	go func() { done <- m.Run() }()
-	select {
-	case code := <-done:
-		return code
-	case <-ctx.Done():
-		fmt.Fprintln(os.Stderr, "e2e: interrupted")
-		return 1
-	}
+	return code
 }
 
-// bringUp makes the shared fleet; down removes it, whatever happened.
-func bringUp(ctx context.Context) (down func(), err error) {
+// beforePanic is what it takes to take labs down before the testing package
+// ends the process.
+const beforePanic = 20 * time.Second
+
+// labName is the name of a lab of these tests. E2E_SUFFIX keeps two of them side
+// by side apart.
+func labName(name string) string { return name + os.Getenv("E2E_SUFFIX") }
+
+// swiftLab is the lab of the example.
+func swiftLab() string { return labName("e2e-swift") }
+
+// withFleet makes the shared fleet and calls f. Whatever happens, all labs of
+// these tests are down afterwards, and what they left is an error.
+func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	spec, err := lab.ReadSpec("lab.yaml")
 	if err != nil {
-		return func() {}, err
+		return 1, err
 	}
-	spec.Name += os.Getenv("E2E_SUFFIX") // two of these tests side by side
+	spec.Name = labName(spec.Name)
 	dir, err := os.MkdirTemp("", "tutti-e2e-")
 	if err != nil {
-		return func() {}, err
+		return 1, err
 	}
+	defer func() { _ = os.RemoveAll(dir) }()
 	machine := lab.Machine{Log: os.Stderr}
-	down = func() {
-		if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
-			fmt.Fprintln(os.Stderr, "e2e:", err)
+	down := func() error {
+		var errs []error
+		for _, name := range []string{spec.Name, swiftLab()} {
+			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
+				errs = append(errs, err)
+			}
+			errs = append(errs, noTraces(name))
 		}
-		_ = os.RemoveAll(dir)
+		return errors.Join(errs...)
 	}
-	down() // of a run that was killed
+	if err := down(); err != nil { // of a run that was killed
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, down()) }()
 	running, err := machine.Up(ctx, spec)
 	if err != nil {
-		return down, err
+		return 1, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return down, err
+	if len(traces(spec.Name)) == 0 {
+		return 1, errors.New("a lab that is up leaves no trace: the search for leftovers sees nothing")
 	}
-	fleet, err = app.StartLabFleet(ctx, running, "tutti", binary, dir)
-	return down, err
+	if fleet, err = app.StartLabFleet(ctx, running, "tutti", binary, dir); err != nil {
+		return 1, err
+	}
+	return f(), nil
 }
 
 // host returns a host of the shared fleet.
@@ -164,13 +197,17 @@ func start(t *testing.T, f *app.LabFleet, plan tutti.PlanName, mode tutti.Mode) 
 	return &job{id: id, t: t, f: f}
 }
 
+// patience is for one job, on a machine that does much else.
+const patience = 5 * time.Minute
+
+var errSeen = errors.New("seen")
+
 // until watches until the condition holds for an event, or the job ends. A
 // server that restarts is waited for.
 func (j *job) until(holds func(tutti.Watched) bool) *job {
 	j.t.Helper()
-	ctx, cancel := context.WithTimeout(j.t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))
 	defer cancel()
-	stop := fmt.Errorf("seen")
 	for {
 		state := engine.NewState()
 		err := j.f.Client.WatchJob(ctx, tutti.WatchJob{Job: j.id, Follow: true}, func(w tutti.Watched) error {
@@ -179,17 +216,17 @@ func (j *job) until(holds func(tutti.Watched) bool) *job {
 			}
 			j.Job = state.Jobs[j.id]
 			if holds != nil && holds(w) {
-				return stop
+				return errSeen
 			}
 			return nil
 		})
-		if err == nil || err == stop { //nolint:errorlint // our own sentinel
+		if err == nil || errors.Is(err, errSeen) {
 			return j
 		}
 		if tutti.CodeOf(err) != tutti.CodeUnavailable || ctx.Err() != nil {
-			j.t.Fatalf("watch %s: %v", j.id, err)
+			j.t.Fatalf("watch %s: %v", j.id, errors.Join(err, context.Cause(ctx)))
 		}
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond) // the server is starting
 	}
 }
 

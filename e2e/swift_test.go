@@ -24,9 +24,8 @@ func TestSwift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.Name = "e2e-swift"
+	spec.Name = swiftLab()
 	machine := lab.Machine{Log: t.Output()}
-	_ = machine.Down(t.Context(), spec.Name) // of a run that was killed
 	running, err := machine.Up(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)

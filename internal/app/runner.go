@@ -71,6 +71,9 @@ func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield 
 		}
 		select {
 		case <-ctx.Done():
+			if lives, err := f.Next(); err == nil && len(lives) > 0 {
+				yield(lives) // what it said last
+			}
 			return
 		case <-ticker.C:
 		}

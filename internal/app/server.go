@@ -35,6 +35,7 @@ type ServerOptions struct {
 	Bus     string
 	Socket  string // for operators on this machine, mode 0600; "-": none
 	Silence time.Duration
+	MaxRuns int // at once in the fleet; 0: no limit
 	Logger  *slog.Logger
 }
 
@@ -164,9 +165,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	core := server.New(server.Options{
-		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger, Version: Version,
+		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
-		Silence:  s.opts.Silence,
+		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns,
 		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, nodeConn)

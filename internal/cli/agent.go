@@ -61,14 +61,11 @@ node's keys here, enrols them, and starts the agent's systemd unit.`,
 			if err != nil {
 				return err
 			}
-			if o.json {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"node": node, "dir": in.Dir})
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Joined as %s.\n", node)
+			text := fmt.Sprintf("Joined as %s.\n", node)
 			if !in.Unit {
-				fmt.Fprintf(cmd.OutOrStdout(), "Start the agent with: tutti agent --dir %s\n", in.Dir)
+				text += fmt.Sprintf("Start the agent with: tutti agent --dir %s\n", in.Dir)
 			}
-			return nil
+			return o.done(cmd, text, map[string]any{"node": node, "dir": in.Dir})
 		},
 	}
 	f := cmd.Flags()

@@ -96,7 +96,10 @@ func newDataSetCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return server.SetValue(cmd.Context(), args[0], raw)
+			if err := server.SetValue(cmd.Context(), args[0], raw); err != nil {
+				return err
+			}
+			return o.done(cmd, "", map[string]any{"key": args[0], "value": raw})
 		},
 	}
 	cmd.Flags().BoolVar(&asString, "string", false, "VALUE is a string, not JSON")
@@ -137,7 +140,10 @@ func newDataUnsetCommand(o *options) *cobra.Command {
 			if err := o.confirm(cmd, "unset "+args[0]); err != nil {
 				return err
 			}
-			return server.UnsetValue(cmd.Context(), args[0])
+			if err := server.UnsetValue(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return o.done(cmd, "", map[string]any{"key": args[0]})
 		},
 	}
 	o.addYes(cmd)

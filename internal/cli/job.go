@@ -195,7 +195,7 @@ func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", p.File, p.Line)
+	return fmt.Sprintf("  at %s:%d", inEnvironment(p.File), p.Line)
 }
 
 // jobJSON is a job for programs.
@@ -258,7 +258,10 @@ func newJobCancelCommand(o *options) *cobra.Command {
 				return err
 			}
 			in.Job = tutti.JobID(args[0])
-			return server.CancelJob(cmd.Context(), in)
+			if err := server.CancelJob(cmd.Context(), in); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Job %s is cancelled: nothing more of it begins.\n", in.Job), map[string]any{"job": in.Job, "now": in.Now})
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")

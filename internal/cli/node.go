@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,9 +122,19 @@ func failure(f tutti.Failure) string {
 		text = f.Resource + ": " + text
 	}
 	if f.File != "" {
-		text += fmt.Sprintf(" (%s:%d)", f.File, f.Line)
+		text += fmt.Sprintf(" (%s:%d)", inEnvironment(f.File), f.Line)
 	}
 	return text
+}
+
+// inEnvironment shortens the path of a file on a node to that inside the
+// environment, where a person has it. --json keeps the whole path.
+func inEnvironment(path string) string {
+	_, rest, ok := strings.Cut(path, "/environments/")
+	if _, inside, cut := strings.Cut(rest, "/"); ok && cut {
+		return inside
+	}
+	return path
 }
 
 // newNodeChangeCommand makes a command that asks first and then changes a node.
@@ -143,8 +154,7 @@ func newNodeChangeCommand(o *options, use, summary, done string, change nodeChan
 			if err := change(server, cmd.Context(), tutti.NodeName(args[0])); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), done, args[0])
-			return nil
+			return o.done(cmd, fmt.Sprintf(done, args[0]), map[string]any{"node": args[0], "change": cmd.Name()})
 		},
 	}
 	o.addYes(cmd)

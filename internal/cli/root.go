@@ -94,7 +94,7 @@ func badInput(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "%s: no command %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+				return tutti.Errorf(tutti.CodeInvalid, "no command %q; see: %s --help", cmd.Name()+" "+args[0], cmd.CommandPath())
 			}
 			return cmd.Help()
 		}
@@ -103,6 +103,16 @@ func badInput(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		badInput(sub)
 	}
+}
+
+// done says that a change was made: as text (nothing, if that says all), or as
+// JSON with what was changed.
+func (o *options) done(cmd *cobra.Command, text string, changed map[string]any) error {
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), changed)
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return err
 }
 
 // printJSON writes one value as indented JSON.

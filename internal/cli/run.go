@@ -40,8 +40,7 @@ the connection, ends nothing.`,
 				return err
 			}
 			if detach {
-				fmt.Fprintln(cmd.OutOrStdout(), job)
-				return nil
+				return o.done(cmd, string(job)+"\n", map[string]any{"job": job})
 			}
 			return o.watch(cmd, server, job)
 		},

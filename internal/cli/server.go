@@ -20,6 +20,7 @@ type ServerInit struct {
 type ServerRun struct {
 	Dir, Listen, Bus, Socket string
 	Silence                  time.Duration
+	MaxRuns                  int
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -37,6 +38,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Dir, "dir", DefaultServerDir, "data directory")
 	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as init said)")
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
+	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
 	cmd.AddCommand(newServerInitCommand(o))
 	return cmd
@@ -63,13 +65,17 @@ afterwards: move the directory to the operator's machine.`,
 			if err := o.deps.InitServer(in); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), `Made the server of %s.
+			next := "started, as the systemd unit tutti-server"
+			if !in.Unit {
+				next = "start it with: tutti server --dir " + filepath.Clean(in.Dir)
+			}
+			text := fmt.Sprintf(`Made the server of %s.
   data       %s
-  operator   %s   (certificate and code-signing key of %q)
-Next:        tutti server --dir %s
-Then:        tutti token create --name NODE     on each node: tutti join
-`, in.Host, in.Dir, in.OperatorDir, in.Operator, filepath.Clean(in.Dir))
-			return nil
+  operator   %s   (certificate and code-signing key of %q: move it to the operator's machine)
+  server     %s
+Let nodes in with:  tutti token create --name NODE | ssh NODE tutti join
+`, in.Host, in.Dir, in.OperatorDir, in.Operator, next)
+			return o.done(cmd, text, map[string]any{"host": in.Host, "dir": in.Dir, "operator_dir": in.OperatorDir, "operator": in.Operator})
 		},
 	}
 	f := cmd.Flags()

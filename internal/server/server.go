@@ -40,7 +40,6 @@ type Options struct {
 	Bus      Bus
 	Identity Identity
 	Logger   *slog.Logger
-	Version  string
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
@@ -266,8 +265,17 @@ func (w *writer) decide(tx *tx) {
 // after does what is allowed only once the events are on disk.
 func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	for _, e := range events {
-		if want, ok := e.Body.(*tutti.RunWanted); ok {
-			w.ring(want.Order.Node, tutti.RingClaim)
+		switch b := e.Body.(type) {
+		case *tutti.RunWanted:
+			w.ring(b.Order.Node, tutti.RingClaim)
+		case *tutti.JobStarted:
+			w.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
+		case *tutti.JobFinished:
+			w.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
+		case *tutti.RunLost:
+			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
+		case *tutti.Denied:
+			w.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
 		}
 	}
 	w.reconcileProbes(ctx)

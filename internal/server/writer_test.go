@@ -43,14 +43,18 @@ func TestAnswersLeaveAfterTheAppend(t *testing.T) {
 
 		var answered atomic.Int64
 		var asked sync.WaitGroup
-		const callers = 20
-		for i := range callers {
+		ask := func(key string) {
 			asked.Go(func() {
-				if err := f.SetValue(servertest.Operator(), fmt.Sprintf("shared/%d", i), []byte("1")); err != nil {
-					t.Errorf("caller %d: %v", i, err)
+				if err := f.SetValue(servertest.Operator(), key, []byte("1")); err != nil {
+					t.Errorf("%s: %v", key, err)
 				}
 				answered.Add(1)
 			})
+		}
+		ask("shared/first")
+		synctest.Wait() // its append goes on
+		for i := range 20 {
+			ask(fmt.Sprintf("shared/%d", i))
 		}
 		synctest.Wait()
 		if got := answered.Load(); got != 0 {
