@@ -3,11 +3,14 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -90,6 +93,17 @@ func (h *held) ended() *engine.Run {
 	return step.Nodes[0].Last()
 }
 
+// later runs a script on a host when the test has ended.
+func later(t *testing.T, h *lab.Host, script string) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := app.Output(ctx, h, nil, "sh", "-euc", script); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // checkOneStart counts the launcher's first words in a run's directory.
 func checkOneStart(t *testing.T, h *lab.Host, run tutti.RunID) {
 	t.Helper()
@@ -137,9 +151,7 @@ func TestAgentAttacked(t *testing.T) {
 					}
 					h := hold(t, plan, node)
 					child := sh(t, h.host, "cat /run/e2e-held")
-					t.Cleanup(func() { // what a killed Puppet left
-						_, _ = h.host.Command(t.Context(), "kill", "-9", child).CombinedOutput()
-					})
+					later(t, h.host, "touch /run/e2e-go") // what a killed Puppet left ends
 					tc.attack(h)
 					r := h.ended()
 					h.expect(r, tc.outcome, tc.because, tc.says)

@@ -151,6 +151,8 @@ func (b *book) degraded() bool {
 }
 
 func (b *book) overlapped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 

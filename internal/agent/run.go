@@ -95,7 +95,7 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
-	process, err := a.launch(dir, spec, sock)
+	process, err := a.opts.Runner.Start(dir, spec)
 	if err != nil {
 		sock.close()
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), err))
@@ -114,14 +114,23 @@ func (a *Agent) fetch(ctx context.Context, order tutti.Order) (string, error) {
 	return a.code.ensure(ctx, order)
 }
 
-// launch starts Puppet and notes who runs beside it.
-func (a *Agent) launch(dir string, spec Spec, sock *socket) (Process, error) {
-	if strangers, err := a.opts.Runner.Strangers(); err == nil && len(strangers) > 0 {
-		if err := sock.book.write(entry{Overlapped: strangers}); err != nil {
-			return nil, err
+// lookEvery is how often Puppets that take no lock are looked for.
+const lookEvery = time.Second
+
+// watchStrangers looks, until ctx ends, for a Puppet that takes no lock, and
+// notes the first. Nobody tells us of a process that begins: one that comes and
+// goes between two looks is not seen.
+func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
+	for err := error(nil); err == nil && !sock.book.overlapped(); err = pause(ctx, lookEvery) {
+		found, _ := a.opts.Runner.Strangers()
+		if len(found) == 0 {
+			continue
+		}
+		a.opts.Logger.Warn("another Puppet runs beside the run and takes no lock", "run", sock.spec.Order.Run, "commands", found)
+		if err := sock.book.write(entry{Overlapped: found}); err != nil {
+			a.opts.Logger.Error("the run's book cannot be written", "run", sock.spec.Order.Run, "error", err)
 		}
 	}
-	return a.opts.Runner.Start(dir, spec)
 }
 
 // resume goes on with a run that an earlier agent started.
@@ -157,6 +166,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	var serving sync.WaitGroup
 	serving.Go(func() { sock.serve(serveCtx) })
 	serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
+	serving.Go(func() { a.watchStrangers(serveCtx, sock) })
 	err := process.Wait(ctx)
 	leaves := ctx.Err() != nil && ours(ctx) == nil
 	if err != nil && !leaves {
