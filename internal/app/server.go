@@ -271,7 +271,17 @@ func InitServer(o InitOptions) error {
 		return tutti.Errorf(tutti.CodeConflict, "there is a server in %s already", o.Dir)
 	}
 	if _, err := os.Stat(o.OperatorDir); err == nil {
-		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator-dir", o.OperatorDir)
+		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator", o.OperatorDir)
+	}
+	_, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", o.Listen)
+	}
+	if _, _, err := net.SplitHostPort(o.Bus); err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "bus address %q", o.Bus)
+	}
+	if err := identity.ValidateOperator(o.Operator); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return err
@@ -289,10 +299,6 @@ func InitServer(o InitOptions) error {
 	}
 	if err := bundle.Write(o.OperatorDir); err != nil {
 		return err
-	}
-	_, port, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", o.Listen)
 	}
 	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
 	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {
