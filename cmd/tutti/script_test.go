@@ -111,7 +111,7 @@ var variable = []struct{ pattern, is string }{
 	{`sha256:[0-9a-f]{64}`, "DIGEST"},
 	{`sha256:[0-9a-f]{12}`, "DIGEST"},
 	{`code [0-9a-f]{12}`, "code DIGEST"},
-	{`\d+(\.\d)?s ago`, "AGO"},
+	{`\d+(\.\d)?s ago( |$)*`, "AGO "},
 	{`\d+\.\ds|\d+m?s\b`, "TOOK"},
 	{`U[A-Z2-7]{55}`, "KEY"},
 	{` +\n`, "\n"},
