@@ -4,11 +4,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -138,9 +136,4 @@ func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-func pinOf(cert *x509.Certificate) tutti.Digest { return digestOf(cert.RawSubjectPublicKeyInfo) }
-
-func digestOf(content []byte) tutti.Digest {
-	sum := sha256.Sum256(content)
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
-}
+func pinOf(cert *x509.Certificate) tutti.Digest { return tutti.DigestOf(cert.RawSubjectPublicKeyInfo) }
