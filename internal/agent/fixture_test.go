@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,4 +179,29 @@ func (l *lab) record(run tutti.RunID) tutti.Record {
 		l.t.Fatal(err)
 	}
 	return r
+}
+
+// told is a logger that closes seen with the first message that begins so.
+func told(to *slog.Logger, begins string, seen chan struct{}) *slog.Logger {
+	return slog.New(&teller{Handler: to.Handler(), begins: begins, seen: seen, once: &sync.Once{}})
+}
+
+type teller struct {
+	slog.Handler
+	begins string
+	seen   chan struct{}
+	once   *sync.Once
+}
+
+func (h *teller) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, h.begins) {
+		h.once.Do(func() { close(h.seen) })
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h *teller) WithAttrs(attrs []slog.Attr) slog.Handler {
+	next := *h
+	next.Handler = h.Handler.WithAttrs(attrs)
+	return &next
 }

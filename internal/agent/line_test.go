@@ -21,6 +21,7 @@ type line struct {
 	ops     []string
 	refuse  map[string]error                     // by operation
 	alter   func(op string, reply []byte) []byte // what an attacker would
+	answer  string                               // the operation that alter answers, whatever the server says
 	connect []func()
 	stop    *stop
 	calls   chan struct{} // closed by the next call
@@ -66,7 +67,7 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	l.ops = append(l.ops, op)
 	close(l.calls)
 	l.calls = make(chan struct{})
-	cut, refused, alter := l.cut, l.refuse[op], l.alter
+	cut, refused, alter, answer := l.cut, l.refuse[op], l.alter, l.answer
 	l.mu.Unlock()
 	if err := l.hang(ctx, op, false); err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	if lost := l.hang(ctx, op, true); lost != nil {
 		return nil, lost
 	}
-	if alter != nil && err == nil {
-		reply = alter(op, reply)
+	if alter != nil && (err == nil || op == answer) {
+		return alter(op, reply), nil
 	}
 	return reply, err
 }

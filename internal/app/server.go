@@ -48,6 +48,8 @@ type serverConfig struct {
 
 const serverConfigFile = "server.json"
 
+var _ server.Tearing = (*natsbus.Log)(nil)
+
 // Server is the whole server process: bus, log, writer, HTTP API.
 type Server struct {
 	opts      ServerOptions
