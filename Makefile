@@ -13,6 +13,10 @@ help: ## list the targets
 build: ## build bin/tutti
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X github.com/tutti-project/tutti/internal/app.Version=$(VERSION)" -o bin/tutti ./cmd/tutti
 
+.PHONY: deb
+deb: ## build the Debian package into bin/
+	script/build-deb $(VERSION) bin
+
 .PHONY: deps
 deps: ## install the Debian packages that tests, lab and demo need (root)
 	script/install-deps

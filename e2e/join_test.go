@@ -44,7 +44,7 @@ func TestJoin(t *testing.T) {
 	}{
 		"used by another key": {used, "ghost2", tutti.CodeRefused, "was used by ghost"},
 		"expired":             {short, "late", tutti.CodeRefused, "expired at"},
-		"altered":             {strings.Replace(used, used[40:41], string(used[40]^1), 1), "ghost3", tutti.CodeInvalid, "altered"},
+		"altered":             {used[:40] + string(used[40]^1) + used[41:], "ghost3", tutti.CodeInvalid, "altered"},
 		"another name":        {token(tutti.CreateToken{Name: "web-*"}), "db-01", tutti.CodeRefused, "for the name web-*"},
 		"existing name":       {token(tutti.CreateToken{Name: "node-01"}), "node-01", tutti.CodeConflict, "tutti node replace node-01"},
 		"another CA":          {otherCA(t, used), "ghost4", tutti.CodeRefused, "another fleet's server"},

@@ -79,7 +79,8 @@ type Agent struct {
 	opts   Options
 	code   codeStore
 	known  knownAnswers
-	wake   chan struct{} // something may be there to claim
+	wake   chan struct{}        // something may be there to claim
+	told   map[tutti.RunID]bool // ended, and the disk did not take the result
 	mu     sync.Mutex
 	active *activeRun
 }
@@ -108,6 +109,7 @@ func New(opts Options) *Agent {
 		code:  codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode},
 		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
 		wake:  make(chan struct{}, 1),
+		told:  map[tutti.RunID]bool{},
 	}
 }
 
@@ -126,9 +128,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	var beats sync.WaitGroup
 	beats.Go(func() { a.beats(ctx) })
 	defer beats.Wait()
-	if err := a.recover(ctx); err != nil {
-		return err
-	}
 	return a.claims(ctx)
 }
 
@@ -155,7 +154,7 @@ func (a *Agent) ring(op string, payload []byte) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.active != nil && a.active.spec.Order.Run == c.Run {
+		if a.active != nil && a.active.id == c.Run {
 			a.active.cancel(errCancelled)
 		}
 	}
@@ -168,7 +167,7 @@ func (a *Agent) beats(ctx context.Context) {
 		beat := tutti.Beat{Version: a.opts.Version, Puppet: a.known.puppet(), At: time.Now().UTC()}
 		a.mu.Lock()
 		if a.active != nil {
-			beat.Run = a.active.spec.Order.Run
+			beat.Run = a.active.id
 		}
 		a.mu.Unlock()
 		if raw, err := json.Marshal(beat); err == nil {
@@ -206,11 +205,14 @@ func (a *Agent) claims(ctx context.Context) error {
 	}
 }
 
-// claimOne asks once; it reports whether there was a run, which has then ended
-// and whose result the server has.
+// claimOne ends what was begun and asks once; it reports whether there was a run,
+// which has then ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.flush(ctx); err != nil {
 		return false, err
+	}
+	if any, err := a.recover(ctx); err != nil || any {
+		return any, err
 	}
 	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{})
 	if err != nil || claimed.Order == nil {

@@ -1,12 +1,12 @@
 package agent
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -16,13 +16,13 @@ import (
 // directory without an fsync: it must survive the agent, not the machine,
 // whose end is the run's end too.
 type book struct {
-	mu         sync.Mutex
-	dir        string
-	file       *os.File
-	entries    []entry
-	byQuery    map[string]int
-	hiera      *hieraEntry
-	overlapped bool
+	mu      sync.Mutex
+	dir     string
+	file    *os.File
+	size    int64 // of what is whole in the file
+	entries []entry
+	byQuery map[string]int
+	hiera   *hieraEntry
 }
 
 // entry is one line of answers.jsonl; exactly one of its parts is set.
@@ -32,6 +32,8 @@ type entry struct {
 	Hello     *hello          `json:"hello,omitempty"`
 	Published *publishedEntry `json:"published,omitempty"`
 	Missing   *tutti.Query    `json:"missing,omitempty"` // nobody could say
+	// Overlapped are the Puppets that ran beside it and take no lock.
+	Overlapped []string `json:"overlapped,omitempty"`
 }
 
 type answerEntry struct {
@@ -65,23 +67,22 @@ func openBook(dir string) (*book, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	good := 0
 	for line := range lines(raw) {
 		var e entry
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, tutti.Wrap(tutti.CodeInternal, err, "%s is damaged", path)
 		}
 		b.index(e)
-		good += len(line) + 1
+		b.size += int64(len(line)) + 1
 	}
 	if b.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
-	if err := b.file.Truncate(int64(good)); err != nil {
+	if err := b.file.Truncate(b.size); err != nil {
+		b.close()
 		return nil, err
 	}
-	_, err = b.file.Seek(int64(good), 0)
-	return b, err
+	return b, nil
 }
 
 func (b *book) close() { b.file.Close() }
@@ -96,20 +97,21 @@ func (b *book) index(e entry) {
 	b.entries = append(b.entries, e)
 }
 
-// write adds an entry; what was not written was not said.
+// write adds an entry; what was not written was not said. Half an entry, of a
+// full disk, is overwritten by the next one.
 func (b *book) write(e entry) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
+	raw = append(raw, '\n')
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := bufio.NewWriter(b.file)
-	_, _ = w.Write(raw)
-	_ = w.WriteByte('\n')
-	if err := w.Flush(); err != nil {
+	if _, err := b.file.WriteAt(raw, b.size); err != nil {
+		_ = b.file.Truncate(b.size) // else the next opening finds it
 		return err
 	}
+	b.size += int64(len(raw))
 	b.index(e)
 	return nil
 }
@@ -146,6 +148,12 @@ func (b *book) degraded() bool {
 		}
 	}
 	return false
+}
+
+func (b *book) overlapped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 
 // unanswered names the first question that nobody could answer, if any.

@@ -198,8 +198,15 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	return durable.SyncDir(links)
 }
 
-// collect removes the trees that no environment leads to, but for the latest.
+// collect removes the trees that no environment leads to, but for the latest,
+// and what an agent that was killed left half done.
 func (c *codeStore) collect(links string) error {
+	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
+	for _, dir := range half {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
 	linked := map[string]bool{}
 	entries, err := os.ReadDir(links)
 	if err != nil {

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,16 +36,11 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 	}
 }
 
-// last reads the last answer into out; false if there is none.
-func (k *knownAnswers) last(q tutti.Query, out any) (bool, error) {
+// last reads the last answer into out; false if there is none, or none that can
+// be read: a loss of power may leave half of it.
+func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := os.ReadFile(k.path(q))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(raw, out), "%s is damaged", k.path(q))
+	return err == nil && json.Unmarshal(raw, out) == nil
 }
 
 // hieraQuery stands for the whole hiera level among the known answers.

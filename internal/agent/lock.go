@@ -62,6 +62,9 @@ func waitLock(ctx context.Context, path string, pid int) (bool, error) {
 			}
 			return false, context.Cause(ctx)
 		case err := <-gone:
+			if ctx.Err() != nil {
+				continue // that is why it was not waited for any longer
+			}
 			return err == nil, err
 		case event := <-watcher.Events:
 			if event.Name == path {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -39,9 +40,10 @@ func (a *Agent) flush(ctx context.Context) error {
 }
 
 func (a *Agent) sendRun(ctx context.Context, dir string) error {
+	run := tutti.RunID(filepath.Base(dir))
 	result, err := readJSON[tutti.Result](filepath.Join(dir, resultFile))
 	if err != nil {
-		return err
+		result = over(failed(run, tutti.BecauseMachinery, err))
 	}
 	if err := a.sendPublished(ctx, dir); err != nil {
 		return err
@@ -54,10 +56,22 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	if err != nil {
-		// The server will never take it; keep it for people.
-		a.opts.Logger.Error("the server refused a result", "run", result.Run, "error", err)
+		// The server will never take it: keep it for people, and say so, or the
+		// job waits for it.
+		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
+		bare := over(failed(run, tutti.BecauseMachinery, fmt.Errorf("the server refused its result: %w", err)))
+		if _, again := call[struct{}](ctx, a, tutti.OpResult, bare); again != nil && !final(again) {
+			return again
+		}
 	}
 	return writeJSON(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
+}
+
+// over gives a result without a process its time.
+func over(r tutti.Result) tutti.Result {
+	r.StartedAt = time.Now().UTC()
+	r.EndedAt = r.StartedAt
+	return r
 }
 
 func errorText(err error) string {
@@ -76,44 +90,45 @@ func final(err error) bool {
 	return false
 }
 
-// attach sends what the result refers to and notes the digests.
+// attach sends what the result refers to and notes the digests. What cannot be
+// read, or what the server will never take, is left out: the outcome matters
+// more than what belongs to it.
 func (a *Agent) attach(ctx context.Context, dir string, result *tutti.Result) error {
-	var err error
-	if result.Report, err = a.sendFile(ctx, filepath.Join(dir, "report.json")); err != nil {
-		return err
+	parts := []struct {
+		name string
+		read func() ([]byte, error)
+		to   *tutti.Digest
+	}{
+		{"report", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "report.json")) }, &result.Report},
+		{"log", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "log.jsonl")) }, &result.Log},
+		{"record", func() ([]byte, error) { return a.record(dir) }, &result.Record},
 	}
-	if result.Log, err = a.sendFile(ctx, filepath.Join(dir, "log.jsonl")); err != nil {
-		return err
+	for _, p := range parts {
+		raw, err := p.read()
+		if err == nil && len(raw) > 0 {
+			if *p.to, err = a.sendBlob(ctx, raw); err != nil && !final(err) {
+				return err
+			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			a.opts.Logger.Error("a part of a result is left out", "run", result.Run, "part", p.name, "error", err)
+		}
 	}
+	return nil
+}
+
+// record encodes the record of a run; fs.ErrNotExist if it never began.
+func (a *Agent) record(dir string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it never began: there is nothing to record
-	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	book, err := openBook(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer book.close()
-	raw, err := json.Marshal(book.record(spec))
-	if err != nil {
-		return err
-	}
-	result.Record, err = a.sendBlob(ctx, raw)
-	return err
-}
-
-func (a *Agent) sendFile(ctx context.Context, path string) (tutti.Digest, error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(raw) == 0 {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return a.sendBlob(ctx, raw)
+	return json.Marshal(book.record(spec))
 }
 
 func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
@@ -181,19 +196,23 @@ func (a *Agent) runDirs() ([]string, error) {
 	return out, nil
 }
 
-// tidy removes the oldest directories whose results the server has.
+// tidy removes the oldest directories whose results the server has, and those
+// of runs that never began.
 func (a *Agent) tidy(dirs []string) error {
-	var sent []string
+	var sent, old []string
 	for _, dir := range dirs {
-		if hasFile(dir, sentFile) {
+		switch _, err := a.opts.Runner.Spec(dir); {
+		case hasFile(dir, sentFile):
 			sent = append(sent, dir)
+		case errors.Is(err, fs.ErrNotExist) && !hasFile(dir, resultFile):
+			old = append(old, dir)
 		}
 	}
-	for len(sent) > a.opts.KeepRuns {
-		if err := os.RemoveAll(sent[0]); err != nil {
+	old = append(old, sent[:max(0, len(sent)-a.opts.KeepRuns)]...)
+	for _, dir := range old {
+		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
-		sent = sent[1:]
 	}
 	return nil
 }

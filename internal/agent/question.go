@@ -13,6 +13,8 @@ import (
 // ask answers a question of the run: as before in this run, else by the
 // server, else, when that is away, with the last known answer.
 func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answerEntry, error) {
+	s.asking.Lock() // or a question that is asked twice at once has two answers
+	defer s.asking.Unlock()
 	if before, ok := s.book.answer(q); ok {
 		return before, nil
 	}
@@ -22,12 +24,10 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	case err == nil:
 		out.Answer = answer
 		s.agent.known.keep(q, answer)
+	case ctx.Err() != nil: // the agent ends; its server is there for all it knows
+		return out, err
 	case away(err):
-		known, lastErr := s.agent.known.last(q, &out.Answer)
-		if lastErr != nil {
-			return out, lastErr
-		}
-		if !known {
+		if !s.agent.known.last(q, &out.Answer) {
 			_ = s.book.write(entry{Missing: &q})
 			return out, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 		}
@@ -67,6 +67,8 @@ func (s *socket) collect(ctx context.Context, req request) (response, error) {
 }
 
 func (s *socket) hiera(ctx context.Context) (response, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
 	h := s.book.hieraData()
 	if h == nil {
 		h = &hieraEntry{}
@@ -75,12 +77,10 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 		case err == nil:
 			h.Data = data
 			s.agent.known.keep(hieraQuery, data)
+		case ctx.Err() != nil:
+			return nil, err
 		case away(err):
-			known, lastErr := s.agent.known.last(hieraQuery, &h.Data)
-			if lastErr != nil {
-				return nil, lastErr
-			}
-			if !known {
+			if !s.agent.known.last(hieraQuery, &h.Data) {
 				_ = s.book.write(entry{Missing: &tutti.Query{Kind: tutti.QueryHiera, Key: "level"}})
 				return nil, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 			}
@@ -156,8 +156,10 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
 	}
 	p := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
-	_, err := call[struct{}](ctx, s.agent, tutti.OpPublish, p)
-	if away(err) {
+	var err error
+	if hasFile(s.dir, publishFile) {
+		err = s.keepPublished(p) // or what is kept already would come after it
+	} else if _, err = call[struct{}](ctx, s.agent, tutti.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 
 // activeRun is the run that has the node.
 type activeRun struct {
-	spec   Spec
-	dir    string
+	id     tutti.RunID
 	cancel context.CancelCauseFunc
 }
 
@@ -25,104 +24,15 @@ var (
 	errTimeout   = errors.New("the step's timeout")
 )
 
-// execute does what an order says, once: a run whose marker is there is
-// followed on and never started again. When it returns without an error, the
-// run's result is on disk.
-func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
-	dir := a.runDir(order.Run)
-	if _, err := os.Stat(filepath.Join(dir, resultFile)); err == nil {
-		return nil // ended before; flush sends it
+// hold makes a run the one that has the node, until release. A cancellation
+// ends the context that it returns.
+func (a *Agent) hold(ctx context.Context, run tutti.RunID) (held context.Context, release func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	a.setActive(&activeRun{id: run, cancel: cancel})
+	return held, func() {
+		a.setActive(nil)
+		cancel(nil)
 	}
-	spec, err := a.opts.Runner.Spec(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return a.begin(ctx, dir, order)
-	case err != nil:
-		return a.end(dir, failed(order.Run, tutti.BecauseMachinery, err))
-	}
-	return a.resume(ctx, dir, spec)
-}
-
-// begin starts a run that nobody has started.
-func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	environments, err := a.code.ensure(ctx, order)
-	if err != nil {
-		if away(err) || ctx.Err() != nil {
-			return err // nothing has begun; the order stays claimed and is asked for again
-		}
-		return a.end(dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
-	}
-	spec := Spec{
-		Order: order, Node: a.opts.Node, EnvironmentPath: environments,
-		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(),
-	}
-	sock, err := a.listen(dir, spec)
-	if err != nil {
-		return a.end(dir, failed(order.Run, tutti.BecauseMachinery, err))
-	}
-	strangers, _ := a.opts.Runner.Strangers()
-	process, err := a.opts.Runner.Start(dir, spec)
-	if err != nil {
-		sock.close()
-		return a.end(dir, failed(order.Run, reasonFor(err), err))
-	}
-	a.opts.Logger.Info("run begins", "run", order.Run, "job", order.Job, "mode", order.Mode)
-	return a.follow(ctx, dir, spec, process, sock, len(strangers) > 0)
-}
-
-// resume goes on with a run that an earlier agent started.
-func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
-	process, err := a.opts.Runner.Adopt(dir)
-	if err != nil {
-		return a.end(dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
-	}
-	if process == nil {
-		return a.conclude(dir, spec, nil)
-	}
-	sock, err := a.listen(dir, spec)
-	if err != nil {
-		return err
-	}
-	a.opts.Logger.Info("following a run on", "run", spec.Order.Run)
-	return a.follow(ctx, dir, spec, process, sock, false)
-}
-
-// follow serves a run until its process is gone, then concludes it. If ctx
-// ends, the process and its marker stay for the next agent.
-func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket, overlapped bool) error {
-	runCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	a.setActive(&activeRun{spec: spec, dir: dir, cancel: cancel})
-	defer a.setActive(nil)
-	if spec.Order.Timeout > 0 {
-		timer := time.AfterFunc(time.Until(spec.StartedAt.Add(spec.Order.Timeout)), func() { cancel(errTimeout) })
-		defer timer.Stop()
-	}
-	var serving sync.WaitGroup
-	serveCtx, stop := context.WithCancel(ctx)
-	serving.Go(func() { sock.serve(serveCtx) })
-	serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
-	err := process.Wait(runCtx)
-	if err != nil && ctx.Err() == nil {
-		// Ended by us: cancelled or out of time.
-		a.opts.Logger.Warn("ending a run", "run", spec.Order.Run, "because", err)
-		if killErr := process.Kill(ctx); killErr != nil {
-			a.opts.Logger.Error("a run could not be ended", "run", spec.Order.Run, "error", killErr)
-		}
-	}
-	stop()
-	sock.close()
-	serving.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if overlapped {
-		sock.book.overlapped = true
-	}
-	return a.conclude(dir, spec, err)
 }
 
 func (a *Agent) setActive(r *activeRun) {
@@ -131,9 +41,155 @@ func (a *Agent) setActive(r *activeRun) {
 	a.active = r
 }
 
+// ours returns why we ended a context's work, nil if we did not.
+func ours(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errCancelled) || errors.Is(cause, errTimeout) {
+		return cause
+	}
+	return nil
+}
+
+// execute does what an order says, once: a run whose marker is there is
+// followed on and never started again. When it returns without an error, the
+// run's result is on disk.
+func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
+	dir := a.runDir(order.Run)
+	switch {
+	case hasFile(dir, sentFile):
+		return tutti.Errorf(tutti.CodeConflict, "the server asks for run %s again and took no result of it", order.Run)
+	case hasFile(dir, resultFile):
+		return nil // ended before; flush sends it
+	}
+	ctx, release := a.hold(ctx, order.Run)
+	defer release()
+	spec, err := a.opts.Runner.Spec(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return a.begin(ctx, dir, order)
+	case err != nil:
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
+	return a.resume(ctx, dir, spec)
+}
+
+// begin starts a run that nobody has started.
+func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
+	environments, err := a.fetch(ctx, order)
+	switch {
+	case err == nil:
+	case ours(ctx) != nil:
+		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Interrupted, Message: "cancelled before Puppet was started"})
+	case away(err) || ctx.Err() != nil:
+		return err // nothing has begun; the order stays claimed and is asked for again
+	default:
+		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
+	}
+	spec := Spec{
+		Order: order, Node: a.opts.Node, EnvironmentPath: environments,
+		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(),
+	}
+	sock, err := a.listen(dir, spec)
+	if err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
+	process, err := a.opts.Runner.Start(dir, spec)
+	if err != nil {
+		sock.close()
+		return a.end(ctx, dir, failed(order.Run, reasonFor(err), err))
+	}
+	a.opts.Logger.Info("run begins", "run", order.Run, "job", order.Job, "mode", order.Mode)
+	return a.follow(ctx, dir, spec, process, sock)
+}
+
+// fetch makes the order's code the current one, within the step's timeout.
+func (a *Agent) fetch(ctx context.Context, order tutti.Order) (string, error) {
+	if order.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, order.Timeout)
+		defer cancel()
+	}
+	return a.code.ensure(ctx, order)
+}
+
+// lookEvery is how often Puppets that take no lock are looked for.
+const lookEvery = time.Second
+
+// watchStrangers looks, until ctx ends, for a Puppet that takes no lock, and
+// notes the first. Nobody tells us of a process that begins: one that comes and
+// goes between two looks is not seen.
+func (a *Agent) watchStrangers(ctx context.Context, sock *socket) {
+	for err := error(nil); err == nil && !sock.book.overlapped(); err = pause(ctx, lookEvery) {
+		found, _ := a.opts.Runner.Strangers()
+		if len(found) == 0 {
+			continue
+		}
+		a.opts.Logger.Warn("another Puppet runs beside the run and takes no lock", "run", sock.spec.Order.Run, "commands", found)
+		if err := sock.book.write(entry{Overlapped: found}); err != nil {
+			a.opts.Logger.Error("the run's book cannot be written", "run", sock.spec.Order.Run, "error", err)
+		}
+	}
+}
+
+// resume goes on with a run that an earlier agent started.
+func (a *Agent) resume(ctx context.Context, dir string, spec Spec) error {
+	process, err := a.opts.Runner.Adopt(dir)
+	if err != nil {
+		return a.end(ctx, dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
+	}
+	if process == nil {
+		return a.conclude(ctx, dir, spec, nil)
+	}
+	sock, err := a.listen(dir, spec)
+	if err != nil {
+		return err
+	}
+	a.opts.Logger.Info("following a run on", "run", spec.Order.Run)
+	return a.follow(ctx, dir, spec, process, sock)
+}
+
+// killDeadline is how long the end of a process that we ended is waited for.
+const killDeadline = time.Minute
+
+// follow serves a run until its process is gone, then concludes it. If the
+// agent ends, the process and its marker stay for the next one.
+func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Process, sock *socket) error {
+	if spec.Order.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, spec.StartedAt.Add(spec.Order.Timeout), errTimeout)
+		defer cancel()
+	}
+	// A run that we end may still say what it has to say.
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var serving sync.WaitGroup
+	serving.Go(func() { sock.serve(serveCtx) })
+	serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
+	serving.Go(func() { a.watchStrangers(serveCtx, sock) })
+	err := process.Wait(ctx)
+	leaves := ctx.Err() != nil && ours(ctx) == nil
+	if err != nil && !leaves {
+		a.opts.Logger.Warn("ending a run", "run", spec.Order.Run, "because", err)
+		killCtx, cancel := context.WithTimeout(serveCtx, killDeadline)
+		if killErr := process.Kill(killCtx); killErr != nil {
+			a.opts.Logger.Error("a run could not be ended", "run", spec.Order.Run, "error", killErr)
+		}
+		cancel()
+	}
+	stop()
+	sock.listener.Close()
+	serving.Wait()
+	sock.close()
+	if leaves {
+		return context.Cause(ctx)
+	}
+	return a.conclude(ctx, dir, spec, err)
+}
+
 // conclude judges a run that is over and puts its result into the outbox. why
 // is set if the agent ended it.
-func (a *Agent) conclude(dir string, spec Spec, why error) error {
+func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
 	if out.StartedAt.IsZero() || spec.StartedAt.Before(out.StartedAt) {
 		out.StartedAt = spec.StartedAt // the process began before its first word
@@ -143,10 +199,10 @@ func (a *Agent) conclude(dir string, spec Spec, why error) error {
 	}
 	book, err := openBook(dir)
 	if err != nil {
-		return a.end(dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
+		return a.end(ctx, dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
 	}
 	defer book.close()
-	out.Degraded = book.degraded()
+	out.Degraded, out.Overlapped = book.degraded(), book.overlapped()
 	switch {
 	case errors.Is(why, errTimeout):
 		out.Outcome, out.Reason = tutti.Failed, tutti.BecauseTimeout
@@ -156,17 +212,32 @@ func (a *Agent) conclude(dir string, spec Spec, why error) error {
 	case out.Reason == tutti.BecauseCompile && book.unanswered() != "":
 		out.Outcome, out.Reason, out.Message = tutti.Waiting, "", "no answer to "+book.unanswered()
 	}
-	return a.end(dir, out)
+	return a.end(ctx, dir, out)
 }
 
-// end writes the result; from here on the run is in the outbox.
-func (a *Agent) end(dir string, result tutti.Result) error {
+// end writes the result; from here on the run is in the outbox. Where the disk
+// does not take it the server is told at once: a full disk must not look like a
+// run that goes on.
+func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error {
 	if result.StartedAt.IsZero() {
-		result.StartedAt = time.Now().UTC()
-		result.EndedAt = result.StartedAt
+		result = over(result)
 	}
 	a.opts.Logger.Info("run ended", "run", result.Run, "outcome", result.Outcome, "reason", result.Reason)
-	return writeJSON(filepath.Join(dir, resultFile), result)
+	err := writeJSON(filepath.Join(dir, resultFile), result)
+	if err == nil {
+		return nil
+	}
+	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
+		// Perhaps nobody killed it: it could not write its end either.
+		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
+		result.Message += ", or could not write how it went on: " + err.Error()
+	}
+	if _, sendErr := call[struct{}](context.WithoutCancel(ctx), a, tutti.OpResult, result); sendErr != nil {
+		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
+	}
+	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)
+	a.told[result.Run] = true
+	return nil
 }
 
 func failed(run tutti.RunID, why tutti.Reason, err error) tutti.Result {
@@ -180,28 +251,36 @@ func reasonFor(err error) tutti.Reason {
 	return tutti.BecauseMachinery
 }
 
-// recover concludes or follows what earlier agents left.
-func (a *Agent) recover(ctx context.Context) error {
+// recover concludes or follows what earlier agents left; it reports whether
+// there was anything.
+func (a *Agent) recover(ctx context.Context) (bool, error) {
 	dirs, err := a.runDirs()
 	if err != nil {
-		return err
+		return false, err
 	}
+	any := false
 	for _, dir := range dirs {
-		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {
+		run := tutti.RunID(filepath.Base(dir))
+		if hasFile(dir, resultFile) || hasFile(dir, sentFile) || a.told[run] {
 			continue
 		}
 		spec, err := a.opts.Runner.Spec(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // never begun; if it is still wanted it is claimed again
 		}
+		any = true
 		if err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
+			err = a.end(ctx, dir, failed(run, tutti.BecauseMachinery, fmt.Errorf("nobody knows what was started: %w", err)))
+		} else {
+			held, release := a.hold(ctx, run)
+			err = a.resume(held, dir, spec)
+			release()
 		}
-		if err := a.resume(ctx, dir, spec); err != nil {
-			return err
+		if err != nil {
+			return any, err
 		}
 	}
-	return nil
+	return any, nil
 }
 
 func hasFile(dir, name string) bool {

@@ -24,6 +24,7 @@ type socket struct {
 	book     *book
 	listener net.Listener
 	logger   *slog.Logger
+	asking   sync.Mutex
 }
 
 // protocol is the version of the run protocol that the socket speaks.
@@ -117,6 +118,9 @@ func (s *socket) converse(ctx context.Context, conn net.Conn) {
 		if err == nil {
 			out, err = s.answer(ctx, req)
 			greeted = greeted || req.Op == "hello" && err == nil
+		}
+		if ctx.Err() != nil {
+			return // what we would say now says something about us; the next agent answers
 		}
 		if writeErr := reply(conn, out, err); writeErr != nil {
 			return // Puppet connects again and repeats its request

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
-	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
@@ -25,30 +23,20 @@ const gapSteps = 300
 // result to be durable to the moment that the next node has its order. Server,
 // bus, TLS, fsync and agents are real; Puppet is not there: a run ends at once.
 func measureGap(ctx context.Context, _ string) ([]figure, error) {
-	dir, err := os.MkdirTemp("", "tutti-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithCancel(ctx)
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	defer cancel()
-	client, err := startServer(ctx, &parts, dir)
-	if err != nil {
-		return nil, err
-	}
 	w := &stopwatch{claimed: map[tutti.RunID]time.Time{}, durable: map[tutti.RunID]time.Time{}}
-	for _, node := range []tutti.NodeName{"left", "right"} {
-		if err := startNode(ctx, &parts, client, dir, node, w); err != nil {
-			return nil, err
+	var gaps []time.Duration
+	err := withServer(ctx, func(ctx context.Context, s *localServer) error {
+		for _, node := range []tutti.NodeName{"left", "right"} {
+			if err := startNode(ctx, s, node, w); err != nil {
+				return err
+			}
 		}
-	}
-	order, err := runChain(ctx, client, dir)
-	if err != nil {
-		return nil, err
-	}
-	gaps, err := w.gaps(order)
+		order, err := runChain(ctx, s)
+		if err == nil {
+			gaps, err = w.gaps(order)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -58,28 +46,10 @@ func measureGap(ctx context.Context, _ string) ([]figure, error) {
 	}, nil
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-func startServer(ctx context.Context, parts *sync.WaitGroup, dir string) (*httpapi.Client, error) {
-	data, operator := filepath.Join(dir, "server"), filepath.Join(dir, "operator")
-	err := app.InitServer(app.InitOptions{
-		Dir: data, Host: "127.0.0.1", Listen: "127.0.0.1:38150", Bus: "127.0.0.1:38151", Operator: "bench", OperatorDir: operator,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s, err := app.NewServer(app.ServerOptions{Dir: data, Socket: "-", Logger: quiet()})
-	if err != nil {
-		return nil, err
-	}
-	parts.Go(func() { _ = s.Run(ctx) })
-	return app.Connect(app.ConnectOptions{OperatorDir: operator})
-}
-
 // startNode joins a node and runs its agent with a Puppet that ends at once.
-func startNode(ctx context.Context, parts *sync.WaitGroup, client *httpapi.Client, dir string, name tutti.NodeName, w *stopwatch) error {
-	state := filepath.Join(dir, string(name))
-	token, err := client.CreateToken(ctx, tutti.CreateToken{Name: string(name)})
+func startNode(ctx context.Context, s *localServer, name tutti.NodeName, w *stopwatch) error {
+	state := filepath.Join(s.dir, string(name))
+	token, err := s.CreateToken(ctx, tutti.CreateToken{Name: string(name)})
 	if err != nil {
 		return err
 	}
@@ -104,37 +74,36 @@ func startNode(ctx context.Context, parts *sync.WaitGroup, client *httpapi.Clien
 		Dir: state, Node: name, Bus: timedBus{conn, w}, Runner: &instantRunner{watch: w},
 		VerifyCode: func(tutti.SignedCode) error { return nil }, Logger: quiet(), KeepRuns: 1,
 	})
-	parts.Go(func() { defer conn.Close(); _ = a.Run(ctx) })
+	s.parts.Go(func() { defer conn.Close(); _ = a.Run(ctx) })
 	return nil
 }
 
 // runChain executes a plan of steps on the two nodes in turn and returns the
 // runs in their order.
-func runChain(ctx context.Context, client *httpapi.Client, dir string) ([]tutti.RunID, error) {
-	code := filepath.Join(dir, "code")
+func runChain(ctx context.Context, s *localServer) ([]tutti.RunID, error) {
+	code := filepath.Join(s.dir, "code")
 	if err := os.MkdirAll(filepath.Join(code, "manifests"), 0o755); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(code, "manifests", "site.pp"), []byte("# nothing\n"), 0o644); err != nil {
 		return nil, err
 	}
-	conn := cli.Connection{OperatorDir: filepath.Join(dir, "operator")}
-	if _, err := app.Commands().Push(ctx, client, conn, code, "production"); err != nil {
+	if _, err := app.Commands().Push(ctx, s, cli.Connection{OperatorDir: s.operator}, code, "production"); err != nil {
 		return nil, err
 	}
 	fleet := "fleet: bench\nenvironment: {name: production, path: ./code}\ngroups:\n  l: {nodes: [left]}\n  r: {nodes: [right]}\nplans:\n  chain:\n    steps:\n"
 	for i := range gapSteps {
 		fleet += fmt.Sprintf("      - run: %c\n", "lr"[i%2])
 	}
-	if _, err := client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
+	if _, err := s.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
 		return nil, err
 	}
-	job, err := client.StartJob(ctx, tutti.StartJob{Plan: "chain", Mode: tutti.ModeApply})
+	job, err := s.StartJob(ctx, tutti.StartJob{Plan: "chain", Mode: tutti.ModeApply})
 	if err != nil {
 		return nil, err
 	}
 	var order []tutti.RunID
-	err = client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(watched tutti.Watched) error {
+	err = s.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(watched tutti.Watched) error {
 		if watched.Event == nil {
 			return nil
 		}

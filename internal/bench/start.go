@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -19,34 +18,27 @@ const startTimes = 9
 // measureStart measures an agent process from its exec to READY=1, the median
 // of several starts.
 func measureStart(ctx context.Context, binary string) ([]figure, error) {
-	dir, err := os.MkdirTemp("", "tutti-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithCancel(ctx)
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	defer cancel()
-	client, err := startServer(ctx, &parts, dir)
-	if err != nil {
-		return nil, err
-	}
-	token, err := client.CreateToken(ctx, tutti.CreateToken{Name: "node"})
-	if err != nil {
-		return nil, err
-	}
-	state := filepath.Join(dir, "node")
-	if _, err := app.Join(ctx, app.JoinOptions{Dir: state, Token: token.Text}); err != nil {
-		return nil, err
-	}
 	var times []time.Duration
-	for range startTimes {
-		took, err := startOnce(ctx, binary, state, filepath.Join(dir, "notify"))
+	err := withServer(ctx, func(ctx context.Context, s *localServer) error {
+		token, err := s.CreateToken(ctx, tutti.CreateToken{Name: "node"})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		times = append(times, took)
+		state := filepath.Join(s.dir, "node")
+		if _, err := app.Join(ctx, app.JoinOptions{Dir: state, Token: token.Text}); err != nil {
+			return err
+		}
+		for range startTimes {
+			took, err := startOnce(ctx, binary, state, filepath.Join(s.dir, "notify"))
+			if err != nil {
+				return err
+			}
+			times = append(times, took)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return []figure{{"agent start to ready, median", quantile(times, 0.5), "ms", 200}}, nil
 }

@@ -206,11 +206,7 @@ type jobJSON struct {
 }
 
 func (o *options) printJobJSON(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, reads bool) error {
-	s := j.Summary(time.Now())
-	out := jobJSON{Summary: summaryLine{
-		Type: "summary", Job: j.ID, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
-		WallS: seconds(s.Wall), CriticalPath: seconds(s.CriticalPath), Message: j.Message,
-	}}
+	out := jobJSON{Summary: summarize(j, time.Now())}
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
 			out.Runs = append(out.Runs, n.Runs...)

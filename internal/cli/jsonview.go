@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // jsonView prints one object a line. Events are as the log has them, with type
@@ -26,6 +27,15 @@ type summaryLine struct {
 	CriticalPath float64       `json:"critical_path_s"`
 	Message      string        `json:"message,omitempty"`
 	Error        string        `json:"error,omitempty"`
+}
+
+// summarize puts a job into numbers, for programs.
+func summarize(j *engine.Job, now time.Time) summaryLine {
+	s := j.Summary(now)
+	return summaryLine{
+		Type: "summary", Job: j.ID, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
+		WallS: seconds(s.Wall), CriticalPath: seconds(s.CriticalPath), Message: j.Message,
+	}
 }
 
 func (v *jsonView) show(w tutti.Watched) {
@@ -52,12 +62,7 @@ func (v *jsonView) say(message string) {
 }
 
 func (v *jsonView) finish(err error) {
-	j := v.progress.job()
-	s := j.Summary(time.Now())
-	line := summaryLine{
-		Type: "summary", Job: j.ID, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
-		WallS: seconds(s.Wall), CriticalPath: seconds(s.CriticalPath), Message: j.Message,
-	}
+	line := summarize(v.progress.job(), time.Now())
 	if err != nil {
 		line.Error = err.Error()
 	}

@@ -37,32 +37,44 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
-// losses judges the runs whose node is silent, or whose result is overdue
-// though the node is there. A server that has just started gives everybody
-// one whole deadline first.
+// losses judges the runs whose node is silent, or which it does not claim or
+// does not end though it is there. A server that has just started gives
+// everybody one whole deadline first.
 func (s *State) losses(v View) []tutti.Body {
 	var out []tutti.Body
 	for _, id := range s.Active {
 		r := s.Runs[id]
-		heard := later(v.Since, r.WantedAt, v.Seen[r.Node])
+		heard := v.from(r.WantedAt)
+		if seen := v.Seen[r.Node]; seen.After(heard) {
+			heard = seen
+		}
 		if silent := v.Now.Sub(heard); silent >= v.Silence {
 			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("nothing heard of the node for %s", silent.Round(time.Second))})
 			continue
 		}
-		if r.ClaimedAt.IsZero() {
-			continue
+		// Before a claim the node may still be busy with a run that was given up,
+		// which ends by its own timeout: the same grace for both.
+		begun, what := r.ClaimedAt, "no result %s after the claim, its timeout is %s"
+		if begun.IsZero() {
+			begun, what = r.WantedAt, "the node is there and did not claim it for %s, its timeout is %s"
 		}
 		grace := r.Timeout + 2*v.Silence
-		if late := v.Now.Sub(later(v.Since, r.ClaimedAt)); r.Timeout > 0 && late >= grace {
-			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf("no result %s after the claim, its timeout is %s", late.Round(time.Second), r.Timeout)})
+		if late := v.Now.Sub(v.from(begun)); r.Timeout > 0 && late >= grace {
+			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf(what, late.Round(time.Second), r.Timeout)})
 		}
 	}
 	slices.SortFunc(out, func(a, b tutti.Body) int { return strings.Compare(a.ID(), b.ID()) })
 	return out
 }
 
-func later(times ...time.Time) time.Time {
-	return slices.MaxFunc(times, time.Time.Compare)
+// from is when something began as far as this server saw it. What the log has
+// from a time to come was written by a clock that was ahead, and says nothing: a
+// deadline that counted from it would come that much too late.
+func (v View) from(logged time.Time) time.Time {
+	if logged.After(v.Since) && !logged.After(v.Now) {
+		return logged
+	}
+	return v.Since
 }
 
 // next returns what may begin in the job.
@@ -84,7 +96,7 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 
 func (j *Job) nextWait(st *Step, v View) tutti.Body {
 	if st.State == Active {
-		waited := v.Now.Sub(later(v.Since, st.StartedAt))
+		waited := v.Now.Sub(v.from(st.StartedAt))
 		if j.Cancelled || waited >= st.Timeout {
 			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: waitedFor(st, waited, j.Cancelled)}
 		}

@@ -213,6 +213,48 @@ func TestSilenceIsLost(t *testing.T) {
 	}
 }
 
+func TestEveryWaitHasADeadline(t *testing.T) {
+	wait := tutti.Step{Name: "w", Timeout: time.Hour, Wait: &tutti.WaitStep{Value: "k"}}
+	cases := map[string]struct {
+		reason  string
+		step    tutti.Step
+		claimed bool
+		ahead   time.Duration // of the clock that wrote the log
+		after   time.Duration
+	}{
+		"unclaimed":   {"a node that beats and never claims", run("a"), false, 0, 3 * time.Hour},
+		"no result":   {"a node that beats and never ends its run", run("a"), true, 0, 3 * time.Hour},
+		"clock, run":  {"the log was written by a clock that was a year ahead", run("a"), true, 365 * 24 * time.Hour, 3 * time.Hour},
+		"clock, wait": {"the wait began at a time to come", wait, false, 365 * 24 * time.Hour, time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet()
+			f.start([]tutti.Step{tc.step}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1")})
+			f.now = epoch.Add(tc.ahead)
+			v := f.view()
+			for _, b := range f.state.Decide(v) {
+				if w, ok := b.(*tutti.RunWanted); ok {
+					w.Order.Run = "r1"
+				}
+				f.append(b)
+			}
+			if tc.claimed {
+				f.append(&tutti.RunClaimed{Run: "r1", Node: "n1"})
+			}
+			v.Now = epoch.Add(tc.after - time.Second)
+			v.Seen = map[tutti.NodeName]time.Time{"n1": v.Now.Add(time.Millisecond)} // heard of while deciding
+			if got := f.state.Decide(v); len(got) != 0 {
+				t.Fatalf("%s: decided %v before the deadline", tc.reason, got)
+			}
+			v.Now = v.Now.Add(time.Second)
+			if got := f.state.Decide(v); len(got) != 1 {
+				t.Errorf("%s: decided %v, want its end", tc.reason, got)
+			}
+		})
+	}
+}
+
 func TestCancelLetsRunsEnd(t *testing.T) {
 	f := newFleet()
 	f.start([]tutti.Step{run("a"), run("b", "a")}, map[tutti.StepName][]tutti.NodeName{"a": targets("n1"), "b": targets("n1")})

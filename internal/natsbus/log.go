@@ -82,6 +82,15 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	return l, nil
 }
 
+// Torn is the last sequence of a batch that a loss of power left incomplete at
+// the end of the log as it was opened, 0 if there is none. What is appended next
+// comes behind it.
+func (l *Log) Torn() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.torn.last
+}
+
 // Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the
 // outcome is not known: the caller must not write again before it has read
 // what the log has. At most 20,000 events go into one append.

@@ -69,6 +69,9 @@ func TestTornBatchIsNotRead(t *testing.T) {
 	}
 	_, err = again.Append(t.Context(), last-1, []tutti.Event{setValue("x")})
 	wantCode(t, err, tutti.CodeConflict)
+	if got := again.Torn(); got != 4 {
+		t.Errorf("torn up to %d, want 4", got)
+	}
 	last, err = again.Append(t.Context(), last, []tutti.Event{setValue("c"), setValue("d")})
 	if err != nil || last != 6 {
 		t.Fatalf("append behind the torn batch: %d, %v; want 6", last, err)

@@ -48,6 +48,7 @@ const (
 // trace is everything that a launcher left behind besides its report.
 type trace struct {
 	last    string // phase before done
+	before  string // phase before last
 	reached map[string]bool
 	gate    phaseLine
 	lock    phaseLine
@@ -189,12 +190,17 @@ func readTrace(dir string) (trace, error) {
 			tr.lock = p
 		}
 		if p.Phase != "done" {
-			tr.last = p.Phase
+			if p.Phase != tr.last {
+				tr.before, tr.last = tr.last, p.Phase
+			}
 			tr.reached[p.Phase] = true
 		}
 	})
 	if err != nil {
 		return tr, err
+	}
+	if tr.signalled() && tr.last == "report" {
+		tr.last = tr.before // Puppet reports also what a signal ended
 	}
 	err = eachLine(filepath.Join(dir, "log.jsonl"), func(line []byte) {
 		var l logLine

@@ -12,9 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/pidfd"
@@ -24,6 +21,7 @@ import (
 type Process struct {
 	pid   int
 	start uint64 // field 22 of /proc/PID/stat: pids are used again
+	scope string // the systemd scope that it is in, if systemd runs
 	child *exec.Cmd
 }
 
@@ -34,7 +32,7 @@ func Start(install Installation, dir string, o Order) (*Process, error) {
 	argv := []string{install.Ruby, o.Launcher, dir}
 	if systemd() {
 		argv = append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect",
-			"--unit=tutti-run-" + string(o.Run), "--description=Puppet run " + string(o.Run)}, argv...)
+			"--unit=" + scopeOf(dir), "--description=Puppet run " + string(o.Run)}, argv...)
 	}
 	// No context: the process must live on when whoever waits for it does not.
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
@@ -54,8 +52,11 @@ func Start(install Installation, dir string, o Order) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	start, _ := startTime(cmd.Process.Pid)
-	return &Process{pid: cmd.Process.Pid, start: start, child: cmd}, nil
+	return &Process{pid: cmd.Process.Pid, start: start, scope: scopeOf(dir), child: cmd}, nil
 }
+
+// scopeOf names the scope of the run whose directory it is.
+func scopeOf(dir string) string { return "tutti-run-" + filepath.Base(dir) + ".scope" }
 
 func systemd() bool {
 	_, err := os.Stat("/run/systemd/system")
@@ -87,7 +88,7 @@ func Adopt(dir string) (*Process, error) {
 		if !alive(noted.PID, noted.Start) {
 			return nil, nil
 		}
-		return &Process{pid: noted.PID, start: noted.Start}, nil
+		return &Process{pid: noted.PID, start: noted.Start, scope: scopeOf(dir)}, nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, tutti.Wrap(tutti.CodeInternal, err, "%s", filepath.Join(dir, "pid"))
@@ -96,7 +97,7 @@ func Adopt(dir string) (*Process, error) {
 	err = eachProcess(func(pid int, argv []string) bool {
 		if len(argv) > 1 && argv[len(argv)-1] == dir && strings.HasSuffix(argv[len(argv)-2], "puppet-tutti") {
 			if start, err := startTime(pid); err == nil {
-				found = &Process{pid: pid, start: start}
+				found = &Process{pid: pid, start: start, scope: scopeOf(dir)}
 			}
 		}
 		return found == nil
@@ -110,22 +111,31 @@ func alive(pid int, start uint64) bool {
 	return err == nil && (start == 0 || now == start)
 }
 
-// startTime reads field 22 of /proc/PID/stat; the second field may hold spaces
-// and brackets, so fields count from its last bracket.
+// startTime reads field 22 of /proc/PID/stat.
 func startTime(pid int) (uint64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := stat(pid)
 	if err != nil {
 		return 0, err
-	}
-	_, rest, ok := bytes.Cut(raw[bytes.LastIndexByte(raw, ')'):], []byte(" "))
-	fields := strings.Fields(string(rest))
-	if !ok || len(fields) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
 	}
 	if fields[0] == "Z" {
 		return 0, os.ErrProcessDone
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// stat returns the fields of /proc/PID/stat from the third on; the second may
+// hold spaces and brackets, so fields count from its last bracket.
+func stat(pid int) ([]string, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	_, rest, ok := bytes.Cut(raw[bytes.LastIndexByte(raw, ')'):], []byte(" "))
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 20 {
+		return nil, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
+	}
+	return fields, nil
 }
 
 // Wait returns nil when the process is gone, or the cause of ctx's end.
@@ -144,28 +154,6 @@ func (p *Process) reap() {
 	if p.child != nil {
 		_ = p.child.Wait()
 	}
-}
-
-const killAfter = 10 * time.Second
-
-// Kill ends the process and everything in its session: first politely, then,
-// after ten seconds, not.
-func (p *Process) Kill(ctx context.Context) error {
-	if !alive(p.pid, p.start) {
-		return nil
-	}
-	if err := unix.Kill(-p.pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("end process group %d: %w", p.pid, err)
-	}
-	polite, cancel := context.WithTimeout(ctx, killAfter)
-	defer cancel()
-	if err := p.Wait(polite); err == nil {
-		return nil
-	}
-	if err := unix.Kill(-p.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill process group %d: %w", p.pid, err)
-	}
-	return p.Wait(ctx)
 }
 
 // Strangers returns the command lines of Puppets that take no lock: a person's

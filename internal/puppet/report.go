@@ -81,7 +81,7 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	case r.CachedCatalogStatus == "on_failure":
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
 	case tr.done == nil || tr.signalled():
-		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process: "+tr.message()
+		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process in phase "+tr.last+": "+tr.message()
 	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:
 		fail(out, tutti.BecauseRefused, tr.message())
 	case r.Status == "failed" && tr.cycle() != "":

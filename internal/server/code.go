@@ -214,18 +214,41 @@ func (s *Server) denyKey(ctx context.Context, key tutti.NodeKey, what string, ca
 }
 
 // blobPut keeps a report, a log or a record that a node sends before the
-// result that names it.
+// result that names it. What is here already is not kept again and costs nothing.
 func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	err := s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err == nil && n.lastClaimed == "" {
-			err = tx.deny(actorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, "node %s never claimed a run", n.Node))
-		}
-		return err
-	})
+	out := tutti.BlobStored{Digest: tutti.DigestOf(payload)}
+	has, err := s.opts.Blobs.Has(ctx, out.Digest)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := s.PutBlob(ctx, slices.Clone(payload))
-	return tutti.BlobStored{Digest: digest}, err
+	err = s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil || has {
+			return err
+		}
+		return tx.mayStore(n, int64(len(payload)))
+	})
+	if err != nil || has {
+		return out, err
+	}
+	out.Digest, err = s.PutBlob(ctx, slices.Clone(payload))
+	return out, err
+}
+
+// mayStore bounds what a node can make the server keep: so much for each run
+// whose result is to come.
+func (tx *tx) mayStore(n *node, size int64) error {
+	refused := func(format string, args ...any) error {
+		return tx.deny(actorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, format, args...))
+	}
+	switch {
+	case n.lastClaimed == "":
+		return refused("node %s never claimed a run", n.Node)
+	case n.unended == 0:
+		return refused("node %s has no run whose result is to come", n.Node)
+	case n.stored+size > maxStored:
+		return refused("node %s has stored %d bytes since its last result, at most %d", n.Node, n.stored, maxStored)
+	}
+	n.stored += size
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 func TestANodeGetsTheCodeOfItsRunAndNothingElse(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
-	other := f.PushCode("notify { 'of tomorrow': }\n")
+	other := f.PushSite("notify { 'of tomorrow': }\n")
 	fleetFile := tutti.DigestOf([]byte(twoSteps))
 	if _, err := f.PutBlob(servertest.Operator(), []byte("secret")); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestWhatCannotBePushed(t *testing.T) {
 			if _, err := f.PutBlob(servertest.Operator(), []byte("here")); err != nil {
 				t.Fatal(err)
 			}
-			_, err := f.Server.PushCode(servertest.Operator(), tc.in)
+			_, err := f.PushCode(servertest.Operator(), tc.in)
 			wantCode(t, err, tc.code, tc.says)
 			if (len(f.Events()) == 1) != (tc.code == "") {
 				t.Errorf("log %v", servertest.Kinds(f.Events()))
@@ -88,8 +88,8 @@ func TestPushingTheSameIsNoEvent(t *testing.T) {
 	if got := f.Since(n); len(got) != 0 {
 		t.Errorf("appended %v, want nothing", got)
 	}
-	f.PushCode("other")
-	f.PushCode(servertest.CodeContent) // back to what it was
+	f.PushSite("other")
+	f.PushSite(servertest.CodeContent) // back to what it was
 	if diff := cmp.Diff([]string{"code.pushed", "code.pushed"}, f.Since(n)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

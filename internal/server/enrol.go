@@ -61,10 +61,10 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 			return tx.deny("key:"+string(in.Key), "join as "+string(in.Name), err)
 		}
 		n := tx.registry.nodes[in.Name]
-		if n != nil && n.Key == in.Key {
+		if n != nil && n.Key == in.Key && n.Token == t.Token {
 			return nil
 		}
-		if n != nil {
+		if n != nil && n.Key != in.Key {
 			old = n.Key
 			tx.leave(actorNode(in.Name), n, "another machine took the node's name over")
 		}

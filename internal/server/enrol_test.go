@@ -101,6 +101,30 @@ func TestATokenIsOneKeysOwn(t *testing.T) {
 	}
 }
 
+func TestEveryTokenThatLetsAKeyInIsThatKeysOwn(t *testing.T) {
+	f := newFixture(t)
+	first := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*"})
+	second := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
+	node, thief := machine(f.Fleet, "new-1", "first"), machine(f.Fleet, "new-2", "thief")
+	for _, token := range []tutti.CreatedToken{first, second} {
+		if _, err := f.Enrol(context.Background(), node.Request(token)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := f.Enrol(context.Background(), thief.Request(second))
+	wantCode(t, err, tutti.CodeRefused, "used by new-1 already")
+	for range 2 { // the second time from the log
+		if err := f.RemoveNode(servertest.Operator(), "new-1"); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
+			t.Fatal(err)
+		}
+		for _, token := range []tutti.CreatedToken{first, second} {
+			_, err := f.Enrol(context.Background(), node.Request(token))
+			wantCode(t, err, tutti.CodeRefused, "revoked")
+		}
+		f.Fleet = f.Restart()
+	}
+}
+
 func TestATokenExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)

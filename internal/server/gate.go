@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -22,26 +23,38 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
-	if len(in.Values) > data.MaxExports {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "%d values, at most %d", len(in.Values), data.MaxExports)
+	if err := checkGate(in); err != nil {
+		return nil, err
 	}
+	// What no catalog can publish is no reason to keep it.
+	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
+	out, err := s.atGate(ctx, key, in, nil)
+	if err != nil || out.Verdict != "" {
+		return out, err
+	}
+	// Only now: exports of whoever may not hand any over are not kept.
 	set, err := s.storeExports(ctx, in.Exports)
 	if err != nil {
 		return nil, err
 	}
+	return s.atGate(ctx, key, in, &set)
+}
+
+// atGate returns the gate's answer, which is decided if the exports are stored
+// and it was not before.
+func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, set *tutti.Digest) (tutti.Gated, error) {
 	var out tutti.Gated
-	err = s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err != nil {
-			return err
-		}
-		r, err := tx.run(n, in.Run)
+	err := s.do(ctx, func(tx *tx) error {
+		n, r, err := tx.nodeRun(key, in.Run)
 		if err != nil {
 			return err
 		}
 		if r.Gate == "" {
-			if err := tx.decideGate(n, r, in, set); err != nil {
+			if err := tx.mayExport(n, in.Exports); err != nil {
 				return err
+			}
+			if set != nil {
+				tx.decideGate(n, r, in, *set)
 			}
 		}
 		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
@@ -50,22 +63,29 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return out, err
 }
 
-func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest) error {
-	for _, e := range in.Exports {
-		if err := policy.MayExport(tx.fleet(), tx.registry.groups(n), n.Node, e.Type); err != nil {
+func (tx *tx) mayExport(n *node, exports []tutti.Export) error {
+	groups := tx.registry.groups(n)
+	for i, e := range exports { // sorted by type
+		if i > 0 && e.Type == exports[i-1].Type {
+			continue
+		}
+		if err := policy.MayExport(tx.fleet(), groups, n.Node, e.Type); err != nil {
 			return tx.deny(actorNode(n.Node), "export "+e.Type, err)
 		}
 	}
+	return nil
+}
+
+func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest) {
 	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
 	if why := tx.stop(n, r, in); why != "" {
-		verdict.Verdict, verdict.Reason = tutti.GateStop, why
+		verdict.Verdict, verdict.Reason = tutti.GateStop, words(why)
 	}
 	overlay := r.Mode != tutti.ModeApply
 	if verdict.Verdict == tutti.GateGo || overlay {
 		tx.setExports(n, r, in.Exports, set, overlay)
 	}
 	tx.emit(actorNode(n.Node), verdict)
-	return nil
 }
 
 // stop says why a run must not apply, or returns the empty string.

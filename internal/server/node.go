@@ -29,6 +29,9 @@ func (s *Server) nodeOps() map[string]nodeOp {
 
 // Handle answers a node. It fits natsbus.Handler.
 func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) ([]byte, error) {
+	if len(payload) > maxMessage && op != tutti.OpGate && op != tutti.OpBlobPut {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), maxMessage)
+	}
 	if op == tutti.OpBlobGet {
 		return s.blobGet(ctx, key, payload)
 	}
@@ -161,7 +164,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		}
 		if r.Result == nil { // the same result may come twice
 			tx.withdrawUndeclared(n, r, in)
-			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: in})
+			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: plainResult(in)})
 		}
 		return nil
 	})
@@ -182,6 +185,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err == nil {
+			in.Version, in.Puppet = words(in.Version), words(in.Puppet)
 			s.presence.beat(n.Node, in)
 		}
 		return err
@@ -205,6 +209,7 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		}
 		job = r.Job
 		for i := range in {
+			in[i] = plainLive(in[i])
 			in[i].Node, in[i].Run = n.Node, r.Run
 		}
 		return nil

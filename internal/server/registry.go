@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type registry struct {
 	tokens      map[tutti.TokenID]*token
 	nodes       map[tutti.NodeName]*node
 	keys        map[tutti.NodeKey]tutti.NodeName
+	claims      map[tutti.RunID]*node // whose result is to come
 	revoked     []tutti.NodeKey
 }
 
@@ -34,6 +36,8 @@ type node struct {
 	replaceable bool
 	lastClaimed tutti.RunID
 	exports     tutti.Digest // the set that others read; empty: none
+	unended     int          // claimed runs whose result is to come, also lost ones
+	stored      int64        // bytes of blobs since the last result; not of the log
 }
 
 func newRegistry() *registry {
@@ -43,6 +47,7 @@ func newRegistry() *registry {
 		tokens: map[tutti.TokenID]*token{},
 		nodes:  map[tutti.NodeName]*node{},
 		keys:   map[tutti.NodeKey]tutti.NodeName{},
+		claims: map[tutti.RunID]*node{},
 	}
 }
 
@@ -55,9 +60,7 @@ func (r *registry) apply(e tutti.Event) {
 	case *tutti.TokenCreated:
 		r.tokens[b.Token] = &token{TokenCreated: *b}
 	case *tutti.TokenRevoked:
-		if t := r.tokens[b.Token]; t != nil {
-			t.revoked = true
-		}
+		r.revoke(b.Token)
 	case *tutti.NodeEnrolled:
 		r.enrol(e, b)
 	case *tutti.NodeReplaceable:
@@ -76,6 +79,14 @@ func (r *registry) apply(e tutti.Event) {
 	case *tutti.RunClaimed:
 		if n := r.nodes[b.Node]; n != nil {
 			n.lastClaimed = b.Run
+			n.unended++
+			r.claims[b.Run] = n
+		}
+	case *tutti.RunFinished:
+		if n := r.claims[b.Result.Run]; n != nil {
+			n.unended--
+			n.stored = 0
+			delete(r.claims, b.Result.Run)
 		}
 	}
 }
@@ -84,11 +95,17 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	if t := r.tokens[b.Token]; t != nil {
 		t.boundTo, t.node = b.Key, b.Node
 	}
-	if old := r.nodes[b.Node]; old != nil && old.Key != b.Key {
-		r.drop(old)
-	}
 	n := &node{NodeEnrolled: *b, joinedAt: e.At}
-	if old := r.nodes[b.Node]; old != nil {
+	switch old := r.nodes[b.Node]; {
+	case old == nil:
+	case old.Key == b.Key: // the machine has joined again
+		if old.Token != b.Token {
+			r.revoke(old.Token)
+		}
+		n = old
+		n.NodeEnrolled, n.joinedAt, n.replaceable = *b, e.At, false
+	default:
+		r.drop(old)
 		n.lastClaimed, n.exports = old.lastClaimed, old.exports
 	}
 	r.nodes[b.Node] = n
@@ -96,14 +113,19 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	r.revoked = slices.DeleteFunc(r.revoked, func(k tutti.NodeKey) bool { return k == b.Key })
 }
 
+func (r *registry) revoke(id tutti.TokenID) {
+	if t := r.tokens[id]; t != nil {
+		t.revoked = true
+	}
+}
+
 // drop ends a key, and the token that let it in: whoever is out does not come
 // back by asking again.
 func (r *registry) drop(n *node) {
 	delete(r.keys, n.Key)
 	r.revoked = append(r.revoked, n.Key)
-	if t := r.tokens[n.Token]; t != nil {
-		t.revoked = true
-	}
+	maps.DeleteFunc(r.claims, func(_ tutti.RunID, of *node) bool { return of == n })
+	r.revoke(n.Token)
 }
 
 // byKey returns the node that owns a key, or nil.

@@ -33,6 +33,12 @@ type Identity interface {
 	VerifyCode(in tutti.SignedCode) error
 }
 
+// Tearing is a log that a loss of power may leave with half an append at its
+// end, which nobody reads: the next event goes behind the sequence Torn.
+type Tearing interface {
+	Torn() uint64
+}
+
 // Options are what a server needs. Zero durations take the defaults.
 type Options struct {
 	Log      tutti.Log
@@ -151,6 +157,9 @@ func (w *writer) fold(ctx context.Context) error {
 			return fmt.Errorf("event %d: %w", e.Seq, err)
 		}
 		w.state.apply(e)
+	}
+	if l, ok := w.opts.Log.(Tearing); ok {
+		w.state.seq = max(w.state.seq, l.Torn())
 	}
 	return nil
 }

@@ -44,12 +44,13 @@ func (tx *tx) deny(who, what string, err error) error {
 	if tx.now.Sub(tx.denials.since) > time.Minute {
 		tx.denials = denials{since: tx.now, seen: map[string]bool{}}
 	}
+	what = words(what)
 	key := who + "\x00" + what
 	if tx.denials.seen[key] || len(tx.denials.seen) >= maxDenials {
 		return err
 	}
 	tx.denials.seen[key] = true
-	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: err.Error()})
+	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: words(err.Error())})
 	return err
 }
 

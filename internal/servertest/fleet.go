@@ -104,15 +104,15 @@ const (
 // Push gives the server code and a fleet file.
 func (f *Fleet) Push(fleetFile string) tutti.CodePushed {
 	f.t.Helper()
-	pushed := f.PushCode(CodeContent)
+	pushed := f.PushSite(CodeContent)
 	if _, err := f.SetFleet(Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleetFile)}); err != nil {
 		f.t.Fatal(err)
 	}
 	return pushed
 }
 
-// PushCode gives the server code with one manifest.
-func (f *Fleet) PushCode(manifest string) tutti.CodePushed {
+// PushSite gives the server code with one manifest.
+func (f *Fleet) PushSite(manifest string) tutti.CodePushed {
 	f.t.Helper()
 	digest, err := f.PutBlob(Operator(), []byte(manifest))
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *Fleet) PushCode(manifest string) tutti.CodePushed {
 		Version: 1, Environment: "production",
 		Files: map[string]tutti.CodeFile{CodePath: {Digest: digest, Size: int64(len(manifest))}},
 	})
-	pushed, err := f.Server.PushCode(Operator(), signed)
+	pushed, err := f.PushCode(Operator(), signed)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -87,10 +87,21 @@ func (i *Identity) VerifyCode(in tutti.SignedCode) error {
 	return nil
 }
 
-// Bus is a server.Bus that keeps what was rung.
+// Bus is a server.Bus that keeps what was rung, and rings those who listen.
 type Bus struct {
-	mu    sync.Mutex
-	rings []Ring
+	mu        sync.Mutex
+	rings     []Ring
+	listeners map[tutti.NodeKey]func(op string, payload []byte)
+}
+
+// Listen has f called for each doorbell of a node. f must not block.
+func (b *Bus) Listen(key tutti.NodeKey, f func(op string, payload []byte)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.listeners == nil {
+		b.listeners = map[tutti.NodeKey]func(string, []byte){}
+	}
+	b.listeners[key] = f
 }
 
 // Ring is a doorbell that was rung.
@@ -111,8 +122,12 @@ func (b *Bus) Ring(key tutti.NodeKey, op string, payload []byte) error {
 		r.Run = c.Run
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.rings = append(b.rings, r)
+	listener := b.listeners[key]
+	b.mu.Unlock()
+	if listener != nil {
+		listener(op, payload)
+	}
 	return nil
 }
 

@@ -1,0 +1,104 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+const (
+	oldVersion = "1.0.0"
+	newVersion = "2.0.0"
+)
+
+// TestUpgrade lets a catalog upgrade the package of the very agent that applies
+// it: the run goes on, the new agent follows it and brings its outcome.
+func TestUpgrade(t *testing.T) {
+	debs := t.TempDir()
+	node := host(t, "node-03")
+	for _, v := range []string{oldVersion, newVersion} {
+		if out, err := exec.CommandContext(t.Context(), "../script/build-deb", v, debs).CombinedOutput(); err != nil {
+			t.Fatalf("build-deb %s: %v\n%s", v, err, out)
+		}
+		copyIn(t, node, debs, v)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		rejoin(ctx, t, node, "dpkg --purge tutti", "/usr/local/bin/tutti")
+	})
+	rejoin(t.Context(), t, node, "rm -f /etc/systemd/system/tutti-agent.service; dpkg -i /root/tutti_"+oldVersion+".deb", "/usr/bin/tutti")
+	if got := agentVersion(t, oldVersion); got != oldVersion {
+		t.Fatalf("the node runs version %q, want %s", got, oldVersion)
+	}
+	push(t, attackFleet, `
+		package { 'tutti': ensure => latest, provider => dpkg, source => '/root/tutti_`+newVersion+`.deb' }
+		-> `+heldSite)
+	h := hold(t, "node-03", "node-03")
+	if got := agentVersion(t, newVersion); got != newVersion {
+		t.Errorf("in the middle of the run the node has version %q, want %s", got, newVersion)
+	}
+	h.letGo()
+	r := h.ended()
+	h.expect(r, tutti.Changed, "", "")
+	checkAfter(t, h, tutti.Changed, "")
+	if r.Result.Counts.Changed != 3 {
+		t.Errorf("%d resources changed, want package, exec and file", r.Result.Counts.Changed)
+	}
+}
+
+func copyIn(t *testing.T, h *lab.Host, dir, version string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "tutti_"+version+"_*.deb"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("packages of version %s in %s: %v %v", version, dir, found, err)
+	}
+	if err := h.CopyIn(t.Context(), found[0], "/root/tutti_"+version+".deb"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rejoin makes the host a node again with another binary; change replaces the
+// old one by it.
+func rejoin(ctx context.Context, t *testing.T, h *lab.Host, change, binary string) {
+	t.Helper()
+	fail := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := app.Output(ctx, h, nil, "sh", "-euc", "systemctl disable --now --quiet tutti-agent; "+change+"; rm -rf /var/lib/tutti/agent")
+	fail(err)
+	name := tutti.NodeName(h.Name)
+	fail(fleet.Client.ReplaceNode(ctx, name))
+	token, err := fleet.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Minute})
+	fail(err)
+	_, err = app.Output(ctx, h, []byte(token.Text), binary, "join")
+	fail(err)
+}
+
+// agentVersion waits for a version of node-03 and returns the one that it has.
+func agentVersion(t *testing.T, want string) string {
+	t.Helper()
+	var node struct {
+		Version   string `json:"version"`
+		Connected bool   `json:"connected"`
+	}
+	eventually(t, "node-03 says version "+want, func() bool {
+		out, code := tuttiCLI(t, fleet, "node", "show", "node-03", "--json")
+		if code != 0 || json.Unmarshal([]byte(out), &node) != nil {
+			t.Fatalf("tutti node show: exit code %d: %s", code, out)
+		}
+		return node.Version == want && node.Connected
+	})
+	return node.Version
+}

@@ -1,0 +1,180 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// line is an agent.Bus that leads to a server and can be cut.
+type line struct {
+	fleet *servertest.Fleet
+	key   tutti.NodeKey
+
+	mu      sync.Mutex
+	cut     bool
+	ops     []string
+	refuse  map[string]error                     // by operation
+	alter   func(op string, reply []byte) []byte // what an attacker would
+	answer  string                               // the operation that alter answers, whatever the server says
+	connect []func()
+	stop    *stop
+	calls   chan struct{} // closed by the next call
+}
+
+// stop is a place at which an agent is to be killed.
+type stop struct {
+	op       string
+	answered bool // the server has done what was asked, and its answer is lost
+	reached  chan struct{}
+}
+
+// stopAt lets the next call of an operation hang until its agent is killed.
+func (l *line) stopAt(op string, answered bool) *stop {
+	s := &stop{op: op, answered: answered, reached: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stop = s
+	return s
+}
+
+// hang waits for the agent's end, if this is the place.
+func (l *line) hang(ctx context.Context, op string, answered bool) error {
+	l.mu.Lock()
+	s := l.stop
+	if s == nil || s.op != op || s.answered != answered {
+		l.mu.Unlock()
+		return nil
+	}
+	l.stop = nil
+	l.mu.Unlock()
+	close(s.reached)
+	<-ctx.Done()
+	return tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "%s", op)
+}
+
+func newLine(n *servertest.Node) *line {
+	return &line{fleet: n.Fleet, key: n.Key, refuse: map[string]error{}, calls: make(chan struct{})}
+}
+
+func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
+	l.mu.Lock()
+	l.ops = append(l.ops, op)
+	close(l.calls)
+	l.calls = make(chan struct{})
+	cut, refused, alter, answer := l.cut, l.refuse[op], l.alter, l.answer
+	l.mu.Unlock()
+	if err := l.hang(ctx, op, false); err != nil {
+		return nil, err
+	}
+	if cut {
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: not connected to the server", op)
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	reply, err := l.fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
+	if lost := l.hang(ctx, op, true); lost != nil {
+		return nil, lost
+	}
+	if alter != nil && (err == nil || op == answer) {
+		return alter(op, reply), nil
+	}
+	return reply, err
+}
+
+func (l *line) Send(op string, payload []byte) error {
+	l.mu.Lock()
+	cut := l.cut
+	l.mu.Unlock()
+	if cut {
+		return tutti.Errorf(tutti.CodeUnavailable, "not connected")
+	}
+	_, err := l.fleet.Handle(context.Background(), l.key, op, bytes.Clone(payload))
+	return err
+}
+
+func (l *line) OnRing(f func(op string, payload []byte)) error {
+	l.fleet.Bus.Listen(l.key, f)
+	return nil
+}
+
+func (l *line) OnConnect(f func()) {
+	l.mu.Lock()
+	l.connect = append(l.connect, f)
+	l.mu.Unlock()
+	f()
+}
+
+// sever and mend cut the line and connect it again.
+func (l *line) sever() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+}
+
+func (l *line) mend() {
+	l.mu.Lock()
+	l.cut = false
+	calls := slices.Clone(l.connect)
+	l.mu.Unlock()
+	for _, f := range calls {
+		f()
+	}
+}
+
+// refuseWith lets the server refuse an operation; nil ends it.
+func (l *line) refuseWith(op string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse[op] = err
+	if err == nil {
+		delete(l.refuse, op)
+	}
+}
+
+// said returns the operations so far, but for those named; what comes several
+// times in a row is there once.
+func (l *line) said(but ...string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ops := slices.DeleteFunc(slices.Clone(l.ops), func(op string) bool { return slices.Contains(but, op) })
+	return strings.Join(slices.Compact(ops), " ")
+}
+
+// until waits until the operation was called n times.
+func (l *line) until(op string, n int) {
+	for {
+		l.mu.Lock()
+		next := l.calls
+		l.mu.Unlock()
+		if l.count(op) >= n {
+			return
+		}
+		<-next
+	}
+}
+
+// settle waits until the agent has done what it was at.
+func (l *line) settle() {
+	n := l.count(tutti.OpClaim)
+	l.mend()
+	l.until(tutti.OpClaim, n+1)
+}
+
+func (l *line) count(op string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, o := range l.ops {
+		if o == op {
+			n++
+		}
+	}
+	return n
+}

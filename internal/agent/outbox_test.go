@@ -1,0 +1,168 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func (l *lab) value(key string) string {
+	l.t.Helper()
+	values, err := l.fleet.ListValues(servertest.Operator(), key)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, v := range values {
+		if v.Key == key {
+			return string(v.Value)
+		}
+	}
+	return ""
+}
+
+func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T) {
+	var l *lab
+	l = newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		l.line.sever()
+		for _, v := range []int{1, 2} { // in this order
+			if r := p.say(ask{"op": "publish", "key": "db/x", "value": v}); !r.OK {
+				t.Errorf("publish: %s", r.Error)
+			}
+		}
+		p.say(ask{"op": "publish", "key": "db/gone", "value": 1})
+		p.say(ask{"op": "withdraw", "key": "db/gone"})
+		if r := p.say(ask{"op": "published", "key": "db/x"}); !r.OK || r.Found {
+			t.Errorf("what is published already, without a server: %+v", r)
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, "report.json"), []byte(`{"a":1}`), 0o600); err != nil {
+			t.Error(err)
+		}
+		return out
+	})
+	l.start()
+	job := l.job()
+	l.until(job, "run.gated")
+	l.line.until(tutti.OpPublish, 5) // four by Puppet, then the outbox tries
+	if v := l.value("db/x"); v != "" {
+		t.Fatalf("db/x is %s while the line is cut", v)
+	}
+	l.line.mu.Lock()
+	l.line.ops = nil
+	l.line.mu.Unlock()
+	l.line.mend()
+	got := l.end(job)
+	if got.Outcome != tutti.Changed || l.value("db/x") != "2" || l.value("db/gone") != "" {
+		t.Errorf("result %+v, db/x %q, db/gone %q", got, l.value("db/x"), l.value("db/gone"))
+	}
+	if said := l.line.said(tutti.OpClaim); said != "publish blobput result" {
+		t.Errorf("said %q, want what was published, then what belongs to the result, then the result", said)
+	}
+	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || string(report) != `{"a":1}` {
+		t.Errorf("report %q, %v", report, err)
+	}
+	want := map[string]tutti.Digest{"db/x": tutti.DigestOf([]byte("2")), "db/gone": ""}
+	if diff := cmp.Diff(want, l.record(got.Run).Published); diff != "" {
+		t.Errorf("record: -want +got\n%s", diff)
+	}
+}
+
+func TestWhatIsPublishedLaterCountsAlsoIfTheServerWasAwayBefore(t *testing.T) {
+	var l *lab
+	l = newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		l.line.sever()
+		p.say(ask{"op": "publish", "key": "db/x", "value": 1})
+		l.line.mend()
+		p.say(ask{"op": "publish", "key": "db/x", "value": 2})
+		return out
+	})
+	l.start()
+	if l.end(l.job()); l.value("db/x") != "2" {
+		t.Errorf("db/x is %s, want 2: it was published last", l.value("db/x"))
+	}
+}
+
+// What the server refuses stays on the node, and the job hears of it.
+func TestARefusedResultIsKept(t *testing.T) {
+	l := newLab(t, func(p *puppet) tutti.Result {
+		applies(p)
+		return tutti.Result{Outcome: "splendid"} // which no server takes
+	})
+	l.start()
+	got := l.end(l.job())
+	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, `unknown outcome "splendid"`) {
+		t.Errorf("result %+v, want a failure of the machinery that says why", got)
+	}
+	if n := l.line.count(tutti.OpResult); n != 2 {
+		t.Errorf("%d results were sent, want the refused one and the one that says so", n)
+	}
+	l.line.settle()
+	for _, name := range []string{"result.json", "sent"} {
+		if _, err := os.Stat(filepath.Join(l.runDir(got.Run), name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
+	l := newLab(t, applies)
+	l.line.refuseWith(tutti.OpBlobPut, tutti.Errorf(tutti.CodeInvalid, "too large"))
+	l.start()
+	if got := l.end(l.job()); got.Outcome != tutti.Changed || got.Record != "" {
+		t.Errorf("result %+v, want the outcome without a record", got)
+	}
+}
+
+func TestADiskThatTakesNothingIsAFailureAtOnce(t *testing.T) {
+	l := newLab(t, applies)
+	job := l.job()
+	order := l.node.MustClaim()
+	if err := os.MkdirAll(filepath.Join(l.dir, "runs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Whatever is to be written there fails.
+	if err := os.WriteFile(l.runDir(order.Run), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	if got := l.end(job); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || got.Message == "" || l.ruby.started() != 0 {
+		t.Errorf("result %+v after %d starts", got, l.ruby.started())
+	}
+}
+
+func TestOldRunsAreRemoved(t *testing.T) {
+	l := newLab(t, applies)
+	l.start(func(o *agent.Options) { o.KeepRuns = 2 })
+	var last tutti.RunID
+	for range 4 {
+		last = l.end(l.job()).Run
+	}
+	l.line.settle()
+	dirs, err := os.ReadDir(filepath.Join(l.dir, "runs"))
+	if err != nil || len(dirs) > 3 {
+		t.Errorf("%d directories, %v, want the latest two (and one on its way)", len(dirs), err)
+	}
+	if _, err := os.Stat(l.runDir(last)); err != nil {
+		t.Errorf("the latest run: %v", err)
+	}
+}
+
+func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
+	l := newLab(t, applies)
+	l.line.sever()
+	l.start()
+	job := l.job() // and the doorbell is lost
+	l.line.until(tutti.OpClaim, 1)
+	l.line.mend()
+	if got := l.end(job); got.Outcome != tutti.Changed {
+		t.Errorf("result %+v", got)
+	}
+}

@@ -1,0 +1,270 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func TestARunFromItsClaimToItsResult(t *testing.T) {
+	l := newLab(t, applies)
+	l.start()
+	job := l.job()
+	got := l.end(job)
+	if got.Outcome != tutti.Changed || got.Degraded || got.Overlapped || got.Record == "" {
+		t.Errorf("result %+v", got)
+	}
+	if v := l.fleet.Job(job); v.Verdict != tutti.VerdictSucceeded || v.Runs != 1 {
+		t.Errorf("job %+v", v)
+	}
+	if want, said := "code blobget hiera gate blobput result", l.line.said(tutti.OpClaim); said != want {
+		t.Errorf("said %q, want %q", said, want)
+	}
+	rec := l.record(got.Run)
+	want := tutti.Inputs{Code: rec.Inputs.Code, Mode: tutti.ModeApply, Puppet: "8.10.0", Module: "1.0", Catalog: tutti.DigestOf([]byte("catalog"))}
+	if diff := cmp.Diff(want, rec.Inputs); diff != "" || rec.Node != "db-01" || rec.Inputs.Code == "" {
+		t.Errorf("record of %q: -want +got\n%s", rec.Node, diff)
+	}
+}
+
+// TestKilledAnywhereARunHappensOnce kills the agent at every word that it says
+// to the server, before the server has it and before the answer is back.
+func TestKilledAnywhereARunHappensOnce(t *testing.T) {
+	for _, op := range []string{tutti.OpClaim, tutti.OpCode, tutti.OpBlobGet, tutti.OpHiera, tutti.OpGate, tutti.OpPublish, tutti.OpBlobPut, tutti.OpResult} {
+		for _, answered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s answered=%t", op, answered), func(t *testing.T) {
+				l := newLab(t, func(p *puppet) tutti.Result {
+					out := applies(p)
+					if r := p.say(ask{"op": "publish", "key": "db/x", "value": 1}); !r.OK {
+						t.Errorf("publish: %s", r.Error)
+					}
+					return out
+				})
+				job := l.job()
+				stop := l.line.stopAt(op, answered)
+				l.start()
+				<-stop.reached
+				l.start()
+				got := l.end(job)
+				if got.Outcome != tutti.Changed || l.ruby.started() != 1 {
+					t.Errorf("result %+v after %d starts, want one", got, l.ruby.started())
+				}
+				if rec := l.record(got.Run); rec.Published["db/x"] == "" {
+					t.Errorf("the record lacks what was published: %+v", rec)
+				}
+				values, err := l.fleet.ListValues(servertest.Operator(), "db/x")
+				if err != nil || len(values) != 1 {
+					t.Errorf("values %v, %v, want db/x", values, err)
+				}
+			})
+		}
+	}
+}
+
+func TestAnAgentFollowsARunThatGoesOn(t *testing.T) {
+	starts, release := make(chan *puppet, 1), make(chan struct{})
+	l := newLab(t, func(p *puppet) tutti.Result {
+		starts <- p
+		<-release
+		return applies(p)
+	})
+	l.start()
+	job := l.job()
+	p := <-starts
+	for range 3 {
+		l.start()
+	}
+	close(release)
+	if got := l.end(job); got.Run != p.spec.Order.Run || got.Outcome != tutti.Changed || l.ruby.started() != 1 {
+		t.Errorf("result %+v of %d starts, want one good run %s", got, l.ruby.started(), p.spec.Order.Run)
+	}
+}
+
+func TestARunWhoseProcessIsGoneIsInterrupted(t *testing.T) {
+	starts := make(chan *puppet, 1)
+	l := newLab(t, func(p *puppet) tutti.Result { starts <- p; <-p.killed; return tutti.Result{} })
+	l.start()
+	job := l.job()
+	p := <-starts
+	l.kill()
+	p.once.Do(func() { close(p.killed) }) // the machine was switched off
+	<-p.gone
+	l.start()
+	if got := l.end(job); got.Outcome != tutti.Interrupted || l.ruby.started() != 1 {
+		t.Errorf("result %+v after %d starts, want interrupted and no second start", got, l.ruby.started())
+	}
+}
+
+func TestWhatCannotStart(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		before func(l *lab)
+		want   tutti.Reason
+		says   string
+	}{
+		"no Puppet": {"the runner finds none", func(l *lab) {
+			l.ruby.startErr = tutti.Errorf(tutti.CodeNotFound, "no Puppet on this node")
+		}, tutti.BecauseMachinery, "no Puppet on this node"},
+		"no code": {"the server has lost it", func(l *lab) {
+			l.line.refuseWith(tutti.OpBlobGet, tutti.Errorf(tutti.CodeNotFound, "the file is gone"))
+		}, tutti.BecauseMachinery, "the file is gone"},
+		"forged": {"another key has signed it", func(l *lab) {
+			l.line.alter = func(op string, reply []byte) []byte {
+				if op != tutti.OpCode {
+					return reply
+				}
+				return []byte(strings.Replace(string(reply), `"signature":"`, `"signature":"AAAA`, 1))
+			}
+		}, tutti.BecauseRefused, "not signed by the operator"},
+		"another manifest": {"its digest is not the order's", func(l *lab) {
+			l.line.alter = func(op string, reply []byte) []byte {
+				if op != tutti.OpCode {
+					return reply
+				}
+				return []byte(strings.Replace(string(reply), `"manifest":"`, `"manifest":"AAAA`, 1))
+			}
+		}, tutti.BecauseRefused, "the manifest has the digest"},
+		"altered file": {"its digest is not the manifest's", func(l *lab) {
+			l.line.alter = func(op string, reply []byte) []byte {
+				if op != tutti.OpBlobGet {
+					return reply
+				}
+				return append(reply, '#')
+			}
+		}, tutti.BecauseRefused, "came with the digest"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, applies)
+			tc.before(l)
+			l.start()
+			job := l.job()
+			got := l.end(job)
+			if got.Outcome != tutti.Failed || got.Reason != tc.want || !strings.Contains(got.Message, tc.says) {
+				t.Errorf("%s: result %+v, want failed:%s and %q", tc.reason, got, tc.want, tc.says)
+			}
+			if l.ruby.started() != 0 {
+				t.Errorf("%s: Puppet was started", tc.reason)
+			}
+		})
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Run("while it applies", func(t *testing.T) {
+		applying := make(chan struct{})
+		l := newLab(t, func(p *puppet) tutti.Result {
+			applies(p)
+			close(applying)
+			<-p.killed
+			return tutti.Result{}
+		})
+		l.start()
+		job := l.job()
+		<-applying
+		l.cancelNow(job)
+		if got := l.end(job); got.Outcome != tutti.Interrupted || !strings.Contains(got.Message, "cancelled") {
+			t.Errorf("result %+v, want interrupted because cancelled", got)
+		}
+	})
+	t.Run("while its code is fetched", func(t *testing.T) {
+		l := newLab(t, applies)
+		stop := l.line.stopAt(tutti.OpBlobGet, false)
+		l.start()
+		job := l.job()
+		<-stop.reached
+		l.cancelNow(job)
+		if got := l.end(job); got.Outcome != tutti.Interrupted || l.ruby.started() != 0 {
+			t.Errorf("result %+v after %d starts, want interrupted before the start", got, l.ruby.started())
+		}
+	})
+}
+
+func (l *lab) cancelNow(job tutti.JobID) {
+	l.t.Helper()
+	if err := l.fleet.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job, Now: true}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func TestTheStepsTimeoutEndsARun(t *testing.T) {
+	l := newLab(t, func(p *puppet) tutti.Result { <-p.killed; return tutti.Result{} })
+	if _, err := l.fleet.SetFleet(servertest.Operator(), tutti.FleetSource{
+		File: "tutti.yaml", Source: []byte(strings.Replace(onePlan, "{run: db}", "{run: db, timeout: 50ms}", 1)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	if got := l.end(l.job()); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseTimeout {
+		t.Errorf("result %+v, want failed:timeout", got)
+	}
+}
+
+func TestAPuppetWithoutALockIsNoted(t *testing.T) {
+	l := newLab(t, applies)
+	l.ruby.strangers = []string{"puppet apply /root/x.pp"}
+	l.start()
+	if got := l.end(l.job()); got.Outcome != tutti.Changed || !got.Overlapped {
+		t.Errorf("result %+v, want overlapped", got)
+	}
+}
+
+func TestAnOrderOfAnotherNodeIsRefused(t *testing.T) {
+	l := newLab(t, applies)
+	l.start(func(o *agent.Options) { o.Node = "db-02" })
+	l.job()
+	l.line.until(tutti.OpClaim, 2)
+	if l.ruby.started() != 0 {
+		t.Error("it ran what another node is to run")
+	}
+}
+
+// What an agent finds that it cannot read ends that run, and nothing else.
+func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		damage func(l *lab, run tutti.RunID)
+		want   tutti.Outcome
+	}{
+		"marker": {"nobody knows what was started", func(l *lab, run tutti.RunID) { l.put(run, markerFile, []byte("{")) }, tutti.Failed},
+		"result": {"how it ended is lost", func(l *lab, run tutti.RunID) { l.put(run, "result.json", []byte("{")) }, tutti.Failed},
+		"book":   {"what it was told is lost", func(l *lab, run tutti.RunID) { l.put(run, "answers.jsonl", []byte("{\n")) }, tutti.Failed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, applies)
+			job := l.job()
+			order := l.node.MustClaim()
+			l.put(order.Run, markerFile, agent.Spec{Order: order, Node: "db-01", StartedAt: time.Now()})
+			tc.damage(l, order.Run)
+			l.start()
+			if got := l.end(job); got.Outcome != tc.want || got.Reason != tutti.BecauseMachinery || l.ruby.started() != 0 {
+				t.Errorf("%s: result %+v after %d starts, want %s", tc.reason, got, l.ruby.started(), tc.want)
+			}
+			if got := l.end(l.job()); got.Outcome != tutti.Changed {
+				t.Errorf("%s: the next run ended %+v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestADamagedRunThatNobodyWaitsForStopsNothing(t *testing.T) {
+	l := newLab(t, applies)
+	l.put("00000000-0000-4000-8000-aaaaaaaaaaaa", markerFile, []byte("{"))
+	l.put("00000000-0000-4000-8000-bbbbbbbbbbbb", "result.json", []byte("{"))
+	if err := os.WriteFile(l.dir+"/runs/a file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Errorf("result %+v", got)
+	}
+}

@@ -1,0 +1,97 @@
+package puppet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const killAfter = 10 * time.Second
+
+// Kill ends the process and everything that it started: each first politely,
+// then, after ten seconds, not. What Puppet handed to systemd (a service) is
+// not its own and stays.
+func (p *Process) Kill(ctx context.Context) error {
+	if !alive(p.pid, p.start) {
+		return nil
+	}
+	// Puppet gives every command a session of its own, and its children lose
+	// their parent with it: they are looked for before and after.
+	started := p.descendants()
+	if err := p.end(ctx); err != nil {
+		return err
+	}
+	for _, left := range append(started, p.inScope()...) {
+		if err := left.end(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends one process.
+func (p *Process) end(ctx context.Context) error {
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if !alive(p.pid, p.start) {
+			break
+		}
+		if err := unix.Kill(p.pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("end process %d: %w", p.pid, err)
+		}
+		patience, cancel := context.WithTimeout(ctx, killAfter)
+		err := p.Wait(patience)
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	if alive(p.pid, p.start) {
+		return fmt.Errorf("process %d does not end", p.pid)
+	}
+	p.reap()
+	return nil
+}
+
+// descendants are the processes below it, parents first.
+func (p *Process) descendants() []*Process {
+	children := map[int][]*Process{}
+	_ = eachProcess(func(pid int, _ []string) bool {
+		fields, err := stat(pid)
+		if err != nil {
+			return true // gone meanwhile
+		}
+		parent, _ := strconv.Atoi(fields[1])
+		if start, err := startTime(pid); err == nil {
+			children[parent] = append(children[parent], &Process{pid: pid, start: start})
+		}
+		return true
+	})
+	out := children[p.pid]
+	for i := 0; i < len(out); i++ { // it grows
+		out = append(out, children[out[i].pid]...)
+	}
+	return out
+}
+
+// inScope are the processes in the run's scope, also those that have left their
+// parents.
+func (p *Process) inScope() []*Process {
+	var out []*Process
+	_ = eachProcess(func(pid int, _ []string) bool {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err != nil || p.scope == "" || !strings.Contains(string(raw), "/"+p.scope) {
+			return true
+		}
+		if start, err := startTime(pid); err == nil {
+			out = append(out, &Process{pid: pid, start: start})
+		}
+		return true
+	})
+	return out
+}

@@ -1,0 +1,131 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// A node may lie in every field; none of it may fill the log, or reach the
+// terminal of an operator as anything but words.
+func TestWhatANodeSaysIsBounded(t *testing.T) {
+	long := strings.Repeat("\x1b]0;<&>", 10_000)
+	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {
+		return func(run tutti.RunID) (string, any) { return tutti.OpAsk, tutti.Ask{Run: run, Query: q} }
+	}
+	cases := map[string]struct {
+		reason string
+		say    func(run tutti.RunID) (op string, in any)
+		code   tutti.Code
+	}{
+		"run id": {"the audit log quotes it", func(tutti.RunID) (string, any) {
+			return tutti.OpHiera, tutti.HieraAsk{Run: tutti.RunID(long)}
+		}, tutti.CodeRefused},
+		"digest": {"the audit log quotes it", func(run tutti.RunID) (string, any) {
+			return tutti.OpBlobGet, tutti.BlobGet{Run: run, Digest: tutti.Digest(long)}
+		}, tutti.CodeRefused},
+		"code": {"the audit log quotes it", func(run tutti.RunID) (string, any) {
+			return tutti.OpCode, tutti.CodeGet{Run: run, Code: tutti.Digest(long)}
+		}, tutti.CodeRefused},
+		"key":  {"a key has at most 512 bytes", ask(tutti.Query{Kind: tutti.QueryValue, Key: long}), tutti.CodeInvalid},
+		"kind": {"there are four", ask(tutti.Query{Kind: tutti.QueryKind(long)}), tutti.CodeInvalid},
+		"message": {"people read it", func(run tutti.RunID) (string, any) {
+			r := servertest.Result(run, tutti.Changed)
+			r.Message, r.Phase = long, long
+			return tutti.OpResult, r
+		}, ""},
+		"failures": {"people read them", func(run tutti.RunID) (string, any) {
+			r := servertest.Result(run, tutti.Failed)
+			r.Failures = []tutti.Failure{{Resource: long, File: long, Message: long}}
+			return tutti.OpResult, r
+		}, ""},
+		"size": {"nobody honest sends so much but blobs and exports", func(run tutti.RunID) (string, any) {
+			r := servertest.Result(run, tutti.Changed)
+			r.Message = strings.Repeat("x", 5<<20)
+			return tutti.OpResult, r
+		}, tutti.CodeInvalid},
+		"read of the gate": {"the gate's answer quotes it", func(run tutti.RunID) (string, any) {
+			return tutti.OpGate, tutti.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
+		}, ""},
+		"values of the gate": {"no key can be so", func(run tutti.RunID) (string, any) {
+			return tutti.OpGate, tutti.Gate{Run: run, Values: []string{long, "shared/x"}}
+		}, ""},
+		"many values of the gate": {"no catalog has so many", func(run tutti.RunID) (string, any) {
+			return tutti.OpGate, tutti.Gate{Run: run, Values: make([]string, 5001)}
+		}, tutti.CodeInvalid},
+		"many reads of the gate": {"each is answered again", func(run tutti.RunID) (string, any) {
+			return tutti.OpGate, tutti.Gate{Run: run, Reads: make([]tutti.Read, 20_001)}
+		}, tutti.CodeInvalid},
+		"catalog of the gate": {"it is a digest", func(run tutti.RunID) (string, any) {
+			return tutti.OpGate, tutti.Gate{Run: run, Catalog: tutti.Digest(long)}
+		}, tutti.CodeInvalid},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			n := len(f.Events())
+			op, in := tc.say(order.Run)
+			wantCode(t, f.db.Call(op, in, nil), tc.code, "")
+			for _, e := range f.Events()[n:] {
+				raw, err := json.Marshal(e)
+				if err != nil || len(raw) > 64<<10 || strings.Contains(string(raw), `\u001b`) {
+					t.Errorf("%s: %s of %d bytes, %v: %.80s…", tc.reason, e.Body.Kind(), len(raw), err, raw)
+				}
+			}
+		})
+	}
+}
+
+func TestANodeStoresForItsRunsOnly(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	put := func(content string) error {
+		_, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, []byte(content))
+		return err
+	}
+	wantCode(t, put("report"), "", "")
+	big := strings.Repeat("x", 60<<20)
+	for i := range 4 {
+		wantCode(t, put(fmt.Sprint(i)+big), "", "")
+		wantCode(t, put(fmt.Sprint(i)+big), "", "") // sent again: it is there
+	}
+	wantCode(t, put("5"+big), tutti.CodeRefused, "since its last result")
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Finish(order.Run)
+	wantCode(t, put("more"), tutti.CodeRefused, "no run whose result is to come")
+	wantCode(t, put("report"), "", "")
+}
+
+func TestExportsAreKeptOfWhoMayHandThemOver(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	set := []tutti.Export{{Type: "Database", Title: "secret"}}
+	stored := func() bool {
+		t.Helper()
+		has, err := f.Blobs.Has(t.Context(), storedAs(t, set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return has
+	}
+	wantCode(t, f.web1.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Exports: set}, nil), tutti.CodeRefused, "is not a run of")
+	if stored() {
+		t.Error("exports of a run of another node are kept")
+	}
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(tutti.Gate{Run: order.Run, Exports: set})
+	if stored() {
+		t.Error("exports are kept that came after the gate had answered")
+	}
+}
+
+func storedAs(t *testing.T, set []tutti.Export) tutti.Digest {
+	t.Helper()
+	raw, err := json.Marshal([]tutti.Export{{Type: set[0].Type, Title: set[0].Title}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tutti.DigestOf(raw)
+}

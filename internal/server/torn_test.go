@@ -1,0 +1,52 @@
+package server_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// tornLog begins with half an append that nobody reads, as a loss of power
+// leaves it (natsbus, TestTornBatchIsNotRead).
+type tornLog struct{ *memory.Log }
+
+const torn = 2
+
+func (tornLog) Torn() uint64 { return torn }
+
+func (l tornLog) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+	seq, err := l.Log.Append(ctx, max(last, torn)-torn, events)
+	for i := range events {
+		events[i].Seq += torn
+	}
+	return seq + torn, err
+}
+
+func (l tornLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
+	return func(yield func(tutti.Event, error) bool) {
+		for e, err := range l.Log.Read(ctx, max(after, torn)-torn) {
+			e.Seq += torn
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestAServerWritesBehindATornAppend(t *testing.T) {
+	f := servertest.Start(t, func(o *server.Options) { o.Log = tornLog{memory.NewLog()} })
+	for _, key := range []string{"shared/a", "shared/b"} {
+		if err := f.SetValue(servertest.Operator(), key, []byte("1")); err != nil {
+			t.Fatalf("set %s: %v", key, err)
+		}
+	}
+	values, err := f.ListValues(servertest.Operator(), "")
+	if err != nil || len(values) != 2 || values[0].Seq != torn+1 || values[1].Seq != torn+2 {
+		t.Errorf("values %+v, %v; want two, with the sequences of the log: 3 and 4", values, err)
+	}
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bounds of what one message of a node may hold. A node may lie in every field:
+// what it says must neither fill the log nor keep the writer busy.
+const (
+	maxMessage = 4 << 20 // of any operation but the two that carry content
+	maxWords   = 4 << 10 // of a text for people
+	maxReads   = 20_000
+	maxKeys    = 100_000
+	maxValues  = 5_000
+	// maxStored is how many bytes of new content a node may send for one run.
+	maxStored = 4 * maxBlob
+)
+
+// words makes a text of a node fit for logs and terminals: it is cut at
+// maxWords, and has no control characters but the ends of lines and tabs.
+func words(text string) string {
+	const cut = "…"
+	if len(text) > maxWords {
+		text = text[:maxWords-len(cut)] + cut
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// plainResult returns a result whose texts are words.
+func plainResult(r tutti.Result) tutti.Result {
+	r.Message, r.Phase = words(r.Message), words(r.Phase)
+	failures := make([]tutti.Failure, len(r.Failures))
+	for i, f := range r.Failures {
+		failures[i] = tutti.Failure{Resource: words(f.Resource), File: words(f.File), Line: f.Line, Message: words(f.Message)}
+	}
+	r.Failures = failures
+	return r
+}
+
+func plainLive(l tutti.Live) tutti.Live {
+	l.Phase, l.Resource, l.Message = words(l.Phase), words(l.Resource), words(l.Message)
+	return l
+}
+
+// checkGate refuses what no catalog of an honest node hands over.
+func checkGate(in tutti.Gate) error {
+	for _, list := range []struct {
+		what       string
+		have, most int
+	}{{"reads", len(in.Reads), maxReads}, {"hiera keys", len(in.Keys), maxKeys}, {"values", len(in.Values), maxValues}} {
+		if list.have > list.most {
+			return tutti.Errorf(tutti.CodeInvalid, "gate: %d %s, at most %d", list.have, list.what, list.most)
+		}
+	}
+	if in.Catalog != "" {
+		return in.Catalog.Validate()
+	}
+	return nil
+}
