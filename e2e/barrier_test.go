@@ -3,12 +3,10 @@
 package e2e_test
 
 import (
-	"context"
 	"io"
 	"testing"
 	"time"
 
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
@@ -57,7 +55,7 @@ func newBarrier(t *testing.T, h *lab.Host) *barrier {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed, or ended well before
 	})
-	after(t, h, "rm -f "+barrierFile)
+	later(t, h, "rm -f "+barrierFile)
 	return b
 }
 
@@ -80,14 +78,4 @@ func (b *barrier) open() {
 	if err := b.in.Close(); err != nil {
 		b.t.Fatal(err)
 	}
-}
-
-// after runs a script on a host at the end of the test, to put the host right.
-func after(t *testing.T, h *lab.Host, script string) {
-	t.Helper()
-	t.Cleanup(func() {
-		if _, err := app.Output(context.Background(), h, nil, "sh", "-euc", script); err != nil {
-			t.Errorf("put %s right: %s: %v", h.Name, script, err)
-		}
-	})
 }

@@ -36,7 +36,7 @@ func TestTamperedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const key = "/var/lib/tutti/server/identity/code.pub"
-	after(t, fleet.Server, fmt.Sprintf("mv %s.good %s; systemctl restart tutti-server", key, key))
+	later(t, fleet.Server, fmt.Sprintf("mv %s.good %s; systemctl restart tutti-server", key, key))
 	sh(t, fleet.Server, fmt.Sprintf("cp -a %s %s.good; cat > %s <<'END'\n%sEND\nsystemctl restart tutti-server",
 		key, key, key, identity.EncodeCodePublicKey(public)))
 	dir := t.TempDir()
