@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -273,6 +274,9 @@ func InitServer(o InitOptions) error {
 	if _, err := os.Stat(o.OperatorDir); err == nil {
 		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator-dir", o.OperatorDir)
 	}
+	if err := o.validate(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return err
 	}
@@ -306,6 +310,19 @@ func InitServer(o InitOptions) error {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(o.Dir, serverConfigFile), append(raw, '\n'), 0o600)
+}
+
+// validate finds what would fail when the keys are made already.
+func (o InitOptions) validate() error {
+	for _, listen := range []string{o.Listen, o.Bus} {
+		if _, err := net.ResolveTCPAddr("tcp", listen); err != nil {
+			return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", listen)
+		}
+	}
+	if strings.ContainsAny(o.Host, ":/ ") && net.ParseIP(o.Host) == nil || o.Host == "" {
+		return tutti.Errorf(tutti.CodeInvalid, "host %q: a name or an address, without a port", o.Host)
+	}
+	return identity.ValidateOperator(o.Operator)
 }
 
 // lockDir takes the exclusive lock of a data directory, which ends with the

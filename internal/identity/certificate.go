@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -22,6 +23,7 @@ import (
 const (
 	caLife       = 10 * 365 * 24 * time.Hour
 	serverLife   = 2 * 365 * 24 * time.Hour
+	serverRenew  = serverLife / 4 // before its end
 	operatorLife = 2 * 365 * 24 * time.Hour
 	// clockSkew lets a node whose clock is behind join.
 	clockSkew = 24 * time.Hour
@@ -51,7 +53,9 @@ func serverTemplate(hosts []string) *x509.Certificate {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	for _, host := range append([]string{"localhost", "127.0.0.1", "::1"}, hosts...) {
+	all := append([]string{"localhost", "127.0.0.1", "::1"}, hosts...)
+	slices.Sort(all)
+	for _, host := range slices.Compact(all) {
 		if ip := net.ParseIP(host); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
 		} else {

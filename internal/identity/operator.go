@@ -29,11 +29,19 @@ const (
 
 var operatorRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
 
+// ValidateOperator accepts the name of an operator.
+func ValidateOperator(name string) error {
+	if !operatorRE.MatchString(name) {
+		return tutti.Errorf(tutti.CodeInvalid, "operator name %q: lower-case letters, digits, '.', '_', '@' and '-' only, at most 63", name)
+	}
+	return nil
+}
+
 // IssueOperator makes an operator's credentials. The code-signing key is in
 // them until ForgetCodeKey.
 func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
-	if !operatorRE.MatchString(name) {
-		return OperatorBundle{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q: lower-case letters, digits, '.', '_', '@' and '-' only, at most 63", name)
+	if err := ValidateOperator(name); err != nil {
+		return OperatorBundle{}, err
 	}
 	pair, err := a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, OrganizationalUnit: []string{ouOperator}},
