@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -173,7 +174,7 @@ func (m CodeManifest) Validate() error {
 			}
 			continue
 		}
-		if path.IsAbs(f.Link) || !fs.ValidPath(path.Join(path.Dir(name), f.Link)) {
+		if path.IsAbs(f.Link) || climbs(f.Link) || !fs.ValidPath(path.Join(path.Dir(name), f.Link)) {
 			return Errorf(CodeRefused, "manifest: link %q leads out of the code, to %q", name, f.Link)
 		}
 	}
@@ -185,4 +186,17 @@ func (m CodeManifest) Validate() error {
 		}
 	}
 	return nil
+}
+
+// climbs reports whether a link goes up after it went down: where it then leads
+// depends on what is a link on its way.
+func climbs(link string) bool {
+	down := false
+	for part := range strings.SplitSeq(link, "/") {
+		if part == ".." && down {
+			return true
+		}
+		down = down || part != ".." && part != "." && part != ""
+	}
+	return false
 }

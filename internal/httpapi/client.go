@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -38,10 +42,7 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if code := tutti.CodeOf(err); code != tutti.CodeInternal {
-			return nil, err
-		}
-		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the server at %s cannot be reached", c.base)
+		return nil, c.unreached(ctx, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -54,17 +55,43 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	return nil, e.err()
 }
 
+// unreached gives the error of a request without an answer its code.
+func (c *Client) unreached(ctx context.Context, err error) error {
+	if tutti.CodeOf(context.Cause(ctx)) == tutti.CodeDeadline {
+		return context.Cause(ctx)
+	}
+	if tutti.CodeOf(err) != tutti.CodeInternal {
+		return err
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return tutti.Wrap(tutti.CodeRefused, err, "the server at %s is not the one whose operator this is", c.base)
+	}
+	// So package tls calls an alert of the other side.
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return tutti.Wrap(tutti.CodeUnauthenticated, err, "the server at %s does not know this operator's certificate", c.base)
+	}
+	return tutti.Wrap(tutti.CodeUnavailable, err, "the server at %s cannot be reached", c.base)
+}
+
+// How long an answer is waited for.
+const (
+	callDeadline = time.Minute
+	blobDeadline = 5 * time.Minute
+)
+
 func ask[Out any](ctx context.Context, c *Client, name string, in any) (Out, error) {
 	var out Out
 	body, err := json.Marshal(in)
 	if err != nil {
 		return out, err
 	}
-	return send[Out](ctx, c, name, body)
+	return send[Out](ctx, c, name, body, callDeadline)
 }
 
-func send[Out any](ctx context.Context, c *Client, name string, body []byte) (Out, error) {
+func send[Out any](ctx context.Context, c *Client, name string, body []byte, deadline time.Duration) (Out, error) {
 	var out Out
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline, tutti.Errorf(tutti.CodeDeadline, "the server at %s did not answer %s within %s", c.base, name, deadline))
+	defer cancel()
 	resp, err := c.post(ctx, name, body)
 	if err != nil {
 		return out, err
@@ -168,7 +195,7 @@ func (c *Client) MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tu
 
 // PutBlob implements tutti.Codes.
 func (c *Client) PutBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
-	return send[tutti.Digest](ctx, c, callPutBlob, content)
+	return send[tutti.Digest](ctx, c, callPutBlob, content, blobDeadline)
 }
 
 // PushCode implements tutti.Codes.

@@ -121,7 +121,7 @@ func (o Options) watch(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
+	out := newEncoder(w)
 	flush := http.NewResponseController(w)
 	err := o.Jobs.WatchJob(r.Context(), in, func(watched tutti.Watched) error {
 		if err := out.Encode(watchLine{Watched: &watched}); err != nil {
@@ -169,5 +169,12 @@ func write(w http.ResponseWriter, out any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(out) // whoever is gone does not read it
+	_ = newEncoder(w).Encode(out) // whoever is gone does not read it
+}
+
+// newEncoder leaves < and & as they are: values are shown as they come.
+func newEncoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
 }

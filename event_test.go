@@ -1,0 +1,162 @@
+package tutti_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+)
+
+var update = flag.Bool("update", false, "write the golden file of events that are new; old ones are never changed")
+
+const (
+	aRun    = tutti.RunID("01234567-89ab-cdef-0123-456789abcdef")
+	aNode   = tutti.NodeName("db-01.example.net")
+	aKey    = tutti.NodeKey("UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	aDigest = tutti.Digest("sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+)
+
+var (
+	at    = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	aPlan = tutti.Plan{Name: "deploy", Steps: []tutti.Step{
+		{Name: "db", Timeout: time.Hour, Run: &tutti.RunStep{Target: "db", Accept: []tutti.Accept{tutti.AcceptFailedResources}, Limit: 2}},
+		{Name: "up", After: []tutti.StepName{"db"}, PerNode: true, Timeout: time.Minute, Wait: &tutti.WaitStep{Value: "db/ready", Equals: json.RawMessage(`{"a":1}`)}},
+	}}
+	// bodies has one body of each kind, with every field set.
+	bodies = []tutti.Body{
+		&tutti.FleetSet{
+			Fleet: tutti.Fleet{
+				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code"},
+				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}},
+				Grants: []tutti.Grant{{To: "db", Write: []string{"db/**"}, Read: []string{"x"}, Exports: []string{"File"}, Dangerous: true}},
+				Plans:  []tutti.Plan{aPlan},
+			},
+			Digest: aDigest, Source: "fleet: test\n",
+		},
+		&tutti.CodePushed{Environment: "production", Code: aDigest, Signed: aDigest, Files: 3, Bytes: 4096},
+		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
+		&tutti.TokenRevoked{Token: "t1"},
+		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
+		&tutti.NodeReplaceable{Node: aNode},
+		&tutti.NodeRemoved{Node: aNode},
+		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}},
+		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
+		&tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictFailed, Message: "failed: db"},
+		&tutti.StepStarted{Job: "deploy-1", Step: "up"},
+		&tutti.StepFinished{Job: "deploy-1", Step: "up", OK: true, Message: "there"},
+		&tutti.RunWanted{Order: tutti.Order{
+			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
+		}},
+		&tutti.RunClaimed{Run: aRun, Node: aNode},
+		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
+		&tutti.RunFinished{Result: tutti.Result{
+			Run: aRun, Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "1 resource failed",
+			Failures: []tutti.Failure{{Resource: "File[/x]", File: "site.pp", Line: 3, Message: "no <space> & more"}},
+			Stopped:  true, NoopPending: true, Corrective: true, Overlapped: true, Degraded: true, Phase: "apply",
+			Counts:    tutti.Counts{Total: 5, Changed: 1, Failed: 1, Skipped: 1, OutOfSync: 2},
+			StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest, Log: aDigest, Record: aDigest,
+		}},
+		&tutti.RunLost{Run: aRun, Reason: "silent"},
+		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1},
+		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},
+		&tutti.ValueUnset{Key: "db/ready", Owner: aNode, Run: aRun, Job: "deploy-1"},
+		&tutti.Denied{Who: "node:x", What: "read y", Reason: "no grant"},
+	}
+)
+
+// TestEventsOfAllKinds reads what earlier releases wrote: the fixtures are kept
+// for ever, new fields only come beside the old ones.
+func TestEventsOfAllKinds(t *testing.T) {
+	for _, body := range bodies {
+		t.Run(body.Kind(), func(t *testing.T) {
+			e := tutti.Event{Seq: 7, At: at, By: "operator:ada", Body: body}
+			file := filepath.Join("testdata", "events", body.Kind()+".json")
+			old, err := os.ReadFile(file)
+			if os.IsNotExist(err) && *update {
+				old = encode(t, e)
+				err = os.WriteFile(file, old, 0o644)
+			}
+			if err != nil {
+				t.Fatalf("%v; a new kind needs its fixture: go test . -update", err)
+			}
+			var back tutti.Event
+			if err := json.Unmarshal(old, &back); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(e, back); diff != "" {
+				t.Errorf("-want +read from %s\n%s", file, diff)
+			}
+			if diff := cmp.Diff(string(old), string(encode(t, back))); diff != "" {
+				t.Errorf("-%s +written again\n%s", file, diff)
+			}
+			if strings.Count(body.Kind(), ".") != 1 || body.ID() == "" {
+				t.Errorf("kind %q, id %q: want noun.verb and an id", body.Kind(), body.ID())
+			}
+			checkFull(t, reflect.ValueOf(body).Elem())
+		})
+	}
+}
+
+func encode(t *testing.T, e tutti.Event) []byte {
+	t.Helper()
+	raw, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(raw, '\n')
+}
+
+// checkFull fails for a field that the fixture leaves empty.
+func checkFull(t *testing.T, v reflect.Value) {
+	t.Helper()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Tag.Get("json") != "-" && v.Field(i).IsZero() {
+			t.Errorf("%s.%s is empty in the fixture: nobody would notice that it is lost", v.Type(), f.Name)
+		}
+	}
+}
+
+func TestEveryKindHasAFixture(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "events", "*.json"))
+	if err != nil || len(files) != len(bodies) {
+		t.Errorf("%d fixtures of %d kinds, %v: old fixtures stay, and every kind has one", len(files), len(bodies), err)
+	}
+	// Kinds that the test does not know would decode here.
+	source, err := os.ReadFile("eventkind.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kinds := bytes.Count(source, []byte(") Kind() string")); kinds != len(bodies) {
+		t.Errorf("eventkind.go has %d kinds, the test %d", kinds, len(bodies))
+	}
+}
+
+func TestEventsOfLaterReleases(t *testing.T) {
+	for name, raw := range map[string]string{
+		"unknown kind":    `{"v":1,"seq":1,"kind":"moon.landed","at":"2026-01-01T00:00:00Z","by":"x","data":{}}`,
+		"later version":   `{"v":2,"seq":1,"kind":"token.revoked","at":"2026-01-01T00:00:00Z","by":"x","data":{"token":"t"}}`,
+		"no version":      `{"kind":"token.revoked","data":{"token":"t"}}`,
+		"data of no kind": `{"v":1,"seq":1,"kind":"token.revoked","at":"2026-01-01T00:00:00Z","by":"x","data":[]}`,
+		"no event":        `[]`,
+	} {
+		var e tutti.Event
+		if err := json.Unmarshal([]byte(raw), &e); tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("%s: %v: what a log says is never skipped", name, err)
+		}
+	}
+	var e tutti.Event
+	later := `{"v":1,"seq":1,"kind":"token.revoked","at":"2026-01-01T00:00:00Z","by":"x","data":{"token":"t","new":1}}`
+	if err := json.Unmarshal([]byte(later), &e); err != nil || e.Body.ID() != "t" {
+		t.Errorf("a new field: %v", err)
+	}
+}

@@ -1,0 +1,14 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func itself(_ *testing.T, f *servertest.Fleet) servertest.API { return f.Server }
+
+func TestServerIsJobs(t *testing.T)   { servertest.TestJobs(t, itself) }
+func TestServerIsNodes(t *testing.T)  { servertest.TestNodes(t, itself) }
+func TestServerIsCodes(t *testing.T)  { servertest.TestCodes(t, itself) }
+func TestServerIsValues(t *testing.T) { servertest.TestValues(t, itself) }
