@@ -99,6 +99,29 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	wantCode(t, put("report"), "", "")
 }
 
+func TestARunCannotFillTheLogWithValues(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		value  func(i int) string
+		within int
+	}{
+		"often": {"to and fro, each time an event", func(i int) string { return fmt.Sprint(i % 2) }, 10_001},
+		"much":  {"large ones", func(i int) string { return fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", 120<<10)) }, 300},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			f.db.Gate(tutti.Gate{Run: order.Run})
+			var err error
+			for i := 0; i < tc.within && err == nil; i++ {
+				err = f.db.Publish(order.Run, "node/db-01/x", tc.value(i))
+			}
+			wantCode(t, err, tutti.CodeRefused, "at most")
+			f.db.Finish(order.Run)
+		})
+	}
+}
+
 func TestExportsAreKeptOfWhoMayHandThemOver(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	set := []tutti.Export{{Type: "Database", Title: "secret"}}

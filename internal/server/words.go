@@ -17,6 +17,9 @@ const (
 	maxValues  = 5_000
 	// maxStored is how many bytes of new content a node may send for one run.
 	maxStored = 4 * maxBlob
+	// maxChanges and maxWritten bound the values that one run sets and unsets.
+	maxChanges = 2 * maxValues
+	maxWritten = 32 << 20
 )
 
 // words makes a text of a node fit for logs and terminals: it is cut at
