@@ -19,7 +19,7 @@ const (
 	maxStored = 4 * maxBlob
 	// maxChanges and maxWritten bound the values that one run sets and unsets.
 	maxChanges = 2 * maxValues
-	maxWritten = 32 << 20
+	maxWritten = 8 << 20
 )
 
 // words makes a text of a node fit for logs and terminals: it is cut at
