@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
@@ -131,7 +132,14 @@ func shipModule(dir string) (launcher, modules string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return launcher, modules, os.Rename(tmp, modules)
+	// What is there is never written again: after a loss of power it must be whole.
+	if err := durable.SyncAll(tmp); err != nil {
+		return "", "", err
+	}
+	if err := os.Rename(tmp, modules); err != nil {
+		return "", "", err
+	}
+	return launcher, modules, durable.SyncDir(filepath.Dir(modules))
 }
 
 // JoinOptions say how a machine becomes a node.

@@ -5,6 +5,8 @@ package durable
 import (
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // WriteFile replaces a file by rename. Readers see the old content or the new.
@@ -40,4 +42,15 @@ func SyncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// SyncAll writes everything below the file system of dir to disk: one call
+// instead of one fsync per file.
+func SyncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
 }
