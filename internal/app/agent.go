@@ -151,7 +151,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	}
 	dir := identityDir(o.Dir)
 	if m, err := identity.LoadMembership(dir); err == nil {
-		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; leave first with: tutti leave", m.Node)
+		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
 	}
 	if o.Name == "" {
 		if o.Name, err = defaultName(token.Name); err != nil {

@@ -101,6 +101,9 @@ func ending(r *engine.Run) string {
 	if res.NoopPending {
 		text += fmt.Sprintf(", %d would change", res.Counts.OutOfSync)
 	}
+	if res.Overlapped {
+		text += ", beside a puppet apply that takes no lock"
+	}
 	if len(res.Failures) == 0 && res.Message != "" {
 		text += ": " + res.Message
 	}
