@@ -5,8 +5,6 @@ package durable
 import (
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // WriteFile replaces a file by rename. Readers see the old content or the new.
@@ -52,5 +50,5 @@ func SyncAll(dir string) error {
 		return err
 	}
 	defer d.Close()
-	return unix.Syncfs(int(d.Fd()))
+	return syncfs(d)
 }
