@@ -110,8 +110,8 @@ func printJob(w io.Writer, j *engine.Job, now time.Time) {
 			for _, r := range n.Runs {
 				fmt.Fprintf(w, "  %s  %s  %s\n", n.Node, r.Run, runState(r))
 				if r.Result != nil {
-					for _, f := range r.Result.Failures {
-						fmt.Fprintf(w, "      %s\n", failure(f))
+					for _, d := range details(*r.Result) {
+						fmt.Fprintf(w, "      %s\n", d)
 					}
 				}
 			}

@@ -76,9 +76,25 @@ func describeEnd(r *engine.Run) []string {
 	}
 	out := []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, ending(r))}
 	if r.Result != nil {
-		for _, f := range r.Result.Failures {
-			out = append(out, "    "+failure(f))
+		for _, d := range details(*r.Result) {
+			out = append(out, "    "+d)
 		}
+	}
+	return out
+}
+
+// details are the failures of a run and what a noop run would change, a line
+// each.
+func details(res tutti.Result) []string {
+	var out []string
+	for _, f := range res.Failures {
+		out = append(out, failure(f))
+	}
+	for _, c := range res.Changes {
+		out = append(out, "would change "+failure(tutti.Failure(c)))
+	}
+	if more := res.Counts.OutOfSync - len(res.Changes); len(res.Changes) > 0 && more > 0 {
+		out = append(out, fmt.Sprintf("… and %d more", more))
 	}
 	return out
 }

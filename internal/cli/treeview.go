@@ -61,26 +61,30 @@ func (v *treeView) show(w tutti.Watched) {
 		return
 	}
 	var lines []string
+	color := v.paint.red
 	switch w.Event.Body.(type) {
 	case *tutti.RunFinished, *tutti.RunLost:
 		r := v.progress.run(*w.Event)
-		if o := r.Outcome(); o != "" && !o.Good() {
+		if o := r.Outcome(); o != "" && !o.Good() || r.Result != nil && len(r.Result.Changes) > 0 {
 			lines = describeEnd(r)
+			if o.Good() { // a noop run that would change something
+				color = v.paint.plain
+			}
 		}
 	case *tutti.RunGated:
 		lines = describe(v.progress, *w.Event)
 	}
-	v.above(lines...)
+	v.above(color, lines...)
 }
 
 // above prints lines over the tree.
-func (v *treeView) above(lines ...string) {
+func (v *treeView) above(color func(string) string, lines ...string) {
 	if len(lines) == 0 {
 		return
 	}
 	v.erase()
 	for _, l := range lines {
-		fmt.Fprintln(v.out, v.paint.red(l))
+		fmt.Fprintln(v.out, color(l))
 	}
 	v.draw(time.Now())
 }
@@ -88,7 +92,7 @@ func (v *treeView) above(lines ...string) {
 func (v *treeView) say(message string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.above(message)
+	v.above(v.paint.red, message)
 }
 
 func (v *treeView) finish(err error) {
