@@ -27,6 +27,9 @@ PATTERN owns it. Hand it over on standard input:
     tutti token create --name web-01 | ssh web-01 tutti join`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if in.Name == "" {
+				return tutti.Errorf(tutti.CodeInvalid, "for which node? usage: %s", cmd.UseLine())
+			}
 			server, err := o.connect()
 			if err != nil {
 				return err
@@ -50,6 +53,5 @@ PATTERN owns it. Hand it over on standard input:
 	f.StringVar(&in.Name, "name", "", "the node's name, or a pattern with *")
 	f.StringSliceVar(&groups, "group", nil, "a group that the token fixes (may be given again)")
 	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is good")
-	_ = cmd.MarkFlagRequired("name")
 	return cmd
 }

@@ -45,6 +45,11 @@ func plainResult(r tutti.Result) tutti.Result {
 		failures[i] = tutti.Failure{Resource: words(f.Resource), File: words(f.File), Line: f.Line, Message: words(f.Message)}
 	}
 	r.Failures = failures
+	changes := make([]tutti.Change, len(r.Changes))
+	for i, c := range r.Changes {
+		changes[i] = tutti.Change{Resource: words(c.Resource), File: words(c.File), Line: c.Line, Message: words(c.Message)}
+	}
+	r.Changes = changes
 	return r
 }
 
