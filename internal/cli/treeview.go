@@ -123,10 +123,10 @@ func (v *treeView) draw(now time.Time) {
 	if err != nil {
 		width, height = 80, 24
 	}
-	lines, active := v.lines(now, false)
+	lines, _ := v.lines(now, false)
 	if most := height - 2; len(lines) > most {
-		lines, active = v.lines(now, true)
-		lines = fit(lines, active, most)
+		brief, active := v.lines(now, true)
+		lines = fit(brief, active, most)
 	}
 	v.erase()
 	var b strings.Builder
