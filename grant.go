@@ -49,7 +49,12 @@ func MatchPattern(pattern, key string) bool {
 }
 
 // DangerousPattern reports whether writing what the pattern covers can change
-// the data of other nodes: `node/…` is read by hiera on the node that it names.
+// the data of other nodes: hiera reads `node/…` on the node that it names, and
+// `shared/hiera/…` on all.
 func DangerousPattern(pattern string) bool {
-	return pattern == "**" || strings.HasPrefix(pattern, "node/")
+	prefix := strings.TrimSuffix(pattern, "**")
+	return strings.HasPrefix(prefix, "node/") || strings.HasPrefix(prefix, sharedHiera) ||
+		prefix != pattern && strings.HasPrefix(sharedHiera, prefix)
 }
+
+const sharedHiera = "shared/hiera/"

@@ -52,6 +52,29 @@ func TestMatchPattern(t *testing.T) {
 	}
 }
 
+func TestDangerousPattern(t *testing.T) {
+	for _, tc := range []struct {
+		reason, pattern string
+		want            bool
+	}{
+		{"everything", "**", true},
+		{"hiera of a node", "node/web/hiera/port", true},
+		{"all that is a node's", "node/web/**", true},
+		{"all nodes", "node/**", true},
+		{"hiera of all nodes", "shared/hiera/**", true},
+		{"a key of it", "shared/hiera/port", true},
+		{"what contains it", "shared/**", true},
+		{"shared, but not hiera's", "shared/rings/**", false},
+		{"begins like it", "shared/hieratic/**", false},
+		{"one shared key", "shared/hiera", false},
+		{"a path of its own", "swift/rings/**", false},
+	} {
+		if got := tutti.DangerousPattern(tc.pattern); got != tc.want {
+			t.Errorf("%s: DangerousPattern(%q): got %v, want %v", tc.reason, tc.pattern, got, tc.want)
+		}
+	}
+}
+
 func TestValidateType(t *testing.T) {
 	for _, tc := range []struct {
 		reason, name string

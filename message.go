@@ -34,8 +34,6 @@ type Claim struct{}
 // nothing twice.
 type Claimed struct {
 	Order *Order `json:"order,omitempty"`
-	// Groups are the node's, for its answers' sake.
-	Groups []GroupName `json:"groups,omitempty"`
 }
 
 // Gate is what a compiled run hands over before it applies anything.

@@ -69,7 +69,17 @@ type Failure struct {
 	Message  string `json:"message"`
 }
 
-// MaxFailures bounds how many failures a Result carries; the report has all.
+// Change is one resource that a noop run would have changed, and how, in
+// Puppet's words.
+type Change struct {
+	Resource string `json:"resource"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Message  string `json:"message"`
+}
+
+// MaxFailures bounds how many failures, and how many changes that a noop run
+// would make, a Result carries; the report has all.
 const MaxFailures = 20
 
 // Result is how a run ended, measured and judged by the agent. Report, Log and
@@ -82,6 +92,7 @@ type Result struct {
 	Failures    []Failure `json:"failures,omitempty"`
 	Stopped     bool      `json:"stopped,omitempty"` // ended at the gate, nothing was applied
 	NoopPending bool      `json:"noop_pending,omitempty"`
+	Changes     []Change  `json:"changes,omitempty"` // that a noop run would make
 	Corrective  bool      `json:"corrective,omitempty"`
 	Overlapped  bool      `json:"overlapped,omitempty"` // a Puppet that takes no lock ran beside it
 	Degraded    bool      `json:"degraded,omitempty"`
@@ -110,6 +121,8 @@ func (r Result) Validate() error {
 		return Errorf(CodeInvalid, "result of run %s: unknown reason %q", r.Run, string(r.Reason))
 	case len(r.Failures) > MaxFailures:
 		return Errorf(CodeInvalid, "result of run %s: %d failures, at most %d", r.Run, len(r.Failures), MaxFailures)
+	case len(r.Changes) > MaxFailures:
+		return Errorf(CodeInvalid, "result of run %s: %d changes, at most %d", r.Run, len(r.Changes), MaxFailures)
 	case r.EndedAt.Before(r.StartedAt):
 		return Errorf(CodeInvalid, "result of run %s: ended before it started", r.Run)
 	}

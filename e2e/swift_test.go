@@ -145,7 +145,7 @@ environment: {name: production, path: ./code}
 groups:
   one: {nodes: [node-01]}
 grants:
-  - {to: one, write: [shared/**], exports: [Notify]}
+  - {to: one, write: [shared/w/**], exports: [Notify]}
 plans:
   one:
     steps:

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 )
@@ -88,7 +86,7 @@ func (c *codeStore) fetch(ctx context.Context, order tutti.Order) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if err := syncAll(tmp); err != nil {
+	if err := durable.SyncAll(tmp); err != nil {
 		return err
 	}
 	if err := durable.WriteFile(final+".manifest", raw, 0o644); err != nil {
@@ -232,15 +230,4 @@ func (c *codeStore) collect(links string) error {
 		old = old[1:]
 	}
 	return nil
-}
-
-// syncAll writes everything below the file system of dir to disk: one call
-// instead of one fsync per file.
-func syncAll(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return unix.Syncfs(int(d.Fd()))
 }

@@ -74,6 +74,22 @@ func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T)
 	}
 }
 
+func TestWhatIsPublishedLaterCountsAlsoIfTheServerWasAwayBefore(t *testing.T) {
+	var l *lab
+	l = newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		l.line.sever()
+		p.say(ask{"op": "publish", "key": "db/x", "value": 1})
+		l.line.mend()
+		p.say(ask{"op": "publish", "key": "db/x", "value": 2})
+		return out
+	})
+	l.start()
+	if l.end(l.job()); l.value("db/x") != "2" {
+		t.Errorf("db/x is %s, want 2: it was published last", l.value("db/x"))
+	}
+}
+
 // What the server refuses stays on the node, and the job hears of it.
 func TestARefusedResultIsKept(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {

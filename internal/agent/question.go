@@ -156,8 +156,10 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
 	}
 	p := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
-	_, err := call[struct{}](ctx, s.agent, tutti.OpPublish, p)
-	if away(err) && ctx.Err() == nil {
+	var err error
+	if hasFile(s.dir, publishFile) {
+		err = s.keepPublished(p) // or what is kept already would come after it
+	} else if _, err = call[struct{}](ctx, s.agent, tutti.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}
 	if err != nil {

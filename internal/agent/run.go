@@ -227,6 +227,11 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if err == nil {
 		return nil
 	}
+	if result.Outcome == tutti.Interrupted && ours(ctx) == nil {
+		// Perhaps nobody killed it: it could not write its end either.
+		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
+		result.Message += ", or could not write how it went on: " + err.Error()
+	}
 	if _, sendErr := call[struct{}](context.WithoutCancel(ctx), a, tutti.OpResult, result); sendErr != nil {
 		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
 	}

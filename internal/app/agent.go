@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
@@ -136,7 +137,14 @@ func shipModule(dir string) (launcher, modules string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return launcher, modules, os.Rename(tmp, modules)
+	// What is there is never written again: after a loss of power it must be whole.
+	if err := durable.SyncAll(tmp); err != nil {
+		return "", "", err
+	}
+	if err := os.Rename(tmp, modules); err != nil {
+		return "", "", err
+	}
+	return launcher, modules, durable.SyncDir(filepath.Dir(modules))
 }
 
 // JoinOptions say how a machine becomes a node.
@@ -156,7 +164,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	}
 	dir := identityDir(o.Dir)
 	if m, err := identity.LoadMembership(dir); err == nil {
-		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; leave first with: tutti leave", m.Node)
+		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
 	}
 	if o.Name == "" {
 		if o.Name, err = defaultName(token.Name); err != nil {

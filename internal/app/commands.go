@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -48,13 +49,24 @@ func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment 
 }
 
 func initServer(o cli.ServerInit) error {
-	err := InitServer(InitOptions{
+	const unit = "tutti-server.service"
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	o.Dir = dir
+	if o.Unit { // what cannot be started is not made
+		if _, err := unitText(unit, "server --dir "+o.Dir); err != nil {
+			return err
+		}
+	}
+	err = InitServer(InitOptions{
 		Dir: o.Dir, Host: o.Host, Also: o.Also, Listen: o.Listen, Bus: o.Bus, Operator: o.Operator, OperatorDir: o.OperatorDir,
 	})
 	if err != nil || !o.Unit {
 		return err
 	}
-	return startUnit(context.Background(), "tutti-server.service", "server --dir "+o.Dir)
+	return startUnit(context.Background(), unit, "server --dir "+o.Dir)
 }
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
@@ -76,9 +88,13 @@ func runAgent(ctx context.Context, o cli.AgentRun) error {
 }
 
 func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
-	node, err := Join(ctx, JoinOptions{Dir: o.Dir, Token: o.Token, Name: o.Name})
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return "", err
+	}
+	node, err := Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name})
 	if err != nil || !o.Unit {
 		return node, err
 	}
-	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+o.Dir)
+	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+dir)
 }

@@ -76,7 +76,7 @@ const (
     bin/tutti job show --reads
     bin/tutti node list
     bin/tutti data list
-    bin/tutti lab exec --lab %s storage-01 -- swift-recon --all
+    bin/tutti lab exec --lab %s proxy-01 -- swift-ring-builder /etc/swift/object.builder
     bin/tutti lab down %s`
 )
 

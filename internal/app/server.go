@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -273,14 +274,7 @@ func InitServer(o InitOptions) error {
 	if _, err := os.Stat(o.OperatorDir); err == nil {
 		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator", o.OperatorDir)
 	}
-	_, port, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", o.Listen)
-	}
-	if _, _, err := net.SplitHostPort(o.Bus); err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "bus address %q", o.Bus)
-	}
-	if err := identity.ValidateOperator(o.Operator); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -300,6 +294,10 @@ func InitServer(o InitOptions) error {
 	if err := bundle.Write(o.OperatorDir); err != nil {
 		return err
 	}
+	_, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return err // validate has split it
+	}
 	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
 	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {
 		return err
@@ -312,6 +310,19 @@ func InitServer(o InitOptions) error {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(o.Dir, serverConfigFile), append(raw, '\n'), 0o600)
+}
+
+// validate finds what would fail when the keys are made already.
+func (o InitOptions) validate() error {
+	for _, listen := range []string{o.Listen, o.Bus} {
+		if _, err := net.ResolveTCPAddr("tcp", listen); err != nil {
+			return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", listen)
+		}
+	}
+	if strings.ContainsAny(o.Host, ":/ ") && net.ParseIP(o.Host) == nil || o.Host == "" {
+		return tutti.Errorf(tutti.CodeInvalid, "host %q: a name or an address, without a port", o.Host)
+	}
+	return identity.ValidateOperator(o.Operator)
 }
 
 // lockDir takes the exclusive lock of a data directory, which ends with the

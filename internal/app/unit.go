@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tutti-project/tutti"
@@ -40,15 +43,52 @@ func startUnit(ctx context.Context, name, args string) error {
 }
 
 func writeUnit(name, args string) error {
-	unit, err := deploy.Units.ReadFile(name)
+	text, err := unitText(name, args)
 	if err != nil {
 		return err
+	}
+	return durable.WriteFile(unitDir+"/"+name, []byte(text), 0o644)
+}
+
+func unitText(name, args string) (string, error) {
+	unit, err := deploy.Units.ReadFile(name)
+	if err != nil {
+		return "", err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return "", err
 	}
-	verb, _, _ := strings.Cut(args, " ")
-	text := strings.Replace(string(unit), "ExecStart="+unitBinary+" "+verb, "ExecStart="+self+" "+args, 1)
-	return durable.WriteFile(unitDir+"/"+name, []byte(text), 0o644)
+	return unitFor(string(unit), self, args)
+}
+
+// unitFor fits a unit to the binary and the arguments `VERB --dir DIR`. One that
+// is confined (ProtectSystem) may write to its directory wherever that is, and
+// neither binary nor directory can be where it sees nothing.
+func unitFor(unit, binary, args string) (string, error) {
+	verb, dir, ok := strings.Cut(args, " --dir ")
+	if !ok || !filepath.IsAbs(dir) || strings.ContainsAny(binary+dir, " \t\n%\"'\\$") {
+		return "", tutti.Errorf(tutti.CodeInvalid, "a unit for %s %s: binary and directory are absolute paths without spaces, quotes, '%%' and '$'", binary, args)
+	}
+	if strings.Contains(unit, "ProtectHome=yes") {
+		for _, path := range []string{binary, dir} {
+			if hidden(path) {
+				return "", tutti.Errorf(tutti.CodeInvalid, "%s: the unit sees nothing of /home, /root, /run/user and /tmp; put it elsewhere, the binary for example to %s", path, unitBinary)
+			}
+		}
+	}
+	unit = strings.Replace(unit, "ExecStart="+unitBinary+" "+verb, "ExecStart="+binary+" "+args, 1)
+	state := "StateDirectory=" + strings.TrimPrefix(dir, "/var/lib/") + "\n"
+	if strings.Contains(unit, "StateDirectory=") && !strings.Contains(unit, state) {
+		unit = stateRE.ReplaceAllString(unit, "ReadWritePaths="+dir+"\n")
+	}
+	return unit, nil
+}
+
+var stateRE = regexp.MustCompile(`(?m)^StateDirectory=.*\n`)
+
+func hidden(path string) bool {
+	return slices.ContainsFunc([]string{"/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/"}, func(p string) bool {
+		return strings.HasPrefix(filepath.Clean(path)+"/", p)
+	})
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -50,6 +52,9 @@ func fileFlag(cmd *cobra.Command, file *string) {
 // readFleet reads and checks a fleet file.
 func readFleet(file string) (tutti.Fleet, []byte, error) {
 	source, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return tutti.Fleet{}, nil, tutti.Errorf(tutti.CodeInvalid, "no fleet file %s here; go to its directory, or name it: --file FILE", file)
+	}
 	if err != nil {
 		return tutti.Fleet{}, nil, tutti.Wrap(tutti.CodeInvalid, err, "fleet file")
 	}

@@ -110,8 +110,8 @@ func printJob(w io.Writer, j *engine.Job, now time.Time) {
 			for _, r := range n.Runs {
 				fmt.Fprintf(w, "  %s  %s  %s\n", n.Node, r.Run, runState(r))
 				if r.Result != nil {
-					for _, f := range r.Result.Failures {
-						fmt.Fprintf(w, "      %s\n", failure(f))
+					for _, d := range details(*r.Result) {
+						fmt.Fprintf(w, "      %s\n", d)
 					}
 				}
 			}
@@ -257,7 +257,11 @@ func newJobCancelCommand(o *options) *cobra.Command {
 			if err := server.CancelJob(cmd.Context(), in); err != nil {
 				return err
 			}
-			return o.done(cmd, fmt.Sprintf("Job %s is cancelled: nothing more of it begins.\n", in.Job), map[string]any{"job": in.Job, "now": in.Now})
+			text := fmt.Sprintf("Job %s is cancelled: nothing more of it begins, what runs ends by itself.\n", in.Job)
+			if in.Now {
+				text = fmt.Sprintf("Job %s is cancelled: nothing more of it begins, and its Puppet runs are interrupted.\n", in.Job)
+			}
+			return o.done(cmd, text, map[string]any{"job": in.Job, "now": in.Now})
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")

@@ -107,7 +107,7 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 		return
 	}
 	fmt.Fprintf(w, "last run  %s, %s, of job %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), orDash(string(n.LastJob)), orDash(outcome(n.Outcome, n.Reason)))
-	if n.Message != "" {
+	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {
 		fmt.Fprintf(w, "message   %s\n", n.Message)
 	}
 	for _, f := range n.Failures {

@@ -12,9 +12,10 @@ func (p palette) color(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (p palette) red(s string) string  { return p.color("31", s) }
-func (p palette) bold(s string) string { return p.color("1", s) }
-func (p palette) dim(s string) string  { return p.color("2", s) }
+func (p palette) red(s string) string   { return p.color("31", s) }
+func (p palette) plain(s string) string { return s }
+func (p palette) bold(s string) string  { return p.color("1", s) }
+func (p palette) dim(s string) string   { return p.color("2", s) }
 
 // mark is a state as one character.
 func (p palette) mark(s engine.StepState) string {

@@ -49,7 +49,10 @@ func describe(p *progress, e tutti.Event) []string {
 	case *tutti.StepStarted:
 		return []string{fmt.Sprintf("%s: waiting for %s", b.Step, p.job().Step(b.Step).Wait.Subject())}
 	case *tutti.StepFinished:
-		if b.OK {
+		switch {
+		case b.OK && b.Message != "":
+			return []string{fmt.Sprintf("%s: %s", b.Step, b.Message)}
+		case b.OK:
 			return []string{fmt.Sprintf("%s: there", b.Step)}
 		}
 		return []string{fmt.Sprintf("%s: in vain: %s", b.Step, b.Message)}
@@ -73,9 +76,25 @@ func describeEnd(r *engine.Run) []string {
 	}
 	out := []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, ending(r))}
 	if r.Result != nil {
-		for _, f := range r.Result.Failures {
-			out = append(out, "    "+failure(f))
+		for _, d := range details(*r.Result) {
+			out = append(out, "    "+d)
 		}
+	}
+	return out
+}
+
+// details are the failures of a run and what a noop run would change, a line
+// each.
+func details(res tutti.Result) []string {
+	var out []string
+	for _, f := range res.Failures {
+		out = append(out, failure(f))
+	}
+	for _, c := range res.Changes {
+		out = append(out, "would change "+failure(tutti.Failure(c)))
+	}
+	if more := res.Counts.OutOfSync - len(res.Changes); len(res.Changes) > 0 && more > 0 {
+		out = append(out, fmt.Sprintf("… and %d more", more))
 	}
 	return out
 }
@@ -83,9 +102,16 @@ func describeEnd(r *engine.Run) []string {
 // ending is how a run ended, in a few words.
 func ending(r *engine.Run) string {
 	if r.Lost != "" {
-		return "lost: " + r.Lost
+		text := "lost: " + r.Lost
+		if r.Result != nil {
+			text += "; its result came later: " + resultText(*r.Result)
+		}
+		return text
 	}
-	res := r.Result
+	return resultText(*r.Result)
+}
+
+func resultText(res tutti.Result) string {
 	text := fmt.Sprintf("%s in %s", outcome(res.Outcome, res.Reason), short(res.Duration()))
 	if res.Counts.Total > 0 {
 		text += ", " + count(res.Counts.Total, "resource")
@@ -101,6 +127,9 @@ func ending(r *engine.Run) string {
 	if res.NoopPending {
 		text += fmt.Sprintf(", %d would change", res.Counts.OutOfSync)
 	}
+	if res.Overlapped {
+		text += ", beside a puppet apply that takes no lock"
+	}
 	if len(res.Failures) == 0 && res.Message != "" {
 		text += ": " + res.Message
 	}
@@ -109,12 +138,23 @@ func ending(r *engine.Run) string {
 
 func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	s := j.Summary(now)
-	fmt.Fprintf(w, "\n%s %s", j.ID, s.Outcome)
+	fmt.Fprintf(w, "\n%s %s", j.ID, verdict(s.Outcome, j.Cancelled))
 	if j.Message != "" {
 		fmt.Fprintf(w, " (%s)", j.Message)
 	}
 	fmt.Fprintf(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
 		short(s.Wall), count(s.Runs, "run"), s.Compiles, s.Failed, short(s.CriticalPath))
+}
+
+// verdict is what a job came to, or what it is doing.
+func verdict(v tutti.Verdict, cancelled bool) string {
+	switch {
+	case v != "":
+		return string(v)
+	case cancelled:
+		return "is being cancelled"
+	}
+	return "goes on"
 }
 
 func count(n int, noun string) string {

@@ -71,10 +71,12 @@ Exit codes:
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&o.conn.Server, "server", "", "URL of the server (default: what the operator's directory says)")
-	f.StringVar(&o.conn.OperatorDir, "operator", defaultOperatorDir(), "directory with the operator's credentials")
+	f.StringVar(&o.conn.OperatorDir, "operator", defaultOperatorDir(), "directory with the operator's credentials; also $TUTTI_OPERATOR")
 	f.StringVar(&o.conn.Socket, "socket", DefaultSocket, "the server's local socket, used where there are no credentials")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return tutti.Wrap(tutti.CodeInvalid, err, "usage") })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
+	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o),
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
@@ -88,7 +90,10 @@ Exit codes:
 func badInput(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			return tutti.Wrap(tutti.CodeInvalid, check(cmd, args), "%s", cmd.CommandPath())
+			if err := check(cmd, args); err != nil {
+				return tutti.Errorf(tutti.CodeInvalid, "%v; usage: %s", err, cmd.UseLine())
+			}
+			return nil
 		}
 	}
 	if cmd.HasSubCommands() && cmd.RunE == nil {

@@ -28,7 +28,7 @@ PATTERN owns it. Hand it over on standard input:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.Name == "" {
-				return tutti.Errorf(tutti.CodeInvalid, "which node is the token for? give --name NODE, or a pattern with *")
+				return tutti.Errorf(tutti.CodeInvalid, "for which node? usage: %s", cmd.UseLine())
 			}
 			server, err := o.connect()
 			if err != nil {

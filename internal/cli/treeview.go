@@ -61,26 +61,30 @@ func (v *treeView) show(w tutti.Watched) {
 		return
 	}
 	var lines []string
+	color := v.paint.red
 	switch w.Event.Body.(type) {
 	case *tutti.RunFinished, *tutti.RunLost:
 		r := v.progress.run(*w.Event)
-		if o := r.Outcome(); o != "" && !o.Good() {
+		if o := r.Outcome(); o != "" && !o.Good() || r.Result != nil && len(r.Result.Changes) > 0 {
 			lines = describeEnd(r)
+			if o.Good() { // a noop run that would change something
+				color = v.paint.plain
+			}
 		}
 	case *tutti.RunGated:
 		lines = describe(v.progress, *w.Event)
 	}
-	v.above(lines...)
+	v.above(color, lines...)
 }
 
 // above prints lines over the tree.
-func (v *treeView) above(lines ...string) {
+func (v *treeView) above(color func(string) string, lines ...string) {
 	if len(lines) == 0 {
 		return
 	}
 	v.erase()
 	for _, l := range lines {
-		fmt.Fprintln(v.out, v.paint.red(l))
+		fmt.Fprintln(v.out, color(l))
 	}
 	v.draw(time.Now())
 }
@@ -88,7 +92,7 @@ func (v *treeView) above(lines ...string) {
 func (v *treeView) say(message string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.above(message)
+	v.above(v.paint.red, message)
 }
 
 func (v *treeView) finish(err error) {
@@ -119,9 +123,10 @@ func (v *treeView) draw(now time.Time) {
 	if err != nil {
 		width, height = 80, 24
 	}
-	lines := v.lines(now)
-	if most := height - 2; len(lines) > most && most > 0 {
-		lines = append(lines[:most-1], fmt.Sprintf("… %d more lines", len(lines)-most+1))
+	lines, _ := v.lines(now, false)
+	if most := height - 2; len(lines) > most {
+		brief, active := v.lines(now, true)
+		lines = fit(brief, active, most)
 	}
 	v.erase()
 	var b strings.Builder
@@ -133,29 +138,64 @@ func (v *treeView) draw(now time.Time) {
 	v.drawn = len(lines)
 }
 
-func (v *treeView) lines(now time.Time) []string {
+// fit cuts a tree to a terminal of few lines: its head and what happens now
+// stay.
+func fit(lines []string, active, most int) []string {
+	room := most - 2 // beside the head and the count
+	if len(lines) <= most || room < 1 {
+		return lines[:min(len(lines), max(most, 1))]
+	}
+	from := max(1, min(active, len(lines)-room))
+	out := append([]string{lines[0]}, lines[from:from+room]...)
+	return append(out, fmt.Sprintf("… %d more lines", len(lines)-1-room))
+}
+
+// lines is the tree, and the line of the first step that is under way. A brief
+// one leaves out the nodes of steps that are done.
+func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	j := v.progress.job()
 	if j.ID == "" {
-		return []string{"starting…"}
+		return []string{"starting…"}, 0
 	}
 	s := j.Summary(now)
 	head := fmt.Sprintf("%s  %s  %s  %s", v.paint.bold(string(j.ID)), j.Mode, short(s.Wall), count(s.Runs, "run"))
+	if n := running(j); n > 0 {
+		head += fmt.Sprintf("  %d running", n)
+	}
 	if s.Failed > 0 {
 		head += v.paint.red(fmt.Sprintf("  %d failed", s.Failed))
 	}
-	out := []string{head}
+	out, active := []string{head}, 0
 	for i, st := range j.Steps {
 		branch, stem := "├─ ", "│  "
 		if i == len(j.Steps)-1 {
 			branch, stem = "└─ ", "   "
 		}
+		if st.State == engine.Active && active == 0 {
+			active = len(out)
+		}
 		out = append(out, branch+v.step(st, now))
-		if st.State == engine.Done && len(st.Nodes) > maxDoneNodes {
+		if st.State == engine.Done && (brief || len(st.Nodes) > maxDoneNodes) {
 			continue
 		}
 		out = append(out, v.nodes(st, stem, now)...)
 	}
-	return out
+	if active == 0 {
+		active = len(out)
+	}
+	return out, active
+}
+
+func running(j *engine.Job) int {
+	n := 0
+	for _, st := range j.Steps {
+		for _, node := range st.Nodes {
+			if node.State == engine.Active {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // maxDoneNodes is how many nodes a finished step still lists.
@@ -171,7 +211,11 @@ func (v *treeView) step(st *engine.Step, now time.Time) string {
 		text += "  " + short(end.Sub(st.StartedAt))
 	}
 	if st.Wait != nil {
-		return text + v.paint.dim("  "+st.Wait.Subject())
+		text += v.paint.dim("  " + st.Wait.Subject())
+		if st.State == engine.Done && st.Message != "" {
+			text += v.paint.dim("  (" + st.Message + ")")
+		}
+		return text
 	}
 	if n := len(st.Nodes); n > 1 {
 		done := 0
@@ -210,7 +254,11 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 		if r.Result != nil && r.Result.Stopped {
 			return text + v.paint.dim("  compiles again: "+r.GateWhy)
 		}
-		return text + "  " + ending(r)
+		text += "  " + ending(r)
+		if n.State == engine.Done && !r.Outcome().Good() {
+			text += v.paint.dim(", accepted")
+		}
+		return text
 	case r.ClaimedAt.IsZero():
 		return text + v.paint.dim("  wanted for "+short(now.Sub(r.WantedAt)))
 	}

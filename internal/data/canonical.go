@@ -3,7 +3,6 @@ package data
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -166,12 +165,6 @@ func excerpt(raw []byte) string {
 	return strconv.Quote(string(raw))
 }
 
-// digestOf is the digest of bytes that are canonical already.
-func digestOf(canonical []byte) tutti.Digest {
-	sum := sha256.Sum256(canonical)
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
-}
-
 // sum is the digest of a set, kept so that adding and removing one member needs
 // no other: the members' SHA-256 digests added modulo 2^256, and their number.
 //
@@ -203,5 +196,5 @@ func (s *sum) digest() tutti.Digest {
 	text := make([]byte, sha256.Size)
 	s.total.FillBytes(text)
 	text = strconv.AppendInt(append(text, " of "...), int64(s.count), 10)
-	return digestOf(text)
+	return tutti.DigestOf(text)
 }

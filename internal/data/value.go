@@ -105,7 +105,7 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	canonical := canonicalOrRaw(b.Value)
 	v := value{
 		tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
-		digestOf(canonical),
+		tutti.DigestOf(canonical),
 	}
 	s.values[b.Key] = v
 	if node, key, ok := hieraKey(b.Key); ok {

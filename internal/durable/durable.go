@@ -41,3 +41,14 @@ func SyncDir(dir string) error {
 	defer d.Close()
 	return d.Sync()
 }
+
+// SyncAll writes everything below the file system of dir to disk: one call
+// instead of one fsync per file.
+func SyncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return syncfs(d)
+}

@@ -29,6 +29,9 @@ func (s *State) Apply(e tutti.Event) {
 	case *tutti.StepFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
 			st.Message, st.EndedAt = b.Message, e.At
+			if st.StartedAt.IsZero() { // passed over
+				st.StartedAt = e.At
+			}
 			st.State = Failed
 			if b.OK {
 				st.State = Done

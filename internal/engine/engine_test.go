@@ -157,6 +157,29 @@ func TestOneFailureDoesNotStopTheOthersOfItsStep(t *testing.T) {
 	}
 }
 
+// A noop job would wait in vain for what its own runs only would have made.
+func TestANoopJobPassesItsWaitsOver(t *testing.T) {
+	f := newFleet()
+	wait := tutti.Step{Name: "w", After: []tutti.StepName{"a"}, Timeout: time.Hour, Wait: &tutti.WaitStep{Value: "k"}}
+	f.append(&tutti.JobStarted{
+		Job: "j1", Plan: tutti.Plan{Name: "p", Steps: []tutti.Step{run("a"), wait, run("b", "w")}}, Mode: tutti.ModeNoop,
+		Targets: map[tutti.StepName][]tutti.NodeName{"a": targets("n1"), "b": targets("n2")},
+	})
+	f.settle(t)
+	if st := f.state.Jobs["j1"].Step("w"); st.State != engine.Pending {
+		t.Fatalf("the wait is %s before the step that it follows has ended", st.State)
+	}
+	f.finish(f.active("n1"), good)
+	f.settle(t)
+	st := f.state.Jobs["j1"].Step("w")
+	if st.State != engine.Done || st.Message == "" || !st.StartedAt.Equal(st.EndedAt) {
+		t.Errorf("the wait: %+v, want it done in no time, with a message that says why", st)
+	}
+	if f.active("n2") == "" {
+		t.Error("b has not begun")
+	}
+}
+
 func TestPerNodeEdgesWaitForTheSameNodeOnly(t *testing.T) {
 	f := newFleet()
 	b := run("b", "a")

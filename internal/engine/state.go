@@ -77,15 +77,15 @@ func (n *StepNode) Last() *Run {
 // Run is one Puppet process that the log ordered.
 type Run struct {
 	tutti.Order
-	WantedAt  time.Time
-	ClaimedAt time.Time
-	GatedAt   time.Time
-	Gate      tutti.GateVerdict
-	GateWhy   string
-	Values    []string // the keys that its catalog wants published
-	EndedAt   time.Time
-	Lost      string        // why it was given up, empty if it was not
-	Result    *tutti.Result // also one that came after Lost
+	WantedAt  time.Time         `json:"wanted_at,omitzero"`
+	ClaimedAt time.Time         `json:"claimed_at,omitzero"`
+	GatedAt   time.Time         `json:"gated_at,omitzero"`
+	Gate      tutti.GateVerdict `json:"gate,omitempty"`
+	GateWhy   string            `json:"gate_why,omitempty"`
+	Values    []string          `json:"values,omitempty"` // the keys that its catalog wants published
+	EndedAt   time.Time         `json:"ended_at,omitzero"`
+	Lost      string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
+	Result    *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
 }
 
 // Outcome is the run's outcome so far, empty while it goes on and for a run

@@ -13,7 +13,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nkeys"
 
@@ -120,16 +122,37 @@ func (a *Authority) IssueServer(hosts []string) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.useServer(pair)
+}
+
+// useServer needs a.mu.
+func (a *Authority) useServer(pair *keyPair) error {
+	a.server = pair.tls(a.ca)
 	// The key first: a crash in between leaves a pair that does not fit and is
 	// reported as corrupt, never one that serves with another's key.
 	if err := writeFile(a.dir, fileServerKey, pair.keyPEM()); err != nil {
 		return err
 	}
-	if err := writeFile(a.dir, fileServer, pair.certPEM()); err != nil {
-		return err
+	return writeFile(a.dir, fileServer, pair.certPEM())
+}
+
+// renewServer replaces a server certificate that soon ends, for the same names:
+// nobody else would, and with it ends every connection of the fleet.
+func (a *Authority) renewServer() tls.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.server.Leaf
+	if time.Until(old.NotAfter) > serverRenew {
+		return a.server
 	}
-	a.server = pair.tls(a.ca)
-	return nil
+	hosts := slices.Clone(old.DNSNames)
+	for _, ip := range old.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	if pair, err := a.issue(serverTemplate(hosts)); err == nil {
+		_ = a.useServer(pair) // on a full disk it serves until the next start, which makes another one
+	}
+	return a.server
 }
 
 // CA returns the CA's certificate as PEM.

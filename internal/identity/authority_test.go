@@ -223,7 +223,11 @@ func TestNodeJWT(t *testing.T) {
 	if diff := cmp.Diff(want, claims.UserPermissionLimits); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	for _, bad := range []tutti.NodeKey{"", "U", "*", ">", node.Key + ".x", node.Key[:55] + "A", "A" + node.Key[1:]} {
+	mistyped := node.Key[:55] + "A"
+	if mistyped == node.Key {
+		mistyped = node.Key[:55] + "B"
+	}
+	for _, bad := range []tutti.NodeKey{"", "U", "*", ">", node.Key + ".x", mistyped, "A" + node.Key[1:]} {
 		_, err := a.NodeJWT(bad, "web")
 		wantCode(t, "key "+string(bad), err, tutti.CodeInvalid)
 	}

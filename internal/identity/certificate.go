@@ -4,16 +4,15 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -22,6 +21,7 @@ import (
 const (
 	caLife       = 10 * 365 * 24 * time.Hour
 	serverLife   = 2 * 365 * 24 * time.Hour
+	serverRenew  = serverLife / 4 // before its end
 	operatorLife = 2 * 365 * 24 * time.Hour
 	// clockSkew lets a node whose clock is behind join.
 	clockSkew = 24 * time.Hour
@@ -51,7 +51,9 @@ func serverTemplate(hosts []string) *x509.Certificate {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	for _, host := range append([]string{"localhost", "127.0.0.1", "::1"}, hosts...) {
+	all := append([]string{"localhost", "127.0.0.1", "::1"}, hosts...)
+	slices.Sort(all)
+	for _, host := range slices.Compact(all) {
 		if ip := net.ParseIP(host); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
 		} else {
@@ -134,9 +136,4 @@ func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-func pinOf(cert *x509.Certificate) tutti.Digest { return digestOf(cert.RawSubjectPublicKeyInfo) }
-
-func digestOf(content []byte) tutti.Digest {
-	sum := sha256.Sum256(content)
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
-}
+func pinOf(cert *x509.Certificate) tutti.Digest { return tutti.DigestOf(cert.RawSubjectPublicKeyInfo) }

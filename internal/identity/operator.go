@@ -29,7 +29,7 @@ const (
 
 var operatorRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
 
-// ValidateOperator accepts what may be an operator's name.
+// ValidateOperator accepts the name of an operator.
 func ValidateOperator(name string) error {
 	if !operatorRE.MatchString(name) {
 		return tutti.Errorf(tutti.CodeInvalid, "operator name %q: lower-case letters, digits, '.', '_', '@' and '-' only, at most 63", name)

@@ -26,9 +26,7 @@ func (a *Authority) Bus() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			cert := a.server
+			cert := a.renewServer()
 			return &cert, nil
 		},
 	}

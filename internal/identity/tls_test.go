@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -235,6 +237,41 @@ func TestCertificatesAllowClockSkew(t *testing.T) {
 		}
 		if leaf.NotAfter.Before(now.Add(365 * 24 * time.Hour)) {
 			t.Errorf("valid until %s only", leaf.NotAfter)
+		}
+	})
+}
+
+func TestTheServersCertificateIsRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "identity")
+		a, err := identity.Init(dir, []string{"tutti.example.net", "192.0.2.7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := serverCert(t, a).Leaf
+		time.Sleep(365 * 24 * time.Hour)
+		if got := serverCert(t, a).Leaf; !got.Equal(first) {
+			t.Errorf("renewed after a year, a year before its end")
+		}
+		time.Sleep(364 * 24 * time.Hour)
+		renewed := serverCert(t, a).Leaf
+		if time.Until(renewed.NotAfter) < 365*24*time.Hour {
+			t.Fatalf("a day before its end the server still shows a certificate until %s", renewed.NotAfter)
+		}
+		if diff := cmp.Diff(first.DNSNames, renewed.DNSNames); diff != "" {
+			t.Errorf("names -want +got\n%s", diff)
+		}
+		for _, host := range []string{"tutti.example.net", "192.0.2.7", "localhost", "127.0.0.1"} {
+			if err := renewed.VerifyHostname(host); err != nil {
+				t.Error(err)
+			}
+		}
+		again, err := identity.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := serverCert(t, again).Leaf; !got.Equal(renewed) {
+			t.Error("the renewed certificate is not the one that the next start shows")
 		}
 	})
 }

@@ -60,7 +60,7 @@ func NewToken(p TokenParams) (text string, id tutti.TokenID, secretHash tutti.Di
 		return "", "", "", fmt.Errorf("encode join token: %w", err)
 	}
 	sum := sha256.Sum256(payload)
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, sum[:tokenChecksum]...)), t.ID, digestOf(t.Secret), nil
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, sum[:tokenChecksum]...)), t.ID, tutti.DigestOf(t.Secret), nil
 }
 
 // ParseToken reads a join token. An altered or cut one is CodeInvalid and says
@@ -93,5 +93,5 @@ var errTokenAltered = tutti.Errorf(tutti.CodeInvalid, "the join token was altere
 
 // MatchesSecret reports whether secret is the one whose hash the log keeps.
 func MatchesSecret(hash tutti.Digest, secret []byte) bool {
-	return subtle.ConstantTimeCompare([]byte(hash), []byte(digestOf(secret))) == 1
+	return subtle.ConstantTimeCompare([]byte(hash), []byte(tutti.DigestOf(secret))) == 1
 }

@@ -3,8 +3,6 @@ package memory
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -26,8 +24,7 @@ func (b *Blobs) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", tutti.Wrap(tutti.CodeUnavailable, err, "store a blob")
 	}
-	sum := sha256.Sum256(content)
-	digest := tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
+	digest := tutti.DigestOf(content)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.content[digest] = bytes.Clone(content)

@@ -2,8 +2,6 @@ package natsbus
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"strconv"
 	"time"
@@ -64,7 +62,7 @@ func (b *Blobs) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
 	if len(content) > maxBlob {
 		return "", tutti.Errorf(tutti.CodeInvalid, "blob of %d bytes: at most %d", len(content), maxBlob)
 	}
-	digest := digestOf(content)
+	digest := tutti.DigestOf(content)
 	ctx, cancel := withTimeout(ctx, blobTimeout)
 	defer cancel()
 	head := nats.NewMsg("blob." + digest.Hex())
@@ -120,7 +118,7 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if digestOf(content) != digest {
+	if tutti.DigestOf(content) != digest {
 		return nil, tutti.Errorf(tutti.CodeInternal, "blob %s: the stored content has another digest; the store is damaged", digest)
 	}
 	return content, nil
@@ -172,9 +170,4 @@ func (b *Blobs) head(ctx context.Context, digest tutti.Digest) (*jetstream.RawSt
 
 func chunkSubject(digest tutti.Digest, i int) string {
 	return "chunk." + digest.Hex() + "." + strconv.Itoa(i)
-}
-
-func digestOf(content []byte) tutti.Digest {
-	sum := sha256.Sum256(content)
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }

@@ -41,7 +41,7 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 		if len(payload) <= chunkSize {
 			msg.Data = payload
 		} else {
-			p := parcel{id: nuid.Next(), digest: digestOf(payload), size: int64(len(payload))}
+			p := parcel{id: nuid.Next(), digest: tutti.DigestOf(payload), size: int64(len(payload))}
 			if err := c.upload(ctx, p, payload); err != nil {
 				return nil, err
 			}
@@ -147,7 +147,7 @@ func (c *Conn) contentOf(ctx context.Context, op string, answer *nats.Msg) ([]by
 		}
 		content = append(content, chunk.Data...)
 	}
-	if digestOf(content) != p.digest {
+	if tutti.DigestOf(content) != p.digest {
 		return nil, tutti.Errorf(tutti.CodeInternal, "%s: the answer's digest is not the one announced", op)
 	}
 	done := nats.NewMsg("n." + string(c.key) + "." + opDone)

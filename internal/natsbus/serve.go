@@ -171,7 +171,7 @@ func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload
 	case len(answer) > MaxPayload:
 		return failure(tutti.Errorf(tutti.CodeInternal, "%s: the answer has %d bytes, at most %d", op, len(answer), MaxPayload))
 	}
-	p := parcel{id: nuid.Next(), digest: digestOf(answer), size: int64(len(answer))}
+	p := parcel{id: nuid.Next(), digest: tutti.DigestOf(answer), size: int64(len(answer))}
 	e, err := s.spool.open(key, p)
 	if err == nil {
 		err = e.fill(answer)

@@ -1,8 +1,6 @@
 package natsbus
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -176,7 +174,7 @@ func (e *entry) content() ([]byte, error) {
 	if _, err := e.file.ReadAt(content, 0); err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "content in chunks")
 	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != e.digest.Hex() {
+	if tutti.DigestOf(content) != e.digest {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: its digest is not the one announced", e.id)
 	}
 	return content, nil

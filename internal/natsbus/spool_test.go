@@ -26,7 +26,7 @@ func testSpool(t *testing.T) (*spool, *time.Time) {
 }
 
 func parcelFor(id string, content []byte) parcel {
-	return parcel{id: id, digest: digestOf(content), size: int64(len(content))}
+	return parcel{id: id, digest: tutti.DigestOf(content), size: int64(len(content))}
 }
 
 func files(t *testing.T, s *spool) int {
@@ -40,7 +40,7 @@ func files(t *testing.T, s *spool) int {
 
 func TestSpoolIsBounded(t *testing.T) {
 	s, now := testSpool(t)
-	small, large := parcelFor("x", []byte("x")), parcel{digest: digestOf(nil), size: MaxPayload}
+	small, large := parcelFor("x", []byte("x")), parcel{digest: tutti.DigestOf(nil), size: MaxPayload}
 	for i := range maxParcelsPerNode {
 		small.id = fmt.Sprint("small", i)
 		if _, err := s.open("A", small); err != nil {
@@ -116,7 +116,7 @@ func TestSpoolEntry(t *testing.T) {
 	if _, err := s.open("A", parcelFor("x", []byte("other"))); tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("announced as something else: %v", err)
 	}
-	wrong, err := s.open("A", parcel{id: "y", digest: digestOf([]byte("right")), size: 5})
+	wrong, err := s.open("A", parcel{id: "y", digest: tutti.DigestOf([]byte("right")), size: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

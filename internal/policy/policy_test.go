@@ -35,7 +35,7 @@ func TestPolicy(t *testing.T) {
 		{"nor is a longer name's beginning", policy.MayWrite, "web.example.net", nil, "node/web/x",
 			`node "web.example.net" (in no group) may not write "node/web/x": no grant; if it is to, add to the grants of the fleet file: - {to: GROUP, write: ["node/web/x"], dangerous: true}`},
 		{"shared is for operators", policy.MayWrite, "web", []tutti.GroupName{"storage"}, "shared/hiera/port",
-			`node "web" (in storage) may not write "shared/hiera/port": no grant; if it is to, add to the grants of the fleet file: - {to: storage, write: ["shared/hiera/port"]}`},
+			`node "web" (in storage) may not write "shared/hiera/port": no grant; if it is to, add to the grants of the fleet file: - {to: storage, write: ["shared/hiera/port"], dangerous: true}`},
 		{"a grant adds a path", policy.MayWrite, "proxy-01", []tutti.GroupName{"proxy", "ringbuilder"}, "swift/rings/object", ""},
 		{"and not what is beside it", policy.MayWrite, "proxy-01", []tutti.GroupName{"ringbuilder", "proxy"}, "swift/ring",
 			`node "proxy-01" (in proxy, ringbuilder) may not write "swift/ring": no grant; if it is to, add to the grants of the fleet file: - {to: proxy, write: ["swift/ring"]}`},

@@ -123,6 +123,26 @@ func runOf(t *testing.T, dir string) tutti.RunID {
 	return order.Run
 }
 
+// TestNoopSaysWhatItWouldChange: a count would not tell whether that is meant.
+func TestNoopSaysWhatItWouldChange(t *testing.T) {
+	for _, version := range []string{"7.23.0", "8.10.0"} {
+		t.Run(version, func(t *testing.T) {
+			for name, want := range map[string]int{"noop": 1, "changed": 0} {
+				dir := filepath.Join(samples, version, name)
+				got := puppet.Judge(dir, runOf(t, dir))
+				if len(got.Changes) != want || want != 0 && got.Counts.OutOfSync != want {
+					t.Fatalf("%s: %+v, counts %+v, want %d", name, got.Changes, got.Counts, want)
+				}
+				for _, c := range got.Changes {
+					if c.Resource == "" || c.Line == 0 || c.Message == "" || strings.Contains(c.Message, "noop") {
+						t.Errorf("%+v, want resource, place and how", c)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestJudgeNeverTakesAnotherReport puts a good report of another run, and one
 // that is cut, where a report belongs.
 func TestJudgeNeverTakesAnotherReport(t *testing.T) {

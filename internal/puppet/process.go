@@ -156,14 +156,14 @@ func (p *Process) reap() {
 	}
 }
 
-// Strangers returns the command lines of Puppets that take no lock: a person's
-// `puppet apply`.
+// Strangers names the Puppets that take no lock, a person's `puppet apply`, by
+// their pids. Their arguments are not ours to keep: `-e` may hold a password.
 func Strangers() ([]string, error) {
 	var out []string
-	err := eachProcess(func(_ int, argv []string) bool {
+	err := eachProcess(func(pid int, argv []string) bool {
 		for i, arg := range argv {
 			if i+1 < len(argv) && i <= 1 && filepath.Base(arg) == "puppet" && argv[i+1] == "apply" {
-				out = append(out, strings.Join(argv, " "))
+				out = append(out, fmt.Sprintf("puppet apply, pid %d", pid))
 			}
 		}
 		return true

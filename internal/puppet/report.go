@@ -76,7 +76,7 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	for _, s := range r.ResourceStatuses {
 		count(&out.Counts, s)
 	}
-	out.Failures = resourceFailures(r, tr)
+	out.Failures, out.Changes = resourceFailures(r, tr), noopChanges(r)
 	switch {
 	case r.CachedCatalogStatus == "on_failure":
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
@@ -142,6 +142,26 @@ func resourceFailures(r report, tr trace) []tutti.Failure {
 		out = append(out, f)
 	}
 	slices.SortFunc(out, func(a, b tutti.Failure) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Resource, b.Resource))
+	})
+	return out[:min(len(out), tutti.MaxFailures)]
+}
+
+// noopChanges lists what a noop run would have changed, by file and line.
+func noopChanges(r report) []tutti.Change {
+	var out []tutti.Change
+	for name, s := range r.ResourceStatuses {
+		var how []string
+		for _, e := range s.Events {
+			if e.Status == "noop" {
+				how = append(how, strings.TrimSuffix(e.Message, " (noop)"))
+			}
+		}
+		if len(how) > 0 {
+			out = append(out, tutti.Change{Resource: cmp.Or(s.Resource, name), File: s.File, Line: s.Line, Message: strings.Join(how, "; ")})
+		}
+	}
+	slices.SortFunc(out, func(a, b tutti.Change) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Resource, b.Resource))
 	})
 	return out[:min(len(out), tutti.MaxFailures)]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -19,8 +20,8 @@ const (
 // CreateToken implements tutti.Nodes.
 func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.CreatedToken, error) {
 	in.TTL = cmp.Or(in.TTL, defaultTokenTTL)
-	if _, err := path.Match(in.Name, "x"); err != nil || in.Name == "" {
-		return tutti.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "name pattern %q: a node's name, in which * stands for any letters", in.Name)
+	if tutti.NodeName(strings.ReplaceAll(in.Name, "*", "x")).Validate() != nil {
+		return tutti.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "name pattern %q: a node's name (lower-case letters, digits, '.', '_' and '-'), in which * stands for any of them", in.Name)
 	}
 	if in.TTL < time.Second || in.TTL > maxTokenTTL {
 		return tutti.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "ttl %s: from 1s to %s", in.TTL, maxTokenTTL)
@@ -143,6 +144,9 @@ func fillRun(v *tutti.NodeView, r *engine.Run) {
 	}
 	if r.Lost != "" {
 		v.Message = r.Lost
+		if r.Result != nil {
+			v.Message += "; its result came later: " + string(r.Result.Outcome)
+		}
 	}
 }
 

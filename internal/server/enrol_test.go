@@ -70,6 +70,31 @@ func TestWhoMayJoin(t *testing.T) {
 	}
 }
 
+func TestATokenIsForNamesThatCanBe(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		name   string
+		code   tutti.Code
+	}{
+		"name":    {"a node's name", "web-01.example.net", ""},
+		"pattern": {"a star stands for a part", "web-*.example.net", ""},
+		"all":     {"or for all", "*", ""},
+		"none":    {"nobody has no name", "", tutti.CodeInvalid},
+		"capital": {"no certname has one, so nobody could use the token", "Web-01", tutti.CodeInvalid},
+		"space":   {"as no certname has a space", "web 01", tutti.CodeInvalid},
+		"bracket": {"only the star stands for something else", "web-[0-9]", tutti.CodeInvalid},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			_, err := f.CreateToken(servertest.Operator(), tutti.CreateToken{Name: tc.name})
+			if tutti.CodeOf(err) != tc.code {
+				t.Errorf("%s: %v, want code %q", tc.reason, err, tc.code)
+			}
+		})
+	}
+}
+
 func TestATokenIsOneKeysOwn(t *testing.T) {
 	f := newFixture(t)
 	token := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})

@@ -313,6 +313,16 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 			t.Errorf("it is the node's record still: -want +got\n%s", diff)
 		}
 		wantVerdict(t, f, job, tutti.VerdictFailed)
+		told := 0
+		err := f.WatchJob(servertest.Operator(), tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+			if b, ok := w.Event.Body.(*tutti.RunFinished); ok && b.Result.Run == order.Run {
+				told++
+			}
+			return nil
+		})
+		if err != nil || told != 1 {
+			t.Errorf("who looks at the job afterwards is told %d results of the run, %v, want one", told, err)
+		}
 		if err := db.Publish(order.Run, "db/x", "1"); err != nil {
 			t.Errorf("what it published while it was cut off: %v", err)
 		}

@@ -87,7 +87,7 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 		return err
 	}
 	wantCode(t, put("report"), "", "")
-	big := strings.Repeat("x", 60<<20)
+	big := strings.Repeat("x", 60<<20) // four fit
 	for i := range 4 {
 		wantCode(t, put(fmt.Sprint(i)+big), "", "")
 		wantCode(t, put(fmt.Sprint(i)+big), "", "") // sent again: it is there
@@ -97,6 +97,29 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	f.db.Finish(order.Run)
 	wantCode(t, put("more"), tutti.CodeRefused, "no run whose result is to come")
 	wantCode(t, put("report"), "", "")
+}
+
+func TestARunCannotFillTheLogWithValues(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		value  func(i int) string
+		within int
+	}{
+		"often": {"to and fro, each time an event", func(i int) string { return fmt.Sprint(i % 2) }, 10_001},
+		"much":  {"large ones", func(i int) string { return fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", 120<<10)) }, 100},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			f.db.Gate(tutti.Gate{Run: order.Run})
+			var err error
+			for i := 0; i < tc.within && err == nil; i++ {
+				err = f.db.Publish(order.Run, "node/db-01/x", tc.value(i))
+			}
+			wantCode(t, err, tutti.CodeRefused, "at most")
+			f.db.Finish(order.Run)
+		})
+	}
 }
 
 func TestExportsAreKeptOfWhoMayHandThemOver(t *testing.T) {

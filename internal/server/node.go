@@ -122,7 +122,6 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
-		out.Groups = tx.registry.groups(n)
 		r := tx.engine.Runs[tx.engine.Active[n.Node]]
 		if r == nil {
 			return nil

@@ -93,6 +93,10 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		if err := policy.MayWrite(tx.fleet(), tx.registry.groups(n), n.Node, in.Key); err != nil {
 			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
 		}
+		if n.changes >= maxChanges || n.written+int64(len(in.Value)) > maxWritten {
+			return tx.deny(actorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
+				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.changes, n.written, maxChanges, maxWritten))
+		}
 		return tx.setValue(actorNode(n.Node), n.Node, r, in)
 	})
 }

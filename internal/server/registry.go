@@ -38,6 +38,8 @@ type node struct {
 	exports     tutti.Digest // the set that others read; empty: none
 	unended     int          // claimed runs whose result is to come, also lost ones
 	stored      int64        // bytes of blobs since the last result; not of the log
+	changes     int          // of values since the last claim
+	written     int64        // their bytes
 }
 
 func newRegistry() *registry {
@@ -78,10 +80,14 @@ func (r *registry) apply(e tutti.Event) {
 		}
 	case *tutti.RunClaimed:
 		if n := r.nodes[b.Node]; n != nil {
-			n.lastClaimed = b.Run
+			n.lastClaimed, n.changes, n.written = b.Run, 0, 0
 			n.unended++
 			r.claims[b.Run] = n
 		}
+	case *tutti.ValueSet:
+		r.wrote(b.Owner, len(b.Value))
+	case *tutti.ValueUnset:
+		r.wrote(b.Owner, 0)
 	case *tutti.RunFinished:
 		if n := r.claims[b.Result.Run]; n != nil {
 			n.unended--
@@ -111,6 +117,13 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	r.nodes[b.Node] = n
 	r.keys[b.Key] = b.Node
 	r.revoked = slices.DeleteFunc(r.revoked, func(k tutti.NodeKey) bool { return k == b.Key })
+}
+
+func (r *registry) wrote(owner tutti.NodeName, size int) {
+	if n := r.nodes[owner]; n != nil {
+		n.changes++
+		n.written += int64(size)
+	}
 }
 
 func (r *registry) revoke(id tutti.TokenID) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -42,22 +43,28 @@ const maxDenials = 300
 // returns its error.
 func (tx *tx) deny(who, what string, err error) error {
 	if tx.now.Sub(tx.denials.since) > time.Minute {
-		tx.denials = denials{since: tx.now, seen: map[string]bool{}}
+		tx.denials = denials{since: tx.now, seen: map[string]bool{}, counts: map[bool]int{}}
 	}
 	what = words(what)
 	key := who + "\x00" + what
-	if tx.denials.seen[key] || len(tx.denials.seen) >= maxDenials {
+	if tx.denials.seen[key] || tx.denials.counts[isNode(who)] >= maxDenials {
 		return err
 	}
 	tx.denials.seen[key] = true
+	tx.denials.counts[isNode(who)]++
 	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: words(err.Error())})
 	return err
 }
 
+// isNode tells those who proved a node's key from everybody else: strangers who
+// knock must not use up the room for what nodes try.
+func isNode(who string) bool { return strings.HasPrefix(who, actorNode("")) }
+
 // denials are the attempts that were recorded since a minute began.
 type denials struct {
-	since time.Time
-	seen  map[string]bool
+	since  time.Time
+	seen   map[string]bool
+	counts map[bool]int // of nodes, and of everybody else
 }
 
 // state is everything that the log says, folded.

@@ -104,7 +104,9 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 			if err := yield(tutti.Watched{Event: &e}); err != nil {
 				return err
 			}
-			if _, over := e.Body.(*tutti.JobFinished); over {
+			// Who does not follow wants all that is known, also what a node that was
+			// given up said later.
+			if _, over := e.Body.(*tutti.JobFinished); over && in.Follow {
 				return nil
 			}
 		}

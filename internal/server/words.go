@@ -17,6 +17,9 @@ const (
 	maxValues  = 5_000
 	// maxStored is how many bytes of new content a node may send for one run.
 	maxStored = 4 * maxBlob
+	// maxChanges and maxWritten bound the values that one run sets and unsets.
+	maxChanges = 2 * maxValues
+	maxWritten = 8 << 20
 )
 
 // words makes a text of a node fit for logs and terminals: it is cut at
@@ -42,6 +45,11 @@ func plainResult(r tutti.Result) tutti.Result {
 		failures[i] = tutti.Failure{Resource: words(f.Resource), File: words(f.File), Line: f.Line, Message: words(f.Message)}
 	}
 	r.Failures = failures
+	changes := make([]tutti.Change, len(r.Changes))
+	for i, c := range r.Changes {
+		changes[i] = tutti.Change{Resource: words(c.Resource), File: words(c.File), Line: c.Line, Message: words(c.Message)}
+	}
+	r.Changes = changes
 	return r
 }
 

@@ -3,8 +3,6 @@ package storetest
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"sync"
 	"testing"
 
@@ -35,11 +33,6 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 	}
 }
 
-func digestOf(content []byte) tutti.Digest {
-	sum := sha256.Sum256(content)
-	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
-}
-
 // pattern returns content that does not repeat at any chunk size.
 func pattern(size int) []byte {
 	content := make([]byte, size)
@@ -53,7 +46,7 @@ func pattern(size int) []byte {
 
 func wantBlob(t *testing.T, blobs tutti.Blobs, content []byte) {
 	t.Helper()
-	digest := digestOf(content)
+	digest := tutti.DigestOf(content)
 	if ok, err := blobs.Has(t.Context(), digest); err != nil || !ok {
 		t.Errorf("Has(%s) of %d bytes: %v, %v; want true", digest, len(content), ok, err)
 	}
@@ -66,8 +59,8 @@ func wantBlob(t *testing.T, blobs tutti.Blobs, content []byte) {
 func mustPut(t *testing.T, blobs tutti.Blobs, content []byte) {
 	t.Helper()
 	digest, err := blobs.Put(t.Context(), content)
-	if err != nil || digest != digestOf(content) {
-		t.Fatalf("Put of %d bytes: %q, %v; want %q", len(content), digest, err, digestOf(content))
+	if err != nil || digest != tutti.DigestOf(content) {
+		t.Fatalf("Put of %d bytes: %q, %v; want %q", len(content), digest, err, tutti.DigestOf(content))
 	}
 }
 
@@ -109,7 +102,7 @@ func blobsConcurrent(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 
 func blobsMissing(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 	for _, content := range []string{"", "never stored"} {
-		digest := digestOf([]byte(content))
+		digest := tutti.DigestOf([]byte(content))
 		if ok, err := blobs.Has(t.Context(), digest); err != nil || ok {
 			t.Errorf("Has: %v, %v; want false", ok, err)
 		}
@@ -131,7 +124,7 @@ func blobsOwned(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 	content := pattern(100)
 	mustPut(t, blobs, content)
 	content[0]++
-	got, err := blobs.Get(t.Context(), digestOf(pattern(100)))
+	got, err := blobs.Get(t.Context(), tutti.DigestOf(pattern(100)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +139,8 @@ func blobsCancelled(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 	cancel()
 	_, err := blobs.Put(ctx, pattern(200))
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
-	_, err = blobs.Get(ctx, digestOf(content))
+	_, err = blobs.Get(ctx, tutti.DigestOf(content))
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
-	_, err = blobs.Has(ctx, digestOf(content))
+	_, err = blobs.Has(ctx, tutti.DigestOf(content))
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
 }

@@ -13,4 +13,22 @@ RSpec.describe PuppetX::Tutti::RichData do
   it 'keeps bytes that are no text' do
     expect(described_class.encode("\xFF".b)).to eq('__ptype' => 'Binary', '__pvalue' => '/w==')
   end
+
+  it 'makes the same objects of JSON whose keys have another order' do
+    types = Puppet::Pops::Types::TypeFactory
+    values = [Puppet::Resource.new('File', '/x'), [types.range(1, 2)], { 'r' => types.resource('Notify', 'y') }, types.host_class('a::b')]
+    values.each do |value|
+      data = described_class.encode(value)
+      expect(described_class.encode(described_class.decode(turned(data)))).to eq(data)
+    end
+  end
+
+  # Data with the keys of all its hashes the other way round.
+  def turned(data)
+    case data
+    when Hash then data.map { |key, value| [key, turned(value)] }.reverse.to_h
+    when Array then data.map { |value| turned(value) }
+    else data
+    end
+  end
 end

@@ -14,7 +14,7 @@ module PuppetX
       end
 
       def self.decode(data)
-        references(Puppet::Pops::Serialization::FromDataConverter.convert(data))
+        references(Puppet::Pops::Serialization::FromDataConverter.convert(order(data)))
       end
 
       # Whether encoded data contains a Sensitive at any depth.
@@ -25,6 +25,27 @@ module PuppetX
         else false
         end
       end
+
+      # Puppet makes objects of their attributes by position, and JSON that has travelled has its keys in any order.
+      def self.order(data)
+        case data
+        when Array then data.map { |item| order(item) }
+        when Hash
+          names = attributes(data['__ptype'])
+          data.map { |key, item| [key, order(item)] }.sort_by.with_index { |(key, _), at| [names.index(key) || -1, at] }.to_h
+        else data
+        end
+      end
+      private_class_method :order
+
+      # The attributes of a type as its constructor wants them; none for what is no object.
+      def self.attributes(name)
+        return [] unless name.is_a?(String) && !name.match?(/\A(Hash|Sensitive|Default|Symbol)\z/)
+
+        type = Puppet::Pops::Types::TypeParser.singleton.parse(name)
+        type.is_a?(Puppet::Pops::Types::PObjectType) ? type.parameter_info(type.implementation_class).first : []
+      end
+      private_class_method :attributes
 
       def self.prepare(value)
         case value

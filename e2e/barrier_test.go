@@ -1,0 +1,81 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// A run waits at a barrier where its Puppet code has waitExec (while it is
+// applied) or waitCompile; where nobody has put a barrier it passes at once.
+const (
+	barrierFile = "/run/e2e-barrier"
+	passBarrier = `if [ -p ` + barrierFile + ` ]; then cat ` + barrierFile + `; fi`
+	waitExec    = `exec { 'barrier': command => "/bin/sh -c '` + passBarrier + `'" }` + "\n"
+	waitCompile = `$barrier = generate('/bin/sh', '-c', '` + passBarrier + `')` + "\n"
+)
+
+// barrier stops the next run that comes to it on a host, once.
+type barrier struct {
+	t       *testing.T
+	host    *lab.Host
+	in      io.WriteCloser
+	reached chan error
+}
+
+// newBarrier puts a barrier on a host. It opens when the test ends, whatever
+// happens.
+func newBarrier(t *testing.T, h *lab.Host) *barrier {
+	t.Helper()
+	sh(t, h, "rm -f "+barrierFile+"; mkfifo "+barrierFile)
+	// A pipe is open for writing as soon as somebody reads it. It is then
+	// removed: who comes later passes.
+	cmd := h.Command(t.Context(), "sh", "-c", "exec 3> "+barrierFile+" && rm "+barrierFile+" && echo reached && read line")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b := &barrier{t: t, host: h, in: in, reached: make(chan error, 1)}
+	go func() { // ends with the command
+		_, err := io.ReadFull(out, make([]byte, len("reached\n")))
+		b.reached <- err
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed, or ended well before
+	})
+	later(t, h, "rm -f "+barrierFile)
+	return b
+}
+
+// wait returns when a run waits at the barrier.
+func (b *barrier) wait() {
+	b.t.Helper()
+	select {
+	case err := <-b.reached:
+		if err != nil {
+			b.t.Fatalf("the barrier on %s broke: %v", b.host.Name, err)
+		}
+	case <-time.After(2 * time.Minute):
+		b.t.Fatalf("no run came to the barrier on %s", b.host.Name)
+	}
+}
+
+// open lets the run go on.
+func (b *barrier) open() {
+	b.t.Helper()
+	if err := b.in.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,47 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// TestQueue starts a plan three times at once: the runs of a node follow each
+// other, and those of other nodes do not wait for them.
+func TestQueue(t *testing.T) {
+	push(t, everyNode, waitExec)
+	held := newBarrier(t, host(t, "node-01"))
+	jobs := []*job{start(t, fleet, "every", tutti.ModeApply)}
+	held.wait() // the others come later and must wait
+	for range 2 {
+		jobs = append(jobs, start(t, fleet, "every", tutti.ModeApply))
+	}
+	jobs[2].until(func(tutti.Watched) bool { // its other nodes are done
+		done := 0
+		for _, n := range jobs[2].Steps[0].Nodes {
+			if n.State == engine.Done {
+				done++
+			}
+		}
+		return done == 2
+	})
+	held.open()
+	var of []*engine.Run // of the held node
+	for _, j := range jobs {
+		if j.end(); j.Verdict != tutti.VerdictSucceeded {
+			t.Errorf("job %s %s: %s", j.id, j.Verdict, j.Message)
+		}
+		of = append(of, j.last("run-every", "node-01"))
+	}
+	slices.SortFunc(of, func(a, b *engine.Run) int { return cmp.Compare(a.Run, b.Run) })
+	for i, r := range of[1:] {
+		if before := of[i]; r.WantedAt.Before(before.EndedAt) || r.Result.StartedAt.Before(before.Result.EndedAt) {
+			t.Errorf("run %s began at %s, while %s ended at %s", r.Run, r.Result.StartedAt, before.Run, before.Result.EndedAt)
+		}
+	}
+}
