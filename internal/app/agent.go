@@ -47,8 +47,13 @@ func identityDir(dir string) string { return filepath.Join(dir, "identity") }
 
 // NewAgent takes the lock of the state directory and reads the identity.
 func NewAgent(opts AgentOptions) (*Agent, error) {
-	a := &Agent{opts: opts}
 	var err error
+	for _, dir := range []*string{&opts.Dir, &opts.Root} { // Puppet runs elsewhere
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return nil, err
+		}
+	}
+	a := &Agent{opts: opts}
 	if a.node, err = identity.LoadNode(identityDir(opts.Dir)); err != nil {
 		return nil, tutti.Wrap("", err, "this machine is no node yet, join it with: tutti join")
 	}

@@ -272,7 +272,7 @@ func InitServer(o InitOptions) error {
 		return tutti.Errorf(tutti.CodeConflict, "there is a server in %s already", o.Dir)
 	}
 	if _, err := os.Stat(o.OperatorDir); err == nil {
-		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator-dir", o.OperatorDir)
+		return tutti.Errorf(tutti.CodeConflict, "%s exists already; give another place with --operator", o.OperatorDir)
 	}
 	if err := o.validate(); err != nil {
 		return err
@@ -296,7 +296,7 @@ func InitServer(o InitOptions) error {
 	}
 	_, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "listen address %q", o.Listen)
+		return err // validate has split it
 	}
 	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
 	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {

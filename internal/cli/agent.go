@@ -15,6 +15,7 @@ import (
 // AgentRun is how an agent runs.
 type AgentRun struct {
 	Dir  string
+	Root string // below which Puppet is looked for
 	Beat time.Duration
 }
 
@@ -38,6 +39,8 @@ func newAgentCommand(o *options) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&run.Dir, "dir", DefaultAgentDir, "state directory")
+	f.StringVar(&run.Root, "root", "/", "below this Puppet is looked for")
+	_ = f.MarkHidden("root") // for tests: a node has one Puppet
 	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
 	return cmd
 }

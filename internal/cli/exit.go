@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -25,6 +26,7 @@ const (
 	ExitUnreachable = 4
 	ExitCancelled   = 5
 	ExitInternal    = 70
+	ExitInterrupted = 130
 )
 
 const exitCodes = `   0  success
@@ -33,7 +35,8 @@ const exitCodes = `   0  success
    3  refused: no grant, no certificate, a token that does not fit
    4  the server cannot be reached, or did not answer in time
    5  the job was cancelled
-  70  a mistake of tutti itself`
+  70  a mistake of tutti itself
+ 130  interrupted; a job goes on`
 
 // ExitCode is the exit code that belongs to an error.
 func ExitCode(err error) int {
@@ -42,6 +45,9 @@ func ExitCode(err error) int {
 	}
 	if exit, ok := errors.AsType[CommandExit](err); ok {
 		return int(exit)
+	}
+	if errors.Is(err, context.Canceled) {
+		return ExitInterrupted
 	}
 	switch tutti.CodeOf(err) {
 	case tutti.CodeInvalid, tutti.CodeNotFound, tutti.CodeConflict:

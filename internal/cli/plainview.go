@@ -114,7 +114,7 @@ func ending(r *engine.Run) string {
 func resultText(res tutti.Result) string {
 	text := fmt.Sprintf("%s in %s", outcome(res.Outcome, res.Reason), short(res.Duration()))
 	if res.Counts.Total > 0 {
-		text += fmt.Sprintf(", %d resources", res.Counts.Total)
+		text += ", " + count(res.Counts.Total, "resource")
 		for _, c := range []struct {
 			n    int
 			word string

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -76,12 +77,12 @@ func choosePlans(f tutti.Fleet, args []string) ([]tutti.Plan, error) {
 	if len(args) == 0 {
 		return f.Plans, nil
 	}
-	var names []tutti.PlanName
+	var names []string
 	for _, p := range f.Plans {
 		if string(p.Name) == args[0] {
 			return []tutti.Plan{p}, nil
 		}
-		names = append(names, p.Name)
+		names = append(names, string(p.Name))
 	}
-	return nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", args[0], joined(names))
+	return nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", args[0], strings.Join(names, ", "))
 }

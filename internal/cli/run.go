@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,10 +67,12 @@ func (o *options) watch(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID) 
 	defer view.close()
 	err := follow(cmd.Context(), server, job, p, view)
 	view.finish(err)
+	if err != nil && cmd.Context().Err() != nil {
+		id := cmp.Or(job, p.job().ID)
+		fmt.Fprintf(cmd.ErrOrStderr(), "The job goes on. Watch it: tutti job watch %s. End it: tutti job cancel %s\n", id, id)
+		return CommandExit(ExitInterrupted)
+	}
 	if err != nil {
-		if cmd.Context().Err() != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "The job goes on. Watch it: tutti job watch %s. End it: tutti job cancel %s\n", job, job)
-		}
 		return err
 	}
 	return verdictExit(p.job().Verdict)
@@ -80,6 +83,7 @@ func (o *options) watch(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID) 
 func follow(ctx context.Context, server tutti.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
+		job = cmp.Or(job, p.job().ID) // the latest job may be another one by now
 		err := server.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
 			lost = time.Time{}
 			if p.apply(w) {

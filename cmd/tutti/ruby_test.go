@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// fakeRuby is a launcher and a Puppet that understand just enough to take the
+// place of real ones: docs/run-protocol.md on one side, and on the other a
+// manifests/site.pp with a line for each thing that a node does:
+//
+//	NODE read KEY            a value, at this line
+//	NODE collect TYPE
+//	NODE export TYPE TITLE
+//	NODE compile-error MESSAGE
+//	NODE publish KEY JSON    when it applies
+//	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
+//	NODE fail MESSAGE        a resource
+func fakeRuby() {
+	r := &fakeRun{dir: os.Args[len(os.Args)-1], exports: []any{}}
+	if err := r.do(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(r.exit)
+}
+
+type fakeRun struct {
+	dir   string
+	order struct {
+		Run             string `json:"run"`
+		Node            string `json:"node"`
+		Mode            string `json:"mode"`
+		Environment     string `json:"environment"`
+		EnvironmentPath string `json:"environmentpath"`
+		Socket          string `json:"socket"`
+	}
+	site    string
+	todo    []statement
+	exports []any
+	values  []string
+	failed  map[string]any // statuses of failed resources
+	exit    int
+}
+
+type statement struct {
+	line int
+	verb string
+	args []string
+}
+
+func (r *fakeRun) do() error {
+	raw, err := os.ReadFile(filepath.Join(r.dir, "run.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &r.order)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.began(); err != nil {
+		return err
+	}
+	if err := r.parse(); err != nil {
+		return err
+	}
+	r.phase(ask{"phase": "compile"})
+	if r.compile() {
+		r.phase(ask{"phase": "done", "exit": 1})
+		r.exit = 1
+		return nil
+	}
+	r.phase(ask{"phase": "gate"})
+	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
+	r.phase(ask{"phase": "gate", "verdict": gate["verdict"], "reason": gate["reason"]})
+	if gate["verdict"] != "go" {
+		r.phase(ask{"phase": "done", "exit": 76})
+		r.exit = 76
+		return nil
+	}
+	r.phase(ask{"phase": "apply"})
+	r.apply()
+	r.phase(ask{"phase": "report"})
+	if err := r.report(); err != nil {
+		return err
+	}
+	r.phase(ask{"phase": "done", "exit": r.exit})
+	return nil
+}
+
+// began says who it is, and counts the start for the script.
+func (r *fakeRun) began() error {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return err
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	pid := fmt.Sprintf(`{"pid":%d,"start":%s}`, os.Getpid(), fields[19])
+	tmp := filepath.Join(r.dir, "pid.new")
+	if err := os.WriteFile(tmp, []byte(pid), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, filepath.Join(r.dir, "pid")); err != nil {
+		return err
+	}
+	starts := filepath.Join(r.dir, "..", "..", "starts")
+	return r.add(starts, r.order.Run)
+}
+
+func (r *fakeRun) add(file, line string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = fmt.Fprintln(f, line)
+	return err
+}
+
+type ask = map[string]any
+
+func (r *fakeRun) phase(p ask) { r.line("phase.jsonl", p) }
+
+func (r *fakeRun) line(file string, p ask) {
+	p["t"] = time.Now().UTC().Format(time.RFC3339Nano)
+	raw, err := json.Marshal(p)
+	if err == nil {
+		err = r.add(filepath.Join(r.dir, file), string(raw))
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (r *fakeRun) parse() error {
+	r.site = filepath.Join(r.order.EnvironmentPath, r.order.Environment, "manifests/site.pp")
+	raw, err := os.ReadFile(r.site)
+	if err != nil {
+		return err
+	}
+	for i, line := range strings.Split(string(raw), "\n") {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == r.order.Node {
+			r.todo = append(r.todo, statement{line: i + 1, verb: words[1], args: words[2:]})
+		}
+	}
+	return nil
+}
+
+// compile asks and exports; it reports whether it failed.
+func (r *fakeRun) compile() bool {
+	r.say(ask{"op": "hiera"})
+	for _, s := range r.todo {
+		at := ask{"file": r.site, "line": s.line}
+		switch s.verb {
+		case "read":
+			r.say(ask{"op": "value", "key": s.args[0], "at": at})
+		case "collect":
+			r.say(ask{"op": "collect", "type": s.args[0], "filter": nil, "at": at})
+		case "export":
+			r.exports = append(r.exports, ask{"type": s.args[0], "title": s.args[1], "file": r.site, "line": s.line})
+		case "publish":
+			r.values = append(r.values, s.args[0])
+		case "compile-error":
+			r.line("log.jsonl", ask{"level": "err", "message": strings.Join(s.args, " "), "source": "Puppet", "file": r.site, "line": s.line})
+			return true
+		}
+	}
+	return false
+}
+
+func (r *fakeRun) apply() {
+	r.failed = map[string]any{}
+	for _, s := range r.todo {
+		switch s.verb {
+		case "publish":
+			if r.order.Mode == "apply" {
+				r.say(ask{"op": "publish", "key": s.args[0], "value": json.RawMessage(s.args[1])})
+			}
+		case "hold":
+			_ = os.WriteFile(s.args[0]+".waits", nil, 0o600)
+			for _, err := os.Stat(s.args[0]); err != nil; _, err = os.Stat(s.args[0]) {
+				time.Sleep(10 * time.Millisecond)
+			}
+		case "fail":
+			name := fmt.Sprintf("Exec[%d]", s.line)
+			r.failed[name] = ask{"resource": name, "file": r.site, "line": s.line, "failed": true,
+				"events": []any{ask{"status": "failure", "message": strings.Join(s.args, " ")}}}
+		}
+	}
+}
+
+func (r *fakeRun) report() error {
+	status := "changed"
+	if len(r.failed) > 0 {
+		status, r.exit = "failed", 6
+	}
+	raw, err := json.Marshal(ask{"transaction_uuid": r.order.Run, "status": status, "resource_statuses": r.failed,
+		"transaction_completed": true, "noop_pending": r.order.Mode == "noop"})
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(r.dir, "report.new")
+	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(r.dir, "report.json"))
+}
+
+// say asks the agent, as long as it takes.
+func (r *fakeRun) say(req ask) ask {
+	hello := ask{"op": "hello", "run": r.order.Run, "protocol": 1, "module": "fake", "puppet": "8.0.0", "certname": r.order.Node, "pid": os.Getpid()}
+	for {
+		if answer, err := r.exchange(hello, req); err == nil {
+			return answer
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (r *fakeRun) exchange(requests ...ask) (ask, error) {
+	conn, err := net.Dial("unix", r.order.Socket)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 16<<20)
+	var answer ask
+	for _, req := range requests {
+		if err := json.NewEncoder(conn).Encode(req); err != nil {
+			return nil, err
+		}
+		if !lines.Scan() {
+			return nil, errors.Join(errors.New("the agent is gone"), lines.Err())
+		}
+		answer = nil
+		if err := json.Unmarshal(lines.Bytes(), &answer); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}

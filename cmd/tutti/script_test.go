@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts in script/cli drive this very program, and a Ruby that is none.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tutti": main, "fakeruby": fakeRuby})
+}
+
+var update = flag.Bool("update", false, "write the golden parts of the scripts")
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "../../script/cli",
+		Setup:               setup,
+		RequireExplicitExec: true,
+		UpdateScripts:       *update,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "until": until, "normal": normal, "last": last, "kill9": kill9, "expand": expand,
+		},
+	})
+}
+
+// setup gives a script two free ports and a root directory with a Puppet.
+func setup(env *testscript.Env) error {
+	ruby, err := exec.LookPath("fakeruby")
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(env.WorkDir, "root/usr/bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"ruby", "puppet"} {
+		script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", ruby)
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"LISTEN", "BUS"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, l.Addr().String())
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	env.Setenv("TUTTI_OPERATOR", filepath.Join(env.WorkDir, "operator"))
+	env.Setenv("TZ", "UTC")
+	return nil
+}
+
+// exits CODE COMMAND...: the command must end with that exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+const untilDeadline = 30 * time.Second
+
+// until [PATTERN] COMMAND...: the command is tried until it ends well and its
+// output matches. The pattern stands between slashes.
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile("")
+	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
+		pattern, args = regexp.MustCompile(strings.Trim(p, "/")), args[1:]
+	}
+	for end := time.Now().Add(untilDeadline); ; time.Sleep(20 * time.Millisecond) {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("not within %s: %v", untilDeadline, err)
+		}
+	}
+}
+
+// What differs from run to run, and what stands for it.
+var variable = []struct{ pattern, is string }{
+	{`\d\d:\d\d:\d\d  `, "TIME  "},
+	{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, "DATE"},
+	{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "RUN"},
+	{`sha256:[0-9a-f]{64}`, "DIGEST"},
+	{`sha256:[0-9a-f]{12}`, "DIGEST"},
+	{`code [0-9a-f]{12}`, "code DIGEST"},
+	{`\d+(\.\d)?s ago( |$)*`, "AGO "},
+	{`\d+\.\ds|\d+m?s\b`, "TOOK"},
+	{`U[A-Z2-7]{55}`, "KEY"},
+	{` +\n`, "\n"},
+}
+
+// normal FILE: writes the last standard output there, without what differs.
+func normal(ts *testscript.TestScript, _ bool, args []string) {
+	text := ts.ReadFile("stdout")
+	for _, v := range variable {
+		text = regexp.MustCompile(v.pattern).ReplaceAllString(text, v.is)
+	}
+	text = strings.ReplaceAll(text, ts.Getenv("WORK"), "$WORK")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// last FILE: writes the last line of the last standard output there.
+func last(ts *testscript.TestScript, _ bool, args []string) {
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(lines[len(lines)-1]+"\n"), 0o600))
+}
+
+// expand FILE: puts the script's directory in the place of WORK.
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	text := strings.ReplaceAll(ts.ReadFile(args[0]), "WORK", ts.Getenv("WORK"))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// kill9 FILE: kills the process whose id is in the file, and waits for its end.
+func kill9(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	p, err := os.FindProcess(pid)
+	ts.Check(err)
+	ts.Check(p.Kill())
+	for end := time.Now().Add(untilDeadline); ; time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("process %d does not end", pid)
+		}
+	}
+}
