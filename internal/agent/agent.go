@@ -70,7 +70,7 @@ type Options struct {
 	Version    string
 
 	Beat     time.Duration // between heartbeats; 5 s
-	Patience time.Duration // for one answer before the last known one is taken; 10 s
+	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
 	KeepRuns int           // directories of ended runs that are kept; 20
 }
 
@@ -87,7 +87,7 @@ type Agent struct {
 
 const (
 	defaultBeat     = 5 * time.Second
-	defaultPatience = 10 * time.Second
+	defaultPatience = 30 * time.Second
 	defaultKeepRuns = 20
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second

@@ -19,7 +19,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return before, nil
 	}
 	out := answerEntry{Query: q, At: at}
-	answer, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	answer, err := insist[tutti.Answered](ctx, s, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
 	switch {
 	case err == nil:
 		out.Answer = answer
@@ -36,6 +36,33 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return out, err
 	}
 	return out, s.book.write(entry{Answer: &out})
+}
+
+const insistEvery = 250 * time.Millisecond
+
+// insist asks the server on behalf of the run, and again while it is away: a
+// server that restarts must end no run. When its patience is over, the run has
+// to do with what is known, and does not wait a second time. The caller holds
+// s.asking.
+func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
+	for {
+		asked := time.Now()
+		out, err := call[T](ctx, s.agent, op, in)
+		if err == nil || !away(err) || ctx.Err() != nil {
+			s.awaySince = time.Time{}
+			return out, err
+		}
+		if s.awaySince.IsZero() {
+			s.awaySince = asked
+			s.logger.Warn("a run waits for the server", "op", op, "error", err)
+		}
+		if time.Since(s.awaySince) >= s.agent.opts.Patience {
+			return out, err
+		}
+		if pause(ctx, insistEvery) != nil {
+			return out, err
+		}
+	}
 }
 
 func (s *socket) value(ctx context.Context, req request) (response, error) {
@@ -72,7 +99,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	h := s.book.hieraData()
 	if h == nil {
 		h = &hieraEntry{}
-		data, err := call[tutti.HieraData](ctx, s.agent, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run})
+		data, err := insist[tutti.HieraData](ctx, s, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run})
 		switch {
 		case err == nil:
 			h.Data = data

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -24,7 +25,9 @@ type socket struct {
 	book     *book
 	listener net.Listener
 	logger   *slog.Logger
-	asking   sync.Mutex
+
+	asking    sync.Mutex
+	awaySince time.Time // guarded by asking; zero while the server answers
 }
 
 // protocol is the version of the run protocol that the socket speaks.

@@ -228,6 +228,28 @@ func TestKnownAnswersThatAreDamagedAreNone(t *testing.T) {
 	})
 }
 
+func TestARunInsistsOnAnAnswerWhileTheServerRestarts(t *testing.T) {
+	l := started(t)
+	l.set("shared/x", "1")
+	got := l.inRun(func(p *puppet) {
+		l.line.sever()
+		asked := l.line.count(tutti.OpAsk)
+		mended := make(chan struct{})
+		go func() {
+			defer close(mended)
+			l.line.until(tutti.OpAsk, asked+1)
+			l.line.mend()
+		}()
+		if v := p.say(ask{"op": "value", "key": "shared/x"}); string(v.Value) != "1" || v.Degraded {
+			t.Errorf("answer %+v, want the server's", v)
+		}
+		<-mended
+	})
+	if got.Outcome != tutti.Changed || got.Degraded {
+		t.Errorf("result %+v, want changed, not degraded", got)
+	}
+}
+
 func TestTheGateWaitsForTheServer(t *testing.T) {
 	l := started(t)
 	got := l.inRun(func(*puppet) {

@@ -35,10 +35,6 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 	if err != nil {
 		return err
 	}
-	credentials, err := os.MkdirTemp("", "tutti-demo-")
-	if err != nil {
-		return err
-	}
 	machine := lab.Machine{Log: os.Stderr}
 	say("Booting %d hosts: Swift on four, the Tutti server on its own (the first time a base is built: minutes)", len(spec.Hosts))
 	running, err := machine.Up(ctx, spec)
@@ -52,11 +48,10 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 			if err := machine.Down(context.WithoutCancel(ctx), spec.Name); err != nil {
 				say("%v", err)
 			}
-			_ = os.RemoveAll(credentials)
 		}()
 	}
 	say("Starting the server on %s and joining the nodes, each with its own token", demoServer)
-	f, err := StartLabFleet(ctx, running, demoServer, binary, credentials)
+	f, err := StartLabFleet(ctx, running, demoServer, binary, running.Dir)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type Running struct {
 	Domain string
 	Subnet netip.Prefix
 	Outer  netip.Addr // of the outer machine, as its hosts see it; they know it as tutti-server
+	Dir    string     // for files that go with the lab
 	Hosts  []*Host    // in the order of the lab file
 }
 
@@ -151,7 +152,7 @@ func eachHost(s state, do func(host int) error) error {
 }
 
 func (s state) running() *Running {
-	r := &Running{Name: s.Name, Domain: s.Domain, Subnet: s.Subnet, Outer: s.outer()}
+	r := &Running{Name: s.Name, Domain: s.Domain, Subnet: s.Subnet, Outer: s.outer(), Dir: s.dir}
 	for i := range s.Hosts {
 		r.Hosts = append(r.Hosts, s.host(i))
 	}

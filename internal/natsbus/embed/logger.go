@@ -14,7 +14,14 @@ type logger struct{ to *slog.Logger }
 var _ server.Logger = logger{}
 
 func (l logger) Noticef(format string, v ...any) { l.say(l.to.Debug, format, v) }
-func (l logger) Warnf(format string, v ...any)   { l.say(l.to.Warn, format, v) }
+
+// Warnf leaves out the one warning that is our intention: everybody speaks TLS
+// from the first byte.
+func (l logger) Warnf(format string, v ...any) {
+	if !strings.Contains(format, "TLS Handshake First") {
+		l.say(l.to.Warn, format, v)
+	}
+}
 
 // Errorf also tells of what a client did wrong, as `ADDRESS - cid:N - …`:
 // nothing that somebody must act on.
