@@ -22,6 +22,7 @@ type Event struct {
 	Seq  uint64
 	At   time.Time
 	By   string // who: `operator:NAME`, `node:NAME`, `server`
+	Link Digest // set by the log, no part of what it stores; see Link
 	Body Body
 }
 
@@ -155,6 +156,34 @@ type (
 		Run   RunID    `json:"run,omitempty"`
 		Job   JobID    `json:"job,omitempty"`
 	}
+	// JobRetired lets a finished job go, with its runs; the latest run of each
+	// node stays.
+	JobRetired struct {
+		Job JobID `json:"job"`
+	}
+	// SnapshotTaken says that the blob State has what is needed of the events up
+	// to and with Through, whose link is Link; the log may let them go. Segments
+	// are the audit trail of what was let go, the oldest first.
+	SnapshotTaken struct {
+		Through  uint64         `json:"through"`
+		Link     Digest         `json:"link"`
+		State    Digest         `json:"state"`
+		Events   int            `json:"events"`
+		Segments []AuditSegment `json:"segments,omitempty"`
+	}
+	// OperatorIssued lets a certificate in. The first operator, made with the
+	// server, has none.
+	OperatorIssued struct {
+		Operator string    `json:"operator"`
+		Serial   string    `json:"serial"` // hexadecimal
+		Expires  time.Time `json:"expires"`
+		CodeKey  bool      `json:"code_key,omitempty"` // may sign code
+	}
+	// OperatorRevoked ends all certificates that an operator has.
+	OperatorRevoked struct {
+		Operator string `json:"operator"`
+		Reason   string `json:"reason,omitempty"`
+	}
 	// Denied is an attempt without a grant.
 	Denied struct {
 		Who    string `json:"who"`
@@ -162,6 +191,17 @@ type (
 		Reason string `json:"reason"`
 	}
 )
+
+// AuditSegment is a part of the log that was let go: a blob with its entries.
+// Before is the link of the entry before First, After that of Last.
+type AuditSegment struct {
+	First  uint64    `json:"first"`
+	Last   uint64    `json:"last"`
+	Before Digest    `json:"before,omitempty"`
+	After  Digest    `json:"after"`
+	Until  time.Time `json:"until"` // of the last entry
+	Blob   Digest    `json:"blob"`
+}
 
 // Verdict is how a job ended.
 type Verdict string
@@ -215,6 +255,8 @@ func init() {
 		func() Body { return &RunWanted{} }, func() Body { return &RunClaimed{} }, func() Body { return &RunGated{} },
 		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} },
 		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
+		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },
+		func() Body { return &OperatorIssued{} }, func() Body { return &OperatorRevoked{} },
 		func() Body { return &Denied{} },
 	)
 }

@@ -69,6 +69,12 @@ var (
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1},
 		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.ValueUnset{Key: "db/ready", Owner: aNode, Run: aRun, Job: "deploy-1"},
+		&tutti.JobRetired{Job: "deploy-1"},
+		&tutti.SnapshotTaken{Through: 7, Link: aDigest, State: aDigest, Events: 3, Segments: []tutti.AuditSegment{
+			{First: 1, Last: 7, Before: aDigest, After: aDigest, Until: at, Blob: aDigest},
+		}},
+		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true},
+		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
 		&tutti.Denied{Who: "node:x", What: "read y", Reason: "no grant"},
 	}
 )

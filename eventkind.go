@@ -127,3 +127,27 @@ func (*Denied) Kind() string { return "audit.denied" }
 
 // ID implements Body.
 func (b *Denied) ID() string { return b.Who }
+
+// Kind implements Body.
+func (*JobRetired) Kind() string { return "job.retired" }
+
+// ID implements Body.
+func (b *JobRetired) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*SnapshotTaken) Kind() string { return "snapshot.taken" }
+
+// ID implements Body.
+func (*SnapshotTaken) ID() string { return "log" }
+
+// Kind implements Body.
+func (*OperatorIssued) Kind() string { return "operator.issued" }
+
+// ID implements Body.
+func (b *OperatorIssued) ID() string { return b.Operator }
+
+// Kind implements Body.
+func (*OperatorRevoked) Kind() string { return "operator.revoked" }
+
+// ID implements Body.
+func (b *OperatorRevoked) ID() string { return b.Operator }

@@ -11,11 +11,47 @@ type Log interface {
 	// Append stores the events, all or none, after the event with the sequence
 	// last (0: the log is empty) and returns the sequence of its last event
 	// when they are on disk. CodeConflict: last is not the log's last event.
-	// It sets Seq of each event.
+	// It sets Seq and Link of each event.
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
 	// Read yields the events after the sequence after, in order, up to the
-	// last one at the time of the call. It ends with the first error.
+	// last one at the time of the call. It ends with the first error: an event
+	// that is missing or whose link does not fit is CodeInternal, one that was
+	// let go (Trimming) is CodeNotFound.
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
+}
+
+// Trimming is a Log that lets its beginning go once a snapshot has what is still
+// needed of it.
+type Trimming interface {
+	// Snapshot returns the latest SnapshotTaken event of the log, found false
+	// if there is none.
+	Snapshot(ctx context.Context) (e Event, found bool, err error)
+	// Trim lets go of the events up to and with through, which the latest
+	// snapshot must have (CodeInvalid otherwise). Again is no error.
+	Trim(ctx context.Context, through uint64) error
+}
+
+// Entry is an event as the log keeps it, byte for byte.
+type Entry struct {
+	Seq  uint64
+	Raw  []byte // the event's JSON, without its sequence
+	Link Digest // see Link
+}
+
+// Chained is a Log whose entries can be read with their links, to be verified
+// by somebody else, and copied. Errors are those of Log.Read.
+type Chained interface {
+	Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error]
+}
+
+// Link chains an entry to the one before it: whoever changes, removes or
+// reorders entries changes every link after them. The link before the first
+// entry is empty.
+func Link(before Digest, raw []byte) Digest { return LinkOf(before, DigestOf(raw)) }
+
+// LinkOf is Link for an entry of which only the digest is known.
+func LinkOf(before, raw Digest) Digest {
+	return DigestOf([]byte(string(before) + " " + string(raw)))
 }
 
 // Blobs keeps immutable content by digest.
