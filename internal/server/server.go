@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type Options struct {
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
+	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
 	NewRunID func() tutti.RunID
 }
 
@@ -69,6 +71,8 @@ type Server struct {
 
 const (
 	defaultSilence = 30 * time.Second
+	defaultJobs    = 1000
+	defaultRuns    = 20_000
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
 	tick           = 250 * time.Millisecond
@@ -79,6 +83,8 @@ func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
 	}
+	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
+	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
 	return &Server{
 		opts:     opts,
 		commands: make(chan *command),
@@ -250,7 +256,8 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	return nil
 }
 
-// decide lets the engine and the value waits append until nothing is left.
+// decide lets the engine and the value waits append until nothing is left, then
+// retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.times(),
@@ -260,7 +267,7 @@ func (w *writer) decide(tx *tx) {
 		w.checkValueWaits(tx)
 		bodies := w.state.engine.Decide(view)
 		if len(bodies) == 0 {
-			return
+			break
 		}
 		for _, b := range bodies {
 			if want, ok := b.(*tutti.RunWanted); ok {
@@ -268,6 +275,9 @@ func (w *writer) decide(tx *tx) {
 			}
 			tx.emit(actorServer, b)
 		}
+	}
+	for _, id := range w.state.engine.Retire(w.opts.Keep) {
+		tx.emit(actorServer, &tutti.JobRetired{Job: id})
 	}
 }
 

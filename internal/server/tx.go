@@ -82,7 +82,8 @@ func newState() *state {
 
 func (s *state) apply(e tutti.Event) {
 	s.seq = e.Seq
-	s.engine.Apply(e)
+	gone := s.engine.Apply(e)
 	s.data.Apply(e)
 	s.registry.apply(e)
+	s.registry.unclaim(gone...)
 }
