@@ -61,7 +61,7 @@ func (w *writer) reconcileProbes(ctx context.Context) {
 		}
 		probeCtx, cancel := context.WithCancel(ctx)
 		w.probing[k] = cancel
-		w.probes.Go(func() { w.probe(probeCtx, k, wait) })
+		w.beside.Go(func() { w.probe(probeCtx, k, wait) })
 	}
 }
 

@@ -51,7 +51,10 @@ type Options struct {
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
 	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
-	NewRunID func() tutti.RunID
+	// SnapshotEvery is after how many events a snapshot is taken, if the log can
+	// let go of what it has; 10,000.
+	SnapshotEvery int
+	NewRunID      func() tutti.RunID
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Codes and
@@ -66,7 +69,10 @@ type Server struct {
 	hub      hub
 	appended broadcast
 	files    atomic.Pointer[codeFiles]
-	probes   sync.WaitGroup
+	beside   sync.WaitGroup // what goes on beside the writer
+
+	snapshotDue chan struct{}
+	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
 }
 
 const (
@@ -83,6 +89,7 @@ func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
 	}
+	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
 	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
 	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
 	return &Server{
@@ -93,6 +100,8 @@ func New(opts Options) *Server {
 		presence: newPresence(),
 		hub:      newHub(),
 		appended: newBroadcast(),
+
+		snapshotDue: make(chan struct{}, 1),
 	}
 }
 
@@ -104,7 +113,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.ended)
 	ctx, cancel := context.WithCancel(ctx)
-	defer s.probes.Wait()
+	defer s.beside.Wait()
 	defer cancel()
 
 	w := &writer{Server: s, state: newState(), probing: map[probeKey]context.CancelFunc{}}
@@ -117,6 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	w.since = time.Now()
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
+	s.beside.Go(func() { s.keep(ctx) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -155,7 +165,12 @@ type writer struct {
 }
 
 func (w *writer) fold(ctx context.Context) error {
-	for e, err := range w.opts.Log.Read(ctx, 0) {
+	taken, err := snapshot(ctx, w.opts.Log)
+	if err != nil {
+		return err
+	}
+	w.taken.Store(taken)
+	for e, err := range w.history(ctx, 0) {
 		if err != nil {
 			return fmt.Errorf("read the log after event %d: %w", w.state.seq, err)
 		}
@@ -300,6 +315,12 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	w.reconcileProbes(ctx)
 	if len(events) > 0 {
 		w.appended.tell()
+	}
+	if w.state.seq >= w.state.through+uint64(w.opts.SnapshotEvery) {
+		select {
+		case w.snapshotDue <- struct{}{}:
+		default: // it is known
+		}
 	}
 }
 
