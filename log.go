@@ -26,8 +26,11 @@ type Trimming interface {
 	// Snapshot returns the latest SnapshotTaken event of the log, found false
 	// if there is none.
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
-	// Trim lets go of the events up to and with through, which the latest
-	// snapshot must have (CodeInvalid otherwise). Again is no error.
+	// Trim lets go of the events up to and with through, the Through of the
+	// latest snapshot; its Link must be the one there, and an append must end
+	// there (CodeInvalid otherwise). From then on Read and Entries of what is
+	// after through work, of what is after an earlier event they are
+	// CodeNotFound. Again is no error.
 	Trim(ctx context.Context, through uint64) error
 }
 
