@@ -27,6 +27,7 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/sweep"
 )
 
 // ServerOptions say where a server keeps its data and listens. Empty fields
@@ -161,10 +162,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer nodeConn.Close()
-	blobs, err := natsbus.OpenBlobs(ctx, logConn)
+	stored, err := natsbus.OpenBlobs(ctx, logConn)
 	if err != nil {
 		return err
 	}
+	blobs := sweep.New(stored, time.Now) // the log, too: it must not name what is being removed
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {
 		return err

@@ -64,8 +64,8 @@ func (w *Writer) Close() ([]byte, int, error) {
 }
 
 // Entries yields the entries of a stored snapshot after a sequence. It ends with
-// the first error, CodeInternal: the snapshot is not the one that taken says,
-// is cut off or damaged.
+// the first error, CodeInternal: the snapshot is not the one that taken names, as
+// it was stored.
 func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[tutti.Entry, error] {
 	return func(yield func(tutti.Entry, error) bool) {
 		damaged := func(err error, what string) {
@@ -74,6 +74,10 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 			}
 			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeInternal, err, "the snapshot of the events up to %d (blob %s) is damaged", taken.Through, taken.State))
 		}
+		if got := tutti.DigestOf(stored); got != taken.State {
+			damaged(nil, "it has the digest "+string(got))
+			return
+		}
 		unzip, err := gzip.NewReader(bytes.NewReader(stored))
 		if err != nil {
 			damaged(err, "")
@@ -81,16 +85,15 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 		}
 		lines := bufio.NewReaderSize(unzip, 1<<16)
 		var head header
-		if err := readLine(lines, &head); err != nil || head != (header{snapshotKind, 1, taken.Through, taken.Link}) {
-			damaged(err, "it is another one")
+		if err := readLine(lines, &head); err != nil || head.Tutti != snapshotKind || head.Version != 1 {
+			damaged(err, "it is none that this release knows")
 			return
 		}
-		count := 0
-		for ; ; count++ {
+		for {
 			var l line
 			err := readLine(lines, &l)
 			if errors.Is(err, io.EOF) {
-				break
+				return
 			}
 			if err != nil {
 				damaged(err, "")
@@ -99,9 +102,6 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 			if l.Seq > after && !yield(tutti.Entry{Seq: l.Seq, Raw: l.Event, Link: l.Link}, nil) {
 				return
 			}
-		}
-		if count != taken.Events {
-			damaged(nil, "it does not have as many events as were stored")
 		}
 	}
 }

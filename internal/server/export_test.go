@@ -22,6 +22,16 @@ func (s *Server) Emit(body tutti.Body) error {
 // State is what a server folds out of a log.
 type State struct{ folded *state }
 
+// State returns what the server has in memory, as long as nobody asks it anything.
+func (s *Server) State() State {
+	var out State
+	_ = s.do(context.Background(), func(tx *tx) error {
+		out.folded = tx.state
+		return nil
+	})
+	return out
+}
+
 // Fold folds events whose exports are at hand.
 func Fold(events ...[]tutti.Event) State {
 	s := newState()
@@ -55,6 +65,13 @@ func (s State) Diff(other State, now time.Time) string {
 		if other.folded.registry.tokens[id] == nil && !used && t.Expires.Before(now) {
 			delete(s.folded.registry.tokens, id)
 		}
+	}
+	s.folded.denials, other.folded.denials = denials{}, denials{} // not of the log
+	for _, n := range s.folded.registry.nodes {
+		n.stored = 0
+	}
+	for _, n := range other.folded.registry.nodes {
+		n.stored = 0
 	}
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
 	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
