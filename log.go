@@ -66,3 +66,12 @@ type Blobs interface {
 	// Has reports whether the content is there.
 	Has(ctx context.Context, digest Digest) (bool, error)
 }
+
+// Sweeping is a Blobs that can let content go.
+type Sweeping interface {
+	// List returns the digests of all content, also of what a Put that was cut
+	// off has left behind, in no order.
+	List(ctx context.Context) ([]Digest, error)
+	// Delete removes content for good. What is not there is no error.
+	Delete(ctx context.Context, digest Digest) error
+}

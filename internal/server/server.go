@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,11 @@ type Options struct {
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
-	NewRunID func() tutti.RunID
+	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
+	// SnapshotEvery is after how many events a snapshot is taken, if the log can
+	// let go of what it has; 10,000.
+	SnapshotEvery int
+	NewRunID      func() tutti.RunID
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Codes and
@@ -64,11 +69,16 @@ type Server struct {
 	hub      hub
 	appended broadcast
 	files    atomic.Pointer[codeFiles]
-	probes   sync.WaitGroup
+	beside   sync.WaitGroup // what goes on beside the writer
+
+	snapshotDue chan struct{}
+	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
 }
 
 const (
 	defaultSilence = 30 * time.Second
+	defaultJobs    = 1000
+	defaultRuns    = 20_000
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
 	tick           = 250 * time.Millisecond
@@ -79,6 +89,9 @@ func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
 	}
+	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
+	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
+	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
 	return &Server{
 		opts:     opts,
 		commands: make(chan *command),
@@ -87,6 +100,8 @@ func New(opts Options) *Server {
 		presence: newPresence(),
 		hub:      newHub(),
 		appended: newBroadcast(),
+
+		snapshotDue: make(chan struct{}, 1),
 	}
 }
 
@@ -98,7 +113,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.ended)
 	ctx, cancel := context.WithCancel(ctx)
-	defer s.probes.Wait()
+	defer s.beside.Wait()
 	defer cancel()
 
 	w := &writer{Server: s, state: newState(), probing: map[probeKey]context.CancelFunc{}}
@@ -111,6 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	w.since = time.Now()
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
+	s.beside.Go(func() { s.keep(ctx) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -149,7 +165,12 @@ type writer struct {
 }
 
 func (w *writer) fold(ctx context.Context) error {
-	for e, err := range w.opts.Log.Read(ctx, 0) {
+	taken, err := snapshot(ctx, w.opts.Log)
+	if err != nil {
+		return err
+	}
+	w.taken.Store(taken)
+	for e, err := range w.history(ctx, 0) {
 		if err != nil {
 			return fmt.Errorf("read the log after event %d: %w", w.state.seq, err)
 		}
@@ -250,7 +271,8 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	return nil
 }
 
-// decide lets the engine and the value waits append until nothing is left.
+// decide lets the engine and the value waits append until nothing is left, then
+// retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.times(),
@@ -260,7 +282,7 @@ func (w *writer) decide(tx *tx) {
 		w.checkValueWaits(tx)
 		bodies := w.state.engine.Decide(view)
 		if len(bodies) == 0 {
-			return
+			break
 		}
 		for _, b := range bodies {
 			if want, ok := b.(*tutti.RunWanted); ok {
@@ -268,6 +290,9 @@ func (w *writer) decide(tx *tx) {
 			}
 			tx.emit(actorServer, b)
 		}
+	}
+	for _, id := range w.state.engine.Retire(w.opts.Keep) {
+		tx.emit(actorServer, &tutti.JobRetired{Job: id})
 	}
 }
 
@@ -290,6 +315,12 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	w.reconcileProbes(ctx)
 	if len(events) > 0 {
 		w.appended.tell()
+	}
+	if w.state.seq >= w.state.through+uint64(w.opts.SnapshotEvery) {
+		select {
+		case w.snapshotDue <- struct{}{}:
+		default: // it is known
+		}
 	}
 }
 
