@@ -54,6 +54,10 @@ func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
 	return nil
 }
 
+func (s *serverIdentity) IssueOperator(name string, request []byte) (tutti.IssuedOperator, error) {
+	return s.authority.SignOperator(name, request)
+}
+
 func (s *serverIdentity) VerifyCode(in tutti.SignedCode) error {
 	return verifyCode(s.authority.CodePublicKey(), in)
 }

@@ -13,6 +13,8 @@ import (
 type Server interface {
 	tutti.Jobs
 	tutti.Nodes
+	tutti.Tokens
+	tutti.Operators
 	tutti.Codes
 	tutti.Values
 }
