@@ -175,6 +175,7 @@ type IssueOperator struct {
 type IssuedOperator struct {
 	Certificate []byte    `json:"certificate"` // PEM
 	CA          []byte    `json:"ca"`          // PEM
+	Server      string    `json:"server"`      // URL
 	Serial      string    `json:"serial"`      // hexadecimal
 	Expires     time.Time `json:"expires"`
 }

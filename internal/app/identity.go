@@ -55,7 +55,9 @@ func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
 }
 
 func (s *serverIdentity) IssueOperator(name string, request []byte) (tutti.IssuedOperator, error) {
-	return s.authority.SignOperator(name, request)
+	out, err := s.authority.SignOperator(name, request)
+	out.Server = "https://" + s.address(s.config.Listen)
+	return out, err
 }
 
 func (s *serverIdentity) VerifyCode(in tutti.SignedCode) error {

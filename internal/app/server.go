@@ -235,8 +235,7 @@ func InitServer(o InitOptions) error {
 	if err != nil {
 		return err // validate has split it
 	}
-	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
-	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {
+	if err := writeServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err
 	}
 	if err := authority.ForgetCodeKey(); err != nil {
