@@ -130,6 +130,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	w.since = time.Now()
 	s.access.load(w.state.registry.operators)
+	w.last = w.since
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
@@ -171,7 +172,8 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 type writer struct {
 	*Server
 	state   *state
-	since   time.Time
+	since   time.Time // deadlines of nodes and waits count from here at the earliest
+	last    time.Time // it was seen to run
 	probing map[probeKey]context.CancelFunc
 }
 
@@ -246,6 +248,7 @@ func (w *writer) gather(first *command) []*command {
 // appends all of it and answers.
 func (w *writer) commit(ctx context.Context, batch []*command) error {
 	tx := &tx{state: w.state, now: time.Now(), server: w.Server}
+	w.woke(tx.now)
 	answers := make([]error, len(batch))
 	for i, c := range batch {
 		answers[i] = c.work(tx)
@@ -267,6 +270,20 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	}
 	w.after(ctx, tx.events)
 	return nil
+}
+
+// woke notices that this process did not run for a while: stopped by a signal,
+// by its virtual machine, or held by a disk. What nodes said meanwhile it did not
+// hear, so that their silence means nothing: they get one whole deadline anew, as
+// after a start. The ticker wakes a writer that runs far more often, and a
+// pause that is shorter cannot make a node that beats too late. The times carry
+// the monotonic clock: a clock that is set is no pause.
+func (w *writer) woke(now time.Time) {
+	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
+		w.opts.Logger.Warn("the server did not run, deadlines count anew", "for", paused.Round(time.Second))
+		w.since = now
+	}
+	w.last = now
 }
 
 func (w *writer) append(ctx context.Context, events []tutti.Event) error {
