@@ -1,6 +1,7 @@
 package tutti
 
 import (
+	"bytes"
 	"encoding/json"
 	"io/fs"
 	"path"
@@ -16,7 +17,7 @@ const (
 	OpAsk      = "ask"     // Ask → Answered
 	OpHiera    = "hiera"   // HieraAsk → HieraData
 	OpPublish  = "publish" // Publish → nothing
-	OpResult   = "result"  // Result → nothing
+	OpResult   = "result"  // Ended → nothing
 	OpBlobPut  = "blobput" // content → BlobStored
 	OpBlobGet  = "blobget" // BlobGet → content
 	OpCode     = "code"    // CodeGet → SignedCode
@@ -87,6 +88,62 @@ type Publish struct {
 	Key      string          `json:"key"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
+}
+
+// Ended is a result as it goes to the server: with those of its report, log and
+// record that are small, in one message; the others were sent before.
+type Ended struct {
+	Result
+	Enclosed [][]byte
+}
+
+// MaxEnclosed bounds the bytes of what a result encloses.
+const MaxEnclosed = 96 << 10
+
+// endedHead is the first line of an encoded Ended; what is enclosed follows.
+type endedHead struct {
+	Result
+	Enclosed []int `json:"enclosed,omitempty"` // their sizes
+}
+
+// Encode returns the message.
+func (e Ended) Encode() ([]byte, error) {
+	head := endedHead{Result: e.Result}
+	for _, part := range e.Enclosed {
+		head.Enclosed = append(head.Enclosed, len(part))
+	}
+	out, err := json.Marshal(head)
+	if err != nil || len(e.Enclosed) == 0 {
+		return out, err
+	}
+	out = append(out, '\n')
+	for _, part := range e.Enclosed {
+		out = append(out, part...)
+	}
+	return out, nil
+}
+
+// DecodeEnded reads what Encode wrote; a plain Result encloses nothing. What is
+// enclosed shares memory with the message. CodeInvalid: it is something else.
+// CodeConflict: it is cut off, and to be sent again.
+func DecodeEnded(message []byte) (Ended, error) {
+	line, rest, _ := bytes.Cut(message, []byte("\n"))
+	var head endedHead
+	if err := json.Unmarshal(line, &head); err != nil {
+		return Ended{}, Wrap(CodeInvalid, err, "message %q", OpResult)
+	}
+	out := Ended{Result: head.Result}
+	for _, size := range head.Enclosed {
+		if size < 0 || size > MaxEnclosed {
+			return Ended{}, Errorf(CodeInvalid, "result of run %s: encloses %d bytes, at most %d", out.Run, size, MaxEnclosed)
+		}
+		if size > len(rest) {
+			return Ended{}, Errorf(CodeConflict, "result of run %s: what it encloses is cut off; send it again", out.Run)
+		}
+		out.Enclosed = append(out.Enclosed, rest[:size:size])
+		rest = rest[size:]
+	}
+	return out, nil
 }
 
 // BlobStored answers OpBlobPut.

@@ -1,6 +1,10 @@
 package tutti_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,5 +118,43 @@ func TestWhatAWaitSays(t *testing.T) {
 		if got := wait.Subject(); got != want {
 			t.Errorf("subject %q, want %q", got, want)
 		}
+	}
+}
+
+func TestAResultAndWhatItEncloses(t *testing.T) {
+	result := tutti.Result{Run: "r", Outcome: tutti.Changed, Message: "two\nlines", StartedAt: time.Unix(1, 0).UTC(), EndedAt: time.Unix(2, 0).UTC()}
+	enclosed := [][]byte{[]byte("a\nb"), {}, {0, 0xff, '\n'}}
+	whole, err := tutti.Ended{Result: result, Enclosed: enclosed}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := json.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		reason  string
+		message []byte
+		want    [][]byte
+		code    tutti.Code
+	}{
+		"whole":     {"content of any bytes comes back", whole, enclosed, ""},
+		"plain":     {"a result alone is one that encloses nothing", plain, nil, ""},
+		"cut off":   {"it is to be sent again, not given up", whole[:len(whole)-1], nil, tutti.CodeConflict},
+		"head only": {"it is to be sent again, not given up", whole[:bytes.IndexByte(whole, '\n')], nil, tutti.CodeConflict},
+		"no result": {"", []byte("{"), nil, tutti.CodeInvalid},
+		"negative":  {"no content is so", []byte(`{"enclosed":[-1]}` + "\nx"), nil, tutti.CodeInvalid},
+		"large":     {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d]}`, tutti.MaxEnclosed+1), nil, tutti.CodeInvalid},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := tutti.DecodeEnded(tc.message)
+			if tutti.CodeOf(err) != tc.code {
+				t.Fatalf("%s: %v, want code %q", tc.reason, err, tc.code)
+			}
+			if tc.code == "" && (got.Message != result.Message || !slices.EqualFunc(tc.want, got.Enclosed, bytes.Equal)) {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
 	}
 }

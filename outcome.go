@@ -83,7 +83,7 @@ type Change struct {
 const MaxFailures = 20
 
 // Result is how a run ended, measured and judged by the agent. Report, Log and
-// Record are blobs that the server had before the result.
+// Record are blobs that the server has before it takes the result.
 type Result struct {
 	Run         RunID     `json:"run"`
 	Outcome     Outcome   `json:"outcome"`
@@ -126,10 +126,15 @@ func (r Result) Validate() error {
 	case r.EndedAt.Before(r.StartedAt):
 		return Errorf(CodeInvalid, "result of run %s: ended before it started", r.Run)
 	}
-	for _, d := range []Digest{r.Report, r.Log, r.Record} {
-		if d != "" && d.Validate() != nil {
-			return d.Validate()
+	for _, d := range r.Attachments() {
+		if err := d.Validate(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// Attachments are the blobs that belong to the result.
+func (r Result) Attachments() []Digest {
+	return slices.DeleteFunc([]Digest{r.Report, r.Log, r.Record}, func(d Digest) bool { return d == "" })
 }

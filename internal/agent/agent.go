@@ -237,16 +237,18 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	if err != nil {
 		return out, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
-	defer cancel()
-	reply, err := a.opts.Bus.Call(ctx, op, raw)
-	if err != nil {
+	reply, err := a.call(ctx, op, raw)
+	if err != nil || len(reply) == 0 {
 		return out, err
 	}
-	if len(reply) == 0 {
-		return out, nil
-	}
 	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)
+}
+
+// call asks the server, within the agent's patience.
+func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
+	defer cancel()
+	return a.opts.Bus.Call(ctx, op, payload)
 }
 
 // away reports whether an error says that the server could not be asked, as

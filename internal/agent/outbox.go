@@ -22,7 +22,7 @@ const (
 )
 
 // flush sends what the outbox holds: for each ended run what it published while
-// the server was away, then its report, log and record, then its result.
+// the server was away, then its result with report, log and record.
 func (a *Agent) flush(ctx context.Context) error {
 	dirs, err := a.runDirs()
 	if err != nil {
@@ -48,10 +48,11 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	if err := a.sendPublished(ctx, dir); err != nil {
 		return err
 	}
-	if err := a.attach(ctx, dir, &result); err != nil {
+	ended := tutti.Ended{Result: result}
+	if err := a.attach(ctx, dir, &ended); err != nil {
 		return err
 	}
-	_, err = call[struct{}](ctx, a, tutti.OpResult, result)
+	err = a.sendResult(ctx, ended)
 	if err != nil && !final(err) {
 		return err
 	}
@@ -60,11 +61,20 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		// job waits for it.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
 		bare := over(failed(run, tutti.BecauseMachinery, fmt.Errorf("the server refused its result: %w", err)))
-		if _, again := call[struct{}](ctx, a, tutti.OpResult, bare); again != nil && !final(again) {
+		if again := a.sendResult(ctx, tutti.Ended{Result: bare}); again != nil && !final(again) {
 			return again
 		}
 	}
 	return writeJSON(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
+}
+
+func (a *Agent) sendResult(ctx context.Context, ended tutti.Ended) error {
+	raw, err := ended.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = a.call(ctx, tutti.OpResult, raw)
+	return err
 }
 
 // over gives a result without a process its time.
@@ -90,28 +100,34 @@ func final(err error) bool {
 	return false
 }
 
-// attach sends what the result refers to and notes the digests. What cannot be
-// read, or what the server will never take, is left out: the outcome matters
-// more than what belongs to it.
-func (a *Agent) attach(ctx context.Context, dir string, result *tutti.Result) error {
+// attach names what belongs to the result: what is small goes along with it, the
+// rest is sent now. What cannot be read, or what the server will never take, is
+// left out: the outcome matters more than what belongs to it.
+func (a *Agent) attach(ctx context.Context, dir string, ended *tutti.Ended) error {
 	parts := []struct {
 		name string
 		read func() ([]byte, error)
 		to   *tutti.Digest
 	}{
-		{"report", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "report.json")) }, &result.Report},
-		{"log", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "log.jsonl")) }, &result.Log},
-		{"record", func() ([]byte, error) { return a.record(dir) }, &result.Record},
+		{"log", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "log.jsonl")) }, &ended.Log},
+		{"record", func() ([]byte, error) { return a.record(dir) }, &ended.Record},
+		{"report", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "report.json")) }, &ended.Report},
 	}
+	room := tutti.MaxEnclosed
 	for _, p := range parts {
 		raw, err := p.read()
-		if err == nil && len(raw) > 0 {
+		switch {
+		case err != nil || len(raw) == 0:
+		case len(raw) <= room:
+			room -= len(raw)
+			*p.to, ended.Enclosed = tutti.DigestOf(raw), append(ended.Enclosed, raw)
+		default:
 			if *p.to, err = a.sendBlob(ctx, raw); err != nil && !final(err) {
 				return err
 			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			a.opts.Logger.Error("a part of a result is left out", "run", result.Run, "part", p.name, "error", err)
+			a.opts.Logger.Error("a part of a result is left out", "run", ended.Run, "part", p.name, "error", err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,9 +43,7 @@ func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T)
 		if r := p.say(ask{"op": "published", "key": "db/x"}); !r.OK || r.Found {
 			t.Errorf("what is published already, without a server: %+v", r)
 		}
-		if err := os.WriteFile(filepath.Join(p.dir, "report.json"), []byte(`{"a":1}`), 0o600); err != nil {
-			t.Error(err)
-		}
+		p.report([]byte(`{"a":1}`))
 		return out
 	})
 	l.start()
@@ -62,8 +61,8 @@ func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T)
 	if got.Outcome != tutti.Changed || l.value("db/x") != "2" || l.value("db/gone") != "" {
 		t.Errorf("result %+v, db/x %q, db/gone %q", got, l.value("db/x"), l.value("db/gone"))
 	}
-	if said := l.line.said(tutti.OpClaim); said != "publish blobput result" {
-		t.Errorf("said %q, want what was published, then what belongs to the result, then the result", said)
+	if said := l.line.said(tutti.OpClaim); said != "publish result" {
+		t.Errorf("said %q, want what was published, then the result", said)
 	}
 	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || string(report) != `{"a":1}` {
 		t.Errorf("report %q, %v", report, err)
@@ -113,11 +112,33 @@ func TestARefusedResultIsKept(t *testing.T) {
 }
 
 func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
-	l := newLab(t, applies)
+	l := newLab(t, func(p *puppet) tutti.Result {
+		p.report(bytes.Repeat([]byte("x"), tutti.MaxEnclosed+1))
+		return applies(p)
+	})
 	l.line.refuseWith(tutti.OpBlobPut, tutti.Errorf(tutti.CodeInvalid, "too large"))
 	l.start()
-	if got := l.end(l.job()); got.Outcome != tutti.Changed || got.Record != "" {
-		t.Errorf("result %+v, want the outcome without a record", got)
+	if got := l.end(l.job()); got.Outcome != tutti.Changed || got.Report != "" || got.Record == "" {
+		t.Errorf("result %+v, want the outcome with its record and without the report", got)
+	}
+}
+
+// Four messages one after the other, each with an fsync, are four times the wait.
+func TestWhatIsSmallGoesAlongWithTheResult(t *testing.T) {
+	l := newLab(t, func(p *puppet) tutti.Result {
+		p.report(bytes.Repeat([]byte("x"), tutti.MaxEnclosed/2))
+		return applies(p)
+	})
+	l.start()
+	got := l.end(l.job())
+	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || len(report) != tutti.MaxEnclosed/2 {
+		t.Errorf("the report has %d bytes, %v; want %d", len(report), err, tutti.MaxEnclosed/2)
+	}
+	if rec := l.record(got.Run); rec.Run != got.Run {
+		t.Errorf("record of run %q, want %s", rec.Run, got.Run)
+	}
+	if n := l.line.count(tutti.OpBlobPut); n != 0 {
+		t.Errorf("%d blobs went by themselves, want none", n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -141,6 +142,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	if err := os.WriteFile(filepath.Join(s.dir, gateFile), raw, 0o600); err != nil {
 		return nil, err
 	}
+	handed = withoutPlaces(handed)
 	for {
 		gated, err := call[tutti.Gated](ctx, s.agent, tutti.OpGate, handed)
 		if err == nil && gated.Verdict == "" {
@@ -157,6 +159,19 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server")
 		}
 	}
+}
+
+// withoutPlaces leaves out where in the code it was asked, which is most of what a
+// gate hands over and decides nothing: it is in the record.
+func withoutPlaces(g tutti.Gate) tutti.Gate {
+	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
+	for i := range g.Reads {
+		g.Reads[i].At = tutti.Place{}
+	}
+	for i := range g.Keys {
+		g.Keys[i].At = tutti.Place{}
+	}
+	return g
 }
 
 // published tells a tutti_value what its key holds now; that is no read.

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -25,7 +26,7 @@ func TestARunFromItsClaimToItsResult(t *testing.T) {
 	if v := l.fleet.Job(job); v.Verdict != tutti.VerdictSucceeded || v.Runs != 1 {
 		t.Errorf("job %+v", v)
 	}
-	if want, said := "code blobget hiera gate blobput result", l.line.said(tutti.OpClaim); said != want {
+	if want, said := "code blobget hiera gate result", l.line.said(tutti.OpClaim); said != want {
 		t.Errorf("said %q, want %q", said, want)
 	}
 	rec := l.record(got.Run)
@@ -41,11 +42,13 @@ func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 	for _, op := range []string{tutti.OpClaim, tutti.OpCode, tutti.OpBlobGet, tutti.OpHiera, tutti.OpGate, tutti.OpPublish, tutti.OpBlobPut, tutti.OpResult} {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s answered=%t", op, answered), func(t *testing.T) {
+				large := bytes.Repeat([]byte("x"), tutti.MaxEnclosed+1) // goes by itself
 				l := newLab(t, func(p *puppet) tutti.Result {
 					out := applies(p)
 					if r := p.say(ask{"op": "publish", "key": "db/x", "value": 1}); !r.OK {
 						t.Errorf("publish: %s", r.Error)
 					}
+					p.report(large)
 					return out
 				})
 				job := l.job()
@@ -56,6 +59,9 @@ func TestKilledAnywhereARunHappensOnce(t *testing.T) {
 				got := l.end(job)
 				if got.Outcome != tutti.Changed || l.ruby.started() != 1 {
 					t.Errorf("result %+v after %d starts, want one", got, l.ruby.started())
+				}
+				if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || !bytes.Equal(report, large) {
+					t.Errorf("the report has %d bytes, %v; want %d", len(report), err, len(large))
 				}
 				if rec := l.record(got.Run); rec.Published["db/x"] == "" {
 					t.Errorf("the record lacks what was published: %+v", rec)

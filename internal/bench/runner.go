@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io/fs"
 	"sync"
 	"time"
@@ -65,8 +64,7 @@ type timedBus struct {
 func (b timedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	reply, err := b.Bus.Call(ctx, op, payload)
 	if op == tutti.OpResult && err == nil {
-		var result tutti.Result
-		if json.Unmarshal(payload, &result) == nil {
+		if result, err := tutti.DecodeEnded(payload); err == nil {
 			b.watch.note(b.watch.durable, result.Run)
 		}
 	}

@@ -251,7 +251,7 @@ func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) erro
 }
 
 // profileTime is about what the three stages take.
-const profileTime = 10
+const profileTime = 30
 
 // startProfiles takes CPU profiles of both processes, if they are wanted.
 func (m *scaleMeasure) startProfiles(ctx context.Context, name string) (stop func() error, err error) {

@@ -13,10 +13,10 @@ import (
 // server serves, when each node was last heard of, and the limits.
 type View struct {
 	Now      time.Time
-	Since    time.Time                    // this server serves since then
-	Seen     map[tutti.NodeName]time.Time // last heartbeat while serving
-	Silence  time.Duration                // a node silent for so long is lost
-	InFlight int                          // runs at once in the fleet, 0: no limit
+	Since    time.Time                      // this server serves since then
+	Seen     func(tutti.NodeName) time.Time // last sign of life while serving; the zero time: none
+	Silence  time.Duration                  // a node silent for so long is lost
+	InFlight int                            // runs at once in the fleet, 0: no limit
 }
 
 // Decide returns what should be appended now, in order; nil when there is
@@ -24,8 +24,7 @@ type View struct {
 // makes. Deciding twice on the same state gives the same answer, and applying
 // the answer leaves nothing of it to decide.
 func (s *State) Decide(v View) []tutti.Body {
-	var out []tutti.Body
-	out = append(out, s.losses(v)...)
+	out := s.losses(v)
 	budget := newBudget(s, v.InFlight)
 	for _, j := range s.open {
 		todo := j.next(v, budget)
@@ -45,7 +44,7 @@ func (s *State) losses(v View) []tutti.Body {
 	for _, id := range s.Active {
 		r := s.Runs[id]
 		heard := v.from(r.WantedAt)
-		if seen := v.Seen[r.Node]; seen.After(heard) {
+		if seen := v.Seen(r.Node); seen.After(heard) {
 			heard = seen
 		}
 		if silent := v.Now.Sub(heard); silent >= v.Silence {
@@ -122,13 +121,16 @@ func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
 	if j.Cancelled {
 		return st.skips()
 	}
+	if !st.PerNode && !j.ready(st, "") {
+		return nil // nobody in it is
+	}
 	var out []tutti.Body
 	inFlight := st.count(Active)
 	for _, n := range st.Nodes {
 		if n.State != Pending || st.Run.Limit > 0 && inFlight >= st.Run.Limit || !b.left() {
 			continue
 		}
-		if b.busy(n.Node) || !j.ready(st, n.Node) {
+		if b.busy(n.Node) || st.PerNode && !j.ready(st, n.Node) {
 			continue
 		}
 		b.take(n.Node)

@@ -33,7 +33,8 @@ func (f *fleet) append(b tutti.Body) {
 }
 
 func (f *fleet) view() engine.View {
-	return engine.View{Now: f.now, Since: epoch, Silence: time.Hour}
+	unheard := func(tutti.NodeName) time.Time { return time.Time{} }
+	return engine.View{Now: f.now, Since: epoch, Seen: unheard, Silence: time.Hour}
 }
 
 // settle appends what the engine decides until it decides nothing.
@@ -266,7 +267,8 @@ func TestEveryWaitHasADeadline(t *testing.T) {
 				f.append(&tutti.RunClaimed{Run: "r1", Node: "n1"})
 			}
 			v.Now = epoch.Add(tc.after - time.Second)
-			v.Seen = map[tutti.NodeName]time.Time{"n1": v.Now.Add(time.Millisecond)} // heard of while deciding
+			heard := v.Now.Add(time.Millisecond) // while deciding
+			v.Seen = func(tutti.NodeName) time.Time { return heard }
 			if got := f.state.Decide(v); len(got) != 0 {
 				t.Fatalf("%s: decided %v before the deadline", tc.reason, got)
 			}

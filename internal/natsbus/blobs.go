@@ -25,11 +25,12 @@ const (
 // Blobs is the tutti.Blobs on a JetStream stream. Content of up to 128 KiB is
 // the message blob.<hex>; larger content is chunk.<hex>.<i>, and then
 // blob.<hex> says how many. Nothing is written twice, so a Put that was cut off
-// is continued by the next one, and two at once do no harm. Any number of
-// goroutines may use it.
+// is continued by the next one, and two at once do no harm. What many store at
+// once goes to disk together. Any number of goroutines may use it.
 type Blobs struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
+	group  group
 }
 
 var _ tutti.Blobs = (*Blobs)(nil)
@@ -50,6 +51,8 @@ func OpenBlobs(ctx context.Context, nc *nats.Conn) (*Blobs, error) {
 		Storage:     jetstream.FileStorage,
 		Replicas:    1,
 		AllowDirect: true,
+
+		AllowAtomicPublish: true,
 	})
 	if err != nil {
 		return nil, wrap(err, "open the blobs")
@@ -74,30 +77,12 @@ func (b *Blobs) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
 	if found, err := b.Has(ctx, digest); found || err != nil {
 		return digest, err
 	}
-	chunks := (len(content) + blobChunk - 1) / blobChunk
-	for i := range chunks {
-		chunk := nats.NewMsg(chunkSubject(digest, i))
-		chunk.Data = content[i*blobChunk : min((i+1)*blobChunk, len(content))]
-		if err := b.store(ctx, chunk); err != nil {
-			return "", err
-		}
+	chunks, err := b.putChunks(ctx, digest, content)
+	if err != nil {
+		return "", err
 	}
 	head.Header.Set(headerChunks, strconv.Itoa(chunks))
 	return digest, b.store(ctx, head)
-}
-
-// store writes msg unless its subject has content already: the same, since
-// subjects are made of digests.
-func (b *Blobs) store(ctx context.Context, msg *nats.Msg) error {
-	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
-	_, err := b.js.PublishMsg(ctx, msg)
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && wrongLast(api) {
-		return nil
-	}
-	if err != nil {
-		return wrap(err, "store a blob")
-	}
-	return nil
 }
 
 // Get implements tutti.Blobs.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/tutti-project/tutti"
 )
@@ -208,12 +207,7 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 // sequence.
 func (l *Log) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
 	if len(msgs) > 1 {
-		id := nuid.Next()
-		for i, msg := range msgs {
-			msg.Header.Set("Nats-Batch-Id", id)
-			msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		}
-		msgs[len(msgs)-1].Header.Set("Nats-Batch-Commit", "1")
+		markBatch(msgs)
 	}
 	for i, msg := range msgs[:len(msgs)-1] {
 		// The bus takes a batch into a file of its own; waiting now and then keeps

@@ -1,7 +1,12 @@
 package natsbus_test
 
 import (
+	"cmp"
+	"fmt"
+	"sync"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/bustest"
@@ -39,4 +44,39 @@ func TestBlobs(t *testing.T) {
 		bus := bustest.Start(t)
 		return openBlobs(t, bus), func() tutti.Blobs { return openBlobs(t, bus) }
 	})
+}
+
+// A thousand runs that end together would wait for thousands of fsyncs.
+func TestBlobsPutAtOnceGoToDiskTogether(t *testing.T) {
+	bus := bustest.StartSync(t)
+	blobs := openBlobs(t, bus)
+	const count = 100
+	var wg sync.WaitGroup
+	for i := range count {
+		wg.Go(func() {
+			if _, err := blobs.Put(t.Context(), fmt.Appendf(nil, "content %d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	js, err := jetstream.New(bus.Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "TUTTI_BLOBS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := map[string]bool{}
+	for seq := range uint64(count) {
+		msg, err := stream.GetMsg(t.Context(), seq+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes[cmp.Or(msg.Header.Get("Nats-Batch-Id"), msg.Subject)] = true
+	}
+	if len(writes) > count/4 {
+		t.Errorf("%d blobs stored at once in %d writes, want few", count, len(writes))
+	}
 }

@@ -152,7 +152,11 @@ func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutt
 	if err != nil {
 		return "", tutti.Wrap(tutti.CodeInvalid, err, "exports")
 	}
-	digest, err := s.opts.Blobs.Put(ctx, raw)
+	digest := tutti.DigestOf(raw)
+	has, err := s.opts.Blobs.Has(ctx, digest) // most runs export what they did before
+	if err == nil && !has {
+		_, err = s.opts.Blobs.Put(ctx, raw)
+	}
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
 

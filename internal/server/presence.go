@@ -1,53 +1,147 @@
 package server
 
 import (
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// presence is when each node was last heard of. It is never in the log.
+// presence is who is there: when each node was last heard of, which is never in
+// the log, and which run it has. It follows the log from outside the writer, so
+// that what nodes say most often costs the writer nothing.
 type presence struct {
-	mu    *sync.Mutex
-	seen  map[tutti.NodeName]time.Time
-	beats map[tutti.NodeName]tutti.Beat
+	mu    *sync.RWMutex
+	nodes map[tutti.NodeName]*seat
+	keys  map[tutti.NodeKey]*seat
+}
+
+// seat is a node's place.
+type seat struct {
+	node tutti.NodeName
+	key  tutti.NodeKey
+	run  tutti.RunID // that it has claimed and not ended
+	job  tutti.JobID // of that run
+	seen time.Time
+	beat tutti.Beat
 }
 
 func newPresence() presence {
-	return presence{mu: &sync.Mutex{}, seen: map[tutti.NodeName]time.Time{}, beats: map[tutti.NodeName]tutti.Beat{}}
+	return presence{mu: &sync.RWMutex{}, nodes: map[tutti.NodeName]*seat{}, keys: map[tutti.NodeKey]*seat{}}
+}
+
+// load takes what the log says at the start.
+func (p presence) load(s *state) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, n := range s.registry.nodes {
+		p.settle(name, n.Key)
+		if r := s.engine.Runs[s.engine.Active[name]]; r != nil && !r.ClaimedAt.IsZero() {
+			p.nodes[name].run, p.nodes[name].job = r.Run, r.Job
+		}
+	}
+}
+
+// apply takes events that are on disk, before anybody is told of them.
+func (p presence) apply(s *engine.State, events []tutti.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range events {
+		switch b := e.Body.(type) {
+		case *tutti.NodeEnrolled:
+			p.settle(b.Node, b.Key)
+		case *tutti.NodeRemoved:
+			if seat := p.nodes[b.Node]; seat != nil {
+				delete(p.nodes, b.Node)
+				delete(p.keys, seat.key)
+			}
+		case *tutti.RunClaimed, *tutti.RunFinished, *tutti.RunLost:
+			p.follow(s.Runs[tutti.RunID(b.ID())])
+		}
+	}
+}
+
+// settle gives a node its place, with the key that it has now.
+func (p presence) settle(node tutti.NodeName, key tutti.NodeKey) {
+	place := p.nodes[node]
+	if place == nil {
+		place = &seat{node: node}
+		p.nodes[node] = place
+	}
+	delete(p.keys, place.key)
+	place.key = key
+	p.keys[key] = place
+}
+
+// follow notes whether a run is the one that its node has. It may be retired.
+func (p presence) follow(r *engine.Run) {
+	if r == nil {
+		return
+	}
+	switch place := p.nodes[r.Node]; {
+	case place == nil:
+	case !r.Ended():
+		place.run, place.job = r.Run, r.Job
+	case place.run == r.Run:
+		place.run, place.job = "", ""
+	}
 }
 
 // hear notes a sign of life.
 func (p presence) hear(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen[n] = time.Now()
+	if place := p.nodes[n]; place != nil {
+		place.seen = time.Now()
+	}
 }
 
-func (p presence) beat(n tutti.NodeName, b tutti.Beat) {
+// beat notes a sign of life with what it says; false if nobody has that key.
+func (p presence) beat(key tutti.NodeKey, b tutti.Beat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.beats[n] = b
+	place := p.keys[key]
+	if place == nil {
+		return false
+	}
+	place.seen, place.beat = time.Now(), b
+	return true
+}
+
+// running notes a sign of life and returns the node of a key and the job of its
+// run; false if that is not its run now.
+func (p presence) running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.keys[key]
+	if place == nil || place.run != run || run == "" {
+		return "", "", false
+	}
+	place.seen = time.Now()
+	return place.node, place.job, true
 }
 
 // forget is for a name that another machine may take.
 func (p presence) forget(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.seen, n)
-	delete(p.beats, n)
+	if place := p.nodes[n]; place != nil {
+		place.seen, place.beat = time.Time{}, tutti.Beat{}
+	}
 }
 
-func (p presence) times() map[tutti.NodeName]time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.seen)
+// seen returns when a node was last heard of, the zero time if it was not.
+func (p presence) seen(n tutti.NodeName) time.Time {
+	seen, _ := p.last(n)
+	return seen
 }
 
 func (p presence) last(n tutti.NodeName) (time.Time, tutti.Beat) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.seen[n], p.beats[n]
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if place := p.nodes[n]; place != nil {
+		return place.seen, place.beat
+	}
+	return time.Time{}, tutti.Beat{}
 }

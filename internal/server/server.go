@@ -130,6 +130,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	w.since = time.Now()
 	s.access.load(w.state.registry.operators)
+	s.presence.load(w.state)
 	w.last = w.since
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
@@ -264,6 +265,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 			}
 			return err
 		}
+		w.presence.apply(w.state.engine, tx.events)
 	}
 	for i, c := range batch {
 		c.done <- answers[i]
@@ -306,7 +308,7 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 // retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
 	view := engine.View{
-		Now: tx.now, Since: w.since, Seen: w.presence.times(),
+		Now: tx.now, Since: w.since, Seen: w.presence.seen,
 		Silence: w.opts.Silence, InFlight: w.opts.InFlight,
 	}
 	for {

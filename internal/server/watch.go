@@ -57,6 +57,18 @@ func (h hub) subscribe(job tutti.JobID) (<-chan tutti.Live, func()) {
 	}
 }
 
+// watched reports whether anybody watches a job.
+func (h hub) watched(job tutti.JobID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, of := range h.subs {
+		if of == job {
+			return true
+		}
+	}
+	return false
+}
+
 func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,6 +22,7 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 		{"content of any size comes back under its digest", blobsRoundTrip},
 		{"storing the same content again is no error", blobsTwice},
 		{"many may store the same content at once", blobsConcurrent},
+		{"many may store at once what is there and what is not", blobsGathered},
 		{"what is not stored is not found, and no empty content", blobsMissing},
 		{"what is no digest is invalid", blobsInvalid},
 		{"a store owns its content", blobsOwned},
@@ -100,6 +101,27 @@ func blobsConcurrent(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 	wg.Wait()
 	wantBlob(t, blobs, pattern(400<<10))
 	wantBlob(t, blobs, pattern(400<<10+1))
+}
+
+func blobsGathered(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
+	const count = 60
+	for i := 0; i < count; i += 10 {
+		if _, err := blobs.Put(t.Context(), pattern(100+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range 2 * count { // each twice
+		wg.Go(func() {
+			if _, err := blobs.Put(t.Context(), pattern(100+i/2)); err != nil {
+				t.Errorf("Put: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range count {
+		wantBlob(t, blobs, pattern(100+i))
+	}
 }
 
 func blobsMissing(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {

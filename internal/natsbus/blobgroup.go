@@ -1,0 +1,200 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	// worthBatch is from how many messages on an atomic batch costs less than they
+	// do one by one: it needs some four fsyncs, each of them needs one.
+	worthBatch = 5
+	// maxGroup bounds the bytes of one batch.
+	maxGroup = 4 << 20
+)
+
+// group gathers what many store at once. Whoever comes while nobody stores does
+// so at once; whoever comes meanwhile waits, and one of those stores for all of
+// them.
+type group struct {
+	mu      sync.Mutex
+	waiting []*put
+	busy    bool
+}
+
+// put is what one caller stores.
+type put struct {
+	msgs []*nats.Msg
+	size int
+	done chan error    // its outcome
+	lead chan struct{} // closed when it is to store for all who wait
+}
+
+// store writes messages unless their subjects have content already: the same,
+// since subjects are made of digests. It returns when they are on disk.
+func (b *Blobs) store(ctx context.Context, msgs ...*nats.Msg) error {
+	if err := ctx.Err(); err != nil {
+		return wrap(err, "store a blob")
+	}
+	p := &put{msgs: msgs, done: make(chan error, 1), lead: make(chan struct{})}
+	for _, m := range msgs {
+		p.size += len(m.Data)
+	}
+	if !b.group.join(p) {
+		select {
+		case err := <-p.done:
+			return err
+		case <-p.lead:
+		}
+	}
+	b.storeAll(ctx, b.group.take())
+	b.group.leave()
+	return <-p.done
+}
+
+// join reports whether p is to store at once, else it has to wait.
+func (g *group) join(p *put) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, p)
+	leads := !g.busy
+	g.busy = true
+	return leads
+}
+
+// take returns what is to be stored together; the leader's own is the first.
+func (g *group) take() []*put {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, size := 1, g.waiting[0].size
+	for n < len(g.waiting) && size+g.waiting[n].size <= maxGroup {
+		size += g.waiting[n].size
+		n++
+	}
+	taken := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	return taken
+}
+
+// leave lets the next one lead.
+func (g *group) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy = len(g.waiting) > 0; g.busy {
+		close(g.waiting[0].lead)
+	}
+}
+
+// storeAll tells every put its outcome. What it stores is not only the caller's,
+// so its end does not end it.
+func (b *Blobs) storeAll(ctx context.Context, all []*put) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blobTimeout)
+	defer cancel()
+	if msgs := distinct(all); len(msgs) >= worthBatch {
+		err := b.storeBatch(ctx, msgs)
+		// Refused, nothing of it is stored. The common reason is that one of them
+		// was there before.
+		if _, refused := errors.AsType[*jetstream.APIError](err); !refused {
+			for _, p := range all {
+				p.done <- err
+			}
+			return
+		}
+	}
+	for _, p := range all {
+		p.done <- b.storeEach(ctx, p.msgs)
+	}
+}
+
+// distinct returns the messages of all, one for each subject.
+func distinct(all []*put) []*nats.Msg {
+	seen := map[string]bool{}
+	var out []*nats.Msg
+	for _, p := range all {
+		for _, m := range p.msgs {
+			if !seen[m.Subject] {
+				seen[m.Subject] = true
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// storeBatch stores the messages as one atomic batch.
+func (b *Blobs) storeBatch(ctx context.Context, msgs []*nats.Msg) error {
+	batch := make([]*nats.Msg, len(msgs))
+	for i, m := range msgs {
+		batch[i] = fresh(m)
+	}
+	markBatch(batch)
+	last := len(batch) - 1
+	for _, m := range batch[:last] {
+		if err := b.js.Conn().PublishMsg(m); err != nil {
+			return wrap(err, "store blobs")
+		}
+	}
+	if _, err := b.js.PublishMsg(ctx, batch[last]); err != nil {
+		return wrap(err, "store blobs")
+	}
+	return nil
+}
+
+func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
+	for _, m := range msgs {
+		_, err := b.js.PublishMsg(ctx, fresh(m))
+		if api, ok := errors.AsType[*jetstream.APIError](err); ok && wrongLast(api) {
+			continue
+		}
+		if err != nil {
+			return wrap(err, "store a blob")
+		}
+	}
+	return nil
+}
+
+// fresh returns the message as it is published: only where its subject has none.
+func fresh(m *nats.Msg) *nats.Msg {
+	out := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
+	for key, values := range m.Header {
+		out.Header[key] = values
+	}
+	out.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
+	return out
+}
+
+// markBatch makes the messages one atomic batch of their stream.
+func markBatch(msgs []*nats.Msg) {
+	id := nuid.Next()
+	for i, m := range msgs {
+		m.Header.Set("Nats-Batch-Id", id)
+		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+	}
+	msgs[len(msgs)-1].Header.Set("Nats-Batch-Commit", "1")
+}
+
+// putChunks stores the chunks of large content, several at once.
+func (b *Blobs) putChunks(ctx context.Context, digest tutti.Digest, content []byte) (chunks int, err error) {
+	var msgs []*nats.Msg
+	for len(content) > 0 {
+		n := min(blobChunk, len(content))
+		chunk := nats.NewMsg(chunkSubject(digest, chunks))
+		chunk.Data, content = content[:n], content[n:]
+		chunks++
+		if msgs = append(msgs, chunk); len(msgs) == maxGroup/blobChunk || len(content) == 0 {
+			if err := b.store(ctx, msgs...); err != nil {
+				return chunks, err
+			}
+			msgs = nil
+		}
+	}
+	return chunks, nil
+}

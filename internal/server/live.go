@@ -1,0 +1,49 @@
+package server
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+)
+
+// beat notes that a node is there. The writer is not asked: most of what nodes
+// say are beats.
+func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Beat](tutti.OpBeat, payload)
+	if err != nil {
+		return nil, err
+	}
+	in.Version, in.Puppet = words(in.Version), words(in.Puppet)
+	if s.presence.beat(key, in) {
+		return nil, nil
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		_, err := tx.node(key) // says why not
+		return err
+	})
+}
+
+// live passes on what happens inside a run. Nor is the writer asked for this.
+func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[[]tutti.Live](tutti.OpLive, payload)
+	if err != nil || len(in) == 0 {
+		return nil, err
+	}
+	run := in[0].Run
+	node, job, ok := s.presence.running(key, run)
+	if !ok {
+		return nil, s.do(ctx, func(tx *tx) error {
+			_, _, err := tx.nodeRun(key, run) // says why not
+			return err
+		})
+	}
+	if !s.hub.watched(job) {
+		return nil, nil
+	}
+	for i := range in {
+		in[i] = plainLive(in[i])
+		in[i].Node, in[i].Run = node, run
+	}
+	s.hub.publish(job, in)
+	return nil, nil
+}

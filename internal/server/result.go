@@ -1,0 +1,93 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+)
+
+// result takes how a run ended, once all that it names is stored.
+func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := tutti.DecodeEnded(payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	if err := s.storeEnclosed(ctx, key, in); err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		r, err := tx.ownRun(n, in.Run)
+		if err != nil {
+			return err
+		}
+		if r.Result == nil { // the same result may come twice
+			tx.withdrawUndeclared(n, r, in.Result)
+			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: plainResult(in.Result)})
+		}
+		return nil
+	})
+}
+
+// storeEnclosed keeps what a result encloses, if the result is wanted, and makes
+// sure that all else that it names is here.
+func (s *Server) storeEnclosed(ctx context.Context, key tutti.NodeKey, in tutti.Ended) error {
+	digests := make([]tutti.Digest, len(in.Enclosed))
+	for i, part := range in.Enclosed {
+		digests[i] = tutti.DigestOf(part)
+		if !slices.Contains(in.Attachments(), digests[i]) {
+			return tutti.Errorf(tutti.CodeInvalid, "result of run %s encloses %s and does not name it", in.Run, digests[i])
+		}
+	}
+	for _, d := range in.Attachments() {
+		if slices.Contains(digests, d) {
+			continue
+		}
+		if has, err := s.opts.Blobs.Has(ctx, d); err != nil || !has {
+			return tutti.Wrap(tutti.CodeConflict, orMissing(err), "result of run %s names %s", in.Run, d)
+		}
+	}
+	if len(in.Enclosed) == 0 {
+		return nil
+	}
+	// What nobody may send is not kept. Each run has one result, so that this
+	// needs no other bound.
+	wanted := false
+	err := s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		r, err := tx.ownRun(n, in.Run)
+		wanted = err == nil && r.Result == nil
+		return err
+	})
+	if err != nil || !wanted {
+		return err
+	}
+	var storing errgroup.Group // together: the store writes what comes at once at once
+	for _, part := range in.Enclosed {
+		storing.Go(func() error {
+			_, err := s.opts.Blobs.Put(ctx, bytes.Clone(part))
+			return err
+		})
+	}
+	return tutti.Wrap("", storing.Wait(), "keep what the result of run %s encloses", in.Run)
+}
+
+func orMissing(err error) error {
+	if err != nil {
+		return err
+	}
+	return tutti.Errorf(tutti.CodeConflict, "the server does not have it; send it first")
+}
