@@ -378,7 +378,10 @@ func TestAServerDoesNotStartWithoutItsSnapshot(t *testing.T) {
 		"cut off":     {"half of it is there", func(b []byte) []byte { return b[:len(b)/2] }},
 		"end cut off": {"its last bytes are gone", func(b []byte) []byte { return b[:len(b)-4] }},
 		"a bit":       {"one bit is another", func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
-		"fewer":       {"it ends after a whole line", func(b []byte) []byte { s := unzip(b); return zip(s[:bytes.LastIndexByte([]byte(s[:len(s)-1]), '\n')+1]) }},
+		"fewer": {"it ends after a whole line", func(b []byte) []byte {
+			s := unzip(b)
+			return zip(s[:bytes.LastIndexByte([]byte(s[:len(s)-1]), '\n')+1])
+		}},
 		"another":     {"it is of another past", func([]byte) []byte { return zip(`{"tutti":"snapshot","v":1,"through":3,"link":""}` + "\n") }},
 		"no snapshot": {"it is something else", func([]byte) []byte { return zip("notify { 'hello': }\n") }},
 	}

@@ -22,6 +22,7 @@ type registry struct {
 	keys        map[tutti.NodeKey]tutti.NodeName
 	claims      map[tutti.RunID]*node // whose result is to come
 	revoked     []tutti.NodeKey
+	operators   operators
 }
 
 type token struct {
@@ -52,10 +53,13 @@ func newRegistry() *registry {
 		nodes:  map[tutti.NodeName]*node{},
 		keys:   map[tutti.NodeKey]tutti.NodeName{},
 		claims: map[tutti.RunID]*node{},
+
+		operators: operators{},
 	}
 }
 
 func (r *registry) apply(e tutti.Event) {
+	r.operators.apply(e)
 	switch b := e.Body.(type) {
 	case *tutti.FleetSet:
 		r.fleet, r.fleetDigest = &b.Fleet, b.Digest

@@ -32,6 +32,8 @@ type Identity interface {
 	Revoke(keys ...tutti.NodeKey) error
 	// VerifyCode checks a manifest's signature.
 	VerifyCode(in tutti.SignedCode) error
+	// IssueOperator signs a certificate for the key of a request (PEM).
+	IssueOperator(name string, request []byte) (tutti.IssuedOperator, error)
 }
 
 // Tearing is a log that a loss of power may leave with half an append at its
@@ -57,8 +59,8 @@ type Options struct {
 	NewRunID      func() tutti.RunID
 }
 
-// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Codes and
-// tutti.Values for operators, and Handle for nodes; all of them may be called
+// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
+// tutti.Operators, tutti.Codes and tutti.Values for operators, and Handle for nodes; all of them may be called
 // at once, and answer CodeUnavailable while Run does not serve.
 type Server struct {
 	opts     Options
@@ -68,6 +70,8 @@ type Server struct {
 	presence presence
 	hub      hub
 	appended broadcast
+	access   access
+	knocks   knocks
 	files    atomic.Pointer[codeFiles]
 	beside   sync.WaitGroup // what goes on beside the writer
 
@@ -100,6 +104,7 @@ func New(opts Options) *Server {
 		presence: newPresence(),
 		hub:      newHub(),
 		appended: newBroadcast(),
+		access:   newAccess(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}
@@ -124,6 +129,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
+	s.access.load(w.state.registry.operators)
+	w.last = w.since
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
@@ -134,7 +141,12 @@ func (s *Server) Run(ctx context.Context) error {
 // do hands work to the writer and waits until what it emitted is on disk.
 // The work runs alone; it must not block and not keep what it was given.
 func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
-	c := &command{work: work, done: make(chan error, 1)}
+	c := &command{done: make(chan error, 1), work: func(tx *tx) error {
+		if err := tx.stillIn(ctx); err != nil {
+			return err
+		}
+		return work(tx)
+	}}
 	select {
 	case s.commands <- c:
 	case <-s.ended:
@@ -160,7 +172,8 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 type writer struct {
 	*Server
 	state   *state
-	since   time.Time
+	since   time.Time // deadlines of nodes and waits count from here at the earliest
+	last    time.Time // it was seen to run
 	probing map[probeKey]context.CancelFunc
 }
 
@@ -235,9 +248,13 @@ func (w *writer) gather(first *command) []*command {
 // appends all of it and answers.
 func (w *writer) commit(ctx context.Context, batch []*command) error {
 	tx := &tx{state: w.state, now: time.Now(), server: w.Server}
+	w.woke(tx.now)
 	answers := make([]error, len(batch))
 	for i, c := range batch {
 		answers[i] = c.work(tx)
+	}
+	for _, d := range w.knocks.due(tx.now) {
+		tx.emit(actorServer, d)
 	}
 	w.decide(tx)
 	if len(tx.events) > 0 {
@@ -253,6 +270,20 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	}
 	w.after(ctx, tx.events)
 	return nil
+}
+
+// woke notices that this process did not run for a while: stopped by a signal,
+// by its virtual machine, or held by a disk. What nodes said meanwhile it did not
+// hear, so that their silence means nothing: they get one whole deadline anew, as
+// after a start. The ticker wakes a writer that runs far more often, and a
+// pause that is shorter cannot make a node that beats too late. The times carry
+// the monotonic clock: a clock that is set is no pause.
+func (w *writer) woke(now time.Time) {
+	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
+		w.opts.Logger.Warn("the server did not run, deadlines count anew", "for", paused.Round(time.Second))
+		w.since = now
+	}
+	w.last = now
 }
 
 func (w *writer) append(ctx context.Context, events []tutti.Event) error {
@@ -308,6 +339,9 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 			w.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
 		case *tutti.RunLost:
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
+		case *tutti.OperatorIssued, *tutti.OperatorRevoked:
+			w.access.apply(e)
+			w.opts.Logger.Info(e.Body.Kind(), "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
 			w.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
 		}

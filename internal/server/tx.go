@@ -1,7 +1,6 @@
 package server
 
 import (
-	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -33,38 +32,6 @@ func (tx *tx) emit(by string, body tutti.Body) {
 	e := tutti.Event{Seq: tx.seq + 1, At: tx.now.UTC(), By: by, Body: body}
 	tx.apply(e)
 	tx.events = append(tx.events, e)
-}
-
-// maxDenials bounds how many attempts are recorded in a minute: whoever is
-// refused must not be able to fill the log.
-const maxDenials = 300
-
-// deny records an attempt without a grant, the same one once a minute, and
-// returns its error.
-func (tx *tx) deny(who, what string, err error) error {
-	if tx.now.Sub(tx.denials.since) > time.Minute {
-		tx.denials = denials{since: tx.now, seen: map[string]bool{}, counts: map[bool]int{}}
-	}
-	what = words(what)
-	key := who + "\x00" + what
-	if tx.denials.seen[key] || tx.denials.counts[isNode(who)] >= maxDenials {
-		return err
-	}
-	tx.denials.seen[key] = true
-	tx.denials.counts[isNode(who)]++
-	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: words(err.Error())})
-	return err
-}
-
-// isNode tells those who proved a node's key from everybody else: strangers who
-// knock must not use up the room for what nodes try.
-func isNode(who string) bool { return strings.HasPrefix(who, actorNode("")) }
-
-// denials are the attempts that were recorded since a minute began.
-type denials struct {
-	since  time.Time
-	seen   map[string]bool
-	counts map[bool]int // of nodes, and of everybody else
 }
 
 // state is everything that the log says, folded.

@@ -133,6 +133,9 @@ func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-cha
 		case <-s.ended:
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
+			if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
+				return cause // revoked
+			}
 			// Whoever watches is gone, or this server ends: then he is to come back.
 			return tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job")
 		}
