@@ -89,7 +89,7 @@ func initServer(o cli.ServerInit) error {
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
 	s, err := NewServer(ServerOptions{
-		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, Logger: logger(),
+		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, KeepJobs: o.KeepJobs, Logger: logger(),
 	})
 	if err != nil {
 		return err

@@ -18,23 +18,26 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/sweep"
 )
 
 // ServerOptions say where a server keeps its data and listens. Empty fields
 // take what `server init` wrote.
 type ServerOptions struct {
-	Dir     string
-	Listen  string // HTTPS
-	Bus     string
-	Socket  string // for operators on this machine, mode 0600; "-": none
-	Silence time.Duration
-	MaxRuns int // at once in the fleet; 0: no limit
-	Lives   identity.Lives
-	Logger  *slog.Logger
+	Dir      string
+	Listen   string // HTTPS
+	Bus      string
+	Socket   string // for operators on this machine, mode 0600; "-": none
+	Silence  time.Duration
+	MaxRuns  int // at once in the fleet; 0: no limit
+	KeepJobs int // finished ones, 0: as server.Options
+	Lives    identity.Lives
+	Logger   *slog.Logger
 }
 
 // serverConfig is what `server init` fixes.
@@ -162,10 +165,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer sysConn.Close()
-	blobs, err := natsbus.OpenBlobs(ctx, logConn)
+	stored, err := natsbus.OpenBlobs(ctx, logConn)
 	if err != nil {
 		return err
 	}
+	blobs := sweep.New(stored, time.Now) // the log, too: it must not name what is being removed
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {
 		return err
@@ -173,7 +177,7 @@ func (s *Server) Run(ctx context.Context) error {
 	core := server.New(server.Options{
 		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
-		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns,
+		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
 		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, nodeConn, sysConn)

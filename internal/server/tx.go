@@ -37,6 +37,7 @@ func (tx *tx) emit(by string, body tutti.Body) {
 // state is everything that the log says, folded.
 type state struct {
 	seq      uint64
+	through  uint64 // of the latest snapshot
 	engine   *engine.State
 	data     *data.State
 	registry *registry
@@ -49,7 +50,11 @@ func newState() *state {
 
 func (s *state) apply(e tutti.Event) {
 	s.seq = e.Seq
-	s.engine.Apply(e)
+	gone := s.engine.Apply(e)
 	s.data.Apply(e)
 	s.registry.apply(e)
+	s.registry.unclaim(gone...)
+	if b, ok := e.Body.(*tutti.SnapshotTaken); ok {
+		s.through = b.Through
+	}
 }
