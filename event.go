@@ -3,6 +3,8 @@ package tutti
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -282,6 +284,9 @@ func register(bs ...func() Body) {
 		bodies[b().Kind()] = b
 	}
 }
+
+// Kinds returns the kinds of all events, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(bodies)) }
 
 func init() {
 	register(
