@@ -45,6 +45,8 @@ type serverConfig struct {
 	Host   string `json:"host"` // by which nodes and operators reach the server
 	Listen string `json:"listen"`
 	Bus    string `json:"bus"`
+	// First is the certificate of the first operator, for the log.
+	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
 const serverConfigFile = "server.json"
@@ -192,7 +194,8 @@ func (s *Server) Run(ctx context.Context) error {
 		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
 		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
-		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+		FirstOperator: s.config.First,
+		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, nodeConn, sysConn)
 }
@@ -259,7 +262,7 @@ func InitServer(o InitOptions) error {
 	if err := authority.ForgetCodeKey(); err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus}, "", "  ")
+	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus, First: bundle.Issued()}, "", "  ")
 	if err != nil {
 		return err
 	}
