@@ -40,7 +40,7 @@ const (
 
 var layers = map[string]string{
 	"dag": base, "redact": base,
-	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules, "retain": rules, "sweep": rules,
+	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules, "fleet": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": decision,
 	"killpoint": points,
 	"durable":   system, "pidfd": system,

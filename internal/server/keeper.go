@@ -13,7 +13,6 @@ const (
 	defaultSnapshotEvery = 10_000
 	keeperRetry          = time.Minute
 	sweepEvery           = time.Hour
-	keepSegments         = 400 * 24 * time.Hour
 )
 
 // keeper lets go of the past beside the writer: it takes snapshots, lets the log
@@ -128,7 +127,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	if taken.State, err = k.opts.Blobs.Put(ctx, stored); err != nil {
 		return nil, tutti.Wrap("", err, "store the snapshot of the events up to %d", last.Seq)
 	}
-	taken.Segments, err = k.segments(ctx, last.Seq)
+	taken.Segments, err = k.segments(ctx, last.Seq, last.At)
 	return taken, err
 }
 
@@ -167,9 +166,4 @@ func (k *keeper) entries(ctx context.Context) iter.Seq2[tutti.Entry, error] {
 			}
 		}
 	}
-}
-
-// segments keeps the audit trail of what is to be let go up to a sequence.
-func (k *keeper) segments(ctx context.Context, through uint64) ([]tutti.AuditSegment, error) {
-	return nil, nil
 }
