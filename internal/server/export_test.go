@@ -55,6 +55,9 @@ func Fold(events ...[]tutti.Event) State {
 	return State{s}
 }
 
+// Exports returns what a node exports.
+func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.data.Exports(node) }
+
 // Operators returns who is known after events.
 func Operators(events []tutti.Event) []string {
 	known := operators{}
