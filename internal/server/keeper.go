@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -98,10 +100,11 @@ func (k *keeper) trim(ctx context.Context) error {
 
 // state stores what is needed of the log, and the audit trail of what is not.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
-	ledger := retain.New()
+	ledger, operators := retain.New(), operators{}
 	var last tutti.Event
 	err := k.each(ctx, func(_ tutti.Entry, e tutti.Event) bool {
 		ledger.Add(e)
+		operators.apply(e)
 		last = e
 		return true
 	})
@@ -118,7 +121,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := &tutti.SnapshotTaken{Through: last.Seq, Link: last.Link}
+	taken := &tutti.SnapshotTaken{Through: last.Seq, Link: last.Link, Operators: slices.Sorted(maps.Keys(operators))}
 	stored, events, err := w.Close()
 	if err != nil {
 		return nil, err
