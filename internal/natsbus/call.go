@@ -71,6 +71,8 @@ func (c *Conn) Send(op string, payload []byte) error {
 	if len(payload) > chunkSize {
 		return tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", op, len(payload), chunkSize)
 	}
+	c.turn.RLock()
+	defer c.turn.RUnlock()
 	if err := c.nc.Publish("n."+string(c.key)+"."+op, payload); err != nil {
 		return wrap(err, op)
 	}
@@ -80,6 +82,8 @@ func (c *Conn) Send(op string, payload []byte) error {
 // request sends one message and waits for its answer, at most as long as the
 // connection lasts on which it was sent.
 func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
+	c.turn.RLock()
+	defer c.turn.RUnlock()
 	c.mu.Lock()
 	online := c.online
 	c.mu.Unlock()
