@@ -13,32 +13,34 @@ import (
 )
 
 const (
-	// quietEvery is how often a moment without a call is looked for.
-	quietEvery = 20 * time.Millisecond
+	// stallFor bounds how long calls wait for those before them to end, stallAgain is
+	// the time until they are asked to once more.
+	stallFor   = time.Second
+	stallAgain = 5 * time.Second
 	// rejoinTimeout bounds how long calls wait for the connection that is made anew.
 	rejoinTimeout = 10 * time.Second
 	// refusedAgain is how often a node says that it is not admitted.
 	refusedAgain = time.Hour
 )
 
-// UseJWT uses another JWT of the same key from now on. It waits for a moment
-// without a call, makes the connection anew and returns when that is there; calls
-// that begin meanwhile wait for it, so that none is lost. If ctx ends before there
-// is such a moment, the next connection uses it.
+// UseJWT uses another JWT of the same key from now on. When no call is under way it
+// makes the connection anew, and returns when that is there; calls that begin
+// meanwhile wait for it, so that none is lost. If ctx ends before that, the next
+// connection uses it. One at a time.
 func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 	c.jwt.Store(&jwt)
-	tick := time.NewTicker(quietEvery)
-	defer tick.Stop()
-	for !c.turn.TryLock() {
+	for !c.turn.close(stallFor) {
+		timer := time.NewTimer(stallAgain)
 		select {
 		case <-ctx.Done():
-			return wrap(ctx.Err(), "use the new JWT: calls go on and on")
-		case <-c.closed:
-			return wrap(nats.ErrConnectionClosed, "use the new JWT")
-		case <-tick.C:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return wrap(ctx.Err(), "use the new JWT: a call goes on and on")
 		}
 	}
-	defer c.turn.Unlock()
+	defer c.turn.open()
 	c.mu.Lock()
 	back := c.back
 	c.mu.Unlock()

@@ -45,9 +45,9 @@ type Conn struct {
 	key    tutti.NodeKey
 	closed chan struct{}
 	jwt    atomic.Pointer[string]
-	// turn is held for reading by every call, for writing by who changes the
-	// connection under them.
-	turn      sync.RWMutex
+	// turn is where every call goes through: it is shut while the connection is made
+	// anew.
+	turn      turnstile
 	admission admission
 
 	mu        sync.Mutex
