@@ -84,12 +84,7 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	}
 }
 
-// isRefusal reports whether the bus said no to the credentials.
-func isRefusal(err error) bool {
-	for _, no := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return false
-}
+// isRefusal reports whether the bus said no to the credentials of somebody who
+// connects. (That they have ended or were revoked it says on a connection that is
+// open; then this is tried next.)
+func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
