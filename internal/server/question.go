@@ -33,8 +33,11 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			}
 		}
 		if in.Query.Kind == tutti.QueryPublished {
-			v, found := tx.data.Value(in.Query.Key)
-			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.Value, Seq: tx.seq}
+			out = tutti.Answered{Seq: tx.seq}
+			// What others published takes a grant to read, and an ask for the value.
+			if v, found := tx.data.Value(in.Query.Key); found && v.Owner == n.Node {
+				out.Found, out.Value = true, v.Value
+			}
 			return nil
 		}
 		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})

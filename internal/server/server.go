@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -297,7 +298,9 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
 	defer cancel()
 	last := events[0].Seq - 1
+	killpoint.Here("server.appends", events[0].Body.Kind())
 	got, err := w.opts.Log.Append(ctx, last, events)
+	killpoint.Here("server.stored", events[0].Body.Kind())
 	if err != nil {
 		return fmt.Errorf("append %d events after %d: %w", len(events), last, err)
 	}
@@ -334,6 +337,10 @@ func (w *writer) decide(tx *tx) {
 
 // after does what is allowed only once the events are on disk.
 func (w *writer) after(ctx context.Context, events []tutti.Event) {
+	if len(events) > 0 {
+		killpoint.Here("server.answered", events[0].Body.Kind())
+		defer killpoint.Here("server.rung", events[0].Body.Kind())
+	}
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *tutti.RunWanted:

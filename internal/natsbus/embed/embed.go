@@ -36,6 +36,9 @@ type Options struct {
 	TLS    *tls.Config // required
 	Trust  Trust
 	LogTo  *slog.Logger // nil: silent
+	// SyncEvery is how often the server writes files anew of which less than half
+	// is left; 0: every 2 minutes.
+	SyncEvery time.Duration
 	// NoSync gives up durability for speed. Tests only.
 	NoSync bool
 }
@@ -130,6 +133,7 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		JetStream:              true,
 		StoreDir:               o.Dir,
 		SyncAlways:             !o.NoSync,
+		SyncInterval:           o.SyncEvery,
 		DisableJetStreamBanner: true,
 		JetStreamLimits:        server.JSLimitOpts{MaxBatchSize: MaxBatch},
 		TrustedOperators:       []*jwt.OperatorClaims{operator},
