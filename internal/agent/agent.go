@@ -233,7 +233,8 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	return true, a.flush(ctx)
 }
 
-// call asks the server and decodes its answer.
+// call asks the server and decodes its answer. Only where none is wanted (T is
+// the empty struct) may it be empty.
 func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	var out T
 	raw, err := json.Marshal(in)
@@ -246,7 +247,7 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	if err != nil {
 		return out, err
 	}
-	if len(reply) == 0 {
+	if _, none := any(out).(struct{}); none && len(reply) == 0 {
 		return out, nil
 	}
 	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)

@@ -79,6 +79,9 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	killpoint.Here("agent.run-dir")
+	if err := order.Validate(); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseRefused, err))
+	}
 	environments, err := a.fetch(ctx, order)
 	killpoint.Here("agent.code")
 	switch {

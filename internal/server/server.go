@@ -58,6 +58,8 @@ type Options struct {
 	// let go of what it has; 10,000.
 	SnapshotEvery int
 	NewRunID      func() tutti.RunID
+	// FirstOperator is whose certificate was made before there was a log. May be nil.
+	FirstOperator *tutti.OperatorIssued
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
@@ -130,8 +132,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
-	s.access.load(w.state.registry.operators)
 	w.last = w.since
+	if err := w.noteFirst(ctx); err != nil {
+		return err
+	}
+	s.access.load(w.state.registry.operators)
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
