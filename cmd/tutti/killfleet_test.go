@@ -286,6 +286,11 @@ func (f *killFleet) clear(t *testing.T) {
 		for _, name := range []string{serverProcess, dbProcess, webProcess} {
 			raw, _ := os.ReadFile(filepath.Join(f.dir, name+".out"))
 			t.Logf("%s:\n%s", name, raw)
+			said, _ := filepath.Glob(filepath.Join(f.dir, name, "runs", "*", "std*"))
+			for _, path := range said {
+				raw, _ := os.ReadFile(path)
+				t.Logf("%s:\n%s", path, raw)
+			}
 		}
 	}
 	_ = os.RemoveAll(f.dir)

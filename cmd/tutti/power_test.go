@@ -184,8 +184,12 @@ func (r *recorder) job(t *testing.T, f *killFleet) {
 		t.Fatal(err)
 	}
 	err = f.client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
-		if w.Event != nil {
-			r.promisedEvent(job, *w.Event)
+		if w.Event == nil {
+			return nil
+		}
+		r.promisedEvent(job, *w.Event)
+		if b, ok := w.Event.Body.(*tutti.RunFinished); ok && !b.Result.Outcome.Good() {
+			return fmt.Errorf("run %s of %s ended as %s: %s", b.Result.Run, job, b.Result.Outcome, b.Result.Message)
 		}
 		return nil
 	})
