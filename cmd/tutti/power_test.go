@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
@@ -81,11 +82,13 @@ func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := unmount(); err != nil {
+			t.Error(err)
+		}
+	})
 	r.work(t, tpl)
 	r.fs.Watch(nil)
-	if err := unmount(); err != nil {
-		t.Fatal(err)
-	}
 	t.Logf("%d steps, %d ends, %d promises", r.fs.Steps(), len(r.cuts), len(r.promises))
 	failures := make([]error, len(r.cuts))
 	var working sync.WaitGroup
@@ -150,12 +153,25 @@ func (r *recorder) work(t *testing.T, tpl template) {
 	f.begin(t, nil, dbProcess, webProcess)
 	r.job(t, f)
 	r.setValues(t, f, "shared/c")
+	f.end(t)
+	// What a server does at its end, at its start, and after a kill -9.
+	next := &killFleet{dir: tpl.dir}
+	defer next.clear(t)
+	next.begin(t, map[string]string{serverProcess: killpoint.At + "=server.answered value.set#1"}, serverProcess)
+	next.ready(t)
+	r.setValues(t, next, "shared/d", "shared/e")
+	if !next.killed.Load() {
+		t.Error("the second server was not killed")
+	}
 }
 
 func (r *recorder) setValues(t *testing.T, f *killFleet, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		if err := f.client.SetValue(t.Context(), key, json.RawMessage(`"x"`)); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), killDeadline)
+		err := again(ctx, func() error { return f.client.SetValue(ctx, key, json.RawMessage(`"x"`)) })
+		cancel()
+		if err != nil {
 			t.Fatal(err)
 		}
 		r.promised(key, func(ctx context.Context, s *httpapi.Client) error {
