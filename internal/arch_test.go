@@ -47,7 +47,7 @@ var layers = map[string]string{
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,
-	"memory": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support,
+	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support,
 }
 
 // below says which layers each layer may import.
