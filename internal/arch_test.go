@@ -38,7 +38,7 @@ const (
 )
 
 var layers = map[string]string{
-	"dag": base, "redact": base,
+	"dag": base, "redact": base, "chaos": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules,
 	"engine": decision, "converge": decision,
 	"durable": system, "pidfd": system,
