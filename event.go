@@ -3,6 +3,8 @@ package tutti
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -171,8 +173,8 @@ type (
 		Events   int            `json:"events"`
 		Segments []AuditSegment `json:"segments,omitempty"`
 	}
-	// OperatorIssued lets a certificate in. The first operator, made with the
-	// server, has none.
+	// OperatorIssued lets a certificate in. The first one, made with the server, is
+	// noted when that first starts.
 	OperatorIssued struct {
 		Operator string    `json:"operator"`
 		Serial   string    `json:"serial"` // hexadecimal
@@ -191,6 +193,30 @@ type (
 		Reason string `json:"reason"`
 	}
 )
+
+// Validate refuses plans that cannot be executed.
+func (b *FleetSet) Validate() error {
+	for _, p := range b.Fleet.Plans {
+		if err := p.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate refuses a plan that cannot be executed, and targets of steps that
+// run nothing.
+func (b *JobStarted) Validate() error {
+	if err := b.Plan.Validate(); err != nil {
+		return err
+	}
+	for _, s := range b.Plan.Steps {
+		if s.Run == nil && len(b.Targets[s.Name]) > 0 {
+			return Errorf(CodeInvalid, "job %q: step %q runs nothing and has nodes", string(b.Job), string(s.Name))
+		}
+	}
+	return nil
+}
 
 // AuditSegment is a part of the log that was let go: a blob with its entries.
 // Before is the link of the entry before First, After that of Last.
@@ -235,6 +261,20 @@ type Order struct {
 	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
 }
 
+// Validate refuses an order that no node can carry out.
+func (o Order) Validate() error {
+	if err := o.Run.Validate(); err != nil {
+		return err
+	}
+	if err := o.Node.Validate(); err != nil {
+		return err
+	}
+	if o.Mode != ModeApply && o.Mode != ModeNoop && o.Mode != ModeCompile || o.Timeout < 0 {
+		return Errorf(CodeInvalid, "order of run %s: mode %q, timeout %s", o.Run, string(o.Mode), o.Timeout)
+	}
+	return o.Code.Validate()
+}
+
 // bodies makes an empty body for each kind; an unknown kind is an error, never
 // skipped: a log from a later release must not be folded by an earlier one.
 var bodies = map[string]func() Body{}
@@ -244,6 +284,9 @@ func register(bs ...func() Body) {
 		bodies[b().Kind()] = b
 	}
 }
+
+// Kinds returns the kinds of all events, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(bodies)) }
 
 func init() {
 	register(
@@ -279,7 +322,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(eventJSON{Version: 1, Seq: e.Seq, Kind: e.Body.Kind(), At: e.At.UTC(), By: e.By, Data: data})
 }
 
-// UnmarshalJSON decodes an event; an unknown kind or version is an error.
+// UnmarshalJSON decodes an event; an unknown kind or version is an error, and so
+// is what no fold can live with (the Validate methods of bodies).
 func (e *Event) UnmarshalJSON(raw []byte) error {
 	var in eventJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -289,9 +333,17 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 	if in.Version != 1 || !ok {
 		return Errorf(CodeInvalid, "event of kind %q, version %d: not known to this release; the log was written by a later one", in.Kind, in.Version)
 	}
+	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // it could not be encoded again
+		return Errorf(CodeInvalid, "event of kind %q: its time is in the year %d", in.Kind, year)
+	}
 	body := newBody()
 	if err := json.Unmarshal(in.Data, body); err != nil {
 		return Wrap(CodeInvalid, err, "event %d of kind %q", in.Seq, in.Kind)
+	}
+	if b, ok := body.(interface{ Validate() error }); ok {
+		if err := b.Validate(); err != nil {
+			return Wrap(CodeInvalid, err, "event %d of kind %q", in.Seq, in.Kind)
+		}
 	}
 	*e = Event{Seq: in.Seq, At: in.At, By: in.By, Body: body}
 	return nil

@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -22,6 +24,9 @@ func Commands() cli.Deps {
 		RunAgent:   runAgent,
 		Join:       join,
 		Demo:       demo,
+
+		CreateOperator:  createOperator,
+		RequestOperator: requestOperator,
 	}
 }
 
@@ -35,11 +40,24 @@ func logger() *slog.Logger {
 }
 
 func connect(c cli.Connection) (cli.Server, error) {
+	if err := renewOperator(c); err != nil {
+		fmt.Fprintln(os.Stderr, "tutti: the operator's certificate was not renewed:", err)
+	}
 	client, err := Connect(ConnectOptions(c))
 	if err != nil {
 		return nil, err
 	}
 	return client, nil
+}
+
+const renewDeadline = 10 * time.Second
+
+// renewOperator renews the certificate that a command comes with, if it is time.
+// If it cannot, the command goes on with the old one.
+func renewOperator(c cli.Connection) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
+	defer cancel()
+	return RenewOperator(ctx, ConnectOptions(c), time.Now())
 }
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string) (tutti.CodePushed, error) {
@@ -71,7 +89,7 @@ func initServer(o cli.ServerInit) error {
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
 	s, err := NewServer(ServerOptions{
-		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, Logger: logger(),
+		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, KeepJobs: o.KeepJobs, Logger: logger(),
 	})
 	if err != nil {
 		return err

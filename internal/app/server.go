@@ -3,13 +3,11 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,27 +15,29 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/sweep"
 )
 
 // ServerOptions say where a server keeps its data and listens. Empty fields
 // take what `server init` wrote.
 type ServerOptions struct {
-	Dir     string
-	Listen  string // HTTPS
-	Bus     string
-	Socket  string // for operators on this machine, mode 0600; "-": none
-	Silence time.Duration
-	MaxRuns int // at once in the fleet; 0: no limit
-	Logger  *slog.Logger
+	Dir      string
+	Listen   string // HTTPS
+	Bus      string
+	Socket   string // for operators on this machine, mode 0600; "-": none
+	Silence  time.Duration
+	MaxRuns  int // at once in the fleet; 0: no limit
+	KeepJobs int // finished ones, 0: as server.Options
+	Lives    identity.Lives
+	Logger   *slog.Logger
 }
 
 // serverConfig is what `server init` fixes.
@@ -45,11 +45,13 @@ type serverConfig struct {
 	Host   string `json:"host"` // by which nodes and operators reach the server
 	Listen string `json:"listen"`
 	Bus    string `json:"bus"`
+	// First is the certificate of the first operator, for the log.
+	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
 const serverConfigFile = "server.json"
 
-var _ server.Tearing = (*natsbus.Log)(nil)
+var _ server.Tearing = witnessed{}
 
 // Server is the whole server process: bus, log, writer, HTTP API.
 type Server struct {
@@ -60,6 +62,7 @@ type Server struct {
 	bus       *embed.Server
 	listener  net.Listener
 	unix      net.Listener
+	head      *head
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
@@ -91,12 +94,20 @@ func (s *Server) open() error {
 	if s.authority, err = identity.Load(filepath.Join(s.opts.Dir, "identity")); err != nil {
 		return err
 	}
+	s.authority.Lives = s.opts.Lives
+	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
+		return err
+	}
+	busDir := filepath.Join(s.opts.Dir, "jetstream")
+	if err := s.head.inFiles(busDir); err != nil {
+		return err
+	}
 	trust, err := s.authority.Trust()
 	if err != nil {
 		return err
 	}
 	s.bus, err = embed.Start(embed.Options{
-		Dir: filepath.Join(s.opts.Dir, "jetstream"), Listen: s.opts.Bus, TLS: s.authority.Bus(),
+		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
 		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
 	})
 	if err != nil {
@@ -133,6 +144,9 @@ func (s *Server) close() {
 	if s.bus != nil {
 		s.bus.Shutdown()
 	}
+	if s.head != nil {
+		s.head.file.Close()
+	}
 	if s.lock != nil {
 		s.lock.Close()
 	}
@@ -159,87 +173,31 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer nodeConn.Close()
-	blobs, err := natsbus.OpenBlobs(ctx, logConn)
+	sysConn, err := s.connect(creds.System)
 	if err != nil {
 		return err
 	}
+	defer sysConn.Close()
+	stored, err := natsbus.OpenBlobs(ctx, logConn)
+	if err != nil {
+		return err
+	}
+	blobs := sweep.New(stored, time.Now) // the log, too: it must not name what is being removed
 	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
 	if err != nil {
 		return err
 	}
-	core := server.New(server.Options{
-		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
-		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
-		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns,
-		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
-	})
-	return s.serve(ctx, core, nodeConn)
-}
-
-// serve runs the parts; the first to end ends all.
-func (s *Server) serve(ctx context.Context, core *server.Server, nodeConn *nats.Conn) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return core.Run(ctx) })
-	group.Go(func() error {
-		select { // nodes are answered as soon as the log is folded
-		case <-core.Ready():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		return natsbus.Serve(ctx, nodeConn, natsbus.ServeOptions{
-			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
-			Ready: func() { notify("READY=1") },
-			Denied: func(key tutti.NodeKey, what string) {
-				group.Go(func() error { core.Refused(ctx, key, what); return nil })
-			},
-		})
-	})
-	web := func(operator func(*http.Request) (string, error)) *http.Server {
-		return &http.Server{
-			Handler: httpapi.NewHandler(httpapi.Options{
-				Services: httpapi.Services{Jobs: core, Nodes: core, Codes: core, Values: core},
-				Operator: operator, Ready: core.Ready(),
-			}),
-			ReadHeaderTimeout: 5 * time.Second,
-			ReadTimeout:       5 * time.Minute,
-			IdleTimeout:       2 * time.Minute,
-			BaseContext:       func(net.Listener) context.Context { return ctx },
-			ErrorLog:          slog.NewLogLogger(s.opts.Logger.With("part", "https").Handler(), slog.LevelDebug),
-		}
-	}
-	byCertificate := func(r *http.Request) (string, error) { return identity.OperatorName(r.TLS) }
-	serveHTTP(ctx, group, web(byCertificate), tls.NewListener(s.listener, s.authority.HTTPS()))
-	if s.unix != nil {
-		serveHTTP(ctx, group, web(func(*http.Request) (string, error) { return "local", nil }), s.unix)
-	}
-	s.opts.Logger.Info("listening", "operators", s.Addr(), "nodes", s.bus.Addr().String(), "socket", s.opts.Socket)
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-const shutdownDeadline = 5 * time.Second
-
-// serveHTTP serves on a listener until ctx ends, then lets requests end.
-func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l net.Listener) {
-	group.Go(func() error {
-		err := web.Serve(l)
-		if errors.Is(err, http.ErrServerClosed) {
-			return nil
-		}
+	if err := s.head.inLog(ctx, eventLog); err != nil {
 		return err
+	}
+	core := server.New(server.Options{
+		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
+		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
+		FirstOperator: s.config.First,
+		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
-	group.Go(func() error {
-		<-ctx.Done()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownDeadline)
-		defer cancel()
-		if err := web.Shutdown(last); err != nil {
-			return web.Close()
-		}
-		return nil
-	})
+	return s.serve(ctx, core, nodeConn, sysConn)
 }
 
 // connect makes one of the server's own connections to its bus.
@@ -298,14 +256,13 @@ func InitServer(o InitOptions) error {
 	if err != nil {
 		return err // validate has split it
 	}
-	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
-	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {
+	if err := writeServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err
 	}
 	if err := authority.ForgetCodeKey(); err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus}, "", "  ")
+	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus, First: bundle.Issued()}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 type Server interface {
 	tutti.Jobs
 	tutti.Nodes
+	tutti.Tokens
+	tutti.Operators
 	tutti.Codes
 	tutti.Values
 }
@@ -33,6 +35,10 @@ type Deps struct {
 	RunAgent  func(ctx context.Context, o AgentRun) error
 	// Join makes this machine a node.
 	Join func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	// CreateOperator lets an operator in and writes the credentials.
+	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
+	// RequestOperator makes a key in dir and returns a request for its certificate.
+	RequestOperator func(name, dir string) ([]byte, error)
 	// Demo boots, deploys and shows a fleet.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
@@ -78,7 +84,7 @@ Exit codes:
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o),
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
 		newDemoCommand(o), newLabCommand(d.Lab),
 	)

@@ -24,6 +24,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpCode:    s.codeGet,
 		tutti.OpBeat:    s.beat,
 		tutti.OpLive:    s.live,
+		tutti.OpRenew:   s.renew,
 	}
 }
 
@@ -44,17 +45,6 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 		return nil, err
 	}
 	return json.Marshal(out)
-}
-
-// Refused records what the bus refused on a node's behalf.
-func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
-	_ = s.do(ctx, func(tx *tx) error {
-		who := "key:" + string(key)
-		if n := tx.registry.byKey(key); n != nil {
-			who = actorNode(n.Node)
-		}
-		return tx.deny(who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))
-	})
 }
 
 func actorNode(n tutti.NodeName) string { return "node:" + string(n) }

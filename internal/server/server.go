@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -31,6 +33,8 @@ type Identity interface {
 	Revoke(keys ...tutti.NodeKey) error
 	// VerifyCode checks a manifest's signature.
 	VerifyCode(in tutti.SignedCode) error
+	// IssueOperator signs a certificate for the key of a request (PEM).
+	IssueOperator(name string, request []byte) (tutti.IssuedOperator, error)
 }
 
 // Tearing is a log that a loss of power may leave with half an append at its
@@ -49,11 +53,17 @@ type Options struct {
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
-	NewRunID func() tutti.RunID
+	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
+	// SnapshotEvery is after how many events a snapshot is taken, if the log can
+	// let go of what it has; 10,000.
+	SnapshotEvery int
+	NewRunID      func() tutti.RunID
+	// FirstOperator is whose certificate was made before there was a log. May be nil.
+	FirstOperator *tutti.OperatorIssued
 }
 
-// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Codes and
-// tutti.Values for operators, and Handle for nodes; all of them may be called
+// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
+// tutti.Operators, tutti.Codes and tutti.Values for operators, and Handle for nodes; all of them may be called
 // at once, and answer CodeUnavailable while Run does not serve.
 type Server struct {
 	opts     Options
@@ -63,12 +73,19 @@ type Server struct {
 	presence presence
 	hub      hub
 	appended broadcast
+	access   access
+	knocks   knocks
 	files    atomic.Pointer[codeFiles]
-	probes   sync.WaitGroup
+	beside   sync.WaitGroup // what goes on beside the writer
+
+	snapshotDue chan struct{}
+	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
 }
 
 const (
 	defaultSilence = 30 * time.Second
+	defaultJobs    = 1000
+	defaultRuns    = 20_000
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
 	tick           = 250 * time.Millisecond
@@ -79,6 +96,9 @@ func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
 	}
+	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
+	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
+	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
 	return &Server{
 		opts:     opts,
 		commands: make(chan *command),
@@ -87,6 +107,9 @@ func New(opts Options) *Server {
 		presence: newPresence(),
 		hub:      newHub(),
 		appended: newBroadcast(),
+		access:   newAccess(),
+
+		snapshotDue: make(chan struct{}, 1),
 	}
 }
 
@@ -98,7 +121,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.ended)
 	ctx, cancel := context.WithCancel(ctx)
-	defer s.probes.Wait()
+	defer s.beside.Wait()
 	defer cancel()
 
 	w := &writer{Server: s, state: newState(), probing: map[probeKey]context.CancelFunc{}}
@@ -110,8 +133,13 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	w.since = time.Now()
 	w.last = w.since
+	if err := w.noteFirst(ctx); err != nil {
+		return err
+	}
+	s.access.load(w.state.registry.operators)
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
+	s.beside.Go(func() { s.keep(ctx) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -119,7 +147,12 @@ func (s *Server) Run(ctx context.Context) error {
 // do hands work to the writer and waits until what it emitted is on disk.
 // The work runs alone; it must not block and not keep what it was given.
 func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
-	c := &command{work: work, done: make(chan error, 1)}
+	c := &command{done: make(chan error, 1), work: func(tx *tx) error {
+		if err := tx.stillIn(ctx); err != nil {
+			return err
+		}
+		return work(tx)
+	}}
 	select {
 	case s.commands <- c:
 	case <-s.ended:
@@ -151,7 +184,12 @@ type writer struct {
 }
 
 func (w *writer) fold(ctx context.Context) error {
-	for e, err := range w.opts.Log.Read(ctx, 0) {
+	taken, err := snapshot(ctx, w.opts.Log)
+	if err != nil {
+		return err
+	}
+	w.taken.Store(taken)
+	for e, err := range w.history(ctx, 0) {
 		if err != nil {
 			return fmt.Errorf("read the log after event %d: %w", w.state.seq, err)
 		}
@@ -221,6 +259,9 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	for i, c := range batch {
 		answers[i] = c.work(tx)
 	}
+	for _, d := range w.knocks.due(tx.now) {
+		tx.emit(actorServer, d)
+	}
 	w.decide(tx)
 	if len(tx.events) > 0 {
 		if err := w.append(ctx, tx.events); err != nil {
@@ -257,7 +298,9 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
 	defer cancel()
 	last := events[0].Seq - 1
+	killpoint.Here("server.appends", events[0].Body.Kind())
 	got, err := w.opts.Log.Append(ctx, last, events)
+	killpoint.Here("server.stored", events[0].Body.Kind())
 	if err != nil {
 		return fmt.Errorf("append %d events after %d: %w", len(events), last, err)
 	}
@@ -267,7 +310,8 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	return nil
 }
 
-// decide lets the engine and the value waits append until nothing is left.
+// decide lets the engine and the value waits append until nothing is left, then
+// retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.times(),
@@ -277,7 +321,7 @@ func (w *writer) decide(tx *tx) {
 		w.checkValueWaits(tx)
 		bodies := w.state.engine.Decide(view)
 		if len(bodies) == 0 {
-			return
+			break
 		}
 		for _, b := range bodies {
 			if want, ok := b.(*tutti.RunWanted); ok {
@@ -286,10 +330,17 @@ func (w *writer) decide(tx *tx) {
 			tx.emit(actorServer, b)
 		}
 	}
+	for _, id := range w.state.engine.Retire(w.opts.Keep) {
+		tx.emit(actorServer, &tutti.JobRetired{Job: id})
+	}
 }
 
 // after does what is allowed only once the events are on disk.
 func (w *writer) after(ctx context.Context, events []tutti.Event) {
+	if len(events) > 0 {
+		killpoint.Here("server.answered", events[0].Body.Kind())
+		defer killpoint.Here("server.rung", events[0].Body.Kind())
+	}
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *tutti.RunWanted:
@@ -300,6 +351,9 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 			w.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
 		case *tutti.RunLost:
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
+		case *tutti.OperatorIssued, *tutti.OperatorRevoked:
+			w.access.apply(e)
+			w.opts.Logger.Info(e.Body.Kind(), "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
 			w.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
 		}
@@ -307,6 +361,12 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	w.reconcileProbes(ctx)
 	if len(events) > 0 {
 		w.appended.tell()
+	}
+	if w.state.seq >= w.state.through+uint64(w.opts.SnapshotEvery) {
+		select {
+		case w.snapshotDue <- struct{}{}:
+		default: // it is known
+		}
 	}
 }
 
