@@ -39,7 +39,7 @@ const (
 )
 
 var layers = map[string]string{
-	"dag": base, "redact": base,
+	"dag": base, "redact": base, "chaos": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules, "fleet": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": decision,
 	"killpoint": points,
