@@ -180,8 +180,7 @@ type IssuedOperator struct {
 	Expires     time.Time `json:"expires"`
 }
 
-// OperatorView is an operator in a list. The first one, made with the server, is
-// in it as soon as he has done something.
+// OperatorView is an operator in a list.
 type OperatorView struct {
 	Operator     string    `json:"operator"`
 	Certificates int       `json:"certificates"`     // issued by the server and good

@@ -19,6 +19,7 @@ const (
 	CodeRefused         Code = "refused"         // known, but without a grant
 	CodeUnavailable     Code = "unavailable"     // the other side is away; repeating may help
 	CodeDeadline        Code = "deadline"        // waited as long as was allowed
+	CodeDamaged         Code = "damaged"         // what is stored is not what was stored
 	CodeInternal        Code = "internal"        // our mistake
 )
 

@@ -173,8 +173,8 @@ type (
 		Events   int            `json:"events"`
 		Segments []AuditSegment `json:"segments,omitempty"`
 	}
-	// OperatorIssued lets a certificate in. The first operator, made with the
-	// server, has none.
+	// OperatorIssued lets a certificate in. The first one, made with the server, is
+	// noted when that first starts.
 	OperatorIssued struct {
 		Operator string    `json:"operator"`
 		Serial   string    `json:"serial"` // hexadecimal

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // ask answers a question of the run: as before in this run, else by the
@@ -180,6 +181,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	if err := os.WriteFile(filepath.Join(s.dir, gateFile), raw, 0o600); err != nil {
 		return nil, err
 	}
+	killpoint.Here("agent.gate-kept")
 	for {
 		gated, err := call[tutti.Gated](ctx, s.agent, tutti.OpGate, handed)
 		if err == nil {

@@ -188,6 +188,7 @@ var statuses = map[tutti.Code]int{
 	tutti.CodeRefused:         http.StatusForbidden,
 	tutti.CodeUnavailable:     http.StatusServiceUnavailable,
 	tutti.CodeDeadline:        http.StatusGatewayTimeout,
+	tutti.CodeDamaged:         http.StatusInternalServerError,
 	tutti.CodeInternal:        http.StatusInternalServerError,
 }
 

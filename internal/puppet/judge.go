@@ -108,8 +108,11 @@ func fail(out *tutti.Result, why tutti.Reason, message string) {
 // judgeTrace judges a run without a report, by the phase that it reached.
 func judgeTrace(out *tutti.Result, tr trace) {
 	switch {
+	case tr.done == nil && tr.last == "" && tr.stderr != "":
+		fail(out, tutti.BecauseMachinery, "Puppet's launcher did not start: "+tr.stderr)
+		return
 	case tr.done == nil && tr.last == "":
-		fail(out, tutti.BecauseMachinery, strings.TrimSpace("Puppet's launcher did not start: "+tr.stderr))
+		out.Outcome, out.Message = tutti.Interrupted, "the run was about to start, and no Puppet is there that has said a word"
 		return
 	case tr.done == nil:
 		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone in phase "+tr.last

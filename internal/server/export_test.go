@@ -32,6 +32,16 @@ func (s *Server) State() State {
 	return out
 }
 
+// Sweep removes blobs now.
+func (s *Server) Sweep(ctx context.Context) error {
+	return (&keeper{s, s.opts.Log.(trimmedLog)}).sweep(ctx)
+}
+
+// Size returns how many jobs and runs the server has in memory.
+func (s State) Size() (jobs, runs int) {
+	return len(s.folded.engine.Jobs), len(s.folded.engine.Runs)
+}
+
 // Fold folds events whose exports are at hand.
 func Fold(events ...[]tutti.Event) State {
 	s := newState()

@@ -81,6 +81,10 @@ func (k *keeper) snapshot(ctx context.Context) error {
 		return tutti.Wrap("", err, "append the snapshot of the events up to %d", taken.Through)
 	}
 	k.taken.Store(taken) // before the log lets go: whoever reads it then goes on with the snapshot
+	select {
+	case <-k.snapshotDue: // said before this one was taken
+	default:
+	}
 	k.opts.Logger.Info("snapshot taken", "through", taken.Through, "events", taken.Events)
 	return k.trim(ctx)
 }

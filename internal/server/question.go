@@ -92,6 +92,8 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		switch {
 		case r.Run != n.lastClaimed:
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest: what it publishes is out of date", r.Run, n.Node)
+		case r.Result != nil: // which nodes send last: this came late, or once more
+			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: it publishes nothing more", r.Run, n.Node)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
 		}
