@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
@@ -57,16 +58,15 @@ func (s *Server) serve(ctx context.Context, core *server.Server, nodeConn, sysCo
 
 // guard watches who comes to the bus.
 func (s *Server) guard(ctx context.Context, group *errgroup.Group, d denier, sysConn *nats.Conn) {
-	group.Go(func() error {
-		s.bus.Guard(ctx, func(from string, count int) {
-			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "%d connections at once that do not say who they are were ended", count))
-		})
-		return nil
+	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
+		Disconnect: s.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
 	})
+	group.Go(func() error { return visitors.Watch(ctx, sysConn) })
 	group.Go(func() error {
-		return natsbus.WatchVisitors(ctx, sysConn, natsbus.VisitorOptions{
-			Disconnect: s.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
-		})
+		s.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Refused: func(from string, count int) {
+			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "%d connections at once that do not say who they are were ended", count))
+		}})
+		return nil
 	})
 }
 
@@ -117,7 +117,7 @@ func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, stri
 func (s *Server) web(ctx context.Context, core *server.Server, admit func(*http.Request) (context.Context, func(), error)) *http.Server {
 	return &http.Server{
 		Handler: httpapi.NewHandler(httpapi.Options{
-			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core},
+			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Audits: core},
 			Admit:    admit, Ready: core.Ready(), Logger: s.opts.Logger, Denied: deniedTo(ctx, core),
 		}),
 		ReadHeaderTimeout: 5 * time.Second,

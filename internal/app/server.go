@@ -45,11 +45,13 @@ type serverConfig struct {
 	Host   string `json:"host"` // by which nodes and operators reach the server
 	Listen string `json:"listen"`
 	Bus    string `json:"bus"`
+	// First is the certificate of the first operator, for the log.
+	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
 const serverConfigFile = "server.json"
 
-var _ server.Tearing = (*natsbus.Log)(nil)
+var _ server.Tearing = witnessed{}
 
 // Server is the whole server process: bus, log, writer, HTTP API.
 type Server struct {
@@ -60,6 +62,7 @@ type Server struct {
 	bus       *embed.Server
 	listener  net.Listener
 	unix      net.Listener
+	head      *head
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
@@ -92,12 +95,19 @@ func (s *Server) open() error {
 		return err
 	}
 	s.authority.Lives = s.opts.Lives
+	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
+		return err
+	}
+	busDir := filepath.Join(s.opts.Dir, "jetstream")
+	if err := s.head.inFiles(busDir); err != nil {
+		return err
+	}
 	trust, err := s.authority.Trust()
 	if err != nil {
 		return err
 	}
 	s.bus, err = embed.Start(embed.Options{
-		Dir: filepath.Join(s.opts.Dir, "jetstream"), Listen: s.opts.Bus, TLS: s.authority.Bus(),
+		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
 		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
 	})
 	if err != nil {
@@ -133,6 +143,9 @@ func (s *Server) close() {
 	}
 	if s.bus != nil {
 		s.bus.Shutdown()
+	}
+	if s.head != nil {
+		s.head.file.Close()
 	}
 	if s.lock != nil {
 		s.lock.Close()
@@ -174,11 +187,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.head.inLog(ctx, eventLog); err != nil {
+		return err
+	}
 	core := server.New(server.Options{
-		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
 		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
-		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+		FirstOperator: s.config.First,
+		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, nodeConn, sysConn)
 }
@@ -245,7 +262,7 @@ func InitServer(o InitOptions) error {
 	if err := authority.ForgetCodeKey(); err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus}, "", "  ")
+	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus, First: bundle.Issued()}, "", "  ")
 	if err != nil {
 		return err
 	}

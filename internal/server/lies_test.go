@@ -13,7 +13,7 @@ import (
 // A node may lie in every field; none of it may fill the log, or reach the
 // terminal of an operator as anything but words.
 func TestWhatANodeSaysIsBounded(t *testing.T) {
-	long := strings.Repeat("\x1b]0;<&>", 10_000)
+	long := strings.Repeat("\x1b]0;<&>", 2_000)
 	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {
 		return func(run tutti.RunID) (string, any) { return tutti.OpAsk, tutti.Ask{Run: run, Query: q} }
 	}
@@ -151,4 +151,16 @@ func storedAs(t *testing.T, set []tutti.Export) tutti.Digest {
 		t.Fatal(err)
 	}
 	return tutti.DigestOf(raw)
+}
+
+func TestWhatAKeyHoldsIsToldToItsOwnerOnly(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	set(t, f.Fleet, "secret/x", `"hunter2"`)
+	f.db.Gate(tutti.Gate{Run: order.Run, Values: []string{"db/x"}})
+	wantCode(t, f.db.Publish(order.Run, "db/x", "1"), "", "")
+	for key, want := range map[string]string{"secret/x": "", "db/x": "1", "a\x1bb": ""} {
+		if got := f.db.Ask(order.Run, tutti.Query{Kind: tutti.QueryPublished, Key: key}); got.Found != (want != "") || string(got.Value) != want {
+			t.Errorf("%s: told %+v, want %q", key, got, want)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -57,6 +58,8 @@ type Options struct {
 	// let go of what it has; 10,000.
 	SnapshotEvery int
 	NewRunID      func() tutti.RunID
+	// FirstOperator is whose certificate was made before there was a log. May be nil.
+	FirstOperator *tutti.OperatorIssued
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
@@ -85,6 +88,7 @@ const (
 	defaultRuns    = 20_000
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
+	maxAppend      = 10_000 // events; the log takes twice as many, and no command emits more
 	tick           = 250 * time.Millisecond
 )
 
@@ -129,9 +133,12 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
-	s.access.load(w.state.registry.operators)
 	s.presence.load(w.state)
 	w.last = w.since
+	if err := w.noteFirst(ctx); err != nil {
+		return err
+	}
+	s.access.load(w.state.registry.operators)
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
@@ -209,8 +216,13 @@ func hydrate(ctx context.Context, blobs tutti.Blobs, body tutti.Body) error {
 	if err != nil {
 		return fmt.Errorf("exports of %s: %w", set.Node, err)
 	}
-	set.Exports, err = decodeExports(raw)
-	return err
+	if set.Exports, err = decodeExports(raw); err != nil {
+		return err
+	}
+	if len(set.Exports) != set.Count {
+		return tutti.Errorf(tutti.CodeInternal, "exports of %s: %d, and blob %s has %d", set.Node, set.Count, set.Set, len(set.Exports))
+	}
+	return nil
 }
 
 func (w *writer) serve(ctx context.Context) error {
@@ -253,13 +265,15 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	answers := make([]error, len(batch))
 	for i, c := range batch {
 		answers[i] = c.work(tx)
+		tx.mayCut()
 	}
 	for _, d := range w.knocks.due(tx.now) {
 		tx.emit(actorServer, d)
+		tx.mayCut()
 	}
 	w.decide(tx)
 	if len(tx.events) > 0 {
-		if err := w.append(ctx, tx.events); err != nil {
+		if err := w.append(ctx, tx); err != nil {
 			for _, c := range batch {
 				c.done <- tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
 			}
@@ -288,18 +302,36 @@ func (w *writer) woke(now time.Time) {
 	w.last = now
 }
 
-func (w *writer) append(ctx context.Context, events []tutti.Event) error {
+// append stores what a batch emitted: at once if that is no more than the log
+// takes, else part by part. What must be seen together is never parted.
+func (w *writer) append(ctx context.Context, tx *tx) error {
+	begin, end := 0, 0
+	for _, cut := range append(tx.cuts, len(tx.events)) {
+		if cut-begin > maxAppend && end > begin {
+			if err := w.appendPart(ctx, tx.events[begin:end]); err != nil {
+				return err
+			}
+			begin = end
+		}
+		end = cut
+	}
+	return w.appendPart(ctx, tx.events[begin:])
+}
+
+func (w *writer) appendPart(ctx context.Context, events []tutti.Event) error {
 	// An append that has begun is carried through: half of it cannot be told
 	// from none of it by whoever asked.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
 	defer cancel()
 	last := events[0].Seq - 1
+	killpoint.Here("server.appends", events[0].Body.Kind())
 	got, err := w.opts.Log.Append(ctx, last, events)
+	killpoint.Here("server.stored", events[0].Body.Kind())
 	if err != nil {
 		return fmt.Errorf("append %d events after %d: %w", len(events), last, err)
 	}
-	if got != w.state.seq {
-		return fmt.Errorf("append after %d ended at %d, not at %d", last, got, w.state.seq)
+	if want := last + uint64(len(events)); got != want {
+		return fmt.Errorf("append after %d ended at %d, not at %d", last, got, want)
 	}
 	return nil
 }
@@ -322,15 +354,21 @@ func (w *writer) decide(tx *tx) {
 				want.Order.Run = w.opts.NewRunID()
 			}
 			tx.emit(actorServer, b)
+			tx.mayCut()
 		}
 	}
 	for _, id := range w.state.engine.Retire(w.opts.Keep) {
 		tx.emit(actorServer, &tutti.JobRetired{Job: id})
+		tx.mayCut()
 	}
 }
 
 // after does what is allowed only once the events are on disk.
 func (w *writer) after(ctx context.Context, events []tutti.Event) {
+	if len(events) > 0 {
+		killpoint.Here("server.answered", events[0].Body.Kind())
+		defer killpoint.Here("server.rung", events[0].Body.Kind())
+	}
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *tutti.RunWanted:

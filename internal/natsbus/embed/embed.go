@@ -36,6 +36,9 @@ type Options struct {
 	TLS    *tls.Config // required
 	Trust  Trust
 	LogTo  *slog.Logger // nil: silent
+	// SyncEvery is how often the server writes files anew of which less than half
+	// is left; 0: every 2 minutes.
+	SyncEvery time.Duration
 	// NoSync gives up durability for speed. Tests only.
 	NoSync bool
 }
@@ -54,6 +57,8 @@ type Server struct {
 	nats     *server.Server
 	resolver *server.MemAccResolver
 	sync     bool
+
+	violations chan violation
 }
 
 // Start returns when the server accepts connections.
@@ -69,12 +74,13 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "embedded bus")
 	}
-	if o.LogTo != nil {
-		// Neither debug nor trace: these would show what passes over the bus.
-		ns.SetLogger(logger{o.LogTo}, false, false)
+	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, violations: make(chan violation, 1024)}
+	if o.LogTo == nil {
+		o.LogTo = slog.New(slog.DiscardHandler)
 	}
+	// Neither debug nor trace: these would show what passes over the bus.
+	ns.SetLogger(logger{o.LogTo, s.violations}, false, false)
 	ns.Start()
-	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways}
 	if !ns.ReadyForConnections(startTimeout) {
 		s.Shutdown()
 		return nil, tutti.Errorf(tutti.CodeUnavailable, "embedded bus: not ready on %s after %s", o.Listen, startTimeout)
@@ -120,7 +126,6 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		TLSTimeout:             5,
 		AuthTimeout:            5,
 		NoSigs:                 true,
-		NoLog:                  o.LogTo == nil,
 		MaxPayload:             MaxPayload,
 		PingInterval:           20 * time.Second,
 		MaxPingsOut:            2,
@@ -128,6 +133,7 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		JetStream:              true,
 		StoreDir:               o.Dir,
 		SyncAlways:             !o.NoSync,
+		SyncInterval:           o.SyncEvery,
 		DisableJetStreamBanner: true,
 		JetStreamLimits:        server.JSLimitOpts{MaxBatchSize: MaxBatch},
 		TrustedOperators:       []*jwt.OperatorClaims{operator},
