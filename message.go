@@ -155,8 +155,9 @@ type Ended struct {
 	Enclosed [][]byte
 }
 
-// MaxEnclosed bounds the bytes of what a result encloses.
-const MaxEnclosed = 96 << 10
+// MaxEnclosed bounds the bytes of all that a result encloses, so that with it the
+// result is one message of the bus.
+const MaxEnclosed = 120 << 10
 
 // endedHead is the first line of an encoded Ended; what is enclosed follows.
 type endedHead struct {
@@ -190,11 +191,12 @@ func DecodeEnded(message []byte) (Ended, error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return Ended{}, Wrap(CodeInvalid, err, "message %q", OpResult)
 	}
-	out := Ended{Result: head.Result}
+	out, room := Ended{Result: head.Result}, MaxEnclosed
 	for _, size := range head.Enclosed {
-		if size < 0 || size > MaxEnclosed {
-			return Ended{}, Errorf(CodeInvalid, "result of run %s: encloses %d bytes, at most %d", out.Run, size, MaxEnclosed)
+		if size < 0 || size > room {
+			return Ended{}, Errorf(CodeInvalid, "result of run %s: encloses %v bytes, at most %d in all", out.Run, head.Enclosed, MaxEnclosed)
 		}
+		room -= size
 		if size > len(rest) {
 			return Ended{}, Errorf(CodeConflict, "result of run %s: what it encloses is cut off; send it again", out.Run)
 		}

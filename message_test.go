@@ -144,6 +144,7 @@ func TestAResultAndWhatItEncloses(t *testing.T) {
 		"head only": {"it is to be sent again, not given up", whole[:bytes.IndexByte(whole, '\n')], nil, tutti.CodeConflict},
 		"no result": {"", []byte("{"), nil, tutti.CodeInvalid},
 		"negative":  {"no content is so", []byte(`{"enclosed":[-1]}` + "\nx"), nil, tutti.CodeInvalid},
+		"many":      {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d,1]}`+"\n%s", tutti.MaxEnclosed, make([]byte, tutti.MaxEnclosed+1)), nil, tutti.CodeInvalid},
 		"large":     {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d]}`, tutti.MaxEnclosed+1), nil, tutti.CodeInvalid},
 	}
 	for name, tc := range cases {

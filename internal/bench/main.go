@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -50,7 +51,7 @@ func main() {
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
 	flag.StringVar(&o.profile, "profile", "", "write profiles of the large fleet's processes into this directory")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := error(nil)
 	if *serve != "" {
 		err = serveProfiled(ctx, *serve)
