@@ -24,6 +24,7 @@ func Commands() cli.Deps {
 		RunAgent:   runAgent,
 		Join:       join,
 		Demo:       demo,
+		Chaos:      runChaos,
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
