@@ -47,7 +47,8 @@ everybody is back. What is not so is printed, and the exit code is 1.`,
 				fmt.Fprintln(out, line)
 			}
 			if len(found) > 0 {
-				return tutti.Errorf(tutti.CodeInternal, "%d things that must not be; again: %s --seed %d --for %s %s", len(found), cmd.CommandPath(), in.Seed, in.For, in.Plan)
+				fmt.Fprintf(out, "seed %d: %d things that must not be; again: %s --seed %[1]d --for %[4]s %[5]s\n", in.Seed, len(found), cmd.CommandPath(), in.For, in.Plan)
+				return CommandExit(ExitFailed)
 			}
 			fmt.Fprintf(out, "seed %d: all is as it must be\n", in.Seed)
 			return nil
