@@ -132,13 +132,15 @@ type CodeManifest struct {
 type Beat struct {
 	Version string    `json:"version"`
 	Puppet  string    `json:"puppet,omitempty"`
-	Run     RunID     `json:"run,omitempty"` // what runs now
+	Run     RunID     `json:"run,omitempty"`     // what runs now
+	Trouble string    `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
 	At      time.Time `json:"at"`
 }
 
-// Live is something that happens inside a run; it is shown and never kept.
+// Live is something that happens inside a run, or without one to its job (then
+// it is a Message alone); it is shown and never kept.
 type Live struct {
-	Run      RunID     `json:"run"`
+	Run      RunID     `json:"run,omitempty"`
 	Node     NodeName  `json:"node,omitempty"` // set by the server
 	At       time.Time `json:"at"`
 	Phase    string    `json:"phase,omitempty"`

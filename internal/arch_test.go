@@ -41,7 +41,7 @@ var layers = map[string]string{
 	"dag": base, "redact": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules,
 	"engine": decision, "converge": decision,
-	"durable": system, "pidfd": system,
+	"durable": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,

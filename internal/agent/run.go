@@ -77,6 +77,9 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	if err := a.opts.Space(); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
 	environments, err := a.fetch(ctx, order)
 	switch {
 	case err == nil:

@@ -3,29 +3,24 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
-	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/space"
 )
 
 // ServerOptions say where a server keeps its data and listens. Empty fields
@@ -36,7 +31,8 @@ type ServerOptions struct {
 	Bus     string
 	Socket  string // for operators on this machine, mode 0600; "-": none
 	Silence time.Duration
-	MaxRuns int // at once in the fleet; 0: no limit
+	MaxRuns int    // at once in the fleet; 0: no limit
+	Reserve uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
 	Logger  *slog.Logger
 }
 
@@ -47,7 +43,10 @@ type serverConfig struct {
 	Bus    string `json:"bus"`
 }
 
-const serverConfigFile = "server.json"
+const (
+	serverConfigFile = "server.json"
+	defaultReserve   = 64 << 20
+)
 
 var _ server.Tearing = (*natsbus.Log)(nil)
 
@@ -57,9 +56,10 @@ type Server struct {
 	config    serverConfig
 	lock      *os.File
 	authority *identity.Authority
-	bus       *embed.Server
+	reserve   *space.Reserve
 	listener  net.Listener
 	unix      net.Listener
+	doors     doors
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
@@ -91,17 +91,7 @@ func (s *Server) open() error {
 	if s.authority, err = identity.Load(filepath.Join(s.opts.Dir, "identity")); err != nil {
 		return err
 	}
-	trust, err := s.authority.Trust()
-	if err != nil {
-		return err
-	}
-	s.bus, err = embed.Start(embed.Options{
-		Dir: filepath.Join(s.opts.Dir, "jetstream"), Listen: s.opts.Bus, TLS: s.authority.Bus(),
-		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
-	})
-	if err != nil {
-		return err
-	}
+	s.reserve = space.NewReserve("the server's", s.opts.Dir, cmp.Or(s.opts.Reserve, defaultReserve))
 	if s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen for operators")
 	}
@@ -130,9 +120,6 @@ func (s *Server) close() {
 			l.Close()
 		}
 	}
-	if s.bus != nil {
-		s.bus.Shutdown()
-	}
 	if s.lock != nil {
 		s.lock.Close()
 	}
@@ -140,112 +127,6 @@ func (s *Server) close() {
 
 // Addr is where operators reach the server.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
-
-// Run serves until ctx ends or a part fails, and returns after all of it has
-// ended. It closes what NewServer opened.
-func (s *Server) Run(ctx context.Context) error {
-	defer s.close()
-	creds, err := s.authority.ServerCreds()
-	if err != nil {
-		return err
-	}
-	logConn, err := s.connect(creds.Log)
-	if err != nil {
-		return err
-	}
-	defer logConn.Close()
-	nodeConn, err := s.connect(creds.Nodes)
-	if err != nil {
-		return err
-	}
-	defer nodeConn.Close()
-	blobs, err := natsbus.OpenBlobs(ctx, logConn)
-	if err != nil {
-		return err
-	}
-	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
-	if err != nil {
-		return err
-	}
-	core := server.New(server.Options{
-		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
-		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
-		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns,
-		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
-	})
-	return s.serve(ctx, core, nodeConn)
-}
-
-// serve runs the parts; the first to end ends all.
-func (s *Server) serve(ctx context.Context, core *server.Server, nodeConn *nats.Conn) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return core.Run(ctx) })
-	group.Go(func() error {
-		select { // nodes are answered as soon as the log is folded
-		case <-core.Ready():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		return natsbus.Serve(ctx, nodeConn, natsbus.ServeOptions{
-			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
-			Ready: func() { notify("READY=1") },
-			Denied: func(key tutti.NodeKey, what string) {
-				group.Go(func() error { core.Refused(ctx, key, what); return nil })
-			},
-		})
-	})
-	web := func(operator func(*http.Request) (string, error)) *http.Server {
-		return &http.Server{
-			Handler: httpapi.NewHandler(httpapi.Options{
-				Services: httpapi.Services{Jobs: core, Nodes: core, Codes: core, Values: core},
-				Operator: operator, Ready: core.Ready(),
-			}),
-			ReadHeaderTimeout: 5 * time.Second,
-			ReadTimeout:       5 * time.Minute,
-			IdleTimeout:       2 * time.Minute,
-			BaseContext:       func(net.Listener) context.Context { return ctx },
-			ErrorLog:          slog.NewLogLogger(s.opts.Logger.With("part", "https").Handler(), slog.LevelDebug),
-		}
-	}
-	byCertificate := func(r *http.Request) (string, error) { return identity.OperatorName(r.TLS) }
-	serveHTTP(ctx, group, web(byCertificate), tls.NewListener(s.listener, s.authority.HTTPS()))
-	if s.unix != nil {
-		serveHTTP(ctx, group, web(func(*http.Request) (string, error) { return "local", nil }), s.unix)
-	}
-	s.opts.Logger.Info("listening", "operators", s.Addr(), "nodes", s.bus.Addr().String(), "socket", s.opts.Socket)
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-const shutdownDeadline = 5 * time.Second
-
-// serveHTTP serves on a listener until ctx ends, then lets requests end.
-func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l net.Listener) {
-	group.Go(func() error {
-		err := web.Serve(l)
-		if errors.Is(err, http.ErrServerClosed) {
-			return nil
-		}
-		return err
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownDeadline)
-		defer cancel()
-		if err := web.Shutdown(last); err != nil {
-			return web.Close()
-		}
-		return nil
-	})
-}
-
-// connect makes one of the server's own connections to its bus.
-func (s *Server) connect(user identity.BusUser) (*nats.Conn, error) {
-	return natsbus.Connect("", user.JWT, user.Seed, s.bus.InProcess())
-}
 
 // ringer rings doorbells over NATS.
 type ringer struct{ nc *nats.Conn }

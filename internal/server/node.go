@@ -117,6 +117,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	var out tutti.Claimed
+	full := s.opts.Space()
 	err := s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err != nil {
@@ -127,6 +128,9 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return nil
 		}
 		if r.ClaimedAt.IsZero() {
+			if full != nil {
+				return full
+			}
 			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
 		}
 		order := r.Order
@@ -184,7 +188,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err == nil {
-			in.Version, in.Puppet = words(in.Version), words(in.Puppet)
+			in.Version, in.Puppet, in.Trouble = words(in.Version), words(in.Puppet), words(in.Trouble)
 			s.presence.beat(n.Node, in)
 		}
 		return err

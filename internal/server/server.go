@@ -47,6 +47,10 @@ type Options struct {
 	Identity Identity
 	Logger   *slog.Logger
 
+	// Space says, as CodeUnavailable, that there is no room for new work; what has
+	// begun goes on. Asked often; nil: there always is.
+	Space func() error
+
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
 	NewRunID func() tutti.RunID
@@ -78,6 +82,9 @@ const (
 func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
+	}
+	if opts.Space == nil {
+		opts.Space = func() error { return nil }
 	}
 	return &Server{
 		opts:     opts,
@@ -146,6 +153,8 @@ type writer struct {
 	state   *state
 	since   time.Time
 	probing map[probeKey]context.CancelFunc
+	held    bool      // there was no room at the last decision
+	heldTo  time.Time // and then there was for the last time none
 }
 
 func (w *writer) fold(ctx context.Context) error {
@@ -222,7 +231,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	if len(tx.events) > 0 {
 		if err := w.append(ctx, tx.events); err != nil {
 			for _, c := range batch {
-				c.done <- tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
+				c.done <- w.notStored(err)
 			}
 			return err
 		}
@@ -252,9 +261,10 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 
 // decide lets the engine and the value waits append until nothing is left.
 func (w *writer) decide(tx *tx) {
+	held := w.hold(tx)
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.times(),
-		Silence: w.opts.Silence, InFlight: w.opts.InFlight,
+		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
 	}
 	for {
 		w.checkValueWaits(tx)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -78,12 +79,13 @@ func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
 func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
+	goesOn := false
 	err := s.do(ctx, func(tx *tx) error {
 		job, err := tx.job(in.Job)
 		if err != nil {
 			return err
 		}
-		filter.job, from = job.ID, job.Seq-1
+		filter.job, from, goesOn = job.ID, job.Seq-1, !job.Ended()
 		return nil
 	})
 	if err != nil {
@@ -110,6 +112,12 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 				return nil
 			}
 		}
+		if full := s.opts.Space(); goesOn && full != nil {
+			if err := yield(tutti.Watched{Live: &tutti.Live{At: time.Now().UTC(), Message: full.Error()}}); err != nil {
+				return err
+			}
+		}
+		goesOn = false // said once, then as it changes
 		if !in.Follow {
 			return nil
 		}

@@ -54,6 +54,7 @@ type Server struct {
 	nats     *server.Server
 	resolver *server.MemAccResolver
 	sync     bool
+	failed   chan error
 }
 
 // Start returns when the server accepts connections.
@@ -69,12 +70,12 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "embedded bus")
 	}
+	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, failed: make(chan error, 1)}
 	if o.LogTo != nil {
 		// Neither debug nor trace: these would show what passes over the bus.
-		ns.SetLogger(logger{o.LogTo}, false, false)
+		ns.SetLogger(logger{to: o.LogTo, failed: s.fail}, false, false)
 	}
 	ns.Start()
-	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways}
 	if !ns.ReadyForConnections(startTimeout) {
 		s.Shutdown()
 		return nil, tutti.Errorf(tutti.CodeUnavailable, "embedded bus: not ready on %s after %s", o.Listen, startTimeout)
@@ -135,6 +136,18 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		AccountResolver:        resolver,
 	}
 	return opts, resolver, nil
+}
+
+// Failed yields the first failure of a write to disk: whoever waits for that
+// write gets no answer, and no stream that failed takes another until the next
+// Start. It needs Options.LogTo.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default: // the first one says it
+	}
 }
 
 // Addr returns the address the server listens on.
