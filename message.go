@@ -22,6 +22,7 @@ const (
 	OpCode     = "code"    // CodeGet → SignedCode
 	OpBeat     = "beat"    // Beat, no reply
 	OpLive     = "live"    // []Live, no reply
+	OpLeave    = "leave"   // Leave → nothing
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
 )
@@ -87,6 +88,10 @@ type Publish struct {
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
 }
+
+// Leave asks to be no node any more: what it published is withdrawn, and its key
+// ends within seconds. CodeConflict while a run of it goes on.
+type Leave struct{}
 
 // BlobStored answers OpBlobPut.
 type BlobStored struct {

@@ -21,6 +21,7 @@ func Commands() cli.Deps {
 		RunServer:  runServer,
 		RunAgent:   runAgent,
 		Join:       join,
+		Leave:      leave,
 		Demo:       demo,
 	}
 }
@@ -98,4 +99,13 @@ func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
 		return node, err
 	}
 	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+dir)
+}
+
+func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return cli.LeftNode{}, err
+	}
+	left, err := Leave(ctx, LeaveOptions{Dir: dir, Offline: o.Offline})
+	return cli.LeftNode(left), err
 }

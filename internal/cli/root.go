@@ -33,6 +33,8 @@ type Deps struct {
 	RunAgent  func(ctx context.Context, o AgentRun) error
 	// Join makes this machine a node.
 	Join func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	// Leave undoes it.
+	Leave Leaver
 	// Demo boots, deploys and shows a fleet.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
@@ -78,7 +80,7 @@ Exit codes:
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o),
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o),
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
 		newDemoCommand(o), newLabCommand(d.Lab),
 	)

@@ -24,6 +24,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpCode:    s.codeGet,
 		tutti.OpBeat:    s.beat,
 		tutti.OpLive:    s.live,
+		tutti.OpLeave:   s.leave,
 	}
 }
 

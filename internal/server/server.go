@@ -69,6 +69,7 @@ type Server struct {
 	appended broadcast
 	files    atomic.Pointer[codeFiles]
 	probes   sync.WaitGroup
+	leavers  []leaver // the writer's
 }
 
 const (
@@ -298,6 +299,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		}
 	}
 	w.reconcileProbes(ctx)
+	w.endLeavers()
 	if len(events) > 0 {
 		w.appended.tell()
 	}
