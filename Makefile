@@ -45,6 +45,10 @@ e2e: deps build ## tests on lab hosts (root)
 bench: deps build ## one line per figure: name value unit goal met|missed (root)
 	$(GO) run ./internal/bench
 
+.PHONY: defence
+defence: ## take each defence out and show the test that fails without it
+	$(GO) run ./internal/defence
+
 .PHONY: check
 check: lint test e2e ## what CI runs
 

@@ -23,11 +23,31 @@ type Jobs interface {
 
 // Nodes lets nodes in and out.
 type Nodes interface {
-	CreateToken(ctx context.Context, in CreateToken) (CreatedToken, error)
 	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
 	ListNodes(ctx context.Context) ([]NodeView, error)
 	ReplaceNode(ctx context.Context, node NodeName) error
 	RemoveNode(ctx context.Context, node NodeName) error
+}
+
+// Tokens allow machines to join.
+type Tokens interface {
+	CreateToken(ctx context.Context, in CreateToken) (CreatedToken, error)
+	// ListTokens returns those that can still let somebody in.
+	ListTokens(ctx context.Context) ([]TokenView, error)
+	// RevokeToken ends a token that nobody has used. CodeConflict: a node has.
+	RevokeToken(ctx context.Context, token TokenID) error
+}
+
+// Operators lets operators in and out.
+type Operators interface {
+	// IssueOperator signs a certificate for a key that is not on the server.
+	IssueOperator(ctx context.Context, in IssueOperator) (IssuedOperator, error)
+	// RenewOperator signs a new certificate for whoever asks, by a request (PEM).
+	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
+	ListOperators(ctx context.Context) ([]OperatorView, error)
+	// RevokeOperator ends all certificates of an operator, and what he does with
+	// them now. CodeConflict: nobody else is known to have one, and Last is not set.
+	RevokeOperator(ctx context.Context, in RevokeOperator) error
 }
 
 // Codes takes code and the fleet file.
@@ -133,6 +153,50 @@ type CreatedToken struct {
 	Token   TokenID   `json:"token"`
 	Text    string    `json:"text"`
 	Expires time.Time `json:"expires"`
+}
+
+// TokenView is a token in a list.
+type TokenView struct {
+	Token   TokenID     `json:"token"`
+	Name    string      `json:"name"` // pattern
+	Groups  []GroupName `json:"groups,omitempty"`
+	Expires time.Time   `json:"expires"`
+}
+
+// IssueOperator asks to let an operator in. Request is a PKCS #10 request in PEM
+// form; the names in it do not matter. CodeKey notes that the code-signing key
+// goes along, which no server has.
+type IssueOperator struct {
+	Operator string `json:"operator"`
+	Request  []byte `json:"request"`
+	CodeKey  bool   `json:"code_key,omitempty"`
+}
+
+// IssuedOperator is a certificate and what else an operator must know.
+type IssuedOperator struct {
+	Certificate []byte    `json:"certificate"` // PEM
+	CA          []byte    `json:"ca"`          // PEM
+	Server      string    `json:"server"`      // URL
+	Serial      string    `json:"serial"`      // hexadecimal
+	Expires     time.Time `json:"expires"`
+}
+
+// OperatorView is an operator in a list. The first one, made with the server, is
+// in it as soon as he has done something.
+type OperatorView struct {
+	Operator     string    `json:"operator"`
+	Certificates int       `json:"certificates"`     // issued by the server and good
+	Expires      time.Time `json:"expires,omitzero"` // the last of them
+	CodeKey      bool      `json:"code_key,omitempty"`
+	Revoked      time.Time `json:"revoked,omitzero"`
+	Reason       string    `json:"reason,omitempty"` // of the revocation
+}
+
+// RevokeOperator names an operator; Last allows to leave none.
+type RevokeOperator struct {
+	Operator string `json:"operator"`
+	Reason   string `json:"reason,omitempty"`
+	Last     bool   `json:"last,omitempty"`
 }
 
 // EnrolRequest asks to admit Key under Name, signed by the key. Package

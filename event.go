@@ -3,6 +3,8 @@ package tutti
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -244,6 +246,9 @@ func register(bs ...func() Body) {
 		bodies[b().Kind()] = b
 	}
 }
+
+// Kinds returns the kinds of all events, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(bodies)) }
 
 func init() {
 	register(

@@ -26,8 +26,11 @@ type Trimming interface {
 	// Snapshot returns the latest SnapshotTaken event of the log, found false
 	// if there is none.
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
-	// Trim lets go of the events up to and with through, which the latest
-	// snapshot must have (CodeInvalid otherwise). Again is no error.
+	// Trim lets go of the events up to and with through, the Through of the
+	// latest snapshot; its Link must be the one there, and an append must end
+	// there (CodeInvalid otherwise). From then on Read and Entries of what is
+	// after through work, of what is after an earlier event they are
+	// CodeNotFound. Again is no error.
 	Trim(ctx context.Context, through uint64) error
 }
 
@@ -62,4 +65,13 @@ type Blobs interface {
 	Get(ctx context.Context, digest Digest) ([]byte, error)
 	// Has reports whether the content is there.
 	Has(ctx context.Context, digest Digest) (bool, error)
+}
+
+// Sweeping is a Blobs that can let content go.
+type Sweeping interface {
+	// List returns the digests of all content, also of what a Put that was cut
+	// off has left behind, in no order.
+	List(ctx context.Context) ([]Digest, error)
+	// Delete removes content for good. What is not there is no error.
+	Delete(ctx context.Context, digest Digest) error
 }

@@ -23,6 +23,7 @@ const (
 	OpBeat     = "beat"    // Beat, no reply
 	OpLive     = "live"    // []Live, no reply
 	OpLeave    = "leave"   // Leave → nothing
+	OpRenew    = "renew"   // Renew → Renewed
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
 )
@@ -156,6 +157,14 @@ type Live struct {
 	Skipped  bool      `json:"skipped,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Total    int       `json:"total,omitempty"`
+}
+
+// Renew asks for a new JWT for the node's key, because the present one ends.
+type Renew struct{}
+
+// Renewed carries it.
+type Renewed struct {
+	JWT string `json:"jwt"`
 }
 
 // CancelRun asks the node to end a run; the run ends interrupted.

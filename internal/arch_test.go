@@ -39,13 +39,13 @@ const (
 
 var layers = map[string]string{
 	"dag": base, "redact": base,
-	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules,
+	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": decision,
 	"durable": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,
-	"memory": support, "storetest": support, "bustest": support, "bench": support, "servertest": support,
+	"memory": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support,
 }
 
 // below says which layers each layer may import.

@@ -238,7 +238,7 @@ func TestDiskFull(t *testing.T) {
 		s.eventually("writes are acknowledged", func() bool { return count() > had+10 })
 		s.fill(0)
 		s.eventually("it says so", func() bool {
-			out, code := s.tutti("node", "list")
+			out, code := s.tutti("data", "set", "shared/x", "1") // also where it serves still
 			return code == 4 && strings.Contains(out, fullWords)
 		})
 		s.free()

@@ -265,6 +265,27 @@ func TestTheGateWaitsForTheServer(t *testing.T) {
 	}
 }
 
+func TestAnEmptyAnswerAtTheGateIsNone(t *testing.T) {
+	l := started(t)
+	l.line.mu.Lock()
+	l.line.alter = func(op string, reply []byte) []byte {
+		if op == tutti.OpGate {
+			return []byte("{}")
+		}
+		return reply
+	}
+	l.line.mu.Unlock()
+	l.ruby.mu.Lock()
+	l.ruby.script = func(p *puppet) tutti.Result {
+		if r := p.say(ask{"op": "gate"}); r.OK || r.Code != tutti.CodeInternal {
+			t.Errorf("the gate said %+v, want an error", r)
+		}
+		return applies(p)
+	}
+	l.ruby.mu.Unlock()
+	l.end(l.fleet.Start("deploy", tutti.ModeApply))
+}
+
 func TestANoopRunPublishesNothing(t *testing.T) {
 	l := started(t)
 	l.ruby.mu.Lock()

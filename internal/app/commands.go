@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -23,6 +25,9 @@ func Commands() cli.Deps {
 		Join:       join,
 		Leave:      leave,
 		Demo:       demo,
+
+		CreateOperator:  createOperator,
+		RequestOperator: requestOperator,
 	}
 }
 
@@ -36,11 +41,24 @@ func logger() *slog.Logger {
 }
 
 func connect(c cli.Connection) (cli.Server, error) {
+	if err := renewOperator(c); err != nil {
+		fmt.Fprintln(os.Stderr, "tutti: the operator's certificate was not renewed:", err)
+	}
 	client, err := Connect(ConnectOptions(c))
 	if err != nil {
 		return nil, err
 	}
 	return client, nil
+}
+
+const renewDeadline = 10 * time.Second
+
+// renewOperator renews the certificate that a command comes with, if it is time.
+// If it cannot, the command goes on with the old one.
+func renewOperator(c cli.Connection) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
+	defer cancel()
+	return RenewOperator(ctx, ConnectOptions(c), time.Now())
 }
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string) (tutti.CodePushed, error) {
@@ -72,7 +90,7 @@ func initServer(o cli.ServerInit) error {
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
 	s, err := NewServer(ServerOptions{
-		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns,
+		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, KeepJobs: o.KeepJobs,
 		Reserve: uint64(max(0, o.Reserve)) << 20, Logger: logger(),
 	})
 	if err != nil {

@@ -54,6 +54,12 @@ func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
 	return nil
 }
 
+func (s *serverIdentity) IssueOperator(name string, request []byte) (tutti.IssuedOperator, error) {
+	out, err := s.authority.SignOperator(name, request)
+	out.Server = "https://" + s.address(s.config.Listen)
+	return out, err
+}
+
 func (s *serverIdentity) VerifyCode(in tutti.SignedCode) error {
 	return verifyCode(s.authority.CodePublicKey(), in)
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"io/fs"
 	"net"
@@ -9,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -56,6 +60,116 @@ func connectLocal(o ConnectOptions) (*httpapi.Client, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", o.Socket)
 	}}
 	return httpapi.NewClient("http://tutti", &http.Client{Transport: transport}), nil
+}
+
+// RenewOperator replaces the operator's certificate, by one for a new key, if a
+// third of its life or less is left. Whoever has none, or one that has ended, has
+// nothing to renew. A crash leaves the old pair or the new one.
+func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
+	bundle, err := identity.LoadOperator(o.OperatorDir)
+	if err != nil || now.Before(bundle.RenewAt()) || now.After(bundle.Expires()) {
+		return nil //nolint:nilerr // Connect says what is wrong with it
+	}
+	client, err := Connect(o)
+	if err != nil {
+		return err
+	}
+	key, err := identity.NewOperatorKey()
+	if err != nil {
+		return err
+	}
+	request, err := key.Request(bundle.Name)
+	if err != nil {
+		return err
+	}
+	issued, err := client.RenewOperator(ctx, request)
+	if err != nil {
+		return err
+	}
+	renewed, err := key.Bundle(issued, nil)
+	if err != nil {
+		return err
+	}
+	return renewed.Replace(o.OperatorDir)
+}
+
+// createOperator lets an operator in and writes the credentials.
+func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (tutti.IssuedOperator, error) {
+	var issued tutti.IssuedOperator
+	codeKey, err := codeKeyFor(c, in)
+	if err != nil {
+		return issued, err
+	}
+	ask := func(request []byte) error {
+		issued, err = s.IssueOperator(ctx, tutti.IssueOperator{Operator: in.Name, Request: request, CodeKey: in.CodeKey})
+		return err
+	}
+	if len(in.Request) > 0 {
+		if err := ask(in.Request); err != nil {
+			return issued, err
+		}
+		if err := identity.WriteIssued(in.Out, issued); err != nil {
+			return issued, err
+		}
+		return issued, writeServer(in.Out, issued.Server)
+	}
+	key, err := identity.NewOperatorKey()
+	if err != nil {
+		return issued, err
+	}
+	request, err := key.Request(in.Name)
+	if err != nil {
+		return issued, err
+	}
+	if err := identity.ValidateNewDir(in.Out); err != nil {
+		return issued, err // before anybody is let in
+	}
+	if err := ask(request); err != nil {
+		return issued, err
+	}
+	bundle, err := key.Bundle(issued, codeKey)
+	if err != nil {
+		return issued, err
+	}
+	if err := bundle.Write(in.Out); err != nil {
+		return issued, err
+	}
+	return issued, writeServer(in.Out, issued.Server)
+}
+
+// codeKeyFor returns the code-signing key, if it is to go along.
+func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, error) {
+	if !in.CodeKey {
+		return nil, nil
+	}
+	if len(in.Request) > 0 {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "--code-key with --request: the code-signing key would have to be handed over by itself; copy code.key from %s, if you mean that", c.OperatorDir)
+	}
+	own, err := identity.LoadOperator(c.OperatorDir)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "the code-signing key")
+	}
+	if own.CodeKey == nil {
+		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key to give in %s", own.Name, c.OperatorDir)
+	}
+	return own.CodeKey, nil
+}
+
+func writeServer(dir, url string) error {
+	return durable.WriteFile(filepath.Join(dir, operatorServerFile), []byte(url+"\n"), 0o600)
+}
+
+// requestOperator makes a key in dir and returns a request for its certificate.
+func requestOperator(name, dir string) ([]byte, error) {
+	key, err := identity.NewOperatorKey()
+	if err != nil {
+		return nil, err
+	}
+	request, err := key.Request(name)
+	if err != nil {
+		return nil, err
+	}
+	return request, key.WriteKey(dir)
 }
 
 // SignManifest signs a manifest with the operator's code-signing key.

@@ -26,14 +26,16 @@ import (
 // ServerOptions say where a server keeps its data and listens. Empty fields
 // take what `server init` wrote.
 type ServerOptions struct {
-	Dir     string
-	Listen  string // HTTPS
-	Bus     string
-	Socket  string // for operators on this machine, mode 0600; "-": none
-	Silence time.Duration
-	MaxRuns int    // at once in the fleet; 0: no limit
-	Reserve uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
-	Logger  *slog.Logger
+	Dir      string
+	Listen   string // HTTPS
+	Bus      string
+	Socket   string // for operators on this machine, mode 0600; "-": none
+	Silence  time.Duration
+	MaxRuns  int    // at once in the fleet; 0: no limit
+	KeepJobs int    // finished ones, 0: as server.Options
+	Reserve  uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
+	Lives    identity.Lives
+	Logger   *slog.Logger
 }
 
 // serverConfig is what `server init` fixes.
@@ -91,6 +93,7 @@ func (s *Server) open() error {
 	if s.authority, err = identity.Load(filepath.Join(s.opts.Dir, "identity")); err != nil {
 		return err
 	}
+	s.authority.Lives = s.opts.Lives
 	s.reserve = space.NewReserve("the server's", s.opts.Dir, cmp.Or(s.opts.Reserve, defaultReserve))
 	if s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen for operators")
@@ -179,8 +182,7 @@ func InitServer(o InitOptions) error {
 	if err != nil {
 		return err // validate has split it
 	}
-	url := "https://" + net.JoinHostPort(o.Host, port) + "\n"
-	if err := durable.WriteFile(filepath.Join(o.OperatorDir, operatorServerFile), []byte(url), 0o600); err != nil {
+	if err := writeServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err
 	}
 	if err := authority.ForgetCodeKey(); err != nil {

@@ -13,6 +13,8 @@ import (
 type Server interface {
 	tutti.Jobs
 	tutti.Nodes
+	tutti.Tokens
+	tutti.Operators
 	tutti.Codes
 	tutti.Values
 }
@@ -35,6 +37,10 @@ type Deps struct {
 	Join func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
 	// Leave undoes it.
 	Leave Leaver
+	// CreateOperator lets an operator in and writes the credentials.
+	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
+	// RequestOperator makes a key in dir and returns a request for its certificate.
+	RequestOperator func(name, dir string) ([]byte, error)
 	// Demo boots, deploys and shows a fleet.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
@@ -80,7 +86,7 @@ Exit codes:
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o),
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
 		newDemoCommand(o), newLabCommand(d.Lab),
 	)

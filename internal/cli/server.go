@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
 )
 
 // ServerInit is what `server init` makes.
@@ -22,6 +24,7 @@ type ServerRun struct {
 	Silence                  time.Duration
 	MaxRuns                  int
 	Reserve                  int // MiB of the disk that new work does not take
+	KeepJobs                 int
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -31,6 +34,9 @@ func newServerCommand(o *options) *cobra.Command {
 		Short: "Run the server: the log, the bus and the engine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if run.KeepJobs < 1 {
+				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d: at least 1", run.KeepJobs)
+			}
 			run.Socket = o.conn.Socket
 			return o.deps.RunServer(cmd.Context(), run)
 		},
@@ -41,6 +47,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
 	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work does not take (0: 64, or a twentieth of a smaller disk)")
+	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "finished jobs that stay, with their runs; older ones go, except from the audit trail")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
 	cmd.AddCommand(newServerInitCommand(o))
 	return cmd

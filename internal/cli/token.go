@@ -11,7 +11,56 @@ import (
 
 func newTokenCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Let machines in"}
-	cmd.AddCommand(newTokenCreateCommand(o))
+	cmd.AddCommand(newTokenCreateCommand(o), newTokenListCommand(o), newTokenRevokeCommand(o))
+	return cmd
+}
+
+func newTokenListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens that nobody has used yet",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			tokens, err := server.ListTokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), tokens)
+			}
+			var rows [][]string
+			for _, t := range tokens {
+				rows = append(rows, []string{string(t.Token), t.Name, orDash(joined(t.Groups)), day(t.Expires)})
+			}
+			return table(cmd.OutOrStdout(), "TOKEN\tFOR\tGROUPS\tENDS", rows)
+		},
+	}
+}
+
+func newTokenRevokeCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke TOKEN",
+		Short: "End a token that nobody has used",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if err := o.confirm(cmd, "revoke token "+args[0]); err != nil {
+				return err
+			}
+			if err := server.RevokeToken(cmd.Context(), tutti.TokenID(args[0])); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Token %s lets nobody in.\n", args[0]), map[string]any{"token": args[0], "change": "revoke"})
+		},
+	}
+	o.addYes(cmd)
 	return cmd
 }
 

@@ -8,8 +8,9 @@ import (
 
 // Apply folds one event into the state. Events that do not concern jobs, and
 // events about jobs or runs that the state does not know, change nothing: the
-// log may have been cut before them.
-func (s *State) Apply(e tutti.Event) {
+// log may have been cut before them. It returns the runs that the state no longer
+// knows.
+func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 	switch b := e.Body.(type) {
 	case *tutti.JobStarted:
 		s.startJob(e, b)
@@ -37,9 +38,18 @@ func (s *State) Apply(e tutti.Event) {
 				st.State = Done
 			}
 		}
-	case *tutti.RunWanted, *tutti.RunClaimed, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
+	case *tutti.RunClaimed:
+		return s.claim(e, b)
+	case *tutti.RunWanted, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
 		s.applyRun(e)
+	case *tutti.JobRetired:
+		return s.retire(b.Job)
+	case *tutti.NodeRemoved:
+		last := s.latest[b.Node]
+		delete(s.latest, b.Node)
+		return s.letGo(last)
 	}
+	return nil
 }
 
 func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
@@ -60,16 +70,13 @@ func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
 	s.Jobs[b.Job] = j
 	s.Order = append(s.Order, b.Job)
 	s.open = append(s.open, j)
+	s.started = max(s.started+1, number(b.Job))
 }
 
 func (s *State) applyRun(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.RunWanted:
 		s.wantRun(e, b.Order)
-	case *tutti.RunClaimed:
-		if r := s.Runs[b.Run]; r != nil && r.ClaimedAt.IsZero() {
-			r.ClaimedAt = e.At
-		}
 	case *tutti.RunGated:
 		if r := s.Runs[b.Run]; r != nil {
 			r.Gate, r.GateWhy, r.GatedAt, r.Values = b.Verdict, b.Reason, e.At, b.Values
@@ -92,6 +99,10 @@ func (s *State) wantRun(e tutti.Event, o tutti.Order) {
 	r := &Run{Order: o, WantedAt: e.At}
 	s.Runs[o.Run] = r
 	s.Active[o.Node] = o.Run
+	if j := s.Jobs[o.Job]; j != nil {
+		j.runs++
+		s.runs++
+	}
 	st := s.step(o.Job, o.Step)
 	if st == nil || st.byNode[o.Node] == nil {
 		return

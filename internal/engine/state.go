@@ -9,12 +9,15 @@ import (
 // State is the fold of the log as far as jobs and runs are concerned. Its
 // fields are read by views; only Apply changes them.
 type State struct {
-	Jobs   map[tutti.JobID]*Job
-	Order  []tutti.JobID // in the order of their start
-	Runs   map[tutti.RunID]*Run
+	Jobs   map[tutti.JobID]*Job           // those that were not retired
+	Order  []tutti.JobID                  // in the order of their start
+	Runs   map[tutti.RunID]*Run           // of Jobs, and the last one that each node claimed
 	Active map[tutti.NodeName]tutti.RunID // the run that holds each node
 
-	open []*Job // not finished
+	open    []*Job                         // not finished
+	latest  map[tutti.NodeName]tutti.RunID // the last run that each node claimed
+	runs    int                            // of Jobs
+	started int                            // jobs, ever
 }
 
 // Job is one execution of a plan.
@@ -34,6 +37,7 @@ type Job struct {
 	Steps     []*Step // in the plan's order
 
 	byName map[tutti.StepName]*Step
+	runs   int
 }
 
 // Step is a step of a job.
@@ -112,6 +116,19 @@ func NewState() *State {
 		Jobs:   map[tutti.JobID]*Job{},
 		Runs:   map[tutti.RunID]*Run{},
 		Active: map[tutti.NodeName]tutti.RunID{},
+		latest: map[tutti.NodeName]tutti.RunID{},
+	}
+}
+
+// Waits calls f for every wait step that goes on. It costs as much as there are
+// jobs that go on.
+func (s *State) Waits(f func(*Job, *Step)) {
+	for _, j := range s.open {
+		for _, st := range j.Steps {
+			if st.Wait != nil && st.State == Active {
+				f(j, st)
+			}
+		}
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Client asks a server. It implements tutti.Jobs, Nodes, Codes and Values.
+// Client asks a server. It implements all interfaces of
+// Services.
 type Client struct {
 	base string
 	http *http.Client
@@ -24,8 +25,11 @@ type Client struct {
 var (
 	_ tutti.Jobs   = (*Client)(nil)
 	_ tutti.Nodes  = (*Client)(nil)
+	_ tutti.Tokens = (*Client)(nil)
 	_ tutti.Codes  = (*Client)(nil)
 	_ tutti.Values = (*Client)(nil)
+
+	_ tutti.Operators = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -163,9 +167,39 @@ func (c *Client) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 	return tutti.Errorf(tutti.CodeUnavailable, "the connection to the server ended while watching; the job goes on: tutti job watch %s", in.Job)
 }
 
-// CreateToken implements tutti.Nodes.
+// CreateToken implements tutti.Tokens.
 func (c *Client) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.CreatedToken, error) {
 	return ask[tutti.CreatedToken](ctx, c, callCreateToken, in)
+}
+
+// ListTokens implements tutti.Tokens.
+func (c *Client) ListTokens(ctx context.Context) ([]tutti.TokenView, error) {
+	return ask[[]tutti.TokenView](ctx, c, callListTokens, nothing{})
+}
+
+// RevokeToken implements tutti.Tokens.
+func (c *Client) RevokeToken(ctx context.Context, token tutti.TokenID) error {
+	return tell(ctx, c, callRevokeToken, token)
+}
+
+// IssueOperator implements tutti.Operators.
+func (c *Client) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+	return ask[tutti.IssuedOperator](ctx, c, callIssue, in)
+}
+
+// RenewOperator implements tutti.Operators.
+func (c *Client) RenewOperator(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
+	return ask[tutti.IssuedOperator](ctx, c, callRenew, request)
+}
+
+// ListOperators implements tutti.Operators.
+func (c *Client) ListOperators(ctx context.Context) ([]tutti.OperatorView, error) {
+	return ask[[]tutti.OperatorView](ctx, c, callOperators, nothing{})
+}
+
+// RevokeOperator implements tutti.Operators.
+func (c *Client) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) error {
+	return tell(ctx, c, callRevoke, in)
 }
 
 // Enrol implements tutti.Nodes.

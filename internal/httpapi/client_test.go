@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -23,9 +24,16 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: f, Nodes: f, Codes: f, Values: f},
-		Operator: func(r *http.Request) (string, error) { return identity.OperatorName(r.TLS) },
-		Ready:    f.Ready(),
+		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f},
+		Admit: func(r *http.Request) (context.Context, func(), error) {
+			name, serial, err := identity.OperatorName(r.TLS)
+			if err != nil {
+				return nil, nil, err
+			}
+			return f.Admit(r.Context(), name, serial)
+		},
+		Denied: func(_ *http.Request, what string, cause error) { f.Denied(t.Context(), "address:test", what, cause) },
+		Ready:  f.Ready(),
 	}))
 	s.Listener = tls.NewListener(s.Listener, authority.HTTPS())
 	s.Start()
@@ -57,10 +65,12 @@ func operator(t *testing.T, authority *identity.Authority) *tls.Config {
 	return bundle.TLS()
 }
 
-func TestClientIsJobs(t *testing.T)   { servertest.TestJobs(t, client) }
-func TestClientIsNodes(t *testing.T)  { servertest.TestNodes(t, client) }
-func TestClientIsCodes(t *testing.T)  { servertest.TestCodes(t, client) }
-func TestClientIsValues(t *testing.T) { servertest.TestValues(t, client) }
+func TestClientIsJobs(t *testing.T)      { servertest.TestJobs(t, client) }
+func TestClientIsNodes(t *testing.T)     { servertest.TestNodes(t, client) }
+func TestClientIsTokens(t *testing.T)    { servertest.TestTokens(t, client) }
+func TestClientIsOperators(t *testing.T) { servertest.TestOperators(t, client) }
+func TestClientIsCodes(t *testing.T)     { servertest.TestCodes(t, client) }
+func TestClientIsValues(t *testing.T)    { servertest.TestValues(t, client) }
 
 // Without an operator's certificate there is enrolment and nothing else.
 func TestWithoutACertificate(t *testing.T) {
@@ -90,14 +100,20 @@ func TestWithoutACertificate(t *testing.T) {
 		"set":     func() error { return nobody.SetValue(ctx, "x", []byte("1")) },
 		"unset":   func() error { return nobody.UnsetValue(ctx, "x") },
 		"values":  func() error { _, err := nobody.ListValues(ctx, ""); return err },
+		"tokens":  func() error { _, err := nobody.ListTokens(ctx); return err },
+		"end":     func() error { return nobody.RevokeToken(ctx, "x") },
+		"issue":   func() error { _, err := nobody.IssueOperator(ctx, tutti.IssueOperator{}); return err },
+		"renew":   func() error { _, err := nobody.RenewOperator(ctx, nil); return err },
+		"people":  func() error { _, err := nobody.ListOperators(ctx); return err },
+		"revoke":  func() error { return nobody.RevokeOperator(ctx, tutti.RevokeOperator{}) },
 	}
 	for name, call := range calls {
 		if err := call(); tutti.CodeOf(err) != tutti.CodeUnauthenticated {
 			t.Errorf("%s: %v, want unauthenticated", name, err)
 		}
 	}
-	if got := f.Events(); len(got) != 0 {
-		t.Errorf("the log has %v", servertest.Kinds(got))
+	if got := f.Denials(); len(got) != len(calls) || len(f.Events()) != len(calls) {
+		t.Errorf("the log has %v, with the denials %v: want a denial for each of %d calls", servertest.Kinds(f.Events()), got, len(calls))
 	}
 	token, err := f.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "db-01"})
 	if err != nil {
@@ -132,7 +148,7 @@ func TestAnotherCAsOperatorIsNobody(t *testing.T) {
 func TestHealth(t *testing.T) {
 	ready := make(chan struct{})
 	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: jobs{}, Nodes: nodes{}, Codes: codes{}, Values: values{}}, Ready: ready,
+		Services: nothing, Ready: ready,
 	}))
 	defer s.Close()
 	check := func(path string, status int, says string) {
@@ -162,8 +178,11 @@ func TestErrorsCross(t *testing.T) {
 		tutti.CodeRefused, tutti.CodeUnavailable, tutti.CodeDeadline, tutti.CodeInternal,
 	} {
 		s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
-			Services: httpapi.Services{Jobs: jobs{}, Nodes: nodes{}, Codes: codes{}, Values: values{}},
-			Operator: func(*http.Request) (string, error) { return "", tutti.Errorf(code, "because of %s", code) },
+			Services: nothing,
+			Admit: func(*http.Request) (context.Context, func(), error) {
+				return nil, nil, tutti.Errorf(code, "because of %s", code)
+			},
+			Denied: func(*http.Request, string, error) {},
 		}))
 		_, err := httpapi.NewClient(s.URL, s.Client()).ListJobs(t.Context())
 		if tutti.CodeOf(err) != code || err.Error() != "because of "+string(code) {

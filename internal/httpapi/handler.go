@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 
 	"github.com/tutti-project/tutti"
 )
@@ -45,9 +47,14 @@ type jsonText = json.RawMessage
 // Options say who may call and whether the server serves.
 type Options struct {
 	Services
-	// Operator returns who asks, or an error with CodeUnauthenticated.
-	Operator func(*http.Request) (string, error)
-	Ready    <-chan struct{}
+	// Admit says who asks: it returns the context of the request, which may end
+	// before it, and what to call after it. An error refuses it.
+	Admit func(*http.Request) (ctx context.Context, leave func(), err error)
+	// Denied is told what was refused with CodeUnauthenticated, or ended in a
+	// panic. It may block.
+	Denied func(r *http.Request, what string, cause error)
+	Logger *slog.Logger
+	Ready  <-chan struct{}
 }
 
 // NewHandler returns the handler of all calls, of /healthz (the process is
@@ -87,7 +94,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, nil, tutti.Errorf(tutti.CodeNotFound, "no call %s %s", r.Method, r.URL.Path))
 	})
-	return mux
+	return o.survive(mux)
 }
 
 // NewClosedHandler returns the handler of a server that serves nothing: /healthz
@@ -101,20 +108,45 @@ func NewClosedHandler(why func() error) http.Handler {
 
 func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
-// operators admits those whom Operator knows, and says in the context who asks.
+// operators admits those whom Admit knows.
 func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, err := o.Operator(r)
+		ctx, leave, err := o.Admit(r)
 		if err != nil {
+			if tutti.CodeOf(err) == tutti.CodeUnauthenticated {
+				o.Denied(r, "call "+r.URL.Path, err)
+			}
 			write(w, nil, err)
 			return
 		}
+		defer leave()
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 		if err != nil {
 			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
 			return
 		}
-		next(w, r.WithContext(tutti.WithActor(r.Context(), "operator:"+name)), body)
+		next(w, r.WithContext(ctx), body)
+	})
+}
+
+// survive keeps a mistake in a handler from being more than the failure of one
+// request. What was written before it breaks off.
+func (o Options) survive(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler { //nolint:errorlint // a sentinel, by contract compared so
+				panic(p)
+			}
+			err := tutti.Errorf(tutti.CodeInternal, "%s: a mistake of the server, see its log", r.URL.Path)
+			o.Logger.Error("a request caused a panic", "call", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			o.Denied(r, "cause a panic in "+r.URL.Path, err)
+			write(w, nil, err)
+		}()
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -8,10 +8,12 @@ import (
 
 // Services are what the handler serves.
 type Services struct {
-	Jobs   tutti.Jobs
-	Nodes  tutti.Nodes
-	Codes  tutti.Codes
-	Values tutti.Values
+	Jobs      tutti.Jobs
+	Nodes     tutti.Nodes
+	Tokens    tutti.Tokens
+	Operators tutti.Operators
+	Codes     tutti.Codes
+	Values    tutti.Values
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -30,6 +32,12 @@ const (
 	callListJobs     = "jobs/list"
 	callRunRecord    = "runs/record"
 	callCreateToken  = "tokens/create"
+	callListTokens   = "tokens/list"
+	callRevokeToken  = "tokens/revoke"
+	callIssue        = "operators/issue"
+	callRenew        = "operators/renew"
+	callOperators    = "operators/list"
+	callRevoke       = "operators/revoke"
 	callListNodes    = "nodes/list"
 	callReplaceNode  = "nodes/replace"
 	callRemoveNode   = "nodes/remove"
@@ -54,7 +62,13 @@ func (s Services) routes() map[string]call {
 		callCancelJob:    do(s.Jobs.CancelJob),
 		callListJobs:     list(s.Jobs.ListJobs),
 		callRunRecord:    answer(s.Jobs.RunRecord),
-		callCreateToken:  answer(s.Nodes.CreateToken),
+		callCreateToken:  answer(s.Tokens.CreateToken),
+		callListTokens:   list(s.Tokens.ListTokens),
+		callRevokeToken:  do(s.Tokens.RevokeToken),
+		callIssue:        answer(s.Operators.IssueOperator),
+		callRenew:        answer(s.Operators.RenewOperator),
+		callOperators:    list(s.Operators.ListOperators),
+		callRevoke:       do(s.Operators.RevokeOperator),
 		callListNodes:    list(s.Nodes.ListNodes),
 		callReplaceNode:  do(s.Nodes.ReplaceNode),
 		callRemoveNode:   do(s.Nodes.RemoveNode),

@@ -26,8 +26,8 @@ func (j jobs) WatchJob(ctx context.Context, _ tutti.WatchJob, yield func(tutti.W
 func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(tutti.Watched) error) error, change func(*http.Server)) *httpapi.Client {
 	t.Helper()
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: jobs{watch: watch}, Nodes: nodes{}, Codes: codes{}, Values: values{}},
-		Operator: func(*http.Request) (string, error) { return "ada", nil },
+		Services: services(jobs{watch: watch}),
+		Admit:    func(r *http.Request) (context.Context, func(), error) { return r.Context(), func() {}, nil },
 	}))
 	change(s.Config)
 	s.Start()
@@ -37,10 +37,18 @@ func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(tutti.Wa
 
 // Nothing else is asked for.
 type (
-	nodes  struct{ tutti.Nodes }
-	codes  struct{ tutti.Codes }
-	values struct{ tutti.Values }
+	nodes     struct{ tutti.Nodes }
+	tokens    struct{ tutti.Tokens }
+	operators struct{ tutti.Operators }
+	codes     struct{ tutti.Codes }
+	values    struct{ tutti.Values }
 )
+
+func services(j tutti.Jobs) httpapi.Services {
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}}
+}
+
+var nothing = services(jobs{})
 
 var phase = tutti.Watched{Live: &tutti.Live{Phase: "apply"}}
 

@@ -8,6 +8,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -25,6 +26,9 @@ import (
 // Authority is the server's side of all identities. Any number of goroutines
 // may use it.
 type Authority struct {
+	// Lives are how long what it issues is good. To be set before use.
+	Lives Lives
+
 	dir      string
 	ca       *x509.Certificate
 	caKey    *ecdsa.PrivateKey
@@ -39,6 +43,15 @@ type Authority struct {
 	codeKey  ed25519.PrivateKey // nil once it was forgotten
 	nodesJWT string             // the account of the nodes, with its revocations
 }
+
+// Lives are how long credentials are good. Zero values take the defaults.
+type Lives struct {
+	Node     time.Duration // 180 days
+	Operator time.Duration // a year
+}
+
+func (l Lives) node() time.Duration     { return cmp.Or(l.Node, nodeLife) }
+func (l Lives) operator() time.Duration { return cmp.Or(l.Operator, operatorLife) }
 
 // The files of the server's directory.
 const (

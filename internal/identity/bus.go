@@ -25,10 +25,10 @@ type BusUser struct {
 	Seed []byte
 }
 
-// BusCreds are the server's own two connections: to the account of the log and
-// to that of the nodes.
+// BusCreds are the server's own connections: to the account of the log, to that
+// of the nodes, and to that in which the bus says who comes and goes.
 type BusCreds struct {
-	Log, Nodes BusUser
+	Log, Nodes, System BusUser
 }
 
 // MaxPayload is the largest message of a node, headers included. Longer
@@ -88,7 +88,14 @@ func (a *Authority) ServerCreds() (BusCreds, error) {
 		u.Sub.Allow.Add("n.>")
 		u.Pub.Allow.Add("i.>", "d.>")
 	})
-	return BusCreds{Log: log, Nodes: nodes}, err
+	if err != nil {
+		return BusCreds{}, err
+	}
+	system, err := a.user(a.sys, func(u *jwt.UserClaims) {
+		u.Sub.Allow.Add("$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR")
+		u.Pub.Deny.Add(">")
+	})
+	return BusCreds{Log: log, Nodes: nodes, System: system}, err
 }
 
 func (a *Authority) user(account nkeys.KeyPair, limit func(*jwt.UserClaims)) (BusUser, error) {
@@ -116,7 +123,7 @@ func (a *Authority) user(account nkeys.KeyPair, limit func(*jwt.UserClaims)) (Bu
 	return BusUser{JWT: text, Seed: seed}, nil
 }
 
-// NodeJWT admits the holder of key to the bus. All rights are by key; the name
+// NodeJWT admits the holder of key to the bus, for Lives.Node. All rights are by key; the name
 // is a label for people who look at the bus. CodeUnavailable in the second in
 // which the key was revoked.
 func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, error) {
@@ -131,6 +138,7 @@ func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, err
 	}
 	claims := jwt.NewUserClaims(string(key))
 	claims.Name = string(name)
+	claims.Expires = time.Now().Add(a.Lives.node()).Unix()
 	claims.Pub.Allow.Add("n." + string(key) + ".>")
 	claims.Sub.Allow.Add("d."+string(key)+".>", "i."+string(key)+".>")
 	claims.Limits.Payload = MaxPayload
@@ -141,6 +149,18 @@ func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, err
 		return "", fmt.Errorf("sign the identity of node %s: %w", name, err)
 	}
 	return text, nil
+}
+
+// JWTLife returns from when and until when a node's JWT is good.
+func JWTLife(text string) (from, until time.Time, err error) {
+	claims, err := jwt.DecodeUserClaims(text)
+	if err != nil {
+		return from, until, tutti.Wrap(tutti.CodeInvalid, err, "the JWT of this node")
+	}
+	if claims.Expires == 0 { // of an old release
+		return time.Unix(claims.IssuedAt, 0), time.Unix(claims.IssuedAt, 0).Add(nodeLife), nil
+	}
+	return time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), nil
 }
 
 // Revoke makes every JWT of key worthless that was issued up to now, durably,

@@ -22,7 +22,8 @@ const (
 	caLife       = 10 * 365 * 24 * time.Hour
 	serverLife   = 2 * 365 * 24 * time.Hour
 	serverRenew  = serverLife / 4 // before its end
-	operatorLife = 2 * 365 * 24 * time.Hour
+	operatorLife = 365 * 24 * time.Hour
+	nodeLife     = 180 * 24 * time.Hour
 	// clockSkew lets a node whose clock is behind join.
 	clockSkew = 24 * time.Hour
 )
@@ -67,21 +68,36 @@ func (a *Authority) issue(template *x509.Certificate) (*keyPair, error) {
 	return sign(template, a.ca, a.caKey)
 }
 
-// sign makes a key and its certificate, self-signed without a parent.
-func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*keyPair, error) {
+func newKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
+	return key, nil
+}
+
+// sign makes a key and its certificate, self-signed without a parent.
+func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*keyPair, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	cert, err := certify(template, &key.PublicKey, parent, parentKey)
+	return &keyPair{cert: cert, key: key}, err
+}
+
+// certify makes the certificate of a key, which may be anywhere.
+func certify(template *x509.Certificate, key *ecdsa.PublicKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
 	template.NotBefore = time.Now().Add(-clockSkew)
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, parentKey)
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeInvalid, err, "make the certificate of %q", template.Subject.CommonName)
 	}
@@ -89,7 +105,7 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*key
 	if err != nil {
 		return nil, fmt.Errorf("parse the certificate just made: %w", err)
 	}
-	return &keyPair{cert: cert, key: key}, nil
+	return cert, nil
 }
 
 func (p *keyPair) certPEM() []byte { return certPEM(p.cert) }

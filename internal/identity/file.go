@@ -55,11 +55,20 @@ func corrupt(dir, name string) error {
 	return fileError(tutti.CodeInvalid, filepath.Join(dir, name), ErrCorrupt)
 }
 
-// newDir makes dir for key material. A dir that has entries is a conflict.
-func newDir(dir string) error {
+// ValidateNewDir refuses a directory for key material that has entries
+// (CodeConflict).
+func ValidateNewDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
 		return tutti.Errorf(tutti.CodeConflict, "%s exists and is not empty; nothing was changed", dir)
+	}
+	return nil
+}
+
+// newDir makes dir for key material. A dir that has entries is a conflict.
+func newDir(dir string) error {
+	if err := ValidateNewDir(dir); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory for key material: %w", err)

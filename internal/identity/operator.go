@@ -1,10 +1,18 @@
 package identity
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -21,8 +29,10 @@ type OperatorBundle struct {
 	pair *keyPair
 }
 
-// The files of an operator's directory.
+// The files of an operator's directory: one with the certificate and its key, or
+// one for each where they came from different places.
 const (
+	fileOperatorPair = "operator.pem"
 	fileOperatorCert = "operator.crt"
 	fileOperatorKey  = "operator.key"
 )
@@ -37,24 +47,121 @@ func ValidateOperator(name string) error {
 	return nil
 }
 
-// IssueOperator makes an operator's credentials. The code-signing key is in
-// them until ForgetCodeKey.
+// IssueOperator makes the credentials of the first operator. The code-signing key
+// is in them until ForgetCodeKey.
 func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
-	if err := ValidateOperator(name); err != nil {
+	key, err := NewOperatorKey()
+	if err != nil {
 		return OperatorBundle{}, err
 	}
-	pair, err := a.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: name, OrganizationalUnit: []string{ouOperator}},
-		NotAfter:    time.Now().Add(operatorLife),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
+	request, err := key.Request(name)
+	if err != nil {
+		return OperatorBundle{}, err
+	}
+	issued, err := a.SignOperator(name, request)
 	if err != nil {
 		return OperatorBundle{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return OperatorBundle{Name: name, CodeKey: a.codeKey, ca: a.ca, pair: pair}, nil
+	return key.Bundle(issued, a.codeKey)
+}
+
+// SignOperator signs a certificate for the key of a request (PKCS #10, PEM), which
+// must be of our kind and have signed it. Nothing else of the request matters.
+func (a *Authority) SignOperator(name string, request []byte) (tutti.IssuedOperator, error) {
+	var out tutti.IssuedOperator
+	if err := ValidateOperator(name); err != nil {
+		return out, err
+	}
+	block, _ := pem.Decode(request)
+	if block == nil || block.Type != pemRequest {
+		return out, tutti.Errorf(tutti.CodeInvalid, "no certificate request in PEM form; make one with: tutti operator request %s", name)
+	}
+	in, err := x509.ParseCertificateRequest(block.Bytes)
+	if err == nil {
+		err = in.CheckSignature()
+	}
+	if err != nil {
+		return out, tutti.Wrap(tutti.CodeInvalid, err, "certificate request")
+	}
+	public, ok := in.PublicKey.(*ecdsa.PublicKey)
+	if !ok || public.Curve != elliptic.P256() {
+		return out, tutti.Errorf(tutti.CodeInvalid, "certificate request: the key must be an ECDSA one on P-256")
+	}
+	cert, err := certify(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name, OrganizationalUnit: []string{ouOperator}},
+		NotAfter:    time.Now().Add(a.Lives.operator()),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, public, a.ca, a.caKey)
+	if err != nil {
+		return out, err
+	}
+	return tutti.IssuedOperator{Certificate: certPEM(cert), CA: a.CA(), Serial: serialOf(cert), Expires: cert.NotAfter.UTC()}, nil
+}
+
+func serialOf(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
+
+const pemRequest = "CERTIFICATE REQUEST"
+
+// OperatorKey is the key of an operator who has no certificate for it yet.
+type OperatorKey struct{ key *ecdsa.PrivateKey }
+
+// NewOperatorKey makes a key, where it will be used.
+func NewOperatorKey() (OperatorKey, error) {
+	key, err := newKey()
+	return OperatorKey{key}, err
+}
+
+// Request returns what asks for a certificate, as PEM.
+func (k OperatorKey) Request(name string) ([]byte, error) {
+	if err := ValidateOperator(name); err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, k.key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
+}
+
+// Bundle puts together what was made here and what the server issued. CodeKey may
+// be nil.
+func (k OperatorKey) Bundle(issued tutti.IssuedOperator, codeKey ed25519.PrivateKey) (OperatorBundle, error) {
+	cert, err := parseCert(issued.Certificate)
+	if err != nil {
+		return OperatorBundle{}, tutti.Wrap(tutti.CodeInternal, err, "the certificate that the server issued")
+	}
+	ca, err := parseCert(issued.CA)
+	if err != nil {
+		return OperatorBundle{}, tutti.Wrap(tutti.CodeInternal, err, "the server's CA")
+	}
+	if !k.key.PublicKey.Equal(cert.PublicKey) {
+		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is for another key")
+	}
+	return OperatorBundle{Name: cert.Subject.CommonName, CodeKey: codeKey, ca: ca, pair: &keyPair{cert: cert, key: k.key}}, nil
+}
+
+// WriteKey stores the key in dir, which must be empty or not exist, until
+// WriteIssued brings what belongs to it.
+func (k OperatorKey) WriteKey(dir string) error {
+	if err := newDir(dir); err != nil {
+		return err
+	}
+	return writeFile(dir, fileOperatorKey, (&keyPair{key: k.key}).keyPEM())
+}
+
+// WriteIssued stores what the server issued for a key that is elsewhere, in dir,
+// which may be the key's.
+func WriteIssued(dir string, issued tutti.IssuedOperator) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory for key material: %w", err)
+	}
+	if err := writeFile(dir, fileCA, issued.CA); err != nil {
+		return err
+	}
+	return writeFile(dir, fileOperatorCert, issued.Certificate)
 }
 
 // Write stores the bundle in dir, which must be empty or not exist.
@@ -67,16 +174,29 @@ func (b OperatorBundle) Write(dir string) error {
 			return err
 		}
 	}
-	if err := writeFile(dir, fileOperatorKey, b.pair.keyPEM()); err != nil {
+	if err := writeFile(dir, fileCA, certPEM(b.ca)); err != nil {
 		return err
 	}
-	if err := writeFile(dir, fileOperatorCert, b.pair.certPEM()); err != nil {
-		return err
-	}
-	return writeFile(dir, fileCA, certPEM(b.ca))
+	return b.Replace(dir)
 }
 
-// LoadOperator reads what Write stored. Errors are those of Load.
+// Replace puts the bundle's certificate and key in the place of those in dir, at
+// once: after a crash either the old pair is there or the new one.
+func (b OperatorBundle) Replace(dir string) error {
+	// One file, because two cannot be replaced at once.
+	if err := writeFile(dir, fileOperatorPair, append(b.pair.certPEM(), b.pair.keyPEM()...)); err != nil {
+		return err
+	}
+	for _, old := range []string{fileOperatorCert, fileOperatorKey} {
+		if err := os.Remove(filepath.Join(dir, old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the certificate that was replaced: %w", err)
+		}
+	}
+	return nil
+}
+
+// LoadOperator reads what Write stored, or WriteKey and WriteIssued together.
+// Errors are those of Load.
 func LoadOperator(dir string) (OperatorBundle, error) {
 	var b OperatorBundle
 	caPEM, err := readFile(dir, fileCA)
@@ -86,12 +206,39 @@ func LoadOperator(dir string) (OperatorBundle, error) {
 	if b.ca, err = parseCert(caPEM); err != nil {
 		return b, corrupt(dir, fileCA)
 	}
-	if b.pair, err = loadPair(dir, fileOperatorCert, fileOperatorKey); err != nil {
+	if b.pair, err = loadOperatorPair(dir); err != nil {
 		return b, err
 	}
 	b.Name = b.pair.cert.Subject.CommonName
 	b.CodeKey, err = loadCodeKey(dir)
 	return b, err
+}
+
+func loadOperatorPair(dir string) (*keyPair, error) {
+	text, err := readFile(dir, fileOperatorPair)
+	if errors.Is(err, ErrMissing) {
+		return loadPair(dir, fileOperatorCert, fileOperatorKey)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, rest := pem.Decode(text)
+	cert, certErr := parseCert(text)
+	key, keyErr := parseKey(rest)
+	if certErr != nil || keyErr != nil || !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, corrupt(dir, fileOperatorPair)
+	}
+	return &keyPair{cert: cert, key: key}, nil
+}
+
+// Expires returns the end of the certificate.
+func (b OperatorBundle) Expires() time.Time { return b.pair.cert.NotAfter }
+
+// RenewAt returns from when on the certificate is to be renewed: with a third of
+// its life left.
+func (b OperatorBundle) RenewAt() time.Time {
+	from, until := b.pair.cert.NotBefore.Add(clockSkew), b.pair.cert.NotAfter
+	return until.Add(-until.Sub(from) / 3)
 }
 
 // TLS returns the configuration of the operator's HTTPS client.

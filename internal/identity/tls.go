@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"slices"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -32,17 +33,22 @@ func (a *Authority) Bus() *tls.Config {
 	}
 }
 
-// OperatorName returns the name in the verified certificate of a request, and
-// CodeUnauthenticated if there is none.
-func OperatorName(state *tls.ConnectionState) (string, error) {
+// OperatorName returns the name in the verified certificate of a request and the
+// certificate's serial number, and CodeUnauthenticated if there is none, or it has
+// ended since the connection was made.
+func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if state == nil || len(state.VerifiedChains) == 0 {
-		return "", tutti.Errorf(tutti.CodeUnauthenticated, "no operator's certificate was shown")
+		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "no operator's certificate was shown")
 	}
 	leaf := state.VerifiedChains[0][0]
-	if !slices.Contains(leaf.Subject.OrganizationalUnit, ouOperator) || leaf.Subject.CommonName == "" {
-		return "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of %q is not an operator's", leaf.Subject.CommonName)
+	name = leaf.Subject.CommonName
+	if !slices.Contains(leaf.Subject.OrganizationalUnit, ouOperator) || name == "" {
+		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of %q is not an operator's", name)
 	}
-	return leaf.Subject.CommonName, nil
+	if time.Now().After(leaf.NotAfter) {
+		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of operator %s ended at %s", name, leaf.NotAfter.Format(time.RFC3339))
+	}
+	return name, serialOf(leaf), nil
 }
 
 // ClientTLS returns the configuration of a client that trusts the CA in caPEM

@@ -31,7 +31,7 @@ func ask(t *testing.T, server, client *tls.Config) (string, error) {
 	var name string
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
-		if name, err = identity.OperatorName(r.TLS); err != nil {
+		if name, _, err = identity.OperatorName(r.TLS); err != nil {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 		}
 	}))

@@ -3,6 +3,8 @@ package memory
 import (
 	"bytes"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -14,7 +16,10 @@ type Blobs struct {
 	content map[tutti.Digest][]byte
 }
 
-var _ tutti.Blobs = (*Blobs)(nil)
+var (
+	_ tutti.Blobs    = (*Blobs)(nil)
+	_ tutti.Sweeping = (*Blobs)(nil)
+)
 
 // NewBlobs returns an empty store.
 func NewBlobs() *Blobs { return &Blobs{content: map[tutti.Digest][]byte{}} }
@@ -54,6 +59,27 @@ func (b *Blobs) Has(ctx context.Context, digest tutti.Digest) (bool, error) {
 	defer b.mu.Unlock()
 	_, ok := b.content[digest]
 	return ok, nil
+}
+
+// List implements tutti.Sweeping.
+func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "list the blobs")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.content)), nil
+}
+
+// Delete implements tutti.Sweeping.
+func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
+	if err := b.check(ctx, digest); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.content, digest)
+	return nil
 }
 
 func (b *Blobs) check(ctx context.Context, digest tutti.Digest) error {

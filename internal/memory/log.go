@@ -17,11 +17,22 @@ import (
 // Log is a tutti.Log in memory. Any number of goroutines may use it.
 type Log struct {
 	mu      sync.Mutex
-	encoded [][]byte // the event with sequence n is at n-1
+	entries []tutti.Entry
+	gone    place // what was let go ends here
 	fault   func(events []tutti.Event) error
 }
 
-var _ tutti.Log = (*Log)(nil)
+// place is the sequence of an entry and its link.
+type place struct {
+	seq  uint64
+	link tutti.Digest
+}
+
+var (
+	_ tutti.Log      = (*Log)(nil)
+	_ tutti.Trimming = (*Log)(nil)
+	_ tutti.Chained  = (*Log)(nil)
+)
 
 // NewLog returns an empty log.
 func NewLog() *Log { return &Log{} }
@@ -39,7 +50,17 @@ func (l *Log) Fault(f func(events []tutti.Event) error) {
 func (l *Log) Prefix(last uint64) *Log {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Log{encoded: slices.Clone(l.encoded[:min(last, uint64(len(l.encoded)))])}
+	keep := max(last, l.gone.seq) - l.gone.seq
+	return &Log{gone: l.gone, entries: slices.Clone(l.entries[:min(keep, uint64(len(l.entries)))])}
+}
+
+// end is the place of the last entry.
+func (l *Log) end() place {
+	if len(l.entries) == 0 {
+		return l.gone
+	}
+	e := l.entries[len(l.entries)-1]
+	return place{e.Seq, e.Link}
 }
 
 // Append implements tutti.Log.
@@ -57,47 +78,122 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 			return 0, err
 		}
 	}
-	if have := uint64(len(l.encoded)); last != have {
-		return 0, tutti.Errorf(tutti.CodeConflict, "append to the log after %d: its last event is %d", last, have)
+	end := l.end()
+	if last != end.seq {
+		return 0, tutti.Errorf(tutti.CodeConflict, "append to the log after %d: its last event is %d", last, end.seq)
 	}
-	batch := make([][]byte, len(events))
+	batch := make([]tutti.Entry, len(events))
 	for i, e := range events {
-		e.Seq = last + uint64(i) + 1
 		if e.Body == nil {
 			return 0, tutti.Errorf(tutti.CodeInvalid, "append to the log: event %d of the batch has no body", i)
 		}
+		e.Seq = 0
 		raw, err := json.Marshal(e)
 		if err != nil {
 			return 0, tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
 		}
-		batch[i] = raw
+		end = place{end.seq + 1, tutti.Link(end.link, raw)}
+		batch[i] = tutti.Entry{Seq: end.seq, Raw: raw, Link: end.link}
 	}
 	for i := range events {
-		events[i].Seq = last + uint64(i) + 1
+		events[i].Seq, events[i].Link = batch[i].Seq, batch[i].Link
 	}
-	l.encoded = append(l.encoded, batch...)
-	return uint64(len(l.encoded)), nil
+	l.entries = append(l.entries, batch...)
+	return end.seq, nil
 }
 
 // Read implements tutti.Log.
 func (l *Log) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
-		l.mu.Lock()
-		encoded := l.encoded
-		l.mu.Unlock()
-		for _, raw := range encoded[min(after, uint64(len(encoded))):] {
+		for entry, err := range l.Entries(ctx, after) {
 			var e tutti.Event
-			err := ctx.Err()
 			if err == nil {
-				err = json.Unmarshal(raw, &e)
+				e, err = decode(entry)
 			}
-			if err != nil {
-				yield(tutti.Event{}, tutti.Wrap(tutti.CodeUnavailable, err, "read the log"))
-				return
-			}
-			if !yield(e, nil) {
+			if !yield(e, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+func decode(entry tutti.Entry) (tutti.Event, error) {
+	var e tutti.Event
+	err := json.Unmarshal(entry.Raw, &e)
+	e.Seq, e.Link = entry.Seq, entry.Link
+	return e, tutti.Wrap(tutti.CodeInternal, err, "read the log: event %d", entry.Seq)
+}
+
+// Entries implements tutti.Chained.
+func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, error] {
+	return func(yield func(tutti.Entry, error) bool) {
+		l.mu.Lock()
+		entries, gone := l.entries, l.gone
+		l.mu.Unlock()
+		if after < gone.seq {
+			yield(tutti.Entry{}, tutti.Errorf(tutti.CodeNotFound, "read the log: event %d is not there, the log begins with event %d", after+1, gone.seq+1))
+			return
+		}
+		skip := min(after-gone.seq, uint64(len(entries)))
+		link := gone.link
+		if skip > 0 {
+			link = entries[skip-1].Link
+		}
+		for _, e := range entries[skip:] {
+			if err := ctx.Err(); err != nil {
+				yield(tutti.Entry{}, tutti.Wrap(tutti.CodeUnavailable, err, "read the log"))
+				return
+			}
+			if e.Link != tutti.Link(link, e.Raw) {
+				yield(tutti.Entry{}, tutti.Errorf(tutti.CodeInternal, "read the log: event %d does not fit what is before it", e.Seq))
+				return
+			}
+			if link = e.Link; !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Snapshot implements tutti.Trimming.
+func (l *Log) Snapshot(context.Context) (tutti.Event, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.snapshot()
+}
+
+func (l *Log) snapshot() (tutti.Event, bool, error) {
+	for _, entry := range slices.Backward(l.entries) {
+		e, err := decode(entry)
+		if err != nil {
+			return e, false, err
+		}
+		if _, ok := e.Body.(*tutti.SnapshotTaken); ok {
+			return e, true, nil
+		}
+	}
+	return tutti.Event{}, false, nil
+}
+
+// Trim implements tutti.Trimming.
+func (l *Log) Trim(_ context.Context, through uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, found, err := l.snapshot()
+	if err != nil {
+		return err
+	}
+	snapshot, ok := e.Body.(*tutti.SnapshotTaken)
+	if !found || !ok || snapshot.Through != through {
+		return tutti.Errorf(tutti.CodeInvalid, "let go of the log up to event %d: the latest snapshot is not of it", through)
+	}
+	if through == l.gone.seq {
+		return nil
+	}
+	i := slices.IndexFunc(l.entries, func(e tutti.Entry) bool { return e.Seq == through })
+	if i < 0 || l.entries[i].Link != snapshot.Link {
+		return tutti.Errorf(tutti.CodeInvalid, "let go of the log up to event %d: the snapshot's link %s is not there", through, snapshot.Link)
+	}
+	l.gone, l.entries = place{through, snapshot.Link}, l.entries[i+1:]
+	return nil
 }

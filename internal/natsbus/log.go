@@ -23,6 +23,7 @@ const (
 
 	headerPart = "Tutti-Part" // i/n: the i-th event of an append of n
 	headerBlob = "Tutti-Blob" // the digest of the event
+	headerLink = "Tutti-Link" // see tutti.Link
 )
 
 // Log is the tutti.Log on a JetStream stream. Any number of goroutines may use
@@ -32,14 +33,31 @@ type Log struct {
 	stream jetstream.Stream
 	blobs  tutti.Blobs
 
-	mu sync.Mutex
-	// torn is a batch of which a loss of power left only a beginning; it was
-	// never acknowledged. It stays in the stream, nobody reads it, and the next
-	// append goes behind it. The zero value: none.
-	torn struct{ before, last uint64 }
+	mu   sync.Mutex
+	tail tail
 }
 
-var _ tutti.Log = (*Log)(nil)
+// tail is where the log ends, as far as this Log knows.
+type tail struct {
+	place
+	// end is the stream's last sequence. What is between seq and end is a batch
+	// of which a loss of power left only a beginning; it was never acknowledged.
+	// It stays in the stream, nobody reads it, it is no part of the chain, and
+	// the next append goes behind it.
+	end uint64
+}
+
+// place is the end of a whole append, and the link there.
+type place struct {
+	seq  uint64
+	link tutti.Digest
+}
+
+var (
+	_ tutti.Log      = (*Log)(nil)
+	_ tutti.Trimming = (*Log)(nil)
+	_ tutti.Chained  = (*Log)(nil)
+)
 
 // LogOptions say how to open the log.
 type LogOptions struct {
@@ -49,7 +67,8 @@ type LogOptions struct {
 	Replicas int
 }
 
-// OpenLog makes the log's stream if it is not there.
+// OpenLog makes the log's stream if it is not there. CodeConflict: it was made
+// by a release that did not chain its entries, and stays as it is.
 func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -57,6 +76,9 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	}
 	ctx, cancel := withTimeout(ctx, appendTimeout)
 	defer cancel()
+	if old, err := js.Stream(ctx, logStream); err == nil && old.CachedInfo().Config.DenyPurge {
+		return nil, unchained("the log")
+	}
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:               logStream,
 		Subjects:           []string{"log.>"},
@@ -69,26 +91,33 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 		Storage:            jetstream.FileStorage,
 		Replicas:           max(1, o.Replicas),
 		DenyDelete:         true,
-		DenyPurge:          true,
 		AllowAtomicPublish: true,
 	})
 	if err != nil {
 		return nil, wrap(err, "open the log")
 	}
 	l := &Log{nc: nc, stream: stream, blobs: o.Blobs}
-	if err := l.findTorn(ctx); err != nil {
+	state, err := l.state(ctx)
+	if err != nil {
 		return nil, err
 	}
+	whole, err := l.place(ctx, state.LastSeq)
+	if err != nil {
+		return nil, err
+	}
+	l.tail = tail{whole, state.LastSeq}
 	return l, nil
 }
 
 // Torn is the last sequence of a batch that a loss of power left incomplete at
-// the end of the log as it was opened, 0 if there is none. What is appended next
-// comes behind it.
+// the end of the log, 0 if there is none. What is appended next comes behind it.
 func (l *Log) Torn() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.torn.last
+	if l.tail.end == l.tail.seq {
+		return 0
+	}
+	return l.tail.end
 }
 
 // Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the
@@ -100,56 +129,79 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	}
 	ctx, cancel := withTimeout(ctx, appendTimeout)
 	defer cancel()
-	msgs := make([]*nats.Msg, len(events))
+	behind, err := l.behind(ctx, last)
+	if err != nil {
+		return 0, err
+	}
+	msgs, links := make([]*nats.Msg, len(events)), make([]tutti.Digest, len(events))
+	link := behind.link
 	for i, e := range events {
-		var err error
-		if msgs[i], err = l.encode(ctx, e); err != nil {
+		var digest tutti.Digest
+		if msgs[i], digest, err = l.encode(ctx, e); err != nil {
 			return 0, err
 		}
+		link = tutti.LinkOf(link, digest)
+		links[i] = link
 		msgs[i].Header.Set(headerPart, fmt.Sprintf("%d/%d", i+1, len(events)))
+		msgs[i].Header.Set(headerLink, string(link))
 	}
-	l.mu.Lock()
-	behind := last
-	if l.torn.last != 0 && last == l.torn.before {
-		behind = l.torn.last
-	}
-	l.mu.Unlock()
-	msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(behind, 10))
+	msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(behind.end, 10))
 	msgs[0].Header.Set(jetstream.ExpectedStreamHeader, logStream)
 	seq, err := l.publish(ctx, msgs)
 	if err != nil {
 		return 0, err
 	}
-	if want := behind + uint64(len(events)); seq != want {
-		return 0, tutti.Errorf(tutti.CodeInternal, "append to the log after %d: acknowledged as %d, want %d", behind, seq, want)
+	if want := behind.end + uint64(len(events)); seq != want {
+		return 0, tutti.Errorf(tutti.CodeInternal, "append to the log after %d: acknowledged as %d, want %d", behind.end, seq, want)
 	}
 	for i := range events {
-		events[i].Seq = behind + uint64(i) + 1
+		events[i].Seq, events[i].Link = behind.end+uint64(i)+1, links[i]
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail = tail{place{seq, link}, seq}
 	return seq, nil
 }
 
-// encode makes the message of an event; a large one goes to the blobs first.
-func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, error) {
+// behind returns what an append after the event last comes behind. Somebody else
+// may have written since: then the stream is asked, and it is the stream that
+// refuses what is not its end.
+func (l *Log) behind(ctx context.Context, last uint64) (tail, error) {
+	l.mu.Lock()
+	known := l.tail
+	l.mu.Unlock()
+	if last == known.seq || last == known.end {
+		return known, nil
+	}
+	at, err := l.place(ctx, last)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return tail{}, tutti.Errorf(tutti.CodeConflict, "append to the log after %d: the log has no such event", last)
+	}
+	return tail{at, last}, err
+}
+
+// encode makes the message of an event and its digest; a large one goes to the
+// blobs first.
+func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Digest, error) {
 	if e.Body == nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "append to the log: an event has no body")
+		return nil, "", tutti.Errorf(tutti.CodeInvalid, "append to the log: an event has no body")
 	}
 	e.Seq = 0 // the stream counts
 	raw, err := json.Marshal(e)
 	if err != nil {
-		return nil, tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
+		return nil, "", tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
 	}
 	msg := nats.NewMsg(subjectOf(e.Body))
 	if len(raw) <= maxInline {
 		msg.Data = raw
-		return msg, nil
+		return msg, tutti.DigestOf(raw), nil
 	}
 	digest, err := l.blobs.Put(ctx, raw)
 	if err != nil {
-		return nil, tutti.Wrap("", err, "append to the log: store a large %s event", e.Body.Kind())
+		return nil, "", tutti.Wrap("", err, "append to the log: store a large %s event", e.Body.Kind())
 	}
 	msg.Header.Set(headerBlob, string(digest))
-	return msg, nil
+	return msg, digest, nil
 }
 
 // publish stores the messages, all or none, and returns the last one's

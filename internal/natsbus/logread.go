@@ -3,10 +3,12 @@ package natsbus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tutti-project/tutti"
@@ -17,52 +19,133 @@ const (
 	readTimeout = 30 * time.Second // for one batch
 )
 
-// Read implements tutti.Log. It is complete or ends with an error: events that
-// the stream no longer has, or has lost, are CodeInternal.
+// Read implements tutti.Log.
 func (l *Log) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
-		last, err := l.last(ctx)
-		if err != nil {
-			yield(tutti.Event{}, err)
-			return
-		}
-		var batch []tutti.Event // of one append, seen together or not at all
-		for m, err := range l.messages(ctx, after, last) {
-			if err != nil {
-				yield(tutti.Event{}, err)
+		for m, err := range l.chain(ctx, after) {
+			var e tutti.Event
+			if err == nil {
+				e, err = l.decode(ctx, m)
+			}
+			if !yield(e, err) || err != nil {
 				return
 			}
-			// A part 1 after an incomplete batch: what came before is torn.
-			if m.part == 1 {
-				batch = batch[:0]
-			}
-			e, err := l.decode(ctx, m)
-			if err != nil {
-				yield(tutti.Event{}, err)
-				return
-			}
-			if batch = append(batch, e); m.part < m.parts {
-				continue
-			}
-			for _, e := range batch {
-				if e.Seq > after && !yield(e, nil) {
-					return
-				}
-			}
-			batch = batch[:0]
 		}
 	}
 }
 
-// last returns the sequence of the last message now.
-func (l *Log) last(ctx context.Context) (uint64, error) {
+// Entries implements tutti.Chained.
+func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, error] {
+	return func(yield func(tutti.Entry, error) bool) {
+		for m, err := range l.chain(ctx, after) {
+			e := tutti.Entry{Seq: m.seq, Link: m.link}
+			if err == nil {
+				e.Raw, err = l.raw(ctx, m)
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// chain yields the messages of whole appends after the sequence after, up to the
+// last one at the time of the call, each with a link that fits what is before it.
+func (l *Log) chain(ctx context.Context, after uint64) iter.Seq2[message, error] {
+	return func(yield func(message, error) bool) {
+		state, err := l.state(ctx)
+		var whole place
+		if err == nil && after < state.LastSeq {
+			whole, err = l.place(ctx, after)
+		}
+		if err != nil {
+			yield(message{}, err)
+			return
+		}
+		if after >= state.LastSeq {
+			return
+		}
+		link := whole.link
+		var batch []message // of one append, seen together or not at all
+		for m, err := range l.messages(ctx, whole.seq, state.LastSeq) {
+			// A part 1 after an incomplete batch: what came before is torn.
+			if err == nil && m.part == 1 {
+				link, batch = whole.link, batch[:0]
+			}
+			if err == nil {
+				link, err = m.follows(link)
+			}
+			if err != nil {
+				yield(message{}, err)
+				return
+			}
+			if batch = append(batch, m); m.part < m.parts {
+				continue
+			}
+			for _, m := range batch {
+				if m.seq > after && !yield(m, nil) {
+					return
+				}
+			}
+			whole, batch = place{m.seq, link}, batch[:0]
+		}
+	}
+}
+
+// follows verifies that m comes right behind the entry with the link before, and
+// returns m's own.
+func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
+	digest := m.blob
+	if digest == "" {
+		digest = tutti.DigestOf(m.data)
+	}
+	if m.link != tutti.LinkOf(before, digest) {
+		return "", tutti.Errorf(tutti.CodeInternal, "read the log: event %d does not fit what is before it: one of them was changed, or one between them removed; "+
+			"restore the log: tutti server restore", m.seq)
+	}
+	return m.link, nil
+}
+
+// place returns the end of the last whole append that the event after, or what
+// is torn there, does not reach beyond, or that ends with it. CodeNotFound: the
+// log has no such event, or no longer.
+func (l *Log) place(ctx context.Context, after uint64) (place, error) {
+	for after > 0 {
+		m, err := l.get(ctx, after)
+		if tutti.CodeOf(err) == tutti.CodeNotFound {
+			return l.trimmed(ctx, after)
+		}
+		if err != nil || m.part == m.parts {
+			return place{after, m.link}, err
+		}
+		after -= uint64(m.part)
+	}
+	return place{}, nil
+}
+
+// get returns one message of the stream.
+func (l *Log) get(ctx context.Context, seq uint64, options ...jetstream.GetMsgOpt) (message, error) {
+	ctx, cancel := withTimeout(ctx, readTimeout)
+	defer cancel()
+	raw, err := l.stream.GetMsg(ctx, seq, options...)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return message{}, tutti.Errorf(tutti.CodeNotFound, "read the log: there is no event %d", seq)
+	}
+	if err != nil {
+		return message{}, wrap(err, "read the log")
+	}
+	return parse(raw.Sequence, raw.Header, raw.Data)
+}
+
+// state says which sequences the stream has now.
+func (l *Log) state(ctx context.Context) (jetstream.StreamState, error) {
 	ctx, cancel := withTimeout(ctx, readTimeout)
 	defer cancel()
 	info, err := l.stream.Info(ctx)
 	if err != nil {
-		return 0, wrap(err, "read the log")
+		return jetstream.StreamState{}, wrap(err, "read the log")
 	}
-	return info.State.LastSeq, nil
+	return info.State, nil
 }
 
 // message is one message of the stream.
@@ -70,7 +153,7 @@ type message struct {
 	seq         uint64
 	part, parts int
 	data        []byte
-	blob        tutti.Digest
+	blob, link  tutti.Digest
 }
 
 // messages yields the messages after the sequence after up to last, without a
@@ -87,21 +170,17 @@ func (l *Log) messages(ctx context.Context, after, last uint64) iter.Seq2[messag
 		}
 		defer l.deleteConsumer(ctx, consumer)
 		for next := after + 1; next <= last; {
-			fetched, err := l.fetch(ctx, consumer, int(min(readBatch, last-next+1)))
+			fetched, err := l.fetch(ctx, consumer, next, int(min(readBatch, last-next+1)))
+			for _, m := range fetched {
+				if !yield(m, nil) {
+					return
+				}
+			}
 			if err != nil {
 				yield(message{}, err)
 				return
 			}
-			for _, m := range fetched {
-				if m.seq != next {
-					yield(message{}, tutti.Errorf(tutti.CodeInternal, "read the log: event %d is missing, the next one is %d", next, m.seq))
-					return
-				}
-				if !yield(m, nil) {
-					return
-				}
-				next++
-			}
+			next += uint64(len(fetched))
 		}
 	}
 }
@@ -129,82 +208,83 @@ func (l *Log) deleteConsumer(ctx context.Context, consumer jetstream.Consumer) {
 	_ = l.stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
 }
 
-func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, count int) ([]message, error) {
+// fetch returns the messages from next on that the bus has sent within
+// readTimeout, at most count, and why there are no more.
+func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint64, count int) ([]message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap(err, "read the log")
 	}
-	batch, err := consumer.Fetch(count, jetstream.FetchMaxWait(readTimeout))
+	fetching, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	batch, err := consumer.Fetch(count, jetstream.FetchContext(fetching))
 	if err != nil {
 		return nil, wrap(err, "read the log")
 	}
 	var fetched []message
-	for {
-		select {
-		case msg, ok := <-batch.Messages():
-			if !ok {
-				if err := batch.Error(); err != nil {
-					return nil, wrap(err, "read the log")
-				}
-				if len(fetched) == 0 {
-					return nil, tutti.Errorf(tutti.CodeDeadline, "read the log: no event within %s", readTimeout)
-				}
-				return fetched, nil
-			}
-			m, err := parse(msg)
-			if err != nil {
-				return nil, err
-			}
-			fetched = append(fetched, m)
-		case <-ctx.Done():
-			return nil, wrap(ctx.Err(), "read the log")
+	for msg := range batch.Messages() {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fetched, wrap(err, "read the log")
 		}
+		if meta.Sequence.Stream != next {
+			return fetched, l.missing(ctx, next)
+		}
+		m, err := parse(next, msg.Headers(), msg.Data())
+		if err != nil {
+			return fetched, err
+		}
+		fetched = append(fetched, m)
+		next++
 	}
+	if err := batch.Error(); err != nil {
+		return fetched, wrap(err, "read the log")
+	}
+	if len(fetched) == 0 {
+		return nil, tutti.Errorf(tutti.CodeDeadline, "read the log: no event within %s", readTimeout)
+	}
+	return fetched, nil
 }
 
-func parse(msg jetstream.Msg) (message, error) {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return message{}, wrap(err, "read the log")
+func parse(seq uint64, header nats.Header, data []byte) (message, error) {
+	m := message{seq: seq, data: data, blob: tutti.Digest(header.Get(headerBlob)), link: tutti.Digest(header.Get(headerLink))}
+	part := header.Get(headerPart)
+	if _, err := fmt.Sscanf(part, "%d/%d", &m.part, &m.parts); err != nil || m.part < 1 || m.part > m.parts || uint64(m.part) > seq {
+		return m, tutti.Errorf(tutti.CodeInternal, "read the log: message %d was not written by this log (%s: %q)", seq, headerPart, part)
 	}
-	m := message{seq: meta.Sequence.Stream, data: msg.Data(), blob: tutti.Digest(msg.Headers().Get(headerBlob))}
-	part := msg.Headers().Get(headerPart)
-	if _, err := fmt.Sscanf(part, "%d/%d", &m.part, &m.parts); err != nil || m.part < 1 || m.part > m.parts {
-		return m, tutti.Errorf(tutti.CodeInternal, "read the log: message %d was not written by this log (%s: %q)", m.seq, headerPart, part)
+	if m.link == "" {
+		return m, unchained(fmt.Sprintf("event %d of the log", seq))
 	}
 	return m, nil
 }
 
+// unchained says that a log is not one of this release, or has been made to look
+// so; there is no way to tell, so it is not read.
+func unchained(what string) error {
+	return tutti.Errorf(tutti.CodeConflict, "%s has no link to what is before it: it was written by a release before logs were chained, or changed since; "+
+		"make the fleet anew (tutti server init), or restore the log (tutti server restore)", what)
+}
+
+// raw returns the bytes of a message's event.
+func (l *Log) raw(ctx context.Context, m message) ([]byte, error) {
+	if m.blob == "" {
+		return m.data, nil
+	}
+	raw, err := l.blobs.Get(ctx, m.blob)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return nil, tutti.Wrap(tutti.CodeInternal, err, "read the log: the content of event %d is gone; restore the log: tutti server restore", m.seq)
+	}
+	return raw, tutti.Wrap("", err, "read the log: content of event %d", m.seq)
+}
+
 func (l *Log) decode(ctx context.Context, m message) (tutti.Event, error) {
-	raw := m.data
-	if m.blob != "" {
-		var err error
-		if raw, err = l.blobs.Get(ctx, m.blob); err != nil {
-			return tutti.Event{}, tutti.Wrap("", err, "read the log: content of event %d", m.seq)
-		}
+	raw, err := l.raw(ctx, m)
+	if err != nil {
+		return tutti.Event{}, err
 	}
 	var e tutti.Event
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return e, tutti.Wrap(tutti.CodeInternal, err, "read the log: event %d", m.seq)
 	}
-	e.Seq = m.seq
+	e.Seq, e.Link = m.seq, m.link
 	return e, nil
-}
-
-// findTorn looks whether the log ends in the middle of a batch.
-func (l *Log) findTorn(ctx context.Context) error {
-	last, err := l.last(ctx)
-	if err != nil || last == 0 {
-		return err
-	}
-	for m, err := range l.messages(ctx, last-1, last) {
-		if err != nil {
-			return err
-		}
-		if m.part < m.parts {
-			l.mu.Lock()
-			l.torn.before, l.torn.last = last-uint64(m.part), last
-			l.mu.Unlock()
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -161,8 +162,20 @@ func (s *server) dispatch(ctx context.Context, key tutti.NodeKey, op string, msg
 	return s.call(ctx, key, op, msg.Data)
 }
 
+// handle calls the handler. Its panic is the failure of this call, and of no other.
+func (s *server) handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) (answer []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Logger.Error("a message of a node caused a panic", "key", key, "op", op, "panic", p, "stack", string(debug.Stack()))
+			s.deny(key, "cause a panic in "+op)
+			answer, err = nil, tutti.Errorf(tutti.CodeInternal, "%s: a mistake of the server, see its log", op)
+		}
+	}()
+	return s.Handler(ctx, key, op, payload)
+}
+
 func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload []byte) *nats.Msg {
-	answer, err := s.Handler(ctx, key, op, payload)
+	answer, err := s.handle(ctx, key, op, payload)
 	switch {
 	case err != nil:
 		return failure(err)

@@ -115,6 +115,23 @@ func TestARunThatWasNotClaimedCannotBeSpokenFor(t *testing.T) {
 	wantCode(t, f.db.Call(tutti.OpResult, servertest.Result(wanted, tutti.Changed), nil), tutti.CodeRefused, "was not claimed")
 }
 
+func TestWhatComesAfterARunsEndChangesNothing(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Finish(order.Run)
+	n := len(f.Events())
+	for op, in := range map[string]any{
+		tutti.OpGate:  tutti.Gate{Run: order.Run, Exports: []tutti.Export{}},
+		tutti.OpAsk:   tutti.Ask{Run: order.Run, Query: asksShared},
+		tutti.OpHiera: tutti.HieraAsk{Run: order.Run},
+	} {
+		wantCode(t, f.db.Call(op, in, nil), tutti.CodeConflict, "has ended")
+	}
+	if got := f.Since(n); len(got) != 0 {
+		t.Errorf("appended %v, want nothing", got)
+	}
+}
+
 func TestAResultMustBeSound(t *testing.T) {
 	cases := map[string]struct {
 		reason string

@@ -17,7 +17,7 @@ const (
 	maxTokenTTL     = 30 * 24 * time.Hour
 )
 
-// CreateToken implements tutti.Nodes.
+// CreateToken implements tutti.Tokens.
 func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.CreatedToken, error) {
 	in.TTL = cmp.Or(in.TTL, defaultTokenTTL)
 	if tutti.NodeName(strings.ReplaceAll(in.Name, "*", "x")).Validate() != nil {
@@ -87,6 +87,26 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		}
 	}
 	return s.opts.Identity.Enrol(in.Name, in.Key)
+}
+
+// renew gives a node a new JWT for its own key, as long as it is one.
+func (s *Server) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if _, err := decode[tutti.Renew](tutti.OpRenew, payload); err != nil {
+		return nil, err
+	}
+	var name tutti.NodeName
+	err := s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err == nil {
+			name = n.Node
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	enrolled, err := s.opts.Identity.Enrol(name, key)
+	return tutti.Renewed{JWT: enrolled.JWT}, err
 }
 
 // admit says whether a token lets a key in under a name.

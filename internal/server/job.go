@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 		if err := tx.allJoined(targets); err != nil {
 			return err
 		}
-		id = tutti.JobID(fmt.Sprintf("%s-%d", in.Plan, len(tx.engine.Order)+1))
+		id = tx.engine.NextJob(in.Plan)
 		tx.emit(tutti.Actor(ctx), &tutti.JobStarted{
 			Job: id, Plan: f.Plans[at], Mode: in.Mode, Env: f.Environment.Name, Code: code.Code, Targets: targets,
 		})
@@ -83,6 +82,9 @@ func (tx *tx) job(id tutti.JobID) (*engine.Job, error) {
 		id = tx.engine.Order[len(tx.engine.Order)-1]
 	}
 	j := tx.engine.Jobs[id]
+	if j == nil && tx.engine.Retired(id) {
+		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), tx.server.opts.Keep.Jobs)
+	}
 	if j == nil {
 		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q; see: tutti job list", string(id))
 	}

@@ -25,6 +25,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpBeat:    s.beat,
 		tutti.OpLive:    s.live,
 		tutti.OpLeave:   s.leave,
+		tutti.OpRenew:   s.renew,
 	}
 }
 
@@ -45,17 +46,6 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 		return nil, err
 	}
 	return json.Marshal(out)
-}
-
-// Refused records what the bus refused on a node's behalf.
-func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
-	_ = s.do(ctx, func(tx *tx) error {
-		who := "key:" + string(key)
-		if n := tx.registry.byKey(key); n != nil {
-			who = actorNode(n.Node)
-		}
-		return tx.deny(who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))
-	})
 }
 
 func actorNode(n tutti.NodeName) string { return "node:" + string(n) }
@@ -128,10 +118,10 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if r == nil {
 			return nil
 		}
+		if r.ClaimedAt.IsZero() && full != nil {
+			return full
+		}
 		if r.ClaimedAt.IsZero() {
-			if full != nil {
-				return full
-			}
 			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
 		}
 		order := r.Order

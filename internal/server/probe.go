@@ -23,25 +23,10 @@ const (
 	probeDeadline = 5 * time.Second
 )
 
-// waits calls f for every wait step that goes on.
-func (s *state) waits(f func(*engine.Job, *engine.Step)) {
-	for _, id := range s.engine.Order {
-		j := s.engine.Jobs[id]
-		if j.Ended() {
-			continue
-		}
-		for _, st := range j.Steps {
-			if st.Wait != nil && st.State == engine.Active {
-				f(j, st)
-			}
-		}
-	}
-}
-
 // checkValueWaits ends the waits for values that are there.
 func (w *writer) checkValueWaits(tx *tx) {
 	var done []*tutti.StepFinished
-	tx.waits(func(j *engine.Job, st *engine.Step) {
+	tx.engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
 			return
 		}
@@ -59,7 +44,7 @@ func (w *writer) checkValueWaits(tx *tx) {
 // that nobody waits for any more.
 func (w *writer) reconcileProbes(ctx context.Context) {
 	wanted := map[probeKey]tutti.WaitStep{}
-	w.state.waits(func(j *engine.Job, st *engine.Step) {
+	w.state.engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
 			wanted[probeKey{j.ID, st.Name}] = *st.Wait
 		}
@@ -76,7 +61,7 @@ func (w *writer) reconcileProbes(ctx context.Context) {
 		}
 		probeCtx, cancel := context.WithCancel(ctx)
 		w.probing[k] = cancel
-		w.probes.Go(func() { w.probe(probeCtx, k, wait) })
+		w.beside.Go(func() { w.probe(probeCtx, k, wait) })
 	}
 }
 

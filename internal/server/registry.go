@@ -15,12 +15,14 @@ type registry struct {
 	fleet       *tutti.Fleet
 	fleetDigest tutti.Digest
 	code        map[string]tutti.CodePushed   // the current one, by environment
-	signed      map[tutti.Digest]tutti.Digest // all code → the blob of its signed manifest
+	signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
+	jobs        map[tutti.JobID]tutti.Digest  // their code
 	tokens      map[tutti.TokenID]*token
 	nodes       map[tutti.NodeName]*node
 	keys        map[tutti.NodeKey]tutti.NodeName
 	claims      map[tutti.RunID]*node // whose result is to come
 	revoked     []tutti.NodeKey
+	operators   operators
 }
 
 type token struct {
@@ -46,19 +48,31 @@ func newRegistry() *registry {
 	return &registry{
 		code:   map[string]tutti.CodePushed{},
 		signed: map[tutti.Digest]tutti.Digest{},
+		jobs:   map[tutti.JobID]tutti.Digest{},
 		tokens: map[tutti.TokenID]*token{},
 		nodes:  map[tutti.NodeName]*node{},
 		keys:   map[tutti.NodeKey]tutti.NodeName{},
 		claims: map[tutti.RunID]*node{},
+
+		operators: operators{},
 	}
 }
 
 func (r *registry) apply(e tutti.Event) {
+	r.operators.apply(e)
 	switch b := e.Body.(type) {
 	case *tutti.FleetSet:
 		r.fleet, r.fleetDigest = &b.Fleet, b.Digest
 	case *tutti.CodePushed:
+		old := r.code[b.Environment].Code
 		r.code[b.Environment], r.signed[b.Code] = *b, b.Signed
+		r.dropCode(old)
+	case *tutti.JobStarted:
+		r.jobs[b.Job] = b.Code
+	case *tutti.JobRetired:
+		old := r.jobs[b.Job]
+		delete(r.jobs, b.Job)
+		r.dropCode(old)
 	case *tutti.TokenCreated:
 		r.tokens[b.Token] = &token{TokenCreated: *b}
 	case *tutti.TokenRevoked:
@@ -90,11 +104,35 @@ func (r *registry) apply(e tutti.Event) {
 		r.wrote(b.Owner, 0)
 	case *tutti.RunFinished:
 		if n := r.claims[b.Result.Run]; n != nil {
-			n.unended--
 			n.stored = 0
-			delete(r.claims, b.Result.Run)
+			r.unclaim(b.Result.Run)
 		}
 	}
+}
+
+// unclaim expects no results of these runs any more.
+func (r *registry) unclaim(runs ...tutti.RunID) {
+	for _, id := range runs {
+		if n := r.claims[id]; n != nil {
+			n.unended--
+			delete(r.claims, id)
+		}
+	}
+}
+
+// dropCode forgets where the manifest of code is that nobody can ask for.
+func (r *registry) dropCode(code tutti.Digest) {
+	for _, current := range r.code {
+		if current.Code == code {
+			return
+		}
+	}
+	for _, used := range r.jobs {
+		if used == code {
+			return
+		}
+	}
+	delete(r.signed, code)
 }
 
 func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {

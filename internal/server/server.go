@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type Identity interface {
 	Revoke(keys ...tutti.NodeKey) error
 	// VerifyCode checks a manifest's signature.
 	VerifyCode(in tutti.SignedCode) error
+	// IssueOperator signs a certificate for the key of a request (PEM).
+	IssueOperator(name string, request []byte) (tutti.IssuedOperator, error)
 }
 
 // Tearing is a log that a loss of power may leave with half an append at its
@@ -53,11 +56,15 @@ type Options struct {
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
-	NewRunID func() tutti.RunID
+	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
+	// SnapshotEvery is after how many events a snapshot is taken, if the log can
+	// let go of what it has; 10,000.
+	SnapshotEvery int
+	NewRunID      func() tutti.RunID
 }
 
-// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Codes and
-// tutti.Values for operators, and Handle for nodes; all of them may be called
+// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
+// tutti.Operators, tutti.Codes and tutti.Values for operators, and Handle for nodes; all of them may be called
 // at once, and answer CodeUnavailable while Run does not serve.
 type Server struct {
 	opts     Options
@@ -67,13 +74,20 @@ type Server struct {
 	presence presence
 	hub      hub
 	appended broadcast
+	access   access
+	knocks   knocks
 	files    atomic.Pointer[codeFiles]
-	probes   sync.WaitGroup
-	leavers  []leaver // the writer's
+	leavers  []leaver       // the writer's
+	beside   sync.WaitGroup // what goes on beside the writer
+
+	snapshotDue chan struct{}
+	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
 }
 
 const (
 	defaultSilence = 30 * time.Second
+	defaultJobs    = 1000
+	defaultRuns    = 20_000
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
 	tick           = 250 * time.Millisecond
@@ -87,6 +101,9 @@ func New(opts Options) *Server {
 	if opts.Space == nil {
 		opts.Space = func() error { return nil }
 	}
+	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
+	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
+	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
 	return &Server{
 		opts:     opts,
 		commands: make(chan *command),
@@ -95,6 +112,9 @@ func New(opts Options) *Server {
 		presence: newPresence(),
 		hub:      newHub(),
 		appended: newBroadcast(),
+		access:   newAccess(),
+
+		snapshotDue: make(chan struct{}, 1),
 	}
 }
 
@@ -106,7 +126,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.ended)
 	ctx, cancel := context.WithCancel(ctx)
-	defer s.probes.Wait()
+	defer s.beside.Wait()
 	defer cancel()
 
 	w := &writer{Server: s, state: newState(), probing: map[probeKey]context.CancelFunc{}}
@@ -117,8 +137,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
+	s.access.load(w.state.registry.operators)
+	w.last = w.since
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
+	s.beside.Go(func() { s.keep(ctx) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -126,7 +149,12 @@ func (s *Server) Run(ctx context.Context) error {
 // do hands work to the writer and waits until what it emitted is on disk.
 // The work runs alone; it must not block and not keep what it was given.
 func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
-	c := &command{work: work, done: make(chan error, 1)}
+	c := &command{done: make(chan error, 1), work: func(tx *tx) error {
+		if err := tx.stillIn(ctx); err != nil {
+			return err
+		}
+		return work(tx)
+	}}
 	select {
 	case s.commands <- c:
 	case <-s.ended:
@@ -152,14 +180,20 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 type writer struct {
 	*Server
 	state   *state
-	since   time.Time
+	since   time.Time // deadlines of nodes and waits count from here at the earliest
+	last    time.Time // it was seen to run
 	probing map[probeKey]context.CancelFunc
 	held    bool      // there was no room at the last decision
 	heldTo  time.Time // and then there was for the last time none
 }
 
 func (w *writer) fold(ctx context.Context) error {
-	for e, err := range w.opts.Log.Read(ctx, 0) {
+	taken, err := snapshot(ctx, w.opts.Log)
+	if err != nil {
+		return err
+	}
+	w.taken.Store(taken)
+	for e, err := range w.history(ctx, 0) {
 		if err != nil {
 			return fmt.Errorf("read the log after event %d: %w", w.state.seq, err)
 		}
@@ -224,9 +258,13 @@ func (w *writer) gather(first *command) []*command {
 // appends all of it and answers.
 func (w *writer) commit(ctx context.Context, batch []*command) error {
 	tx := &tx{state: w.state, now: time.Now(), server: w.Server}
+	w.woke(tx.now)
 	answers := make([]error, len(batch))
 	for i, c := range batch {
 		answers[i] = c.work(tx)
+	}
+	for _, d := range w.knocks.due(tx.now) {
+		tx.emit(actorServer, d)
 	}
 	w.decide(tx)
 	if len(tx.events) > 0 {
@@ -242,6 +280,20 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	}
 	w.after(ctx, tx.events)
 	return nil
+}
+
+// woke notices that this process did not run for a while: stopped by a signal,
+// by its virtual machine, or held by a disk. What nodes said meanwhile it did not
+// hear, so that their silence means nothing: they get one whole deadline anew, as
+// after a start. The ticker wakes a writer that runs far more often, and a
+// pause that is shorter cannot make a node that beats too late. The times carry
+// the monotonic clock: a clock that is set is no pause.
+func (w *writer) woke(now time.Time) {
+	if paused := now.Sub(w.last); paused > tick+w.opts.Silence/4 {
+		w.opts.Logger.Warn("the server did not run, deadlines count anew", "for", paused.Round(time.Second))
+		w.since = now
+	}
+	w.last = now
 }
 
 func (w *writer) append(ctx context.Context, events []tutti.Event) error {
@@ -260,7 +312,8 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	return nil
 }
 
-// decide lets the engine and the value waits append until nothing is left.
+// decide lets the engine and the value waits append until nothing is left, then
+// retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
 	held := w.hold(tx)
 	view := engine.View{
@@ -271,7 +324,7 @@ func (w *writer) decide(tx *tx) {
 		w.checkValueWaits(tx)
 		bodies := w.state.engine.Decide(view)
 		if len(bodies) == 0 {
-			return
+			break
 		}
 		for _, b := range bodies {
 			if want, ok := b.(*tutti.RunWanted); ok {
@@ -279,6 +332,9 @@ func (w *writer) decide(tx *tx) {
 			}
 			tx.emit(actorServer, b)
 		}
+	}
+	for _, id := range w.state.engine.Retire(w.opts.Keep) {
+		tx.emit(actorServer, &tutti.JobRetired{Job: id})
 	}
 }
 
@@ -294,6 +350,9 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 			w.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
 		case *tutti.RunLost:
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
+		case *tutti.OperatorIssued, *tutti.OperatorRevoked:
+			w.access.apply(e)
+			w.opts.Logger.Info(e.Body.Kind(), "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
 			w.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
 		}
@@ -302,6 +361,12 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	w.endLeavers()
 	if len(events) > 0 {
 		w.appended.tell()
+	}
+	if w.state.seq >= w.state.through+uint64(w.opts.SnapshotEvery) {
+		select {
+		case w.snapshotDue <- struct{}{}:
+		default: // it is known
+		}
 	}
 }
 

@@ -43,14 +43,20 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	before := len(f.Events())
 	ctx := servertest.Operator()
 	for name, try := range map[string]func() error{
-		"a job":       func() error { _, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}); return err },
-		"a blob":      func() error { _, err := f.PutBlob(ctx, []byte("x")); return err },
-		"code":        func() error { _, err := f.PushCode(ctx, servertest.Sign(tutti.CodeManifest{Version: 1})); return err },
-		"a fleet":     func() error { _, err := f.SetFleet(ctx, tutti.FleetSource{Source: []byte(twoSteps)}); return err },
-		"a value":     func() error { return f.SetValue(ctx, "shared/x", []byte("1")) },
-		"a token":     func() error { _, err := f.CreateToken(ctx, tutti.CreateToken{Name: "x"}); return err },
-		"a node":      func() error { _, err := f.Enrol(ctx, f.Node("late").Request(late)); return err },
-		"again a job": func() error { _, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeNoop}); return err },
+		"a job": func() error {
+			_, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+			return err
+		},
+		"a blob":  func() error { _, err := f.PutBlob(ctx, []byte("x")); return err },
+		"code":    func() error { _, err := f.PushCode(ctx, servertest.Sign(tutti.CodeManifest{Version: 1})); return err },
+		"a fleet": func() error { _, err := f.SetFleet(ctx, tutti.FleetSource{Source: []byte(twoSteps)}); return err },
+		"a value": func() error { return f.SetValue(ctx, "shared/x", []byte("1")) },
+		"a token": func() error { _, err := f.CreateToken(ctx, tutti.CreateToken{Name: "x"}); return err },
+		"a node":  func() error { _, err := f.Enrol(ctx, f.Node("late").Request(late)); return err },
+		"again a job": func() error {
+			_, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeNoop})
+			return err
+		},
 	} {
 		if err := try(); tutti.CodeOf(err) != tutti.CodeUnavailable || err.Error() != "the disk is full" {
 			t.Errorf("%s: %v", name, err)

@@ -8,7 +8,9 @@ import (
 
 func itself(_ *testing.T, f *servertest.Fleet) servertest.API { return f.Server }
 
-func TestServerIsJobs(t *testing.T)   { servertest.TestJobs(t, itself) }
-func TestServerIsNodes(t *testing.T)  { servertest.TestNodes(t, itself) }
-func TestServerIsCodes(t *testing.T)  { servertest.TestCodes(t, itself) }
-func TestServerIsValues(t *testing.T) { servertest.TestValues(t, itself) }
+func TestServerIsJobs(t *testing.T)      { servertest.TestJobs(t, itself) }
+func TestServerIsNodes(t *testing.T)     { servertest.TestNodes(t, itself) }
+func TestServerIsTokens(t *testing.T)    { servertest.TestTokens(t, itself) }
+func TestServerIsOperators(t *testing.T) { servertest.TestOperators(t, itself) }
+func TestServerIsCodes(t *testing.T)     { servertest.TestCodes(t, itself) }
+func TestServerIsValues(t *testing.T)    { servertest.TestValues(t, itself) }

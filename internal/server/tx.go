@@ -1,7 +1,6 @@
 package server
 
 import (
-	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -35,41 +34,10 @@ func (tx *tx) emit(by string, body tutti.Body) {
 	tx.events = append(tx.events, e)
 }
 
-// maxDenials bounds how many attempts are recorded in a minute: whoever is
-// refused must not be able to fill the log.
-const maxDenials = 300
-
-// deny records an attempt without a grant, the same one once a minute, and
-// returns its error.
-func (tx *tx) deny(who, what string, err error) error {
-	if tx.now.Sub(tx.denials.since) > time.Minute {
-		tx.denials = denials{since: tx.now, seen: map[string]bool{}, counts: map[bool]int{}}
-	}
-	what = words(what)
-	key := who + "\x00" + what
-	if tx.denials.seen[key] || tx.denials.counts[isNode(who)] >= maxDenials {
-		return err
-	}
-	tx.denials.seen[key] = true
-	tx.denials.counts[isNode(who)]++
-	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: words(err.Error())})
-	return err
-}
-
-// isNode tells those who proved a node's key from everybody else: strangers who
-// knock must not use up the room for what nodes try.
-func isNode(who string) bool { return strings.HasPrefix(who, actorNode("")) }
-
-// denials are the attempts that were recorded since a minute began.
-type denials struct {
-	since  time.Time
-	seen   map[string]bool
-	counts map[bool]int // of nodes, and of everybody else
-}
-
 // state is everything that the log says, folded.
 type state struct {
 	seq      uint64
+	through  uint64 // of the latest snapshot
 	engine   *engine.State
 	data     *data.State
 	registry *registry
@@ -82,7 +50,11 @@ func newState() *state {
 
 func (s *state) apply(e tutti.Event) {
 	s.seq = e.Seq
-	s.engine.Apply(e)
+	gone := s.engine.Apply(e)
 	s.data.Apply(e)
 	s.registry.apply(e)
+	s.registry.unclaim(gone...)
+	if b, ok := e.Body.(*tutti.SnapshotTaken); ok {
+		s.through = b.Through
+	}
 }

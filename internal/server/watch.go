@@ -74,8 +74,9 @@ func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
 	}
 }
 
-// WatchJob implements tutti.Jobs. It reads the log itself, from the job's start
-// on, so that a watcher that comes back misses nothing.
+// WatchJob implements tutti.Jobs. It reads the log itself (and what a snapshot has
+// of what the log let go), from the job's start on, so that a watcher that comes
+// back misses nothing.
 func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
@@ -95,7 +96,7 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 	defer stop()
 	for {
 		changed := s.appended.wait()
-		for e, err := range s.opts.Log.Read(ctx, from) {
+		for e, err := range s.history(ctx, from) {
 			if err != nil {
 				return err
 			}
@@ -140,6 +141,9 @@ func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-cha
 		case <-s.ended:
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
+			if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
+				return cause // revoked
+			}
 			// Whoever watches is gone, or this server ends: then he is to come back.
 			return tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job")
 		}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -187,4 +188,35 @@ type brokenLog struct {
 
 func (l brokenLog) Read(context.Context, uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) { yield(tutti.Event{}, l.err) }
+}
+
+// TestAPausedServerJudgesNobody holds the writer for a minute, as a signal or a
+// virtual machine does: a node that could not be heard meanwhile is not lost,
+// and one that stays silent is, a whole deadline later.
+func TestAPausedServerJudgesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Bool
+		f := servertest.Start(t, func(o *server.Options) {
+			o.NewRunID = func() tutti.RunID {
+				if held.CompareAndSwap(true, false) {
+					<-time.After(time.Minute)
+				}
+				return servertest.NewRunID()
+			}
+		})
+		db := f.Join("db-01")
+		f.Join("web-01")
+		f.Join("web-02")
+		f.Push(twoSteps + "  other:\n    steps:\n      - run: web\n")
+		job := f.Start("deploy", tutti.ModeApply)
+		order := db.MustClaim()
+		db.Gate(tutti.Gate{Run: order.Run})
+
+		held.Store(true)
+		f.Start("other", tutti.ModeApply) // takes a minute
+		time.Sleep(29 * time.Second)
+		wantVerdict(t, f, job, "")
+		time.Sleep(2 * time.Second)
+		wantVerdict(t, f, job, tutti.VerdictFailed)
+	})
 }

@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/sweep"
 )
 
 // Fleet is a server that serves, and what it stands on.
@@ -48,7 +50,7 @@ func Resume(t testing.TB, log *memory.Log, blobs *memory.Blobs, change ...func(*
 	t.Helper()
 	f := &Fleet{Log: log, Blobs: blobs, Bus: &Bus{}, Identity: &Identity{}, t: t, ended: make(chan struct{})}
 	opts := server.Options{
-		Log: log, Blobs: blobs, Bus: f.Bus, Identity: f.Identity, NewRunID: NewRunID,
+		Log: log, Blobs: sweep.New(blobs, time.Now), Bus: f.Bus, Identity: f.Identity, NewRunID: NewRunID,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, c := range change {

@@ -68,6 +68,15 @@ func (n *Node) Claim() *tutti.Order {
 	return out.Order
 }
 
+// Claimed asks for work as Claim does; whoever may not ask has none.
+func (n *Node) Claimed() *tutti.Order {
+	var out tutti.Claimed
+	if n.Call(tutti.OpClaim, tutti.Claim{}, &out) != nil {
+		return nil
+	}
+	return out.Order
+}
+
 // MustClaim claims a run that must be there.
 func (n *Node) MustClaim() tutti.Order {
 	n.Fleet.t.Helper()

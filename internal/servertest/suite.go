@@ -16,6 +16,8 @@ import (
 type API interface {
 	tutti.Jobs
 	tutti.Nodes
+	tutti.Tokens
+	tutti.Operators
 	tutti.Codes
 	tutti.Values
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -25,6 +26,7 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 		{"what is no digest is invalid", blobsInvalid},
 		{"a store owns its content", blobsOwned},
 		{"a cancelled call says so", blobsCancelled},
+		{"what is deleted is gone, and can be stored again", blobsDelete},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			blobs, reopen := open(t)
@@ -143,4 +145,49 @@ func blobsCancelled(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
 	_, err = blobs.Has(ctx, tutti.DigestOf(content))
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
+}
+
+func blobsDelete(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
+	sweeping, ok := blobs.(tutti.Sweeping)
+	if !ok {
+		t.Fatalf("%T cannot let content go", blobs)
+	}
+	sizes := []int{0, 100, 300 << 10, 5 << 20}
+	var digests []tutti.Digest
+	for _, size := range sizes {
+		mustPut(t, blobs, pattern(size))
+		digests = append(digests, tutti.DigestOf(pattern(size)))
+	}
+	wantListed(t, sweeping, digests...)
+	for _, d := range []tutti.Digest{digests[0], digests[2], digests[2], tutti.DigestOf([]byte("never stored"))} {
+		if err := sweeping.Delete(t.Context(), d); err != nil {
+			t.Errorf("Delete(%s): %v", d, err)
+		}
+	}
+	wantListed(t, sweeping, digests[1], digests[3])
+	for _, d := range []tutti.Digest{digests[0], digests[2]} {
+		if ok, err := blobs.Has(t.Context(), d); err != nil || ok {
+			t.Errorf("Has(%s) after its end: %v, %v; want false", d, ok, err)
+		}
+		_, err := reopen().Get(t.Context(), d)
+		wantCode(t, err, tutti.CodeNotFound)
+	}
+	for _, size := range sizes {
+		mustPut(t, blobs, pattern(size))
+		wantBlob(t, reopen(), pattern(size))
+	}
+	wantCode(t, sweeping.Delete(t.Context(), "sha256:>"), tutti.CodeInvalid)
+}
+
+func wantListed(t *testing.T, blobs tutti.Sweeping, want ...tutti.Digest) {
+	t.Helper()
+	got, err := blobs.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(want, got) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
 }

@@ -1,0 +1,315 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// binary is the program under attack, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tutti-attack-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "tutti")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/tutti").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "attack: build: %v: %s\n", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// patience is how long anything may take, on a machine that does much else.
+const patience = time.Minute
+
+// fleet is a server, the real program, and two nodes that do what they should.
+type fleet struct {
+	t       *testing.T
+	dir     string
+	https   string // host:port
+	bus     string // host:port
+	admin   *httpapi.Client
+	honest  [2]*node
+	process *exec.Cmd // nil: it has been ended
+}
+
+const fleetFile = `
+fleet: attack
+environment: {name: production, path: ./code}
+groups:
+  honest: {nodes: [node-01, node-02]}
+  victims: {nodes: [taken]}
+grants:
+  - {to: honest, exports: [Database], write: [honest/**]}
+plans:
+  every: {steps: [{run: honest}]}
+  taken: {steps: [{run: victims}]}
+`
+
+// start starts a fleet and sees it work. All of it ends with the test, in which it
+// must work then as well.
+func start(t *testing.T) *fleet {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tutti-attack-") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	f := &fleet{t: t, dir: dir, https: freePort(t), bus: freePort(t)}
+	f.tutti("server", "init", "--dir", f.path("server"), "--host", "127.0.0.1", "--listen", f.https, "--bus", f.bus)
+	f.serve()
+	f.admin = f.connect(f.path("operator"))
+	f.push()
+	for i := range f.honest {
+		f.honest[i] = f.join(tutti.NodeName(fmt.Sprintf("node-0%d", i+1)))
+		f.honest[i].work()
+	}
+	f.works("before")
+	return f
+}
+
+func (f *fleet) path(name string) string { return filepath.Join(f.dir, name) }
+
+// freePort is one that nothing listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// tutti runs the program as the first operator and returns what it printed.
+func (f *fleet) tutti(args ...string) string {
+	f.t.Helper()
+	out, err := f.try(f.path("operator"), args...)
+	if err != nil {
+		f.t.Fatalf("tutti %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// try runs the program as an operator.
+func (f *fleet) try(operator string, args ...string) (string, error) {
+	cmd := exec.CommandContext(f.t.Context(), binary, append([]string{"--operator", operator, "--socket", f.path("socket")}, args...)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// serve starts the server and waits until it says that it is ready.
+func (f *fleet) serve() {
+	f.t.Helper()
+	_ = os.Remove(f.path("notify")) // of the one before
+	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: f.path("notify"), Net: "unixgram"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer ready.Close()
+	said, err := os.Create(f.path("said"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer said.Close()
+	f.process = exec.Command(binary, "--socket", f.path("socket"), "server", "--dir", f.path("server"))
+	f.process.Env = append(os.Environ(), "NOTIFY_SOCKET="+f.path("notify"))
+	f.process.Stdout, f.process.Stderr = said, said
+	if err := f.process.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(f.end)
+	_ = ready.SetReadDeadline(time.Now().Add(patience))
+	buf := make([]byte, 64)
+	if n, err := ready.Read(buf); err != nil || string(buf[:n]) != "READY=1" {
+		f.t.Fatalf("the server is not ready: %q, %v", buf[:n], err)
+	}
+}
+
+// end ends the server; one that has ended by itself is a failure.
+func (f *fleet) end() {
+	if f.process == nil {
+		return
+	}
+	interrupted := f.process.Process.Signal(syscall.SIGINT)
+	err := f.process.Wait()
+	f.process = nil
+	if f.t.Failed() || interrupted != nil || err != nil {
+		said, _ := os.ReadFile(f.path("said"))
+		f.t.Errorf("the server ended with %v (%v), it said:\n%s", err, interrupted, said)
+	}
+}
+
+// connect is a client with the credentials in a directory.
+func (f *fleet) connect(operator string) *httpapi.Client {
+	f.t.Helper()
+	client, err := app.Connect(app.ConnectOptions{Server: "https://" + f.https, OperatorDir: operator})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return client
+}
+
+// push gives the server code, signed, and the fleet file.
+func (f *fleet) push() {
+	f.t.Helper()
+	code := f.path("code/manifests")
+	if err := os.MkdirAll(code, 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(code, "site.pp"), []byte("notify { 'hello': }\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path("tutti.yaml"), []byte(fleetFile), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	f.tutti("code", "push", "--file", f.path("tutti.yaml"))
+}
+
+// works executes a job on the honest nodes.
+func (f *fleet) works(when string) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	id, err := f.admin.StartJob(ctx, tutti.StartJob{Plan: "every", Mode: tutti.ModeApply})
+	if err != nil {
+		f.t.Fatalf("%s the attack no job starts: %v", when, err)
+	}
+	state := engine.NewState()
+	err = f.admin.WatchJob(ctx, tutti.WatchJob{Job: id, Follow: true}, func(w tutti.Watched) error {
+		if w.Event != nil {
+			state.Apply(*w.Event)
+		}
+		return nil
+	})
+	if err != nil {
+		f.t.Fatalf("%s the attack the job %s: %v", when, id, err)
+	}
+	job := state.Jobs[id]
+	if s := job.Summary(job.EndedAt); s.Outcome != tutti.VerdictSucceeded || s.Runs != 2 || s.Failed != 0 {
+		f.t.Fatalf("%s the attack the job %s ended %+v: %s", when, id, s, job.Message)
+	}
+}
+
+// authority reads the server's keys, as somebody would who has its disk.
+func (f *fleet) authority() *identity.Authority {
+	f.t.Helper()
+	authority, err := identity.Load(f.path("server/identity"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return authority
+}
+
+// events reads the log.
+func (f *fleet) events() []tutti.Event {
+	f.t.Helper()
+	authority := f.authority()
+	creds, err := authority.ServerCreds()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	config, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	nc, err := natsbus.Connect("nats://"+f.bus, creds.Log.JWT, creds.Log.Seed, nats.Secure(config), nats.TLSHandshakeFirst())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer nc.Close()
+	blobs, err := natsbus.OpenBlobs(f.t.Context(), nc)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	log, err := natsbus.OpenLog(f.t.Context(), nc, natsbus.LogOptions{Blobs: blobs})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var out []tutti.Event
+	for e, err := range log.Read(f.t.Context(), 0) {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// denial is what is expected of the audit log; each is a part of what is there.
+type denial struct{ who, what, reason string }
+
+// audited waits until the audit log has a denial.
+func (f *fleet) audited(want denial) {
+	f.t.Helper()
+	var there []string
+	f.eventually(func() error {
+		there = nil
+		for _, e := range f.events() {
+			d, ok := e.Body.(*tutti.Denied)
+			if !ok {
+				continue
+			}
+			if strings.Contains(d.Who, want.who) && strings.Contains(d.What, want.what) && strings.Contains(d.Reason, want.reason) {
+				return nil
+			}
+			there = append(there, fmt.Sprintf("%+v", *d))
+		}
+		return fmt.Errorf("the audit log does not have %+v; it has\n%s", want, strings.Join(there, "\n"))
+	})
+}
+
+// eventually tries until it succeeds. It is for what happens beside an answer.
+func (f *fleet) eventually(try func() error) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			f.t.Fatal(errors.Join(err, context.Cause(ctx)))
+		case <-tick.C:
+		}
+	}
+}
+
+// wantCode fails unless err has one of the codes.
+func wantCode(t *testing.T, what string, err error, codes ...tutti.Code) {
+	t.Helper()
+	for _, code := range codes {
+		if tutti.CodeOf(err) == code {
+			return
+		}
+	}
+	t.Errorf("%s: error %v (code %q), want code %q", what, err, tutti.CodeOf(err), codes)
+}

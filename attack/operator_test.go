@@ -1,0 +1,112 @@
+package attack
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// issued lets an operator in, with a key made here, and returns his client.
+func (f *fleet) issued(name string) *httpapi.Client {
+	f.t.Helper()
+	key, err := identity.NewOperatorKey()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	request, err := key.Request(name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out, err := f.admin.IssueOperator(f.t.Context(), tutti.IssueOperator{Operator: name, Request: request})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	bundle, err := key.Bundle(out, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.calling(f.t, bundle.TLS())
+}
+
+// TestRevokedOperator: a revocation counts at once, on a connection that is open
+// and for a watch that goes on.
+func TestRevokedOperator(t *testing.T) {
+	f := start(t)
+	f.join("taken") // claims nothing: its job goes on
+	eve := f.issued("eve")
+	if _, err := eve.ListJobs(t.Context()); err != nil { // the connection is kept
+		t.Fatal(err)
+	}
+	job, err := f.admin.StartJob(t.Context(), tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, watched := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		watched <- eve.WatchJob(t.Context(), tutti.WatchJob{Job: job, Follow: true}, func(tutti.Watched) error {
+			select {
+			case watching <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	<-watching
+	if err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "the watch", <-watched, tutti.CodeUnauthenticated)
+	_, err = eve.ListJobs(t.Context())
+	wantCode(t, "a request on the open connection", err, tutti.CodeUnauthenticated)
+	key, err := identity.NewOperatorKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := key.Request("eve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = eve.RenewOperator(t.Context(), request)
+	wantCode(t, "a renewal", err, tutti.CodeUnauthenticated)
+	f.works("during")
+	f.audited(denial{"operator:eve", "call /v1/jobs/list", "was revoked"})
+	f.audited(denial{"operator:eve", "call /v1/operators/renew", "stolen"})
+
+	// After a restart, too; and a new certificate of the same operator is good.
+	f.end()
+	f.serve()
+	_, err = eve.ListJobs(t.Context())
+	wantCode(t, "after a restart", err, tutti.CodeUnauthenticated, tutti.CodeUnavailable)
+	_, err = eve.ListJobs(t.Context())
+	wantCode(t, "after a restart, on a new connection", err, tutti.CodeUnauthenticated)
+	if _, err := f.issued("eve").ListJobs(t.Context()); err != nil {
+		t.Errorf("a certificate issued after the revocation: %v", err)
+	}
+	f.works("after")
+}
+
+// TestLastOperator: nobody locks all operators out without being told; root on the
+// server still gets in.
+func TestLastOperator(t *testing.T) {
+	f := start(t)
+	err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin"})
+	wantCode(t, "revoke the last operator", err, tutti.CodeConflict)
+	f.works("during")
+	if err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin", Last: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.admin.ListJobs(t.Context())
+	wantCode(t, "the last operator", err, tutti.CodeUnauthenticated)
+	if out, err := f.try(f.path("nobody"), "operator", "create", "admin", "--out", f.path("again")); err != nil {
+		t.Fatalf("by the local socket: %v: %s", err, out)
+	}
+	f.admin = f.connect(f.path("again"))
+	f.works("after")
+	var exit interface{ ExitCode() int }
+	if out, err := f.try(f.path("operator"), "job", "list"); !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("the old certificate: %v: %s", err, out)
+	}
+}

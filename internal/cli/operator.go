@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// OperatorCreate is how an operator is let in.
+type OperatorCreate struct {
+	Name    string
+	Out     string // directory for the credentials
+	CodeKey bool   // the code-signing key goes along
+	Request []byte // of a key that is elsewhere; empty: it is made here
+}
+
+func newOperatorCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "operator", Short: "Let operators in and out"}
+	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o))
+	return cmd
+}
+
+func newOperatorListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the operators and when their certificates end",
+		Long: `Lists the operators. The first one, made by server init, has a certificate that
+the server did not note; it is in the list as soon as he has changed something.
+Certificates renew by themselves, when they are used.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			operators, err := server.ListOperators(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), operators)
+			}
+			var rows [][]string
+			for _, v := range operators {
+				rows = append(rows, []string{v.Operator, operatorState(v), day(v.Expires), orDash(v.Reason)})
+			}
+			return table(cmd.OutOrStdout(), "OPERATOR\tSTATE\tCERTIFICATE ENDS\tREASON", rows)
+		},
+	}
+}
+
+func operatorState(v tutti.OperatorView) string {
+	switch {
+	case !v.Revoked.IsZero() && v.Certificates == 0:
+		return "revoked"
+	case v.CodeKey:
+		return "good, signs code"
+	}
+	return "good"
+}
+
+// day is when something ends; not known: a dash.
+func day(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func newOperatorCreateCommand(o *options) *cobra.Command {
+	in := OperatorCreate{}
+	var request string
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Let an operator in",
+		Long: `Makes a key here, has the server sign a certificate for it, and writes both to
+a directory: hand it to the operator, who names it with --operator or
+$TUTTI_OPERATOR. Better, the operator makes the key, and it never travels:
+
+    tutti operator request ada --out ~/.config/tutti > ada.csr      # on ada's machine
+    tutti operator create ada --request ada.csr --out ada           # here; hand back the files in ada/
+                                                                    # to be put into ~/.config/tutti
+
+With --code-key, the key that signs code goes along: who has it decides what
+runs as root on every node. A certificate is good for a year and renews by itself.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Name = args[0]
+			if in.Out == "" {
+				in.Out = in.Name
+			}
+			if request != "" {
+				var err error
+				if in.Request, err = os.ReadFile(request); err != nil {
+					return tutti.Wrap(tutti.CodeInvalid, err, "request")
+				}
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			out, err := o.deps.CreateOperator(cmd.Context(), server, o.conn, in)
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("Operator %s may come in until %s; the credentials are in %s.\n", in.Name, day(out.Expires), in.Out)
+			return o.done(cmd, text, map[string]any{"operator": in.Name, "dir": in.Out, "serial": out.Serial, "expires": out.Expires})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Out, "out", "", "directory for the credentials (default: NAME)")
+	f.BoolVar(&in.CodeKey, "code-key", false, "give the code-signing key along")
+	f.StringVar(&request, "request", "", "sign the request in this file instead of making a key")
+	return cmd
+}
+
+func newOperatorRequestCommand(o *options) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "request NAME",
+		Short: "Make a key here and print a request for its certificate",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				out = o.conn.OperatorDir
+			}
+			request, err := o.deps.RequestOperator(args[0], out)
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(request)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "directory for the key (default: the operator's)")
+	return cmd
+}
+
+func newOperatorRevokeCommand(o *options) *cobra.Command {
+	var in tutti.RevokeOperator
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "End all certificates that an operator has, and what he does with them now",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Operator = args[0]
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if err := o.confirm(cmd, "revoke operator "+in.Operator); err != nil {
+				return err
+			}
+			if err := server.RevokeOperator(cmd.Context(), in); err != nil {
+				return err
+			}
+			text := fmt.Sprintf("Operator %s is out. If he had the code-signing key, what it signs is still good: see docs/security.md.\n", in.Operator)
+			return o.done(cmd, text, map[string]any{"operator": in.Operator, "change": "revoke"})
+		},
+	}
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")
+	cmd.Flags().BoolVar(&in.Last, "last", false, "also if nobody is left with a certificate")
+	o.addYes(cmd)
+	return cmd
+}

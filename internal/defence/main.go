@@ -1,0 +1,173 @@
+// Command defence shows that tests can fail. For each defence of
+// defences.yaml it takes the defence out (in a copy that the compiler sees by
+// -overlay; no file of the tree changes), runs the test that must fail without
+// it, and then the same test with the defence in place. It prints one row of a
+// table for each, and fails if a test passes without its defence.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// defence is one way in which the tree keeps a promise.
+type defence struct {
+	Promise string `yaml:"promise"` // an invariant of the design, or an attack
+	Out     string `yaml:"out"`     // what is taken out, in words
+	File    string `yaml:"file"`
+	Edits   []edit `yaml:"edits"`
+	Package string `yaml:"package"` // ./internal/server
+	Test    string `yaml:"test"`    // a regular expression, as for go test -run
+	Tags    string `yaml:"tags"`
+}
+
+// edit replaces what occurs once in the file.
+type edit struct {
+	Old string `yaml:"old"`
+	New string `yaml:"new"`
+}
+
+func main() {
+	only := flag.String("run", "", "only the defences whose promise or test fits this regular expression")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, "internal/defence/defences.yaml", *only)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "defence:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, file, only string) error {
+	fits, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return err
+	}
+	var all []defence
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	fmt.Println("| invariant or attack | taken out | test | printed without it | prints with it |")
+	fmt.Println("|---|---|---|---|---|")
+	var errs []error
+	for _, d := range all {
+		if !fits.MatchString(d.Promise) && !fits.MatchString(d.Test) {
+			continue
+		}
+		without, with, err := d.try(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s (%s): %w", d.Promise, d.Test, err))
+			continue
+		}
+		fmt.Printf("| %s | %s | `%s` %s | %s | %s |\n", d.Promise, d.Out, d.Test, d.Package, without, with)
+	}
+	return errors.Join(errs...)
+}
+
+// try runs the test without and with the defence.
+func (d defence) try(ctx context.Context) (without, with string, err error) {
+	dir, err := os.MkdirTemp("", "tutti-defence-")
+	if err != nil {
+		return "", "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	overlay, err := d.overlay(dir)
+	if err != nil {
+		return "", "", err
+	}
+	out, failed := d.test(ctx, "-overlay", overlay)
+	if !failed {
+		return "", "", errors.New("the test passes without the defence")
+	}
+	if without = complaint(out); without == "" {
+		return "", "", fmt.Errorf("nothing that a test said:\n%s", out)
+	}
+	if out, failed = d.test(ctx); failed {
+		return "", "", fmt.Errorf("the test fails with the defence:\n%s", out)
+	}
+	return without, verdict(out), nil
+}
+
+// overlay writes the file without the defence and what tells the compiler.
+func (d defence) overlay(dir string) (string, error) {
+	raw, err := os.ReadFile(filepath.Clean(d.File))
+	if err != nil {
+		return "", err
+	}
+	source := string(raw)
+	for _, e := range d.Edits {
+		if n := strings.Count(source, e.Old); n != 1 {
+			return "", fmt.Errorf("%s has the defence %d times, want once: %q", d.File, n, e.Old)
+		}
+		source = strings.Replace(source, e.Old, e.New, 1)
+	}
+	mutant := filepath.Join(dir, "mutant.go")
+	if err := os.WriteFile(mutant, []byte(source), 0o600); err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(d.File)
+	if err != nil {
+		return "", err
+	}
+	raw, err = json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, raw, 0o600)
+}
+
+// test runs the test and returns what it printed, and whether it failed.
+func (d defence) test(ctx context.Context, more ...string) (string, bool) {
+	args := append([]string{"test", "-vet=off", "-timeout=90s", "-run=" + d.Test, "-tags=" + d.Tags}, more...)
+	out, err := exec.CommandContext(ctx, "go", append(args, d.Package)...).CombinedOutput()
+	return string(out), err != nil
+}
+
+var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
+
+// complaint is the first thing that a failing test said, in one line. A build
+// that failed has none: that is no proof.
+func complaint(out string) string {
+	if strings.Contains(out, "[build failed]") {
+		return ""
+	}
+	m := saidRE.FindStringSubmatch(out)
+	if m == nil {
+		return ""
+	}
+	said := strings.TrimSpace(m[1] + m[2] + m[3])
+	if cut := 160; len(said) > cut {
+		said = said[:cut] + " …"
+	}
+	return "`" + strings.NewReplacer("|", "/", "`", "'").Replace(said) + "`"
+}
+
+// verdict is the last line of a test that passed.
+func verdict(out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	fields := strings.Fields(lines[len(lines)-1])
+	if len(fields) == 0 {
+		return ""
+	}
+	return "`" + fields[0] + "`"
+}

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Keep is how much of the past stays.
+type Keep struct {
+	Jobs int
+	Runs int // of these jobs
+}
+
+// maxRetired bounds what one decision retires, so that it fits into one append.
+const maxRetired = 1000
+
+// Retire returns the jobs that are to be retired now, in order, at most 1,000: the
+// oldest that are finished, until what is left is within the bounds. A job that
+// goes on stays, and so does the latest one.
+func (s *State) Retire(keep Keep) []tutti.JobID {
+	jobs, runs := len(s.Order), s.runs
+	if jobs <= keep.Jobs && runs <= keep.Runs {
+		return nil
+	}
+	var out []tutti.JobID
+	for _, id := range s.Order[:max(0, len(s.Order)-1)] {
+		if jobs <= keep.Jobs && runs <= keep.Runs || len(out) == maxRetired {
+			break
+		}
+		if j := s.Jobs[id]; j.Ended() {
+			out = append(out, id)
+			jobs, runs = jobs-1, runs-j.runs
+		}
+	}
+	return out
+}
+
+// retire lets a job go, and its runs but those that are the last of their node.
+func (s *State) retire(id tutti.JobID) []tutti.RunID {
+	j := s.Jobs[id]
+	if j == nil {
+		return nil
+	}
+	delete(s.Jobs, id)
+	s.Order = slices.DeleteFunc(s.Order, func(o tutti.JobID) bool { return o == id })
+	s.open = slices.DeleteFunc(s.open, func(o *Job) bool { return o == j })
+	s.runs -= j.runs
+	var gone []tutti.RunID
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			for _, r := range n.Runs {
+				gone = append(gone, s.letGo(r.Run)...)
+			}
+		}
+	}
+	return gone
+}
+
+// letGo forgets a run that belongs to no job any more, unless its node still runs
+// it or has claimed no other since.
+func (s *State) letGo(id tutti.RunID) []tutti.RunID {
+	r := s.Runs[id]
+	if r == nil || s.Jobs[r.Job] != nil || s.latest[r.Node] == id || s.Active[r.Node] == id {
+		return nil
+	}
+	delete(s.Runs, id)
+	return []tutti.RunID{id}
+}
+
+// claim notes a run as the last one of its node, and forgets the one before if
+// only that has kept it.
+func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
+	r := s.Runs[b.Run]
+	if r == nil {
+		return nil
+	}
+	if r.ClaimedAt.IsZero() {
+		r.ClaimedAt = e.At
+	}
+	before := s.latest[r.Node]
+	s.latest[r.Node] = b.Run
+	return s.letGo(before)
+}
+
+// NextJob is the id of the next job of a plan. Jobs are numbered through, also
+// after those that were retired.
+func (s *State) NextJob(plan tutti.PlanName) tutti.JobID {
+	return tutti.JobID(fmt.Sprintf("%s-%d", plan, s.started+1))
+}
+
+// Retired reports whether a job of that id may have been there once.
+func (s *State) Retired(id tutti.JobID) bool {
+	n := number(id)
+	return s.Jobs[id] == nil && n > 0 && n <= s.started
+}
+
+// number is the number at the end of a job's id, 0 if it has none.
+func number(id tutti.JobID) int {
+	n, err := strconv.Atoi(string(id[strings.LastIndex(string(id), "-")+1:]))
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+)
+
+// Door is a listener whose connections have finished TLS. Who does not finish it
+// in time is put out, and of one source only so many are at it at once: when
+// there is another one, the oldest goes, so that whoever means it gets in.
+type Door struct {
+	net.Listener
+	o      DoorOptions
+	passed chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	wait   sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting map[string][]net.Conn // by source, the oldest first
+}
+
+// DoorOptions say who gets through. Zero values take the defaults.
+type DoorOptions struct {
+	TLS *tls.Config // required
+	// Refused is told the address of who did not get through and why. It may
+	// block; then others wait, too.
+	Refused func(from string, cause error)
+
+	Timeout   time.Duration // for TLS; 10 s
+	PerSource int           // at it at once; 64
+}
+
+const (
+	doorTimeout   = 10 * time.Second
+	doorPerSource = 64
+)
+
+// NewDoor begins to accept on l. Close ends that.
+func NewDoor(l net.Listener, o DoorOptions) *Door {
+	if o.Timeout == 0 {
+		o.Timeout = doorTimeout
+	}
+	if o.PerSource == 0 {
+		o.PerSource = doorPerSource
+	}
+	d := &Door{Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}), waiting: map[string][]net.Conn{}}
+	d.wait.Go(d.run)
+	return d
+}
+
+// Accept returns the next connection that has finished TLS.
+func (d *Door) Accept() (net.Conn, error) {
+	select {
+	case c := <-d.passed:
+		return c, nil
+	case <-d.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close returns when nobody is at the door any more.
+func (d *Door) Close() error {
+	err := d.Listener.Close()
+	d.once.Do(func() { close(d.closed) })
+	d.mu.Lock()
+	for _, conns := range d.waiting {
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	d.mu.Unlock()
+	d.wait.Wait()
+	return err
+}
+
+func (d *Door) run() {
+	const pause = 50 * time.Millisecond // no file descriptors, say: some will be free
+	for {
+		c, err := d.Listener.Accept()
+		if err == nil {
+			from := source(c)
+			d.enter(from, c)
+			d.wait.Go(func() { d.shake(from, c) })
+			continue
+		}
+		select {
+		case <-d.closed:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// source is the address without the port.
+func source(c net.Conn) string {
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return c.RemoteAddr().String()
+	}
+	return host
+}
+
+func (d *Door) enter(from string, c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if there := d.waiting[from]; len(there) >= d.o.PerSource {
+		there[0].Close()
+		d.waiting[from] = there[1:]
+	}
+	d.waiting[from] = append(d.waiting[from], c)
+	select {
+	case <-d.closed: // Close may have passed here already
+		c.Close()
+	default:
+	}
+}
+
+func (d *Door) leave(from string, c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, w := range d.waiting[from] {
+		if w == c {
+			d.waiting[from] = append(d.waiting[from][:i:i], d.waiting[from][i+1:]...)
+			break
+		}
+	}
+	if len(d.waiting[from]) == 0 {
+		delete(d.waiting, from)
+	}
+}
+
+func (d *Door) shake(from string, c net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
+	defer cancel()
+	t := tls.Server(c, d.o.TLS)
+	err := t.HandshakeContext(ctx)
+	d.leave(from, c)
+	if err != nil {
+		c.Close()
+		select {
+		case <-d.closed:
+		default:
+			d.o.Refused(from, err)
+		}
+		return
+	}
+	select {
+	case d.passed <- t:
+	case <-d.closed:
+		t.Close()
+	}
+}

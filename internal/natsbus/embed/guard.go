@@ -1,0 +1,65 @@
+package embed
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+const (
+	// halfOpen is how many connections of one source may be in front of the bus
+	// at once that have not yet shown who they are.
+	halfOpen   = 64
+	guardEvery = 100 * time.Millisecond
+)
+
+// Guard keeps those who connect and do not say who they are from filling the bus,
+// until ctx ends. Of one source only the youngest stay, so that whoever means it
+// gets in; the others are ended. Refused is told of which source how many were.
+//
+// NATS accepts by itself, so this looks again and again, first at a number alone.
+// A listener of ours in front of it (in-process connections behind it) would cost
+// two goroutines, two buffers and a copy for every node for ever.
+func (s *Server) Guard(ctx context.Context, refused func(from string, count int)) {
+	ticker := time.NewTicker(guardEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		// Who has not shown who he is counts to the global account.
+		if s.nats.GlobalAccount().NumLocalConnections() > halfOpen {
+			s.expel(refused)
+		}
+	}
+}
+
+func (s *Server) expel(refused func(from string, count int)) {
+	account := s.nats.GlobalAccount()
+	list, err := s.nats.Connz(&server.ConnzOptions{Account: account.GetName(), Limit: account.NumLocalConnections() + halfOpen})
+	if err != nil {
+		return // asked again soon
+	}
+	sources := map[string][]*server.ConnInfo{}
+	for _, c := range list.Conns {
+		sources[c.IP] = append(sources[c.IP], c)
+	}
+	for from, conns := range sources {
+		if len(conns) <= halfOpen {
+			continue
+		}
+		slices.SortFunc(conns, func(a, b *server.ConnInfo) int { return cmp.Compare(b.Cid, a.Cid) })
+		for _, c := range conns[halfOpen:] {
+			_ = s.nats.DisconnectClientByID(c.Cid) // gone, or shown who he is meanwhile
+		}
+		refused(from, len(conns)-halfOpen)
+	}
+}
+
+// Disconnect ends a connection, known by the number that the bus gave it.
+func (s *Server) Disconnect(id uint64) error { return s.nats.DisconnectClientByID(id) }

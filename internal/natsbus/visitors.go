@@ -1,0 +1,152 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+)
+
+// maxConnections is how many connections a node may have: its own, one that it
+// lost and the bus has not, and one more.
+const maxConnections = 3
+
+// VisitorOptions say what follows from who connects to the bus.
+type VisitorOptions struct {
+	// Disconnect ends a connection.
+	Disconnect func(id uint64) error
+	// Refused is told whom the bus did not let in. It must not block.
+	Refused func(from, what string, cause error)
+	// Denied is told what a node did that it may not. It must not block.
+	Denied func(key tutti.NodeKey, what string)
+	Logger *slog.Logger // may be nil
+}
+
+// visitors are the connections of nodes, the oldest first.
+type visitors struct {
+	VisitorOptions
+	there map[tutti.NodeKey][]visitor
+}
+
+type visitor struct {
+	id   uint64
+	host string
+}
+
+// visitorEvent is what the bus says about a connection.
+type visitorEvent struct {
+	Client struct {
+		ID   uint64 `json:"id"`
+		Host string `json:"host"`
+		JWT  string `json:"jwt"`
+	} `json:"client"`
+	Reason string `json:"reason"`
+}
+
+// WatchVisitors follows who connects and who is refused, on nc, the server's
+// connection to the system account, until ctx ends. A node that opens too many
+// connections loses the oldest.
+func WatchVisitors(ctx context.Context, nc *nats.Conn, o VisitorOptions) error {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	v := &visitors{VisitorOptions: o, there: map[tutti.NodeKey][]visitor{}}
+	msgs := make(chan *nats.Msg, 1<<14)
+	for _, subject := range []string{"$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR"} {
+		sub, err := nc.ChanSubscribe(subject, msgs)
+		if err != nil {
+			return wrap(err, "watch who connects")
+		}
+		defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
+	}
+	if err := flush(ctx, nc); err != nil {
+		return wrap(err, "watch who connects")
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case msg := <-msgs:
+			v.handle(msg)
+		}
+	}
+}
+
+func (v *visitors) handle(msg *nats.Msg) {
+	var e visitorEvent
+	if err := json.Unmarshal(msg.Data, &e); err != nil {
+		v.Logger.Warn("the bus said something about a connection that nobody understands", "error", err)
+		return
+	}
+	// Whoever connects chooses the user that the bus names. The JWT is what it
+	// has verified, except where it says that it has not.
+	key, known := keyOf(e.Client.JWT)
+	switch {
+	case strings.HasSuffix(msg.Subject, ".AUTH.ERR"):
+		what := "connect to the bus"
+		if known {
+			what += " as " + string(key)
+		}
+		v.Refused(e.Client.Host, what, tutti.Errorf(tutti.CodeUnauthenticated, "%s", strings.ToLower(e.Reason)))
+	case !known: // the server's own accounts
+	case strings.HasSuffix(msg.Subject, ".CONNECT"):
+		v.connected(key, visitor{e.Client.ID, e.Client.Host})
+	default:
+		v.left(key, e.Client.ID)
+		if e.Reason == expired {
+			v.Denied(key, "stay with a JWT that has ended")
+		}
+	}
+}
+
+// expired is the bus's reason for ending a connection with its JWT.
+const expired = "Authentication Expired"
+
+// keyOf returns the key that a JWT of a node is for.
+func keyOf(text string) (tutti.NodeKey, bool) {
+	claims, err := jwt.DecodeUserClaims(text)
+	if err != nil {
+		return "", false
+	}
+	key := tutti.NodeKey(claims.Subject)
+	// The server's own users have no limits of nodes.
+	return key, key.Validate() == nil && claims.Subs != jwt.NoLimit
+}
+
+func (v *visitors) connected(key tutti.NodeKey, new visitor) {
+	there := v.there[key]
+	for _, old := range there {
+		if old.host != new.host {
+			v.Denied(key, fmt.Sprintf("be connected from %s and %s at once", old.host, new.host))
+			break
+		}
+	}
+	there = append(there, new)
+	if len(there) > maxConnections {
+		v.Denied(key, fmt.Sprintf("open more than %d connections at once", maxConnections))
+		if err := v.Disconnect(there[0].id); err != nil {
+			v.Logger.Debug("a connection of a node was gone already", "error", err)
+		}
+		there = there[1:]
+	}
+	v.there[key] = there
+}
+
+func (v *visitors) left(key tutti.NodeKey, id uint64) {
+	there := v.there[key]
+	for i, old := range there {
+		if old.id == id {
+			there = append(there[:i:i], there[i+1:]...)
+			break
+		}
+	}
+	if v.there[key] = there; len(there) == 0 {
+		delete(v.there, key)
+	}
+}

@@ -1,0 +1,76 @@
+package retain
+
+import "github.com/tutti-project/tutti"
+
+// Exports: the last set of each node; of overlays the last one of each node in
+// each job that goes on.
+
+func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
+
+func noteExports(l *Ledger, e tutti.Event) {
+	b := e.Body.(*tutti.ExportsSet)
+	switch {
+	case !b.Overlay:
+		l.last[exportsKey(b.Node)] = e.Seq
+	case l.lives(b.Job) && !l.finished[b.Job]:
+		l.overlays[overlay{b.Job, b.Node}] = e.Seq
+	}
+}
+
+func needsExports(l *Ledger, e tutti.Event) bool {
+	b := e.Body.(*tutti.ExportsSet)
+	if b.Overlay {
+		return l.overlays[overlay{b.Job, b.Node}] == e.Seq
+	}
+	return l.last[exportsKey(b.Node)] == e.Seq
+}
+
+// Values: the last change of each key, if it has a value. How much one run may
+// change is counted, so the changes since a node's last claim are needed as well;
+// whichever of them is not the last of its key must not be that in the fold.
+
+func noteValue(l *Ledger, e tutti.Event) {
+	v := l.values[e.Body.ID()]
+	if v == nil {
+		v = &value{sets: map[tutti.NodeName]uint64{}}
+		l.values[e.Body.ID()] = v
+	}
+	v.last, v.owner, v.gone = e.Seq, ownerOf(e), false
+	if _, set := e.Body.(*tutti.ValueSet); set {
+		v.sets[v.owner] = e.Seq
+	}
+}
+
+func ownerOf(e tutti.Event) tutti.NodeName {
+	switch b := e.Body.(type) {
+	case *tutti.ValueSet:
+		return b.Owner
+	case *tutti.ValueUnset:
+		return b.Owner
+	}
+	return ""
+}
+
+func needsValue(l *Ledger, e tutti.Event) bool {
+	if l.counts(ownerOf(e), e.Seq) {
+		return true
+	}
+	v := l.values[e.Body.ID()]
+	if v.last != e.Seq || v.gone {
+		return false
+	}
+	if _, set := e.Body.(*tutti.ValueSet); set {
+		return true
+	}
+	for owner, seq := range v.sets {
+		if l.counts(owner, seq) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts reports whether a change belongs to what a node's latest run has changed.
+func (l *Ledger) counts(owner tutti.NodeName, seq uint64) bool {
+	return owner != "" && seq > l.since[owner]
+}

@@ -1,0 +1,60 @@
+package retain
+
+import "github.com/tutti-project/tutti"
+
+// Nodes and tokens. Who joined and who left is needed for ever: all keys that were
+// let out are let out again after every start.
+
+func nodeKey(n tutti.NodeName) string { return "node " + string(n) }
+
+func noteNode(l *Ledger, e tutti.Event) { l.last[nodeKey(tutti.NodeName(e.Body.ID()))] = e.Seq }
+
+// isLastOfNode is for what the next join, or the node's end, makes void.
+func isLastOfNode(l *Ledger, e tutti.Event) bool {
+	return l.last[nodeKey(tutti.NodeName(e.Body.ID()))] == e.Seq
+}
+
+func noteEnrolled(l *Ledger, e tutti.Event) {
+	b := e.Body.(*tutti.NodeEnrolled)
+	noteNode(l, e)
+	l.enrolled[b.Node] = b.Token
+}
+
+// noteRemoved forgets what the node published; what it claimed is no more its
+// latest run.
+func noteRemoved(l *Ledger, e tutti.Event) {
+	node := e.Body.(*tutti.NodeRemoved).Node
+	noteNode(l, e)
+	delete(l.enrolled, node)
+	delete(l.latest, node)
+	delete(l.last, exportsKey(node))
+	l.since[node] = e.Seq
+	for o := range l.overlays {
+		if o.node == node {
+			delete(l.overlays, o)
+		}
+	}
+	for _, v := range l.values {
+		v.gone = v.gone || v.owner == node
+	}
+}
+
+func noteToken(l *Ledger, e tutti.Event) {
+	b := e.Body.(*tutti.TokenCreated)
+	l.tokens[b.Token] = b.Expires
+}
+
+// needsToken is for as long as somebody can use the token, or the node that it let
+// in may ask again, and some time more.
+func needsToken(l *Ledger, e tutti.Event) bool {
+	id := tutti.TokenID(e.Body.ID())
+	if l.now.Before(l.tokens[id].Add(tokenGrace)) {
+		return true
+	}
+	for _, token := range l.enrolled {
+		if token == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+// Package retain says which events of the log a fold still needs: what a
+// snapshot keeps. It is pure. One rule per kind of event is behind it:
+//
+//	last of its key       fleet file, code, value, exports, snapshot
+//	while something lives token, job, run, and what an operator was given
+//	for ever              who joined and who left: a key that was let out stays out
+//	never again           denials, retired jobs
+//
+// The contract, which a property test holds on logs of the real server: for every
+// cut of a log, folding the needed events before the cut and then the rest gives
+// the state that folding all of it gives.
+package retain
+
+import (
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// tokenGrace is how long a token that nobody can use any more is known by name,
+// so that whoever presents it is told why it is refused.
+const tokenGrace = 30 * 24 * time.Hour
+
+// Ledger is what the rules must know of a sequence of events. First it is told all
+// of them in order (Add), then it says of each whether it is needed (Needs).
+type Ledger struct {
+	now      time.Time
+	last     map[string]uint64 // of each key
+	codes    map[tutti.JobID]tutti.Digest
+	finished map[tutti.JobID]bool
+	jobs     map[tutti.RunID]tutti.JobID
+	nodes    map[tutti.RunID]tutti.NodeName
+	ended    map[tutti.RunID]bool
+	latest   map[tutti.NodeName]tutti.RunID // claimed
+	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
+	overlays map[overlay]uint64
+	values   map[string]*value
+	tokens   map[tutti.TokenID]time.Time
+	enrolled map[tutti.NodeName]tutti.TokenID
+}
+
+type overlay struct {
+	job  tutti.JobID
+	node tutti.NodeName
+}
+
+// value is what is known of a key. Sets is the last time that each owner set it.
+type value struct {
+	last  uint64
+	owner tutti.NodeName
+	gone  bool // with the node that owned it
+	sets  map[tutti.NodeName]uint64
+}
+
+// New returns a ledger of no events.
+func New() *Ledger {
+	return &Ledger{
+		last:     map[string]uint64{},
+		codes:    map[tutti.JobID]tutti.Digest{},
+		finished: map[tutti.JobID]bool{},
+		jobs:     map[tutti.RunID]tutti.JobID{},
+		nodes:    map[tutti.RunID]tutti.NodeName{},
+		ended:    map[tutti.RunID]bool{},
+		latest:   map[tutti.NodeName]tutti.RunID{},
+		since:    map[tutti.NodeName]uint64{},
+		overlays: map[overlay]uint64{},
+		values:   map[string]*value{},
+		tokens:   map[tutti.TokenID]time.Time{},
+		enrolled: map[tutti.NodeName]tutti.TokenID{},
+	}
+}
+
+// rule is what is done with a kind of event: what the ledger notes of it, and
+// whether it is needed once the ledger knows all. No note: nothing.
+type rule struct {
+	note  func(l *Ledger, e tutti.Event)
+	needs func(l *Ledger, e tutti.Event) bool
+}
+
+// rules has one entry per kind.
+var rules = map[string]rule{
+	"fleet.set":      {noteLast, isLast},
+	"code.pushed":    {notePush, needsPush},
+	"snapshot.taken": {noteLast, isLast},
+
+	"token.created":    {noteToken, needsToken},
+	"token.revoked":    {nil, needsToken},
+	"node.enrolled":    {noteEnrolled, always},
+	"node.removed":     {noteRemoved, always},
+	"node.replaceable": {noteNode, isLastOfNode},
+
+	"job.started":   {noteJob, needsJob},
+	"job.cancelled": {nil, needsJob},
+	"job.finished":  {noteFinished, needsJob},
+	"job.retired":   {noteRetired, never},
+	"step.started":  {nil, needsJob},
+	"step.finished": {nil, needsJob},
+
+	"run.wanted":   {noteWanted, needsRun},
+	"run.claimed":  {noteClaimed, needsRun},
+	"run.gated":    {nil, needsRun},
+	"run.finished": {noteEnded, needsRun},
+	"run.lost":     {noteEnded, needsRun},
+
+	"exports.set": {noteExports, needsExports},
+	"value.set":   {noteValue, needsValue},
+	"value.unset": {noteValue, needsValue},
+
+	"operator.issued":  {nil, needsOperator},
+	"operator.revoked": {noteLast, isLast},
+	"audit.denied":     {nil, never},
+}
+
+// Known reports whether there is a rule for a kind of event. What has none is
+// always needed.
+func Known(kind string) bool {
+	_, ok := rules[kind]
+	return ok
+}
+
+// Add notes the next event.
+func (l *Ledger) Add(e tutti.Event) {
+	if e.At.After(l.now) {
+		l.now = e.At
+	}
+	if r := rules[e.Body.Kind()]; r.note != nil {
+		r.note(l, e)
+	}
+}
+
+// Needs reports whether a fold needs an event that was added.
+func (l *Ledger) Needs(e tutti.Event) bool {
+	r, ok := rules[e.Body.Kind()]
+	return !ok || r.needs(l, e)
+}
+
+func always(*Ledger, tutti.Event) bool { return true }
+
+func never(*Ledger, tutti.Event) bool { return false }
+
+// lastKey is for kinds of which the last one for each thing matters.
+func lastKey(e tutti.Event) string { return e.Body.Kind() + " " + e.Body.ID() }
+
+func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
+
+func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
+
+// Code: the current one of each environment, and that of jobs.
+
+func notePush(l *Ledger, e tutti.Event) {
+	noteLast(l, e)
+	l.last[codeKey(e)] = e.Seq
+}
+
+func codeKey(e tutti.Event) string { return "code " + string(e.Body.(*tutti.CodePushed).Code) }
+
+func needsPush(l *Ledger, e tutti.Event) bool {
+	if isLast(l, e) {
+		return true
+	}
+	if l.last[codeKey(e)] != e.Seq {
+		return false
+	}
+	for _, code := range l.codes {
+		if code == e.Body.(*tutti.CodePushed).Code {
+			return true
+		}
+	}
+	return false
+}
+
+// Operators: certificates that were issued since the operator was revoked.
+
+func needsOperator(l *Ledger, e tutti.Event) bool {
+	return e.Seq > l.last[lastKey(tutti.Event{Body: &tutti.OperatorRevoked{Operator: e.Body.ID()}})]
+}

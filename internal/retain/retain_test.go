@@ -1,0 +1,122 @@
+package retain_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// log gives the bodies their sequences; each happens an hour after the one before.
+func log(bodies ...tutti.Body) []tutti.Event {
+	var out []tutti.Event
+	for i, b := range bodies {
+		out = append(out, tutti.Event{Seq: uint64(i + 1), At: epoch.Add(time.Duration(i) * time.Hour), Body: b})
+	}
+	return out
+}
+
+func needed(events []tutti.Event) []uint64 {
+	l := retain.New()
+	for _, e := range events {
+		l.Add(e)
+	}
+	var out []uint64
+	for _, e := range events {
+		if l.Needs(e) {
+			out = append(out, e.Seq)
+		}
+	}
+	return out
+}
+
+func TestEveryKindHasARule(t *testing.T) {
+	for _, kind := range tutti.Kinds() {
+		if !retain.Known(kind) {
+			t.Errorf("no rule says which %s events are still needed", kind)
+		}
+	}
+}
+
+func TestNeeded(t *testing.T) {
+	type seqs = []uint64
+	job := func(id tutti.JobID, code string) tutti.Body {
+		return &tutti.JobStarted{Job: id, Code: tutti.DigestOf([]byte(code))}
+	}
+	push := func(code string) tutti.Body {
+		return &tutti.CodePushed{Environment: "production", Code: tutti.DigestOf([]byte(code))}
+	}
+	want := func(run tutti.RunID, job tutti.JobID) tutti.Body {
+		return &tutti.RunWanted{Order: tutti.Order{Run: run, Node: "n", Job: job}}
+	}
+	set := func(key string, owner tutti.NodeName) tutti.Body {
+		return &tutti.ValueSet{Key: key, Owner: owner, Value: json.RawMessage("1")}
+	}
+	unset := func(key string, owner tutti.NodeName) tutti.Body { return &tutti.ValueUnset{Key: key, Owner: owner} }
+	claim := &tutti.RunClaimed{Run: "r", Node: "n"}
+	ended := &tutti.RunFinished{Result: tutti.Result{Run: "r"}}
+	join := &tutti.NodeEnrolled{Node: "n", Token: "t"}
+	leave := &tutti.NodeRemoved{Node: "n"}
+	token := func(lives time.Duration) tutti.Body {
+		return &tutti.TokenCreated{Token: "t", Expires: epoch.Add(lives)}
+	}
+	old := -31 * 24 * time.Hour
+
+	cases := []struct {
+		reason string
+		log    []tutti.Event
+		want   seqs
+	}{
+		{"the last fleet file", log(&tutti.FleetSet{}, &tutti.FleetSet{}), seqs{2}},
+		{"a denial never", log(&tutti.Denied{}), nil},
+		{"the current code", log(push("a"), push("b")), seqs{2}},
+		{"the code of a job that is there", log(push("a"), job("j", "a"), push("b")), seqs{1, 2, 3}},
+		{"not that of a job that was retired", log(push("a"), job("j", "a"), &tutti.JobFinished{Job: "j"}, push("b"), &tutti.JobRetired{Job: "j"}), seqs{4}},
+		{"the last push of the same code", log(push("a"), job("j", "a"), push("b"), push("a"), push("b")), seqs{2, 4, 5}},
+
+		{"a token until 30 days after its end", log(token(old + 25*time.Hour)), seqs{1}},
+		{"a token's end as long as the token", log(token(time.Hour), &tutti.TokenRevoked{Token: "t"}), seqs{1, 2}},
+		{"and no longer", log(token(old), &tutti.TokenRevoked{Token: "t"}), nil},
+		{"a token as long as who joined by it", log(token(old), join), seqs{1, 2}},
+		{"not after who joined by it has left; its key stays out", log(token(old), join, leave), seqs{2, 3}},
+		{"that a name may be taken", log(join, &tutti.NodeReplaceable{Node: "n"}), seqs{1, 2}},
+		{"not after it was taken", log(join, &tutti.NodeReplaceable{Node: "n"}, join), seqs{1, 3}},
+
+		{"all of a job", log(job("j", "a"), &tutti.StepStarted{Job: "j"}, &tutti.StepFinished{Job: "j"}, want("r", "j"), &tutti.RunLost{Run: "r"},
+			&tutti.JobCancelled{Job: "j"}, &tutti.JobFinished{Job: "j"}), seqs{1, 2, 3, 4, 5, 6, 7}},
+		{"nothing of a job that was retired but the last run of a node", log(job("j", "a"), want("q", "j"), &tutti.RunClaimed{Run: "q", Node: "n"},
+			&tutti.RunGated{Run: "q"}, &tutti.RunFinished{Result: tutti.Result{Run: "q"}}, want("r", "j"), claim, &tutti.RunGated{Run: "r"}, ended,
+			&tutti.StepFinished{Job: "j"}, &tutti.JobFinished{Job: "j"}, &tutti.JobRetired{Job: "j"}), seqs{6, 7, 8, 9}},
+		{"not even that once the node has left", log(job("j", "a"), want("r", "j"), claim, ended, &tutti.JobFinished{Job: "j"}, &tutti.JobRetired{Job: "j"}, leave), seqs{7}},
+		{"nothing about a run that nobody ordered", log(claim, ended), nil},
+
+		{"the last exports of a node", log(&tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "m"}), seqs{2, 3}},
+		{"none of a node that has left", log(&tutti.ExportsSet{Node: "n"}, leave), seqs{2}},
+		{"an overlay while its job goes on", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true}), seqs{1, 2}},
+		{"and no longer", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true}, &tutti.JobFinished{Job: "j"}), seqs{1, 3}},
+
+		{"the last value of a key", log(set("k", ""), set("k", ""), set("l", "")), seqs{2, 3}},
+		{"not one that was withdrawn, nor that it was", log(set("k", ""), unset("k", "")), nil},
+		{"not one of a node that has left", log(set("k", "n"), leave), seqs{2}},
+		{"what an operator took over stays", log(set("k", "n"), set("k", ""), leave), seqs{2, 3}},
+		{"changes since a node's last claim count", log(set("k", "n"), job("j", "a"), want("r", "j"), claim, set("k", "n"), set("k", "n")), seqs{2, 3, 4, 5, 6}},
+		{"a withdrawal, if a change before it counts", log(job("j", "a"), want("r", "j"), claim, set("k", "n"), unset("k", "")), seqs{1, 2, 3, 4, 5}},
+
+		{"the last snapshot", log(&tutti.SnapshotTaken{}, &tutti.SnapshotTaken{}), seqs{2}},
+		{"certificates since an operator was revoked", log(&tutti.OperatorIssued{Operator: "a"}, &tutti.OperatorIssued{Operator: "b"},
+			&tutti.OperatorRevoked{Operator: "a"}, &tutti.OperatorIssued{Operator: "a"}), seqs{2, 3, 4}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.reason, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, needed(tc.log)); diff != "" {
+				t.Errorf("needed: -want +got\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// LocalOperator is the name of whoever comes through the server's own socket.
+const LocalOperator = "local"
+
+// access is which operators may come in, and who is in. It follows the log from
+// outside the writer, so that a request that is refused costs it nothing.
+type access struct {
+	mu        *sync.Mutex
+	operators operators
+	inside    map[*visit]bool
+}
+
+// visit is one request of an operator.
+type visit struct {
+	name, serial string
+	end          context.CancelCauseFunc
+}
+
+type visitKey struct{}
+
+func newAccess() access {
+	return access{mu: &sync.Mutex{}, operators: operators{}, inside: map[*visit]bool{}}
+}
+
+// load takes what the log says at the start.
+func (a access) load(from operators) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, op := range from {
+		own := *op
+		own.serials = maps.Clone(op.serials)
+		a.operators[name] = &own
+	}
+}
+
+// apply takes an event that is on disk. Who is in with a certificate that it ends
+// is out at once.
+func (a access) apply(e tutti.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.operators.apply(e)
+	for v := range a.inside {
+		if err := a.operators.admit(v.name, v.serial); err != nil {
+			v.end(err)
+		}
+	}
+}
+
+// Admit lets an operator in who has shown a certificate of our CA with that
+// serial, and says who he is in the context that it returns. That ends with leave,
+// or as soon as he is revoked. CodeUnauthenticated: he was.
+func (s *Server) Admit(ctx context.Context, name, serial string) (inside context.Context, leave func(), err error) {
+	select {
+	case <-s.ready: // until then nobody knows who was revoked
+	case <-s.ended:
+		return nil, nil, tutti.Errorf(tutti.CodeUnavailable, "the server is not serving")
+	case <-ctx.Done():
+		return nil, nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server to read its log")
+	}
+	a := s.access
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.operators.admit(name, serial); err != nil {
+		return nil, nil, err
+	}
+	v := &visit{name: name, serial: serial}
+	inside, v.end = context.WithCancelCause(context.WithValue(tutti.WithActor(ctx, actorOperator+name), visitKey{}, v))
+	a.inside[v] = true
+	return inside, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.inside, v)
+		v.end(nil)
+	}, nil
+}
+
+// stillIn refuses an operator who was revoked after he had come in: what he asked
+// for may have waited behind his revocation.
+func (tx *tx) stillIn(ctx context.Context) error {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		return tx.registry.operators.admit(v.name, v.serial)
+	}
+	return nil
+}

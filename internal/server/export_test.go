@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Emit appends what no call of an operator or a node makes by itself.
+func (s *Server) Emit(body tutti.Body) error {
+	return s.do(context.Background(), func(tx *tx) error {
+		tx.emit(actorServer, body)
+		return nil
+	})
+}
+
+// State is what a server folds out of a log.
+type State struct{ folded *state }
+
+// State returns what the server has in memory, as long as nobody asks it anything.
+func (s *Server) State() State {
+	var out State
+	_ = s.do(context.Background(), func(tx *tx) error {
+		out.folded = tx.state
+		return nil
+	})
+	return out
+}
+
+// Fold folds events whose exports are at hand.
+func Fold(events ...[]tutti.Event) State {
+	s := newState()
+	for _, list := range events {
+		for _, e := range list {
+			s.apply(e)
+		}
+	}
+	return State{s}
+}
+
+// Hydrate loads the exports of events.
+func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
+	for _, e := range events {
+		if err := hydrate(context.Background(), blobs, e.Body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Diff compares all that two folds have in memory: whatever the server answers
+// or decides comes from there. Tokens of the first that nobody can use at the
+// given time may be missing in the second.
+func (s State) Diff(other State, now time.Time) string {
+	for id, t := range s.folded.registry.tokens {
+		used := false
+		for _, n := range s.folded.registry.nodes {
+			used = used || n.Token == id
+		}
+		if other.folded.registry.tokens[id] == nil && !used && t.Expires.Before(now) {
+			delete(s.folded.registry.tokens, id)
+		}
+	}
+	s.folded.denials, other.folded.denials = denials{}, denials{} // not of the log
+	for _, n := range s.folded.registry.nodes {
+		n.stored = 0
+	}
+	for _, n := range other.folded.registry.nodes {
+		n.stored = 0
+	}
+	all := cmp.Exporter(func(reflect.Type) bool { return true })
+	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
+)
+
+// trimmedLog is a log whose beginning is let go once a snapshot has it.
+type trimmedLog interface {
+	tutti.Log
+	tutti.Trimming
+	tutti.Chained
+}
+
+// snapshot returns what the latest snapshot of the log is, or nil.
+func snapshot(ctx context.Context, log tutti.Log) (*tutti.SnapshotTaken, error) {
+	trimmed, ok := log.(trimmedLog)
+	if !ok {
+		return nil, nil
+	}
+	e, found, err := trimmed.Snapshot(ctx)
+	if err != nil || !found {
+		return nil, err
+	}
+	taken, ok := e.Body.(*tutti.SnapshotTaken)
+	if !ok {
+		return nil, tutti.Errorf(tutti.CodeInternal, "event %d is no snapshot but %s", e.Seq, e.Body.Kind())
+	}
+	return taken, nil
+}
+
+// history yields the events after a sequence, in order, up to the last one at
+// the time of the call: those that the latest snapshot still has, then the log's.
+// It ends with the first error.
+func (s *Server) history(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
+	return func(yield func(tutti.Event, error) bool) {
+		for {
+			taken := s.taken.Load()
+			if taken != nil && after < taken.Through {
+				for entry, err := range s.kept(ctx, *taken, after) {
+					var e tutti.Event
+					if err == nil {
+						e, err = event(entry)
+					}
+					if !yield(e, err) || err != nil {
+						return
+					}
+				}
+				after = taken.Through
+			}
+			for e, err := range s.opts.Log.Read(ctx, after) {
+				if tutti.CodeOf(err) == tutti.CodeNotFound && s.taken.Load() != taken {
+					break // let go under the reader; the snapshot has it
+				}
+				if !yield(e, err) || err != nil {
+					return
+				}
+				after = e.Seq
+			}
+			if s.taken.Load() == taken {
+				return
+			}
+		}
+	}
+}
+
+// kept yields the entries of a snapshot.
+func (s *Server) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint64) iter.Seq2[tutti.Entry, error] {
+	stored, err := s.opts.Blobs.Get(ctx, taken.State)
+	if err != nil {
+		return func(yield func(tutti.Entry, error) bool) {
+			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeInternal, err,
+				"the snapshot of the events up to %d cannot be read; restore a backup: tutti server restore", taken.Through))
+		}
+	}
+	return retain.Entries(taken, stored, after)
+}
+
+// event decodes an entry of the log.
+func event(entry tutti.Entry) (tutti.Event, error) {
+	var e tutti.Event
+	if err := json.Unmarshal(entry.Raw, &e); err != nil {
+		return e, tutti.Wrap(tutti.CodeInternal, err, "event %d", entry.Seq)
+	}
+	e.Seq, e.Link = entry.Seq, entry.Link
+	return e, nil
+}

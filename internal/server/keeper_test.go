@@ -1,0 +1,487 @@
+package server_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/internal/sweep"
+)
+
+const snapshotEvery = 20
+
+// past is a server that lets go of the past early, and all that its log ever had.
+type past struct {
+	*servertest.Fleet
+	log *allLog
+	db  *servertest.Node
+}
+
+// allLog remembers what the log has let go, and fails where a test says.
+type allLog struct {
+	*memory.Log
+	mu  sync.Mutex
+	all []tutti.Event
+	at  func(point string) error
+}
+
+func (l *allLog) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+	_, snapshot := events[0].Body.(*tutti.SnapshotTaken)
+	if err := l.point("before snapshot.taken", snapshot); err != nil {
+		return 0, err
+	}
+	seq, err := l.Log.Append(ctx, last, events)
+	if err == nil {
+		l.mu.Lock()
+		l.all = append(l.all, events...)
+		l.mu.Unlock()
+		err = l.point("after snapshot.taken", snapshot)
+	}
+	return seq, err
+}
+
+func (l *allLog) Trim(ctx context.Context, through uint64) error {
+	if err := l.point("before the log lets go", true); err != nil {
+		return err
+	}
+	if err := l.Log.Trim(ctx, through); err != nil {
+		return err
+	}
+	return l.point("after the log has let go", true)
+}
+
+func (l *allLog) point(name string, here bool) error {
+	if l.at == nil || !here {
+		return nil
+	}
+	return l.at(name)
+}
+
+// everything returns all events that there ever were. Their exports are at hand.
+func (l *allLog) everything() []tutti.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+func lettingGo(log tutti.Log) func(*server.Options) {
+	return func(o *server.Options) {
+		o.Log, o.SnapshotEvery, o.Keep = log, snapshotEvery, engine.Keep{Jobs: 3, Runs: 100}
+	}
+}
+
+// startPast starts a server with one node. It must run in a bubble.
+func startPast(t *testing.T, change ...func(*server.Options)) *past {
+	t.Helper()
+	log := &allLog{Log: memory.NewLog()}
+	f := servertest.Start(t, append([]func(*server.Options){lettingGo(log)}, change...)...)
+	f.Log = log.Log
+	p := &past{Fleet: f, log: log, db: f.Join("db-01")}
+	f.Push(onePlan)
+	return p
+}
+
+// again starts another server on what this one has left.
+func (p *past) again(t *testing.T) *past {
+	t.Helper()
+	_ = p.Stop()
+	log := &allLog{Log: p.log.Log, all: p.log.all}
+	f := servertest.Resume(t, log.Log, p.Blobs, lettingGo(log))
+	return &past{Fleet: f, log: log, db: f.Node("db-01")}
+}
+
+const onePlan = `
+fleet: test
+environment: {name: production, path: ./code}
+groups:
+  db: {nodes: [db-01]}
+grants:
+  - {to: db, write: [db/**], exports: [Database]}
+plans:
+  deploy:
+    steps: [{run: db}]
+`
+
+// jobs runs a job after the other. Each has a record, and publishes.
+func (p *past) jobs(t *testing.T, n int) []tutti.JobID {
+	t.Helper()
+	var out []tutti.JobID
+	for range n {
+		out = append(out, p.Start("deploy", tutti.ModeApply))
+		o := p.db.MustClaim()
+		p.db.Gate(tutti.Gate{Run: o.Run, Exports: []tutti.Export{database(string(o.Run))}, Values: []string{"db/x"}})
+		if err := p.db.Publish(o.Run, "db/x", fmt.Sprintf("%q", o.Run)); err != nil {
+			t.Fatal(err)
+		}
+		raw := []byte(fmt.Sprintf(`{"run":%q}`, o.Run))
+		if _, err := p.Handle(t.Context(), p.db.Key, tutti.OpBlobPut, raw); err != nil {
+			t.Fatal(err)
+		}
+		result := servertest.Result(o.Run, tutti.Changed)
+		result.Record = tutti.DigestOf(raw)
+		if err := p.db.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func (p *past) wantWhole(t *testing.T) {
+	t.Helper()
+	if diff := server.Fold(p.log.everything()).Diff(p.State(), time.Now()); diff != "" {
+		t.Errorf("-all that ever was +the server\n%s", diff)
+	}
+}
+
+// first is the first event that the log still has.
+func (p *past) first(t *testing.T) uint64 {
+	t.Helper()
+	e, found, err := p.log.Snapshot(t.Context())
+	if err != nil || !found {
+		t.Fatalf("the latest snapshot: %v, %v", found, err)
+	}
+	through := e.Body.(*tutti.SnapshotTaken).Through
+	for e, err := range p.log.Read(t.Context(), through) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range p.log.Read(t.Context(), through-1) {
+			if tutti.CodeOf(err) != tutti.CodeNotFound {
+				t.Errorf("the log still has what the snapshot of %d has (%v)", through, err)
+			}
+			break
+		}
+		return e.Seq
+	}
+	return 0
+}
+
+func TestTheLogLetsGoOfWhatASnapshotHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		for range 4 {
+			p.jobs(t, 5)
+			synctest.Wait()
+		}
+		if first := p.first(t); first < 100 {
+			t.Errorf("the log begins with event %d of %d", first, len(p.log.all))
+		}
+		p.wantWhole(t)
+		p = p.again(t)
+		p.wantWhole(t)
+		if job := p.jobs(t, 1)[0]; job != "deploy-21" {
+			t.Errorf("the next job is %s, want deploy-21", job)
+		}
+		p.wantWhole(t)
+	})
+}
+
+// points are all the places between two steps of a snapshot.
+var points = []string{
+	"before the snapshot's blob", "after the snapshot's blob",
+	"before snapshot.taken", "after snapshot.taken",
+	"before the log lets go", "after the log has let go",
+}
+
+// pointBlobs fails around the blobs of a snapshot.
+type pointBlobs struct {
+	*sweep.Blobs
+	at func(point string) error
+}
+
+func (b pointBlobs) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
+	what := ""
+	if zipped, err := gzip.NewReader(bytes.NewReader(content)); err == nil {
+		text, _ := io.ReadAll(zipped)
+		what = "the snapshot's blob"
+		if !bytes.Contains(text[:min(len(text), 100)], []byte("snapshot")) {
+			what = "the segment's blob"
+		}
+		if err := b.at("before " + what); err != nil {
+			return "", err
+		}
+	}
+	digest, err := b.Blobs.Put(ctx, content)
+	if err == nil && what != "" {
+		err = b.at("after " + what)
+	}
+	return digest, err
+}
+
+// TestASnapshotMayBeCutOffAnywhere kills the server between any two steps of its
+// second snapshot: the next one has the same memory, finishes it or takes it
+// again, and leaves nothing behind.
+func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
+	for _, point := range points {
+		t.Run(point, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				killed := errors.New("killed")
+				reached := 0
+				at := func(here string) error {
+					if here == point {
+						if reached++; reached >= 2 {
+							return killed
+						}
+					}
+					return nil
+				}
+				store := memory.NewBlobs()
+				p := startPast(t, func(o *server.Options) {
+					o.Blobs = pointBlobs{sweep.New(store, time.Now), at}
+					o.Log.(*allLog).at = at
+				})
+				p.Blobs = store
+				for range 10 {
+					if reached >= 2 {
+						break
+					}
+					p.jobs(t, 3)
+					synctest.Wait()
+				}
+				if reached != 2 {
+					t.Fatalf("%q was reached %d times", point, reached)
+				}
+				p = p.again(t)
+				synctest.Wait()
+				p.wantWhole(t)
+				p.jobs(t, 4)
+				synctest.Wait()
+				p.first(t)
+				p.wantWhole(t)
+
+				time.Sleep(3 * time.Hour)
+				p.wantSwept(t)
+				p = p.again(t)
+				p.wantWhole(t)
+			})
+		})
+	}
+}
+
+// wantSwept fails if there are blobs that a server with this memory needs not.
+func (p *past) wantSwept(t *testing.T) {
+	t.Helper()
+	stored, err := p.Blobs.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A record for each job and the exports of each, those whose events the log
+	// still has besides; code, its manifest, the snapshot, segments.
+	if most := 2*(3+snapshotEvery) + 10; len(stored) > most {
+		t.Errorf("%d blobs are there, at most %d are needed", len(stored), most)
+	}
+}
+
+func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold, held := make(chan struct{}), make(chan struct{}, 1)
+		p := startPast(t, func(o *server.Options) {
+			o.Blobs = pointBlobs{sweep.New(memory.NewBlobs(), time.Now), func(string) error {
+				select {
+				case held <- struct{}{}:
+				default:
+				}
+				<-hold
+				return nil
+			}}
+		})
+		p.jobs(t, 5)
+		<-held
+		p.jobs(t, 3) // and nothing waits
+		close(hold)
+		synctest.Wait()
+		p.first(t)
+	})
+}
+
+func TestASnapshotThatFailsIsTakenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := true
+		tries := 0
+		store := memory.NewBlobs()
+		p := startPast(t, func(o *server.Options) {
+			o.Blobs = pointBlobs{sweep.New(store, time.Now), func(string) error {
+				if tries++; fails {
+					return errors.New("no space left on device")
+				}
+				return nil
+			}}
+		})
+		p.Blobs = store
+		p.jobs(t, 10)
+		synctest.Wait()
+		if tries != 1 {
+			t.Errorf("%d tries at once, want 1", tries)
+		}
+		fails = false
+		time.Sleep(2 * time.Minute)
+		p.first(t)
+		p.wantWhole(t)
+	})
+}
+
+func TestAServerDoesNotStartWithoutItsSnapshot(t *testing.T) {
+	zip := func(text string) []byte {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return out.Bytes()
+	}
+	unzip := func(stored []byte) string {
+		r, err := gzip.NewReader(bytes.NewReader(stored))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(r)
+		return string(text)
+	}
+	cases := map[string]struct {
+		reason string
+		damage func(stored []byte) []byte
+	}{
+		"missing":     {"the blob is gone", func([]byte) []byte { return nil }},
+		"empty":       {"an empty blob is no empty past", func([]byte) []byte { return []byte{} }},
+		"cut off":     {"half of it is there", func(b []byte) []byte { return b[:len(b)/2] }},
+		"end cut off": {"its last bytes are gone", func(b []byte) []byte { return b[:len(b)-4] }},
+		"a bit":       {"one bit is another", func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
+		"fewer": {"it ends after a whole line", func(b []byte) []byte {
+			s := unzip(b)
+			return zip(s[:bytes.LastIndexByte([]byte(s[:len(s)-1]), '\n')+1])
+		}},
+		"another":     {"it is of another past", func([]byte) []byte { return zip(`{"tutti":"snapshot","v":1,"through":3,"link":""}` + "\n") }},
+		"no snapshot": {"it is something else", func([]byte) []byte { return zip("notify { 'hello': }\n") }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := startPast(t)
+				p.jobs(t, 10)
+				synctest.Wait()
+				p.first(t)
+				_ = p.Stop()
+				e, _, _ := p.log.Snapshot(t.Context())
+				s := server.New(server.Options{
+					Log: p.log, Blobs: damagedBlobs{p.Blobs, e.Body.(*tutti.SnapshotTaken).State, tc.damage},
+					Bus: &servertest.Bus{}, Identity: &servertest.Identity{},
+				})
+				wantCode(t, s.Run(t.Context()), tutti.CodeInternal, "the snapshot of the events up to")
+				select {
+				case <-s.Ready():
+					t.Errorf("%s: it serves", tc.reason)
+				default:
+				}
+			})
+		})
+	}
+}
+
+// damagedBlobs has one blob that is not as it was stored.
+type damagedBlobs struct {
+	*memory.Blobs
+	which  tutti.Digest
+	damage func([]byte) []byte
+}
+
+func (b damagedBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
+	content, err := b.Blobs.Get(ctx, digest)
+	if err == nil && digest == b.which {
+		if content = b.damage(content); content == nil {
+			return nil, tutti.Errorf(tutti.CodeNotFound, "blob %s is not stored", digest)
+		}
+	}
+	return content, err
+}
+
+func TestWatchingAfterTheLogHasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		watch := func(job tutti.JobID) []string {
+			var kinds []string
+			err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+				kinds = append(kinds, w.Event.Body.Kind())
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("watch %s: %v", job, err)
+			}
+			return kinds
+		}
+		goesOn := p.Start("deploy", tutti.ModeApply)
+		p.db.MustClaim()
+		want := watch(goesOn)
+		for i := range 3 * snapshotEvery {
+			set(t, p.Fleet, "shared/x", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		p.first(t)
+		if diff := cmp.Diff(want, watch(goesOn)); diff != "" {
+			t.Errorf("a job of before the snapshot: -then +now\n%s", diff)
+		}
+		// Whoever follows it misses nothing while the log is let go behind him.
+		followed := make(chan []string)
+		go func() {
+			var kinds []string
+			err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: goesOn, Follow: true}, func(w tutti.Watched) error {
+				kinds = append(kinds, w.Event.Body.Kind())
+				return nil
+			})
+			if err != nil {
+				t.Errorf("follow: %v", err)
+			}
+			followed <- kinds
+		}()
+		for i := range 3 * snapshotEvery {
+			set(t, p.Fleet, "shared/y", fmt.Sprint(i))
+		}
+		p.db.Finish(p.db.MustClaim().Run)
+		if diff := cmp.Diff([]string{"job.started", "run.wanted", "run.claimed", "run.finished", "job.finished"}, <-followed); diff != "" {
+			t.Errorf("followed: -want +got\n%s", diff)
+		}
+
+		jobs := p.jobs(t, 4)
+		synctest.Wait()
+		err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: goesOn}, nil)
+		wantCode(t, err, tutti.CodeNotFound, "keeps the latest 3 jobs")
+		wantCode(t, p.CancelJob(servertest.Operator(), tutti.CancelJob{Job: goesOn}), tutti.CodeNotFound, "any more")
+		if got := watch(jobs[1]); len(got) != 6 {
+			t.Errorf("the oldest job that is kept: %v", got)
+		}
+	})
+}
+
+func TestARetiredRunIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		job := p.Start("deploy", tutti.ModeApply)
+		late := p.db.MustClaim().Run
+		time.Sleep(time.Minute) // nobody hears of the node
+		p.jobs(t, 5)
+		if got := servertest.Kinds(p.log.everything()); !slices.Contains(got, "run.lost") || !slices.Contains(got, "job.retired") {
+			t.Fatalf("%s was not given up and retired: %v", job, got)
+		}
+		wantCode(t, p.db.Call(tutti.OpResult, servertest.Result(late, tutti.Changed), nil), tutti.CodeRefused, "is not a run of node db-01")
+		wantCode(t, p.db.Publish(late, "db/x", "1"), tutti.CodeRefused, "is not a run of node db-01")
+		_, err := p.RunRecord(servertest.Operator(), late)
+		wantCode(t, err, tutti.CodeNotFound, "")
+		nodes, err := p.ListNodes(servertest.Operator())
+		if err != nil || nodes[0].LastJob != "deploy-6" {
+			t.Errorf("nodes %+v, %v: want the last job of db-01", nodes, err)
+		}
+	})
+}

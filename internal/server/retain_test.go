@@ -1,0 +1,226 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+const anyFleet = `
+fleet: any
+environment: {name: production, path: ./code}
+groups:
+  all: {joined: true}
+  db: {nodes: [db-01, db-02]}
+grants:
+  - {to: db, write: [db/**], exports: [Database]}
+plans:
+  one:
+    steps:
+      - run: db-01
+  both:
+    steps:
+      - {name: first, run: db, accept: ["failed:resources", lost]}
+      - {wait: {value: db/ready}}
+      - {name: second, run: db, limit: 1}
+`
+
+// anything lets people and machines do what they like to a server that keeps
+// little of the past.
+type anything struct {
+	*servertest.Fleet
+	machines map[tutti.NodeName]int // how often the machine was replaced
+	operator int
+}
+
+func (a *anything) node(name tutti.NodeName) *servertest.Node {
+	return &servertest.Node{Name: name, Key: servertest.Key(fmt.Sprintf("%s %d", name, a.machines[name])), Fleet: a.Fleet}
+}
+
+// step does one thing. Most of them may be refused; then nothing has happened.
+func (a *anything) step(t *rapid.T) {
+	name := rapid.SampledFrom([]tutti.NodeName{"db-01", "db-02"}).Draw(t, "node")
+	key := rapid.SampledFrom([]string{"db/ready", "db/x", "shared/hiera/k"}).Draw(t, "key")
+	ctx := servertest.Operator()
+	switch rapid.SampledFrom([]string{
+		"join", "replace", "remove", "push", "start", "start", "cancel", "set", "unset", "lose", "revoke", "operator",
+		"work", "work", "work", "work", "work", "work", "work", "work",
+	}).Draw(t, "what") {
+	case "join":
+		a.join(name, rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(t, "ttl"))
+	case "replace":
+		if a.ReplaceNode(ctx, name) == nil && rapid.Bool().Draw(t, "another machine") {
+			a.machines[name]++
+			a.join(name, time.Hour)
+		}
+	case "remove":
+		_ = a.RemoveNode(ctx, name)
+	case "push":
+		a.PushSite(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "code"))
+	case "start":
+		plan := rapid.SampledFrom([]tutti.PlanName{"one", "both"}).Draw(t, "plan")
+		_, _ = a.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: rapid.SampledFrom([]tutti.Mode{tutti.ModeApply, tutti.ModeNoop}).Draw(t, "mode")})
+	case "cancel":
+		_ = a.CancelJob(ctx, tutti.CancelJob{})
+	case "set":
+		_ = a.SetValue(ctx, key, json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value")))
+	case "unset":
+		_ = a.UnsetValue(ctx, key)
+	case "lose":
+		if o := a.node(name).Claimed(); o != nil {
+			_ = a.Emit(&tutti.RunLost{Run: o.Run, Reason: "silent"})
+			_ = a.node(name).Call(tutti.OpPublish, tutti.Publish{Run: o.Run, Key: "db/x", Value: json.RawMessage("3")}, nil)
+			if rapid.Bool().Draw(t, "late result") {
+				_ = a.node(name).Call(tutti.OpResult, servertest.Result(o.Run, tutti.Changed), nil)
+			}
+		}
+	case "revoke":
+		token, err := a.CreateToken(ctx, tutti.CreateToken{Name: "x"})
+		if err == nil {
+			_ = a.Emit(&tutti.TokenRevoked{Token: token.Token})
+		}
+	case "operator":
+		a.operator++
+		_ = a.Emit(&tutti.OperatorIssued{Operator: "ada", Serial: fmt.Sprint(a.operator)})
+		if rapid.Bool().Draw(t, "revoked") {
+			_ = a.Emit(&tutti.OperatorRevoked{Operator: "ada"})
+		}
+	case "work":
+		a.work(t, a.node(name))
+	}
+}
+
+func (a *anything) join(name tutti.NodeName, ttl time.Duration) {
+	token, err := a.CreateToken(servertest.Operator(), tutti.CreateToken{Name: string(name), TTL: ttl, Groups: []tutti.GroupName{"all"}})
+	if err == nil {
+		_, _ = a.Enrol(context.Background(), a.node(name).Request(token))
+	}
+}
+
+// work lets a node go on with its run, as far as it comes.
+func (a *anything) work(t *rapid.T, n *servertest.Node) {
+	o := n.Claimed()
+	if o == nil || rapid.Bool().Draw(t, "only claims") {
+		return
+	}
+	gate := tutti.Gate{Run: o.Run, Values: []string{"db/ready"}}
+	for _, title := range []string{"a", "b"} {
+		if rapid.Bool().Draw(t, "exports "+title) {
+			gate.Exports = append(gate.Exports, database(title))
+		}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "outdated") == 0 {
+		gate.Reads = []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/never"}, Found: true, Digest: tutti.DigestOf(nil)}}
+	}
+	var gated tutti.Gated
+	if n.Call(tutti.OpGate, gate, &gated) != nil {
+		return
+	}
+	result := servertest.Result(o.Run, rapid.SampledFrom([]tutti.Outcome{tutti.Changed, tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
+	if gated.Verdict == tutti.GateStop {
+		result.Outcome, result.Reason, result.Stopped = "", "", true
+	} else {
+		for _, key := range []string{"db/ready", "db/x", "db/ready"} {
+			if rapid.Bool().Draw(t, "publishes") {
+				value := json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value"))
+				_ = n.Call(tutti.OpPublish, tutti.Publish{Run: o.Run, Key: key, Value: value, Withdraw: rapid.IntRange(0, 3).Draw(t, "withdraws") == 0}, nil)
+			}
+		}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "ends") > 0 {
+		_ = n.Call(tutti.OpResult, result, nil)
+	}
+}
+
+// anyLog is the log of a server to which anything was done.
+func anyLog(t *testing.T, rt *rapid.T) []tutti.Event {
+	t.Helper()
+	f := servertest.Start(t, func(o *server.Options) {
+		o.Keep, o.Logger, o.Silence = engine.Keep{Jobs: 2, Runs: 3}, slog.New(slog.DiscardHandler), time.Hour
+	})
+	defer func() { _ = f.Stop() }()
+	a := &anything{Fleet: f, machines: map[tutti.NodeName]int{}}
+	a.join("db-01", time.Hour)
+	a.join("db-02", time.Hour)
+	a.Push(anyFleet)
+	for range rapid.IntRange(1, 80).Draw(rt, "steps") {
+		a.step(rt)
+	}
+	events := f.Events()
+	if err := server.Hydrate(f.Blobs, events); err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// needed is what a snapshot of the events has.
+func needed(events []tutti.Event) []tutti.Event {
+	l := retain.New()
+	for _, e := range events {
+		l.Add(e)
+	}
+	var out []tutti.Event
+	for _, e := range events {
+		if l.Needs(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// TestASnapshotIsTheLog: what is needed of the beginning of a log, and then the
+// rest, folds to the same state as all of it; so does a snapshot of that.
+func TestASnapshotIsTheLog(t *testing.T) {
+	kinds, kept := map[string]bool{}, map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		events := anyLog(t, rt)
+		want := func() server.State { return server.Fold(events) }
+		now := events[len(events)-1].At
+		for _, e := range events {
+			kinds[e.Body.Kind()] = true
+		}
+		for range 6 {
+			first := rapid.IntRange(1, len(events)-1).Draw(rt, "cut")
+			second := rapid.IntRange(first, len(events)-1).Draw(rt, "next cut")
+			once := needed(events[:first])
+			if diff := want().Diff(server.Fold(once, events[first:]), now); diff != "" {
+				rt.Fatalf("a snapshot at %d of %d: -whole +from the snapshot\n%s\nlog: %v", first, len(events), diff, describeAll(events))
+			}
+			twice := needed(slices.Concat(once, events[first:second]))
+			if diff := want().Diff(server.Fold(twice, events[second:]), now); diff != "" {
+				rt.Fatalf("a snapshot at %d, of the one at %d and what came after it: -whole +from the snapshot\n%s", second, first, diff)
+			}
+			kept["of"] += first
+			kept["needed"] += len(once)
+		}
+	})
+	for _, kind := range []string{"job.retired", "run.lost", "node.removed", "exports.set", "value.unset", "token.revoked", "node.replaceable", "run.finished"} {
+		if !kinds[kind] {
+			t.Errorf("no log had a %s event: this test has lost its edge", kind)
+		}
+	}
+	if kept["needed"]*10 > kept["of"]*9 {
+		t.Errorf("%d of %d events are needed: nothing is let go", kept["needed"], kept["of"])
+	}
+}
+
+func describeAll(events []tutti.Event) []string {
+	var out []string
+	for _, e := range events {
+		raw, _ := json.Marshal(e.Body)
+		out = append(out, fmt.Sprintf("\n%d %s %.200s", e.Seq, e.Body.Kind(), raw))
+	}
+	return out
+}

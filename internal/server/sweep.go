@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/sweep"
+)
+
+// sweeper are blobs that can be swept.
+type sweeper interface {
+	Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (sweep.Swept, error)
+}
+
+// sweep removes the blobs that nothing names.
+func (k *keeper) sweep(ctx context.Context) error {
+	blobs, ok := k.opts.Blobs.(sweeper)
+	if !ok {
+		return nil
+	}
+	swept, err := blobs.Sweep(ctx, k.named)
+	if err == nil && swept.Removed > 0 {
+		k.opts.Logger.Info("blobs swept", "stored", swept.Stored, "removed", swept.Removed)
+	}
+	return err
+}
+
+var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// named returns the digests that an event of the log or of the latest snapshot
+// names, wherever in it: whatever a later kind of event names is named by this,
+// too. An event may be a blob itself; what names code names its manifest, and that
+// its files.
+func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
+	out := map[tutti.Digest]bool{}
+	var pushed []tutti.Digest
+	err := k.each(ctx, func(entry tutti.Entry, e tutti.Event) bool {
+		out[tutti.DigestOf(entry.Raw)] = true
+		switch b := e.Body.(type) {
+		case *tutti.SnapshotTaken: // only the latest one is read again
+			return true
+		case *tutti.CodePushed:
+			pushed = append(pushed, b.Signed)
+		}
+		note(out, entry.Raw)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	if taken := k.taken.Load(); taken != nil {
+		out[taken.State] = true
+		for _, s := range taken.Segments {
+			out[s.Blob] = true
+		}
+	}
+	for _, signed := range pushed {
+		if err := k.files(ctx, signed, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func note(out map[tutti.Digest]bool, text []byte) {
+	for _, d := range digestRE.FindAll(text, -1) {
+		out[tutti.Digest(d)] = true
+	}
+}
+
+// files notes the files of code.
+func (k *keeper) files(ctx context.Context, blob tutti.Digest, out map[tutti.Digest]bool) error {
+	raw, err := k.opts.Blobs.Get(ctx, blob)
+	if err != nil {
+		return tutti.Wrap("", err, "manifest of code")
+	}
+	signed, err := decode[tutti.SignedCode]("signed code", raw)
+	if err == nil {
+		note(out, signed.Manifest)
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package servertest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// TestTokens is the contract of tutti.Tokens.
+func TestTokens(t *testing.T, side Side) {
+	f := Start(t)
+	api, ctx := side(t, f), Operator()
+	later, err := api.CreateToken(ctx, tutti.CreateToken{Name: "web-*", TTL: 2 * time.Hour, Groups: []tutti.GroupName{"web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := api.CreateToken(ctx, tutti.CreateToken{Name: "db-01", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := api.ListTokens(ctx)
+	want(t, "tokens, the first to end first", []tutti.TokenView{
+		{Token: first.Token, Name: "db-01", Expires: first.Expires},
+		{Token: later.Token, Name: "web-*", Groups: []tutti.GroupName{"web"}, Expires: later.Expires},
+	}, tokens, err)
+	wantCode(t, "revoke no token", api.RevokeToken(ctx, "nothing"), tutti.CodeNotFound)
+	wantCode(t, "revoke", api.RevokeToken(ctx, first.Token), "")
+	wantCode(t, "revoke again", api.RevokeToken(ctx, first.Token), "")
+	db := &Node{Name: "db-01", Key: Key("db-01"), Fleet: f}
+	_, err = api.Enrol(ctx, db.Request(first))
+	wantCode(t, "join with a revoked token", err, tutti.CodeRefused)
+	web := &Node{Name: "web-01", Key: Key("web-01"), Fleet: f}
+	_, err = api.Enrol(ctx, web.Request(later))
+	wantCode(t, "join with the other", err, "")
+	wantCode(t, "revoke a token that was used", api.RevokeToken(ctx, later.Token), tutti.CodeConflict)
+	tokens, err = api.ListTokens(ctx)
+	want(t, "tokens that are left", 0, len(tokens), err)
+	want(t, "log", []string{"token.created", "token.created", "token.revoked", "audit.denied", "node.enrolled"}, Kinds(f.Events()), nil)
+}
+
+// TestOperators is the contract of tutti.Operators. Requests are the word
+// `request`, as of Identity.
+func TestOperators(t *testing.T, side Side) {
+	f := Start(t)
+	api, ctx := side(t, f), Operator()
+	_, err := api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("nothing")})
+	wantCode(t, "a request that is none", err, tutti.CodeInvalid)
+	_, err = api.IssueOperator(ctx, tutti.IssueOperator{Operator: "local", Request: []byte("request")})
+	wantCode(t, "the name of who comes through the socket", err, tutti.CodeInvalid)
+	bob, err := api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("request"), CodeKey: true})
+	want(t, "issued", "bob", string(bob.Certificate), err)
+	mine, err := api.RenewOperator(ctx, []byte("request"))
+	want(t, "renewed", "ada", string(mine.Certificate), err)
+	list, err := api.ListOperators(ctx)
+	want(t, "operators", []tutti.OperatorView{
+		{Operator: "ada", Certificates: 1, Expires: mine.Expires},
+		{Operator: "bob", Certificates: 1, Expires: bob.Expires, CodeKey: true},
+	}, list, err)
+
+	wantCode(t, "revoke nobody", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "eve"}), tutti.CodeNotFound)
+	wantCode(t, "revoke", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "bob", Reason: "has left"}), "")
+	_, _, err = f.Admit(ctx, "bob", bob.Serial)
+	wantCode(t, "a revoked certificate", err, tutti.CodeUnauthenticated)
+	again, err := api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("request")})
+	wantCode(t, "issue anew", err, "")
+	if _, leave, err := f.Admit(ctx, "bob", again.Serial); err != nil {
+		t.Errorf("a certificate issued after the revocation: %v", err)
+	} else {
+		leave()
+	}
+	_, _, err = f.Admit(ctx, "bob", bob.Serial)
+	wantCode(t, "the revoked certificate, still", err, tutti.CodeUnauthenticated)
+
+	wantCode(t, "revoke bob again", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "bob"}), "")
+	wantCode(t, "revoke oneself, the last one", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
+	wantCode(t, "and mean it", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "ada", Last: true}), "")
+	for _, e := range f.Events() {
+		if slices.Contains([]string{"operator.issued", "operator.revoked"}, e.Body.Kind()) && e.By != "operator:ada" {
+			t.Errorf("%s by %q, want operator:ada", e.Body.Kind(), e.By)
+		}
+	}
+}
