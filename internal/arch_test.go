@@ -39,7 +39,7 @@ const (
 
 var layers = map[string]string{
 	"dag": base, "redact": base,
-	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules, "retain": rules, "sweep": rules,
+	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": decision,
 	"durable": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,

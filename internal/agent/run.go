@@ -56,7 +56,7 @@ func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
 	dir := a.runDir(order.Run)
 	switch {
 	case hasFile(dir, sentFile):
-		return tutti.Errorf(tutti.CodeConflict, "the server asks for run %s again and took no result of it", order.Run)
+		return a.sendAgain(dir, order.Run)
 	case hasFile(dir, resultFile):
 		return nil // ended before; flush sends it
 	}

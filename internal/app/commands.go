@@ -24,6 +24,7 @@ func Commands() cli.Deps {
 		RunAgent:   runAgent,
 		Join:       join,
 		Leave:      leave,
+		Backups:    backups{},
 		Demo:       demo,
 
 		CreateOperator:  createOperator,
@@ -126,4 +127,21 @@ func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
 	}
 	left, err := Leave(ctx, LeaveOptions{Dir: dir, Offline: o.Offline})
 	return cli.LeftNode(left), err
+}
+
+// backups is what the commands `server backup` and `server restore` call.
+type backups struct{}
+
+func (backups) Backup(ctx context.Context, o cli.ServerBackup) (cli.BackupMade, error) {
+	end, err := Backup(ctx, BackupOptions(o))
+	return cli.BackupMade{File: o.File, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
+}
+
+func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return cli.BackupMade{}, err
+	}
+	head, end, err := Restore(ctx, file, dir)
+	return cli.BackupMade{File: file, MadeAt: head.MadeAt, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
 }

@@ -24,7 +24,7 @@ type doors struct {
 }
 
 // open lets operators in to a server that serves until ctx ends.
-func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logger) {
+func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logger, backup http.Handler) {
 	options := func(admit func(*http.Request) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
 			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core},
@@ -36,9 +36,12 @@ func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logg
 	}
 	d.refused.Store(&refused)
 	d.certificate.set(httpapi.NewHandler(options(operatorOf(core))))
-	d.local.set(httpapi.NewHandler(options(func(r *http.Request) (context.Context, func(), error) {
+	local := http.NewServeMux()
+	local.Handle("POST "+callBackup, backup)
+	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request) (context.Context, func(), error) {
 		return tutti.WithActor(r.Context(), "operator:"+server.LocalOperator), func() {}, nil
 	})))
+	d.local.set(local)
 }
 
 // close tells everybody why nobody gets in.

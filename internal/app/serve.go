@@ -43,7 +43,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 			return nil
 		}
 	})
-	s.doors.open(ctx, core, s.opts.Logger)
+	s.doors.open(ctx, core, s.opts.Logger, s.serveBackup(core))
 	s.opts.Logger.Info("listening", "operators", s.Addr(), "nodes", p.bus.Addr().String(), "socket", s.opts.Socket)
 	err := group.Wait()
 	if broken != nil {

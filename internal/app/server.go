@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -75,15 +74,9 @@ func NewServer(opts ServerOptions) (*Server, error) {
 }
 
 func (s *Server) open() error {
-	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, serverConfigFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", s.opts.Dir, s.opts.Dir)
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &s.config)
-	}
-	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "%s", filepath.Join(s.opts.Dir, serverConfigFile))
+	var err error
+	if s.config, err = readConfig(s.opts.Dir); err != nil {
+		return err
 	}
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)
 	s.opts.Bus = cmp.Or(s.opts.Bus, s.config.Bus)

@@ -34,7 +34,8 @@ type Deps struct {
 	RunServer func(ctx context.Context, o ServerRun) error
 	RunAgent  func(ctx context.Context, o AgentRun) error
 	// Join makes this machine a node.
-	Join func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	Join    func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	Backups Backups
 	// Leave undoes it.
 	Leave Leaver
 	// CreateOperator lets an operator in and writes the credentials.

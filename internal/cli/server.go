@@ -49,7 +49,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work does not take (0: 64, or a twentieth of a smaller disk)")
 	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "finished jobs that stay, with their runs; older ones go, except from the audit trail")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
-	cmd.AddCommand(newServerInitCommand(o))
+	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o))
 	return cmd
 }
 

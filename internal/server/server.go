@@ -78,6 +78,7 @@ type Server struct {
 	knocks   knocks
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver       // the writer's
+	past     sync.Mutex     // held by whoever lets go of the past, or copies it
 	beside   sync.WaitGroup // what goes on beside the writer
 
 	snapshotDue chan struct{}
