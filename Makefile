@@ -26,14 +26,14 @@ demo: deps build ## deploy OpenStack Swift on four lab hosts, store and fetch an
 	bin/tutti demo swift $(DEMO)
 
 .PHONY: test
-test: deps ## every test that needs no lab hosts: Go with -race, testscript, the module's lint and specs
-	$(GO) test -race -timeout 15m ./...
+test: deps ## every test that needs no lab hosts: Go with -race, testscript, kill -9 at every point, the module's lint and specs
+	$(GO) test -race -tags killpoints -timeout 15m ./...
 	script/module-specs
 
 .PHONY: lint
 lint: ## golangci-lint, go mod tidy, and that operators elsewhere can build it
 	$(GOLANGCI) run --allow-parallel-runners ./...
-	$(GOLANGCI) run --allow-parallel-runners --build-tags e2e ./...
+	$(GOLANGCI) run --allow-parallel-runners --build-tags e2e,killpoints ./...
 	$(GO) mod tidy -diff
 	GOOS=darwin $(GO) vet ./cmd/tutti
 

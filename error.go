@@ -3,6 +3,7 @@ package tutti
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code classifies an error once for all borders: HTTP status, bus reply and
@@ -18,6 +19,7 @@ const (
 	CodeRefused         Code = "refused"         // known, but without a grant
 	CodeUnavailable     Code = "unavailable"     // the other side is away; repeating may help
 	CodeDeadline        Code = "deadline"        // waited as long as was allowed
+	CodeDamaged         Code = "damaged"         // what is stored is not what was stored
 	CodeInternal        Code = "internal"        // our mistake
 )
 
@@ -29,12 +31,22 @@ type Error struct {
 	Err     error
 }
 
-// Error returns the message, followed by the cause if there is one.
+// MaxErrorText bounds the text of an error, in bytes: it quotes what somebody
+// else sent, and goes on to logs, terminals and the bus.
+const MaxErrorText = 128 << 10
+
+// Error returns the message, followed by the cause if there is one; what is
+// longer than MaxErrorText ends with `…`.
 func (e *Error) Error() string {
-	if e.Err == nil {
-		return e.Message
+	text := e.Message
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
 	}
-	return e.Message + ": " + e.Err.Error()
+	if len(text) > MaxErrorText {
+		const cut = "…"
+		text = strings.ToValidUTF8(text[:MaxErrorText-len(cut)], "") + cut
+	}
+	return text
 }
 
 // Unwrap returns the cause.

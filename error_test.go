@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tutti-project/tutti"
 )
@@ -48,5 +50,15 @@ func TestActor(t *testing.T) {
 	}
 	if got := tutti.Actor(tutti.WithActor(context.Background(), "operator:ada")); got != "operator:ada" {
 		t.Errorf("actor %q", got)
+	}
+}
+
+func TestAnErrorIsBoundedHoweverMuchItQuotes(t *testing.T) {
+	long := strings.Repeat("ä", tutti.MaxErrorText)
+	for _, err := range []error{tutti.NodeName(long).Validate(), tutti.Wrap("", tutti.Errorf(tutti.CodeInvalid, "%s", long), "a%s", long)} {
+		text := err.Error()
+		if len(text) > tutti.MaxErrorText || !strings.HasSuffix(text, "…") || !utf8.ValidString(text) || tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("%d bytes, code %q: %.80q", len(text), tutti.CodeOf(err), text)
+		}
 	}
 }

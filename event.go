@@ -165,16 +165,18 @@ type (
 	}
 	// SnapshotTaken says that the blob State has what is needed of the events up
 	// to and with Through, whose link is Link; the log may let them go. Segments
-	// are the audit trail of what was let go, the oldest first.
+	// are the audit trail of what was let go, the oldest first, Operators all who
+	// ever did something: whose certificate is in no event is known by that alone.
 	SnapshotTaken struct {
-		Through  uint64         `json:"through"`
-		Link     Digest         `json:"link"`
-		State    Digest         `json:"state"`
-		Events   int            `json:"events"`
-		Segments []AuditSegment `json:"segments,omitempty"`
+		Through   uint64         `json:"through"`
+		Link      Digest         `json:"link"`
+		State     Digest         `json:"state"`
+		Events    int            `json:"events"`
+		Segments  []AuditSegment `json:"segments,omitempty"`
+		Operators []string       `json:"operators,omitempty"` // sorted
 	}
-	// OperatorIssued lets a certificate in. The first operator, made with the
-	// server, has none.
+	// OperatorIssued lets a certificate in. The first one, made with the server, is
+	// noted when that first starts.
 	OperatorIssued struct {
 		Operator string    `json:"operator"`
 		Serial   string    `json:"serial"` // hexadecimal
@@ -193,6 +195,30 @@ type (
 		Reason string `json:"reason"`
 	}
 )
+
+// Validate refuses plans that cannot be executed.
+func (b *FleetSet) Validate() error {
+	for _, p := range b.Fleet.Plans {
+		if err := p.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate refuses a plan that cannot be executed, and targets of steps that
+// run nothing.
+func (b *JobStarted) Validate() error {
+	if err := b.Plan.Validate(); err != nil {
+		return err
+	}
+	for _, s := range b.Plan.Steps {
+		if s.Run == nil && len(b.Targets[s.Name]) > 0 {
+			return Errorf(CodeInvalid, "job %q: step %q runs nothing and has nodes", string(b.Job), string(s.Name))
+		}
+	}
+	return nil
+}
 
 // AuditSegment is a part of the log that was let go: a blob with its entries.
 // Before is the link of the entry before First, After that of Last.
@@ -235,6 +261,20 @@ type Order struct {
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
 	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
+}
+
+// Validate refuses an order that no node can carry out.
+func (o Order) Validate() error {
+	if err := o.Run.Validate(); err != nil {
+		return err
+	}
+	if err := o.Node.Validate(); err != nil {
+		return err
+	}
+	if o.Mode != ModeApply && o.Mode != ModeNoop && o.Mode != ModeCompile || o.Timeout < 0 {
+		return Errorf(CodeInvalid, "order of run %s: mode %q, timeout %s", o.Run, string(o.Mode), o.Timeout)
+	}
+	return o.Code.Validate()
 }
 
 // bodies makes an empty body for each kind; an unknown kind is an error, never
@@ -284,7 +324,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(eventJSON{Version: 1, Seq: e.Seq, Kind: e.Body.Kind(), At: e.At.UTC(), By: e.By, Data: data})
 }
 
-// UnmarshalJSON decodes an event; an unknown kind or version is an error.
+// UnmarshalJSON decodes an event; an unknown kind or version is an error, and so
+// is what no fold can live with (the Validate methods of bodies).
 func (e *Event) UnmarshalJSON(raw []byte) error {
 	var in eventJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -294,9 +335,17 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 	if in.Version != 1 || !ok {
 		return Errorf(CodeInvalid, "event of kind %q, version %d: not known to this release; the log was written by a later one", in.Kind, in.Version)
 	}
+	if year := in.At.UTC().Year(); year < 0 || year > 9999 { // it could not be encoded again
+		return Errorf(CodeInvalid, "event of kind %q: its time is in the year %d", in.Kind, year)
+	}
 	body := newBody()
 	if err := json.Unmarshal(in.Data, body); err != nil {
 		return Wrap(CodeInvalid, err, "event %d of kind %q", in.Seq, in.Kind)
+	}
+	if b, ok := body.(interface{ Validate() error }); ok {
+		if err := b.Validate(); err != nil {
+			return Wrap(CodeInvalid, err, "event %d of kind %q", in.Seq, in.Kind)
+		}
 	}
 	*e = Event{Seq: in.Seq, At: in.At, By: in.By, Body: body}
 	return nil

@@ -49,6 +49,48 @@ type Plan struct {
 	Steps []Step   `json:"steps"`
 }
 
+// Validate checks what everybody relies on who executes a plan: steps of
+// different names, each of one kind, whose edges lead to steps and in no circle.
+func (p Plan) Validate() error {
+	waits := map[StepName]int{}
+	after := map[StepName][]StepName{}
+	for _, s := range p.Steps {
+		if _, twice := waits[s.Name]; twice {
+			return Errorf(CodeInvalid, "plan %q: two steps are called %q", string(p.Name), string(s.Name))
+		}
+		if (s.Run == nil) == (s.Wait == nil) {
+			return Errorf(CodeInvalid, "plan %q, step %q: it has to be either a run or a wait", string(p.Name), string(s.Name))
+		}
+		waits[s.Name] = len(s.After)
+		for _, earlier := range s.After {
+			after[earlier] = append(after[earlier], s.Name)
+		}
+	}
+	for earlier := range after {
+		if _, ok := waits[earlier]; !ok {
+			return Errorf(CodeInvalid, "plan %q: a step follows %q, which is none", string(p.Name), string(earlier))
+		}
+	}
+	var ready []StepName
+	for name, n := range waits {
+		if n == 0 {
+			ready = append(ready, name)
+		}
+	}
+	ended := 0
+	for ; ended < len(ready); ended++ { // it grows
+		for _, next := range after[ready[ended]] {
+			if waits[next]--; waits[next] == 0 {
+				ready = append(ready, next)
+			}
+		}
+	}
+	if ended < len(p.Steps) {
+		return Errorf(CodeInvalid, "plan %q: its steps wait for each other in a circle", string(p.Name))
+	}
+	return nil
+}
+
 // Step is one node of a plan: exactly one of Run and Wait is set. After names
 // the steps it waits for, resolved: a step without an edge in the file follows
 // the one before it.

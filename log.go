@@ -15,7 +15,7 @@ type Log interface {
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
 	// Read yields the events after the sequence after, in order, up to the
 	// last one at the time of the call. It ends with the first error: an event
-	// that is missing or whose link does not fit is CodeInternal, one that was
+	// that is missing or whose link does not fit is CodeDamaged, one that was
 	// let go (Trimming) is CodeNotFound.
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
 }

@@ -55,6 +55,14 @@ type Gated struct {
 	Reason  string      `json:"reason,omitempty"`
 }
 
+// Validate refuses an answer that is neither go nor stop.
+func (g Gated) Validate() error {
+	if g.Verdict != GateGo && g.Verdict != GateStop {
+		return Errorf(CodeInternal, "the server's answer at the gate is %q, neither go nor stop", string(g.Verdict))
+	}
+	return nil
+}
+
 // Ask is one question on behalf of a run.
 type Ask struct {
 	Run   RunID `json:"run"`
@@ -70,6 +78,43 @@ type Answered struct {
 	Seq     uint64          `json:"seq"`
 }
 
+// Validate refuses what cannot be an answer to the question: no answer is not an
+// empty answer.
+func (a Answered) Validate(q Query) error {
+	var good bool
+	switch q.Kind {
+	case QueryCollect:
+		good = a.Found && len(a.Value) == 0 && a.Digest.Validate() == nil
+	case QueryPublished: // it is no read and has no digest
+		good = a.Found == (len(a.Value) > 0)
+	default:
+		good = a.Found == (len(a.Value) > 0) && a.Found == (a.Digest.Validate() == nil)
+	}
+	if !good || a.Seq == 0 {
+		return Errorf(CodeInternal, "the server's answer to a %s question is none: found %t, %d bytes, digest %q, as of %d", q.Kind, a.Found, len(a.Value), string(a.Digest), a.Seq)
+	}
+	return nil
+}
+
+// UnmarshalJSON refuses an answer that does not say whether there is one.
+func (a *Answered) UnmarshalJSON(raw []byte) error {
+	type fields Answered
+	var in fields
+	said := struct {
+		*fields
+		Found *bool `json:"found"`
+	}{fields: &in}
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return err
+	}
+	if said.Found == nil {
+		return Errorf(CodeInternal, "an answer that does not say whether it was found")
+	}
+	in.Found = *said.Found
+	*a = Answered(in)
+	return nil
+}
+
 // HieraAsk asks for everything that the hiera level has for the node.
 type HieraAsk struct {
 	Run RunID `json:"run"`
@@ -80,6 +125,19 @@ type HieraData struct {
 	Data    map[string]json.RawMessage `json:"data"`
 	Digests map[string]Digest          `json:"digests"`
 	Seq     uint64                     `json:"seq"`
+}
+
+// Validate refuses what cannot be the level of a node: no answer is not an empty
+// one.
+func (h HieraData) Validate() error {
+	good := h.Seq > 0 && h.Data != nil && len(h.Data) == len(h.Digests)
+	for key := range h.Data {
+		good = good && h.Digests[key].Validate() == nil
+	}
+	if !good {
+		return Errorf(CodeInternal, "the server's hiera data is none: %d keys, %d digests, as of %d", len(h.Data), len(h.Digests), h.Seq)
+	}
+	return nil
 }
 
 // Publish sets (or, with Withdraw, unsets) a value on behalf of a run.

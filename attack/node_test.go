@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
@@ -130,7 +131,7 @@ func (n *node) call(ctx context.Context, op string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	reply, err := n.conn.Call(ctx, op, raw)
-	if err != nil || out == nil {
+	if err != nil || out == nil || len(reply) == 0 {
 		return err
 	}
 	return json.Unmarshal(reply, out)
@@ -153,4 +154,17 @@ func (n *node) raw(t *testing.T, from string, options ...nats.Option) (*nats.Con
 		t.Cleanup(nc.Close)
 	}
 	return nc, err
+}
+
+// wantOwnJWT fails unless the answer to a renewal is for the node's own key.
+func wantOwnJWT(t *testing.T, reply json.RawMessage, n *node) {
+	t.Helper()
+	var renewed tutti.Renewed
+	if err := json.Unmarshal(reply, &renewed); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := jwt.DecodeUserClaims(renewed.JWT)
+	if err != nil || claims.Subject != string(n.Key) || claims.Name != string(n.name) {
+		t.Errorf("the new JWT is of %+v, %v: want that of %s", claims, err, n.name)
+	}
 }

@@ -92,7 +92,11 @@ func TestRevokedOperator(t *testing.T) {
 // server still gets in.
 func TestLastOperator(t *testing.T) {
 	f := start(t)
-	err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin"})
+	list, err := f.admin.ListOperators(t.Context())
+	if err != nil || len(list) != 1 || list[0].Operator != "admin" || list[0].Certificates != 1 || !list[0].CodeKey {
+		t.Fatalf("operators %+v, %v: want the first one", list, err)
+	}
+	err = f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin"})
 	wantCode(t, "revoke the last operator", err, tutti.CodeConflict)
 	f.works("during")
 	if err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin", Last: true}); err != nil {

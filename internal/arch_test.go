@@ -30,6 +30,7 @@ const (
 	base     = "base"             // pure
 	rules    = "rules"            // pure
 	decision = "decision"         // pure
+	points   = "kill points"      // where a test may kill a process
 	system   = "system"           // small tools of the operating system
 	sibling  = "siblings"         // adapters
 	wiring   = "wiring"
@@ -39,13 +40,14 @@ const (
 
 var layers = map[string]string{
 	"dag": base, "redact": base,
-	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
+	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": decision,
-	"durable": system, "pidfd": system, "space": system,
+	"killpoint": points,
+	"durable":   system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,
-	"memory": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support,
+	"memory": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support,
 }
 
 // below says which layers each layer may import.
@@ -53,13 +55,14 @@ var below = map[string][]string{
 	words:    {},
 	assets:   {words},
 	base:     {words},
-	system:   {words},
+	points:   {},
+	system:   {words, points},
 	rules:    {words, base},
 	decision: {words, base, rules},
-	sibling:  {words, base, rules, decision, system, assets},
-	wiring:   {words, base, rules, decision, system, assets, sibling},
+	sibling:  {words, base, rules, decision, points, system, assets},
+	wiring:   {words, base, rules, decision, points, system, assets, sibling},
 	command:  {words, wiring},
-	support:  {words, base, rules, decision, system, assets, sibling, wiring, support},
+	support:  {words, base, rules, decision, points, system, assets, sibling, wiring, support},
 }
 
 func pure(layer string) bool { return slices.Contains([]string{words, base, rules, decision}, layer) }

@@ -42,15 +42,8 @@ func setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	bin := filepath.Join(env.WorkDir, "root/usr/bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
+	if err := fakePuppet(filepath.Join(env.WorkDir, "root"), ruby); err != nil {
 		return err
-	}
-	for _, name := range []string{"ruby", "puppet"} {
-		script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", ruby)
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
-			return err
-		}
 	}
 	for _, name := range []string{"LISTEN", "BUS"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,6 +57,21 @@ func setup(env *testscript.Env) error {
 	}
 	env.Setenv("TUTTI_OPERATOR", filepath.Join(env.WorkDir, "operator"))
 	env.Setenv("TZ", "UTC")
+	return nil
+}
+
+// fakePuppet makes a root directory with a Puppet in it.
+func fakePuppet(root, ruby string) error {
+	bin := filepath.Join(root, "usr/bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"ruby", "puppet"} {
+		script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", ruby)
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

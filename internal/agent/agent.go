@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // Bus is the node's connection to the server.
@@ -98,6 +99,7 @@ const (
 
 // New returns an agent that has not begun.
 func New(opts Options) *Agent {
+	opts.Bus = pointedBus{opts.Bus}
 	if opts.Beat == 0 {
 		opts.Beat = defaultBeat
 	}
@@ -250,13 +252,15 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if claimed.Order.Node != a.opts.Node {
 		return false, tutti.Errorf(tutti.CodeRefused, "the server ordered a run of node %q from node %q", claimed.Order.Node, a.opts.Node)
 	}
+	killpoint.Here("agent.claimed")
 	if err := a.execute(ctx, *claimed.Order); err != nil {
 		return false, err
 	}
 	return true, a.flush(ctx)
 }
 
-// call asks the server and decodes its answer.
+// call asks the server and decodes its answer. Only where none is wanted (T is
+// the empty struct) may it be empty.
 func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	var out T
 	raw, err := json.Marshal(in)
@@ -269,10 +273,26 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 	if err != nil {
 		return out, err
 	}
-	if len(reply) == 0 {
+	if _, none := any(out).(struct{}); none && len(reply) == 0 {
 		return out, nil
 	}
 	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(reply, &out), "answer to %s", op)
+}
+
+// pointedBus is a bus with a point to be killed at before and after each call;
+// a claim that finds nothing is none.
+type pointedBus struct{ Bus }
+
+func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
+	if op == tutti.OpClaim {
+		return b.Bus.Call(ctx, op, payload)
+	}
+	killpoint.Here("agent.calls", op)
+	reply, err := b.Bus.Call(ctx, op, payload)
+	if err == nil {
+		killpoint.Here("agent.answered", op)
+	}
+	return reply, err
 }
 
 // away reports whether an error says that the server could not be asked, as

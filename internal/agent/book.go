@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // book is what one run was told and what it published. It is kept in the run's
@@ -111,6 +112,7 @@ func (b *book) write(e entry) error {
 		_ = b.file.Truncate(b.size) // else the next opening finds it
 		return err
 	}
+	killpoint.Here("agent.booked")
 	b.size += int64(len(raw))
 	b.index(e)
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // codeStore keeps Puppet environments by digest:
@@ -86,15 +87,18 @@ func (c *codeStore) fetch(ctx context.Context, order tutti.Order) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	killpoint.Here("agent.code-written")
 	if err := durable.SyncAll(tmp); err != nil {
 		return err
 	}
+	killpoint.Here("agent.code-synced")
 	if err := durable.WriteFile(final+".manifest", raw, 0o644); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, final); err != nil {
 		return err
 	}
+	killpoint.Here("agent.code-renamed")
 	return durable.SyncDir(filepath.Dir(final))
 }
 
@@ -193,6 +197,7 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	if err := os.Rename(tmp, at); err != nil {
 		return err
 	}
+	killpoint.Here("agent.code-linked")
 	return durable.SyncDir(links)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 const (
@@ -221,9 +222,11 @@ func (a *Agent) tidy(dirs []string) error {
 	}
 	old = append(old, sent[:max(0, len(sent)-a.opts.KeepRuns)]...)
 	for _, dir := range old {
+		killpoint.Here("agent.tidies")
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
+		killpoint.Here("agent.tidied")
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // ask answers a question of the run: as before in this run, else by the
@@ -20,6 +22,9 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	}
 	out := answerEntry{Query: q, At: at}
 	answer, err := insist[tutti.Answered](ctx, s, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	if err == nil {
+		err = checkAnswered(q, answer)
+	}
 	switch {
 	case err == nil:
 		out.Answer = answer
@@ -27,7 +32,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	case ctx.Err() != nil: // the agent ends; its server is there for all it knows
 		return out, err
 	case away(err):
-		if !s.agent.known.last(q, &out.Answer) {
+		if !s.agent.known.last(q, &out.Answer) || checkAnswered(q, out.Answer) != nil {
 			_ = s.book.write(entry{Missing: &q})
 			return out, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 		}
@@ -36,6 +41,38 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return out, err
 	}
 	return out, s.book.write(entry{Answer: &out})
+}
+
+// checkAnswered refuses what is no answer to the question, or has not the value
+// whose digest it names.
+func checkAnswered(q tutti.Query, a tutti.Answered) error {
+	if err := a.Validate(q); err != nil {
+		return err
+	}
+	if q.Kind == tutti.QueryCollect || !a.Found {
+		return nil
+	}
+	return checkDigest(q.Key, a.Value, a.Digest)
+}
+
+func checkHiera(h tutti.HieraData) error {
+	if err := h.Validate(); err != nil {
+		return err
+	}
+	for key, value := range h.Data {
+		if err := checkDigest(key, value, h.Digests[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDigest(key string, value json.RawMessage, digest tutti.Digest) error {
+	canonical, err := data.Canonical(value)
+	if err == nil && tutti.DigestOf(canonical) != digest {
+		err = tutti.Errorf(tutti.CodeInternal, "it is not the one of digest %s", digest)
+	}
+	return tutti.Wrap(tutti.CodeInternal, err, "the server's value of %q", key)
 }
 
 const insistEvery = 250 * time.Millisecond
@@ -99,15 +136,18 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	h := s.book.hieraData()
 	if h == nil {
 		h = &hieraEntry{}
-		data, err := insist[tutti.HieraData](ctx, s, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run})
+		level, err := insist[tutti.HieraData](ctx, s, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run})
+		if err == nil {
+			err = checkHiera(level)
+		}
 		switch {
 		case err == nil:
-			h.Data = data
-			s.agent.known.keep(hieraQuery, data)
+			h.Data = level
+			s.agent.known.keep(hieraQuery, level)
 		case ctx.Err() != nil:
 			return nil, err
 		case away(err):
-			if !s.agent.known.last(hieraQuery, &h.Data) {
+			if !s.agent.known.last(hieraQuery, &h.Data) || checkHiera(h.Data) != nil {
 				_ = s.book.write(entry{Missing: &tutti.Query{Kind: tutti.QueryHiera, Key: "level"}})
 				return nil, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 			}
@@ -141,10 +181,11 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	if err := os.WriteFile(filepath.Join(s.dir, gateFile), raw, 0o600); err != nil {
 		return nil, err
 	}
+	killpoint.Here("agent.gate-kept")
 	for {
 		gated, err := call[tutti.Gated](ctx, s.agent, tutti.OpGate, handed)
-		if err == nil && gated.Verdict == "" {
-			err = tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is empty")
+		if err == nil {
+			err = gated.Validate()
 		}
 		if err == nil {
 			return response{"verdict": gated.Verdict, "reason": gated.Reason}, nil
@@ -163,6 +204,9 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 func (s *socket) published(ctx context.Context, req request) (response, error) {
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
 	a, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	if err == nil {
+		err = a.Validate(q)
+	}
 	if away(err) {
 		return response{"found": false}, nil // it is published again, which changes nothing
 	}

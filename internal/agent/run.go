@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // activeRun is the run that has the node.
@@ -77,10 +78,15 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	killpoint.Here("agent.run-dir")
+	if err := order.Validate(); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseRefused, err))
+	}
 	if err := a.opts.Space(); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	environments, err := a.fetch(ctx, order)
+	killpoint.Here("agent.code")
 	switch {
 	case err == nil:
 	case ours(ctx) != nil:
@@ -98,7 +104,9 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	killpoint.Here("agent.listens")
 	process, err := a.opts.Runner.Start(dir, spec)
+	killpoint.Here("agent.started")
 	if err != nil {
 		sock.close()
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), err))
@@ -171,6 +179,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
 	serving.Go(func() { a.watchStrangers(serveCtx, sock) })
 	err := process.Wait(ctx)
+	killpoint.Here("agent.process-ended")
 	leaves := ctx.Err() != nil && ours(ctx) == nil
 	if err != nil && !leaves {
 		a.opts.Logger.Warn("ending a run", "run", spec.Order.Run, "because", err)
@@ -225,6 +234,7 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if result.StartedAt.IsZero() {
 		result = over(result)
 	}
+	killpoint.Here("agent.judged")
 	a.opts.Logger.Info("run ended", "run", result.Run, "outcome", result.Outcome, "reason", result.Reason)
 	err := writeJSON(filepath.Join(dir, resultFile), result)
 	if err == nil {

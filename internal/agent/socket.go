@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // socket answers one run's Puppet (docs/run-protocol.md). It can be closed and
@@ -119,7 +120,9 @@ func (s *socket) converse(ctx context.Context, conn net.Conn) {
 		}
 		var out response
 		if err == nil {
+			killpoint.Here("agent.asked", req.Op)
 			out, err = s.answer(ctx, req)
+			killpoint.Here("agent.replies", req.Op)
 			greeted = greeted || req.Op == "hello" && err == nil
 		}
 		if ctx.Err() != nil {
@@ -128,6 +131,7 @@ func (s *socket) converse(ctx context.Context, conn net.Conn) {
 		if writeErr := reply(conn, out, err); writeErr != nil {
 			return // Puppet connects again and repeats its request
 		}
+		killpoint.Here("agent.replied", req.Op)
 	}
 }
 

@@ -70,12 +70,23 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 		return archive.End{}, err
 	}
 	defer lock.Close()
+	head, err := openHead(o.Dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return archive.End{}, err
+	}
+	defer head.file.Close()
+	if err := head.inFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
+		return archive.End{}, err
+	}
 	st, err := openStores(ctx, o.Dir)
 	if err != nil {
 		return archive.End{}, err
 	}
 	defer st.close()
 	log, err := natsbus.OpenLog(ctx, st.conn, natsbus.LogOptions{Blobs: st.blobs})
+	if err == nil {
+		err = head.inLog(ctx, log)
+	}
 	if err != nil {
 		return archive.End{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,15 +20,19 @@ import (
 // doors are where operators come in, as long as the process lives: by
 // certificate and, on this machine, by the local socket.
 type doors struct {
-	certificate, local door
-	refused            atomic.Pointer[func(from string, cause error)]
+	certificate, local *door
+	refused            *atomic.Pointer[func(from string, cause error)]
+}
+
+func newDoors() doors {
+	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
 }
 
 // open lets operators in to a server that serves until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logger, backup http.Handler) {
 	options := func(admit func(*http.Request) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
-			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core},
+			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Audits: core},
 			Admit:    admit, Ready: core.Ready(), Logger: logger, Denied: deniedTo(ctx, core),
 		}
 	}
@@ -58,13 +63,25 @@ func (d *doors) turnedAway(from string, cause error) {
 	}
 }
 
-// door is a handler that may be exchanged while it serves.
-type door struct{ handler atomic.Pointer[http.Handler] }
+// door is a handler that may be exchanged while it serves. Before the first one
+// is set, requests wait.
+type door struct {
+	handler atomic.Pointer[http.Handler]
+	once    sync.Once
+	first   chan struct{}
+}
 
-func (d *door) set(h http.Handler) { d.handler.Store(&h) }
+func (d *door) set(h http.Handler) {
+	d.handler.Store(&h)
+	d.once.Do(func() { close(d.first) })
+}
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	(*d.handler.Load()).ServeHTTP(w, r)
+	select {
+	case <-d.first:
+		(*d.handler.Load()).ServeHTTP(w, r)
+	case <-r.Context().Done():
+	}
 }
 
 // web serves the doors until ctx ends.
@@ -79,9 +96,9 @@ func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 			ErrorLog:          slog.NewLogLogger(s.opts.Logger.With("part", "https").Handler(), slog.LevelDebug),
 		}, l)
 	}
-	serve(&s.doors.certificate, httpapi.NewDoor(s.listener, httpapi.DoorOptions{TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway}))
+	serve(s.doors.certificate, httpapi.NewDoor(s.listener, httpapi.DoorOptions{TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway}))
 	if s.unix != nil {
-		serve(&s.doors.local, s.unix)
+		serve(s.doors.local, s.unix)
 	}
 }
 

@@ -95,7 +95,10 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 	if err != nil {
 		return err
 	}
-	return sameEnd(ctx, st, head, end)
+	if err := sameEnd(ctx, st, head, end); err != nil || end.Seq == 0 {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, headFile), []byte(headLine(end.Seq, end.Link)), 0o600)
 }
 
 // sameEnd reads the restored log as a server would.

@@ -30,7 +30,6 @@ const lookForRoom = time.Second
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	group, ctx := errgroup.WithContext(ctx)
-	s.doors.close(func() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is starting; try again") })
 	s.web(ctx, group)
 	group.Go(func() error { return s.rounds(ctx) })
 	err := group.Wait()
@@ -82,12 +81,16 @@ func (s *Server) full() error {
 
 // round runs bus, log and writer until ctx ends or one of them fails.
 func (s *Server) round(ctx context.Context) error {
+	busDir := filepath.Join(s.opts.Dir, "jetstream")
+	if err := s.head.inFiles(busDir); err != nil {
+		return err
+	}
 	trust, err := s.authority.Trust()
 	if err != nil {
 		return err
 	}
 	bus, err := embed.Start(embed.Options{
-		Dir: filepath.Join(s.opts.Dir, "jetstream"), Listen: s.opts.Bus, TLS: s.authority.Bus(),
+		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
 		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
 	})
 	if err != nil {
@@ -123,12 +126,16 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.head.inLog(ctx, eventLog); err != nil {
+		return err
+	}
 	core := server.New(server.Options{
-		Log: eventLog, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: &serverIdentity{authority: s.authority, bus: bus, config: s.config},
 		Space:    s.reserve.Check,
 		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
-		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+		FirstOperator: s.config.First,
+		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
@@ -54,16 +55,15 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 
 // guard watches who comes to the bus.
 func (s *Server) guard(ctx context.Context, group *errgroup.Group, d denier, p parts) {
-	group.Go(func() error {
-		p.bus.Guard(ctx, func(from string, count int) {
-			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "%d connections at once that do not say who they are were ended", count))
-		})
-		return nil
+	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
+		Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
 	})
+	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
-		return natsbus.WatchVisitors(ctx, p.sys, natsbus.VisitorOptions{
-			Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
-		})
+		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Refused: func(from string, count int) {
+			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "%d connections at once that do not say who they are were ended", count))
+		}})
+		return nil
 	})
 }
 

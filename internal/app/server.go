@@ -42,6 +42,8 @@ type serverConfig struct {
 	Host   string `json:"host"` // by which nodes and operators reach the server
 	Listen string `json:"listen"`
 	Bus    string `json:"bus"`
+	// First is the certificate of the first operator, for the log.
+	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
 const (
@@ -49,7 +51,7 @@ const (
 	defaultReserve   = 64 << 20
 )
 
-var _ server.Tearing = (*natsbus.Log)(nil)
+var _ server.Tearing = witnessed{}
 
 // Server is the whole server process: bus, log, writer, HTTP API.
 type Server struct {
@@ -61,11 +63,12 @@ type Server struct {
 	listener  net.Listener
 	unix      net.Listener
 	doors     doors
+	head      *head
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
 func NewServer(opts ServerOptions) (*Server, error) {
-	s := &Server{opts: opts}
+	s := &Server{opts: opts, doors: newDoors()}
 	if err := s.open(); err != nil {
 		s.close()
 		return nil, err
@@ -87,6 +90,9 @@ func (s *Server) open() error {
 		return err
 	}
 	s.authority.Lives = s.opts.Lives
+	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
+		return err
+	}
 	s.reserve = space.NewReserve("the server's", s.opts.Dir, cmp.Or(s.opts.Reserve, defaultReserve))
 	if s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen for operators")
@@ -115,6 +121,9 @@ func (s *Server) close() {
 		if l != nil {
 			l.Close()
 		}
+	}
+	if s.head != nil {
+		s.head.file.Close()
 	}
 	if s.lock != nil {
 		s.lock.Close()
@@ -181,7 +190,7 @@ func InitServer(o InitOptions) error {
 	if err := authority.ForgetCodeKey(); err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus}, "", "  ")
+	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus, First: bundle.Issued()}, "", "  ")
 	if err != nil {
 		return err
 	}

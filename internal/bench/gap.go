@@ -22,7 +22,7 @@ const gapSteps = 300
 // measureGap measures the scheduling gap: from the moment that a node knows its
 // result to be durable to the moment that the next node has its order. Server,
 // bus, TLS, fsync and agents are real; Puppet is not there: a run ends at once.
-func measureGap(ctx context.Context, _ string) ([]figure, error) {
+func measureGap(ctx context.Context, _ options) ([]figure, error) {
 	w := &stopwatch{claimed: map[tutti.RunID]time.Time{}, durable: map[tutti.RunID]time.Time{}}
 	var gaps []time.Duration
 	err := withServer(ctx, func(ctx context.Context, s *localServer) error {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// figure is one measured number and its goal: at most.
+// figure is one measured number and its goal: at most. Without a goal (0) it
+// explains others.
 type figure struct {
 	name  string
 	value float64
@@ -23,19 +24,39 @@ type figure struct {
 }
 
 func (f figure) String() string {
+	if f.goal == 0 {
+		return fmt.Sprintf("%-44s %10.3f %-6s", f.name, f.value, f.unit)
+	}
 	verdict := "met"
 	if f.value > f.goal {
 		verdict = "missed"
 	}
-	return fmt.Sprintf("%-34s %10.3f %-6s <=%-8g %s", f.name, f.value, f.unit, f.goal, verdict)
+	return fmt.Sprintf("%-44s %10.3f %-6s <=%-8g %s", f.name, f.value, f.unit, f.goal, verdict)
+}
+
+// options are the command line.
+type options struct {
+	binary  string // the tutti to measure
+	nodes   int    // of the fleet of simulated nodes
+	profile string // directory for profiles of that fleet's server and agents
 }
 
 func main() {
+	var o options
 	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
-	binary := flag.String("binary", "bin/tutti", "the tutti to measure")
+	only := flag.String("only", "", "one of gap, start, scale, swift")
+	serve := flag.String("serve", "", "be the server of this data directory, with profiles on "+profileAddress)
+	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
+	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
+	flag.StringVar(&o.profile, "profile", "", "write profiles of the large fleet's processes into this directory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *binary, !*noLab)
+	err := error(nil)
+	if *serve != "" {
+		err = serveProfiled(ctx, *serve)
+	} else {
+		err = run(ctx, o, *only, *noLab)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -43,13 +64,22 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, binary string, withLab bool) error {
-	measures := []func(context.Context, string) ([]figure, error){measureGap, measureStart}
-	if withLab {
-		measures = append(measures, measureSwift)
+func run(ctx context.Context, o options, only string, noLab bool) error {
+	measures := []struct {
+		name    string
+		measure func(context.Context, options) ([]figure, error)
+		skip    bool
+	}{
+		{"gap", measureGap, false},
+		{"start", measureStart, false},
+		{"scale", measureScale, o.nodes == 0},
+		{"swift", measureSwift, noLab},
 	}
-	for _, measure := range measures {
-		figures, err := measure(ctx, binary)
+	for _, m := range measures {
+		if m.skip || only != "" && only != m.name {
+			continue
+		}
+		figures, err := m.measure(ctx, o)
 		if err != nil {
 			return err
 		}

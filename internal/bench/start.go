@@ -17,7 +17,7 @@ const startTimes = 9
 
 // measureStart measures an agent process from its exec to READY=1, the median
 // of several starts.
-func measureStart(ctx context.Context, binary string) ([]figure, error) {
+func measureStart(ctx context.Context, o options) ([]figure, error) {
 	var times []time.Duration
 	err := withServer(ctx, func(ctx context.Context, s *localServer) error {
 		token, err := s.CreateToken(ctx, tutti.CreateToken{Name: "node"})
@@ -29,7 +29,7 @@ func measureStart(ctx context.Context, binary string) ([]figure, error) {
 			return err
 		}
 		for range startTimes {
-			took, err := startOnce(ctx, binary, state, filepath.Join(s.dir, "notify"))
+			took, err := startOnce(ctx, o.binary, state, filepath.Join(s.dir, "notify"))
 			if err != nil {
 				return err
 			}

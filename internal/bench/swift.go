@@ -18,7 +18,7 @@ import (
 
 // measureSwift boots the example's four hosts, then deploys Swift on them, and
 // measures the orchestration beside Puppet's own time, and memory.
-func measureSwift(ctx context.Context, binary string) (figures []figure, err error) {
+func measureSwift(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func measureSwift(ctx context.Context, binary string) (figures []figure, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, machine.Down(context.WithoutCancel(ctx), spec.Name)) }()
-	f, err := app.StartLabFleet(ctx, running, "tutti", binary, dir)
+	f, err := app.StartLabFleet(ctx, running, "tutti", o.binary, dir)
 	if err != nil {
 		return nil, err
 	}

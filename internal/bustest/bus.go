@@ -77,6 +77,9 @@ func startIn(t testing.TB, dir string, change func(*embed.Options)) *Bus {
 	return b
 }
 
+// Dir returns the directory of the bus.
+func (b *Bus) Dir() string { return filepath.Join(b.dir, "bus") }
+
 // Stop ends the server; restart starts it again at its address, from what is
 // on disk.
 func (b *Bus) Stop() (restart func(t testing.TB)) {

@@ -25,6 +25,7 @@ const (
 	ExitRefused     = 3
 	ExitUnreachable = 4
 	ExitCancelled   = 5
+	ExitDamaged     = 6
 	ExitInternal    = 70
 	ExitInterrupted = 130
 )
@@ -35,6 +36,7 @@ const exitCodes = `   0  success
    3  refused: no grant, no certificate, a token that does not fit
    4  the server cannot be reached, or did not answer in time
    5  the job was cancelled
+   6  what is stored is damaged or not what was stored: nothing was changed
   70  a mistake of tutti itself
  130  interrupted; a job goes on`
 
@@ -56,6 +58,8 @@ func ExitCode(err error) int {
 		return ExitRefused
 	case tutti.CodeUnavailable, tutti.CodeDeadline:
 		return ExitUnreachable
+	case tutti.CodeDamaged:
+		return ExitDamaged
 	}
 	return ExitInternal
 }

@@ -28,10 +28,7 @@ func newOperatorListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the operators and when their certificates end",
-		Long: `Lists the operators. The first one, made by server init, has a certificate that
-the server did not note; it is in the list as soon as he has changed something.
-Certificates renew by themselves, when they are used.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {

@@ -94,7 +94,7 @@ func (d defence) try(ctx context.Context) (without, with string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	out, failed := d.test(ctx, "-overlay", overlay)
+	out, failed := d.test(ctx, "-overlay="+overlay)
 	if !failed {
 		return "", "", errors.New("the test passes without the defence")
 	}
@@ -138,8 +138,10 @@ func (d defence) overlay(dir string) (string, error) {
 
 // test runs the test and returns what it printed, and whether it failed.
 func (d defence) test(ctx context.Context, more ...string) (string, bool) {
-	args := append([]string{"test", "-vet=off", "-timeout=90s", "-run=" + d.Test, "-tags=" + d.Tags}, more...)
-	out, err := exec.CommandContext(ctx, "go", append(args, d.Package)...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-timeout=90s", "-run="+d.Test, "-tags="+d.Tags, d.Package)
+	// By the environment, so that a program that a test builds is without it, too.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(more, " "))
+	out, err := cmd.CombinedOutput()
 	return string(out), err != nil
 }
 

@@ -5,6 +5,8 @@ package durable
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // WriteFile replaces a file by rename. Readers see the old content or the new.
@@ -17,9 +19,11 @@ func WriteFile(path string, content []byte, mode os.FileMode) error {
 	if err = tmp.Chmod(mode); err == nil {
 		_, err = tmp.Write(content)
 	}
+	killpoint.Here("durable.written", filepath.Base(path))
 	if err == nil {
 		err = tmp.Sync()
 	}
+	killpoint.Here("durable.synced", filepath.Base(path))
 	if closeErr := tmp.Close(); err == nil {
 		err = closeErr
 	}
@@ -29,6 +33,8 @@ func WriteFile(path string, content []byte, mode os.FileMode) error {
 	if err := os.Rename(tmp.Name(), path); err != nil {
 		return err
 	}
+	killpoint.Here("durable.renamed", filepath.Base(path))
+	defer killpoint.Here("durable.done", filepath.Base(path))
 	return SyncDir(filepath.Dir(path))
 }
 

@@ -3,7 +3,6 @@ package fleet
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/tutti-project/tutti"
@@ -30,6 +29,7 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 		}
 		lines[d.Name] = d.named.Line
 	}
+	last := map[string]int{} // the number given last, or a long plan takes for ever
 	for i := range drafts {
 		d := &drafts[i]
 		if d.Name != "" {
@@ -37,8 +37,8 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 		}
 		base := defaultName(*d)
 		d.Name = tutti.StepName(base)
-		for n := 2; lines[d.Name] != 0; n++ {
-			d.Name = tutti.StepName(fmt.Sprintf("%s-%d", base, n))
+		for n := max(2, last[base]+1); lines[d.Name] != 0; n++ {
+			d.Name, last[base] = tutti.StepName(fmt.Sprintf("%s-%d", base, n)), n
 		}
 		lines[d.Name] = d.at.Line
 	}
@@ -65,8 +65,10 @@ func defaultName(d draft) string {
 // before.
 func (r *reader) connect(what string, drafts []draft) {
 	var names []string
+	known := map[string]bool{}
 	for _, d := range drafts {
 		names = append(names, string(d.Name))
+		known[string(d.Name)] = true
 	}
 	for i := range drafts {
 		d := &drafts[i]
@@ -74,8 +76,8 @@ func (r *reader) connect(what string, drafts []draft) {
 			d.After = []tutti.StepName{drafts[i-1].Name}
 		}
 		for _, earlier := range d.after {
-			if !slices.Contains(names, earlier.string) {
-				r.report(earlier.at, suggest(earlier.string, names), "%s, step %s: after: undefined step %q", what, d.Name, earlier.string)
+			if !known[earlier.string] {
+				r.report(earlier.at, r.suggest(earlier.string, names), "%s, step %s: after: undefined step %q", what, d.Name, earlier.string)
 				continue
 			}
 			d.After = append(d.After, tutti.StepName(earlier.string))

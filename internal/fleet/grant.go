@@ -58,7 +58,7 @@ func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	case r.known.nodes[tutti.NodeName(name)]:
 		r.report(n, "make a group of it: `NAME: {nodes: ["+name+"]}`", "grant: %q is a node, grants are made to groups", name)
 	default:
-		r.report(n, suggest(name, r.known.groupNames()), "grant: undefined group %q", name)
+		r.report(n, r.suggest(name, r.known.groupNames()), "grant: undefined group %q", name)
 	}
 	return tutti.GroupName(name)
 }

@@ -85,7 +85,12 @@ func (w *writer) scalar(n *yaml.Node) bool {
 	case "!!null":
 		w.out.WriteString("null")
 	case "!!bool":
-		w.out.WriteString(strings.ToLower(n.Value)) // true, True or TRUE
+		var value bool
+		if n.Decode(&value) != nil { // tagged as one
+			w.report(n, "quote it if it is text", "%s: %q is no bool", w.what, n.Value)
+			return false
+		}
+		w.out.WriteString(strconv.FormatBool(value))
 	case "!!int", "!!float":
 		return w.number(n)
 	default:

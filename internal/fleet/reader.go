@@ -41,13 +41,32 @@ func (r *reader) report(at *yaml.Node, hint, format string, args ...any) {
 }
 
 func (r *reader) reportAt(line, column int, hint, format string, args ...any) {
-	message := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
-	r.problems = append(r.problems, problem{line, column, message, hint})
+	r.problems = append(r.problems, problem{line, column, oneLine(fmt.Sprintf(format, args...)), oneLine(hint)})
+}
+
+// maxProblem bounds what is said of one problem, in bytes: it quotes the file.
+const maxProblem = 1000
+
+func oneLine(text string) string {
+	text = strings.ReplaceAll(text, "\n", " ")
+	if len(text) > maxProblem {
+		return strings.ToValidUTF8(text[:maxProblem], "") + "…"
+	}
+	return text
 }
 
 // reportErr reports a name that its own Validate refused.
 func (r *reader) reportErr(at *yaml.Node, what string, err error) {
 	r.report(at, "", "%s%s", what, err.Error())
+}
+
+// suggest says which of the known words was meant, as long as anybody will read
+// it: that takes its time.
+func (r *reader) suggest(word string, known []string) string {
+	if len(r.problems) > maxProblems {
+		return ""
+	}
+	return suggest(word, known)
 }
 
 // err returns all problems as one error, nil without any.
@@ -83,7 +102,7 @@ func (r *reader) mapping(n *yaml.Node, what string, known fields) bool {
 	for _, e := range entries {
 		read, found := known[e.key.string]
 		if !found {
-			r.report(e.key.at, suggest(e.key.string, slices.Collect(maps.Keys(known))), "%s: unknown key %q", what, e.key.string)
+			r.report(e.key.at, r.suggest(e.key.string, slices.Collect(maps.Keys(known))), "%s: unknown key %q", what, e.key.string)
 			ok = false
 			continue
 		}

@@ -23,7 +23,7 @@ func (r *reader) target(n *yaml.Node) string {
 		}
 		return name
 	}
-	r.report(n, suggest(name, r.known.names), "step: run: undefined group or node %q", name)
+	r.report(n, r.suggest(name, r.known.names), "step: run: undefined group or node %q", name)
 	return name
 }
 
@@ -47,7 +47,7 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 			r.report(word.at, which, "step: accept: %q is never accepted", word.string)
 		default:
 			known := []string{string(tutti.AcceptFailedResources), string(tutti.AcceptLost)}
-			r.report(word.at, suggest(word.string, known), "step: accept: unknown outcome %q", word.string)
+			r.report(word.at, r.suggest(word.string, known), "step: accept: unknown outcome %q", word.string)
 		}
 	}
 	return accepted

@@ -231,6 +231,11 @@ func loadOperatorPair(dir string) (*keyPair, error) {
 	return &keyPair{cert: cert, key: key}, nil
 }
 
+// Issued returns what the log says of the certificate.
+func (b OperatorBundle) Issued() *tutti.OperatorIssued {
+	return &tutti.OperatorIssued{Operator: b.Name, Serial: serialOf(b.pair.cert), Expires: b.Expires().UTC(), CodeKey: b.CodeKey != nil}
+}
+
 // Expires returns the end of the certificate.
 func (b OperatorBundle) Expires() time.Time { return b.pair.cert.NotAfter }
 

@@ -37,6 +37,9 @@ var (
 // NewLog returns an empty log.
 func NewLog() *Log { return &Log{} }
 
+// LoadLog returns a log that has these entries, byte for byte.
+func LoadLog(entries []tutti.Entry) *Log { return &Log{entries: entries} }
+
 // Fault makes every later Append ask f first and fail with f's error, with
 // nothing stored. A nil f ends it.
 func (l *Log) Fault(f func(events []tutti.Event) error) {
@@ -121,7 +124,7 @@ func decode(entry tutti.Entry) (tutti.Event, error) {
 	var e tutti.Event
 	err := json.Unmarshal(entry.Raw, &e)
 	e.Seq, e.Link = entry.Seq, entry.Link
-	return e, tutti.Wrap(tutti.CodeInternal, err, "read the log: event %d", entry.Seq)
+	return e, tutti.Wrap(tutti.CodeDamaged, err, "read the log: event %d", entry.Seq)
 }
 
 // Entries implements tutti.Chained.
@@ -145,7 +148,7 @@ func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, 
 				return
 			}
 			if e.Link != tutti.Link(link, e.Raw) {
-				yield(tutti.Entry{}, tutti.Errorf(tutti.CodeInternal, "read the log: event %d does not fit what is before it", e.Seq))
+				yield(tutti.Entry{}, tutti.Errorf(tutti.CodeDamaged, "read the log: event %d does not fit what is before it", e.Seq))
 				return
 			}
 			if link = e.Link; !yield(e, nil) {

@@ -110,7 +110,7 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	}
 	size, err := strconv.Atoi(head.Header.Get(headerSize))
 	if err != nil || size < 0 || size > maxBlob {
-		return nil, tutti.Errorf(tutti.CodeInternal, "blob %s: stored with size %q", digest, head.Header.Get(headerSize))
+		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %q", digest, head.Header.Get(headerSize))
 	}
 	content := head.Data
 	if text := head.Header.Get(headerChunks); text != "" {
@@ -119,7 +119,7 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 		}
 	}
 	if tutti.DigestOf(content) != digest {
-		return nil, tutti.Errorf(tutti.CodeInternal, "blob %s: the stored content has another digest; the store is damaged", digest)
+		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: the stored content has another digest; the store is damaged", digest)
 	}
 	return content, nil
 }
@@ -127,13 +127,13 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 func (b *Blobs) chunks(ctx context.Context, digest tutti.Digest, text string, size int) ([]byte, error) {
 	count, err := strconv.Atoi(text)
 	if err != nil || count != (size+blobChunk-1)/blobChunk {
-		return nil, tutti.Errorf(tutti.CodeInternal, "blob %s: stored with size %d in %q chunks", digest, size, text)
+		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %d in %q chunks", digest, size, text)
 	}
 	content := make([]byte, 0, size)
 	for i := range count {
 		msg, err := b.stream.GetLastMsgForSubject(ctx, chunkSubject(digest, i))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return nil, tutti.Errorf(tutti.CodeInternal, "blob %s: chunk %d of %d is gone; the store is damaged", digest, i, count)
+			return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: chunk %d of %d is gone; the store is damaged", digest, i, count)
 		}
 		if err != nil {
 			return nil, wrap(err, "read a blob")

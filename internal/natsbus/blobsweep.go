@@ -36,7 +36,7 @@ func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
 // is cut off is no content, and is listed.
 //
 // The bus writes a block of its file anew once less than half of it is left (at
-// its next sync, every embed.SyncEvery; nats-server, shouldCompactSync), and
+// its next sync, see embed.Options; nats-server, shouldCompactSync), and
 // removes it when nothing is: the last block, which is written to, excepted.
 func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	if err := digest.Validate(); err != nil {

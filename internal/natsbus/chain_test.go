@@ -84,28 +84,28 @@ func TestAForgedLogIsFound(t *testing.T) {
 		{"an event is another one", func(m []*nats.Msg) []*nats.Msg {
 			m[1].Data = []byte(strings.Replace(string(m[1].Data), `"b"`, `"x"`, 1))
 			return m
-		}, tutti.CodeInternal, 1},
+		}, tutti.CodeDamaged, 1},
 		{"one byte of the last event", func(m []*nats.Msg) []*nats.Msg {
 			m = m[:5]
 			m[4].Data[len(m[4].Data)-2] ^= 1
 			return m
-		}, tutti.CodeInternal, 4},
-		{"an event is gone", func(m []*nats.Msg) []*nats.Msg { return slices.Delete(m, 1, 2) }, tutti.CodeInternal, 1},
-		{"an append of two is gone", func(m []*nats.Msg) []*nats.Msg { return slices.Delete(m, 2, 4) }, tutti.CodeInternal, 2},
-		{"the first one is gone", func(m []*nats.Msg) []*nats.Msg { return m[1:] }, tutti.CodeInternal, 0},
-		{"two are swapped", func(m []*nats.Msg) []*nats.Msg { m[0], m[1] = m[1], m[0]; return m }, tutti.CodeInternal, 0},
-		{"one is there twice", func(m []*nats.Msg) []*nats.Msg { return slices.Insert(m, 2, m[1]) }, tutti.CodeInternal, 2},
+		}, tutti.CodeDamaged, 4},
+		{"an event is gone", func(m []*nats.Msg) []*nats.Msg { return slices.Delete(m, 1, 2) }, tutti.CodeDamaged, 1},
+		{"an append of two is gone", func(m []*nats.Msg) []*nats.Msg { return slices.Delete(m, 2, 4) }, tutti.CodeDamaged, 2},
+		{"the first one is gone", func(m []*nats.Msg) []*nats.Msg { return m[1:] }, tutti.CodeDamaged, 0},
+		{"two are swapped", func(m []*nats.Msg) []*nats.Msg { m[0], m[1] = m[1], m[0]; return m }, tutti.CodeDamaged, 0},
+		{"one is there twice", func(m []*nats.Msg) []*nats.Msg { return slices.Insert(m, 2, m[1]) }, tutti.CodeDamaged, 2},
 		{"an append of two is made to look torn", func(m []*nats.Msg) []*nats.Msg {
 			m[3].Header.Set("Tutti-Part", "2/3")
 			return m
-		}, tutti.CodeInternal, 2},
+		}, tutti.CodeDamaged, 2},
 		{"a large event is another one", func(m []*nats.Msg) []*nats.Msg {
 			m[6].Header.Set("Tutti-Blob", string(other))
 			return m
-		}, tutti.CodeInternal, 5},
-		{"a link is stripped", func(m []*nats.Msg) []*nats.Msg { m[1].Header.Del("Tutti-Link"); return m }, tutti.CodeConflict, 1},
-		{"a message that is no event", func(m []*nats.Msg) []*nats.Msg { m[1].Header.Del("Tutti-Part"); return m }, tutti.CodeInternal, 1},
-		{"an event before the first", func(m []*nats.Msg) []*nats.Msg { return slices.Insert(m, 0, m[4]) }, tutti.CodeInternal, 0},
+		}, tutti.CodeDamaged, 5},
+		{"a link is stripped", func(m []*nats.Msg) []*nats.Msg { m[1].Header.Del("Tutti-Link"); return m }, tutti.CodeDamaged, 1},
+		{"a message that is no event", func(m []*nats.Msg) []*nats.Msg { m[1].Header.Del("Tutti-Part"); return m }, tutti.CodeDamaged, 1},
+		{"an event before the first", func(m []*nats.Msg) []*nats.Msg { return slices.Insert(m, 0, m[4]) }, tutti.CodeDamaged, 0},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			bus := chained(t)
@@ -140,7 +140,7 @@ func TestALogWithoutLinksIsRefused(t *testing.T) {
 		return m
 	})
 	_, err := natsbus.OpenLog(t.Context(), bus.Log(t), natsbus.LogOptions{})
-	wantCode(t, err, tutti.CodeConflict)
+	wantCode(t, err, tutti.CodeDamaged)
 
 	// The stream of a release before, empty.
 	js, err := jetstream.New(bus.Log(t))
@@ -160,7 +160,7 @@ func TestALogWithoutLinksIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = natsbus.OpenLog(t.Context(), bus.Log(t), natsbus.LogOptions{})
-	wantCode(t, err, tutti.CodeConflict)
+	wantCode(t, err, tutti.CodeDamaged)
 }
 
 func TestNoSingleEventCanBeRemoved(t *testing.T) {

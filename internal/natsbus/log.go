@@ -67,7 +67,7 @@ type LogOptions struct {
 	Replicas int
 }
 
-// OpenLog makes the log's stream if it is not there. CodeConflict: it was made
+// OpenLog makes the log's stream if it is not there. CodeDamaged: it was made
 // by a release that did not chain its entries, and stays as it is.
 func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	js, err := jetstream.New(nc)
@@ -126,6 +126,13 @@ func (l *Log) Torn() uint64 {
 		return 0
 	}
 	return l.tail.end
+}
+
+// End is the sequence of the last event, as far as this Log knows.
+func (l *Log) End() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tail.seq
 }
 
 // Append implements tutti.Log. CodeUnavailable and CodeDeadline mean that the

@@ -199,7 +199,7 @@ func TestDamagedBlobIsReported(t *testing.T) {
 	}
 	for _, digest := range []tutti.Digest{small, large} {
 		_, err := blobs.Get(t.Context(), digest)
-		wantCode(t, err, tutti.CodeInternal)
+		wantCode(t, err, tutti.CodeDamaged)
 	}
 }
 

@@ -100,7 +100,7 @@ func (m message) follows(before tutti.Digest) (tutti.Digest, error) {
 		digest = tutti.DigestOf(m.data)
 	}
 	if m.link != tutti.LinkOf(before, digest) {
-		return "", tutti.Errorf(tutti.CodeInternal, "read the log: event %d does not fit what is before it: one of them was changed, or one between them removed; "+
+		return "", tutti.Errorf(tutti.CodeDamaged, "read the log: event %d does not fit what is before it: one of them was changed, or one between them removed; "+
 			"restore the log: tutti server restore", m.seq)
 	}
 	return m.link, nil
@@ -249,7 +249,7 @@ func parse(seq uint64, header nats.Header, data []byte) (message, error) {
 	m := message{seq: seq, data: data, blob: tutti.Digest(header.Get(headerBlob)), link: tutti.Digest(header.Get(headerLink))}
 	part := header.Get(headerPart)
 	if _, err := fmt.Sscanf(part, "%d/%d", &m.part, &m.parts); err != nil || m.part < 1 || m.part > m.parts || uint64(m.part) > seq {
-		return m, tutti.Errorf(tutti.CodeInternal, "read the log: message %d was not written by this log (%s: %q)", seq, headerPart, part)
+		return m, tutti.Errorf(tutti.CodeDamaged, "read the log: message %d was not written by this log (%s: %q)", seq, headerPart, part)
 	}
 	if m.link == "" {
 		return m, unchained(fmt.Sprintf("event %d of the log", seq))
@@ -260,7 +260,7 @@ func parse(seq uint64, header nats.Header, data []byte) (message, error) {
 // unchained says that a log is not one of this release, or has been made to look
 // so; there is no way to tell, so it is not read.
 func unchained(what string) error {
-	return tutti.Errorf(tutti.CodeConflict, "%s has no link to what is before it: it was written by a release before logs were chained, or changed since; "+
+	return tutti.Errorf(tutti.CodeDamaged, "%s has no link to what is before it: it was written by a release before logs were chained, or changed since; "+
 		"make the fleet anew (tutti server init), or restore the log (tutti server restore)", what)
 }
 
@@ -271,7 +271,7 @@ func (l *Log) raw(ctx context.Context, m message) ([]byte, error) {
 	}
 	raw, err := l.blobs.Get(ctx, m.blob)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return nil, tutti.Wrap(tutti.CodeInternal, err, "read the log: the content of event %d is gone; restore the log: tutti server restore", m.seq)
+		return nil, tutti.Wrap(tutti.CodeDamaged, err, "read the log: the content of event %d is gone; restore the log: tutti server restore", m.seq)
 	}
 	return raw, tutti.Wrap("", err, "read the log: content of event %d", m.seq)
 }
@@ -283,7 +283,7 @@ func (l *Log) decode(ctx context.Context, m message) (tutti.Event, error) {
 	}
 	var e tutti.Event
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, tutti.Wrap(tutti.CodeInternal, err, "read the log: event %d", m.seq)
+		return e, tutti.Wrap(tutti.CodeDamaged, err, "read the log: event %d", m.seq)
 	}
 	e.Seq, e.Link = m.seq, m.link
 	return e, nil

@@ -41,7 +41,7 @@ func (l *Log) snapshots(ctx context.Context) (events []tutti.Event, bodies []*tu
 		}
 		body, ok := e.Body.(*tutti.SnapshotTaken)
 		if !ok {
-			return nil, nil, tutti.Errorf(tutti.CodeInternal, "read the log: event %d is a %s among the snapshots", e.Seq, e.Body.Kind())
+			return nil, nil, tutti.Errorf(tutti.CodeDamaged, "read the log: event %d is a %s among the snapshots", e.Seq, e.Body.Kind())
 		}
 		events, bodies = append(events, e), append(bodies, body)
 	}
@@ -83,7 +83,7 @@ func (l *Log) Trim(ctx context.Context, through uint64) error {
 	}
 	state, err := l.state(ctx)
 	if err == nil && state.FirstSeq != through+1 {
-		err = tutti.Errorf(tutti.CodeInternal, "let go of the log up to event %d: it begins with event %d now", through, state.FirstSeq)
+		err = tutti.Errorf(tutti.CodeDamaged, "let go of the log up to event %d: it begins with event %d now", through, state.FirstSeq)
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func (l *Log) trimmed(ctx context.Context, after uint64) (place, error) {
 }
 
 // missing says why the event seq is not there: CodeNotFound if it was let go or
-// never was, CodeInternal if the log has lost it.
+// never was, CodeDamaged if the log has lost it.
 func (l *Log) missing(ctx context.Context, seq uint64) error {
 	state, err := l.state(ctx)
 	switch {
@@ -115,5 +115,5 @@ func (l *Log) missing(ctx context.Context, seq uint64) error {
 	case seq > state.LastSeq:
 		return tutti.Errorf(tutti.CodeNotFound, "read the log: there is no event %d, the log ends with event %d", seq, state.LastSeq)
 	}
-	return tutti.Errorf(tutti.CodeInternal, "read the log: event %d is missing, the log has %d to %d; restore it: tutti server restore", seq, state.FirstSeq, state.LastSeq)
+	return tutti.Errorf(tutti.CodeDamaged, "read the log: event %d is missing, the log has %d to %d; restore it: tutti server restore", seq, state.FirstSeq, state.LastSeq)
 }

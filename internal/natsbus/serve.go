@@ -53,13 +53,25 @@ type server struct {
 
 	mu     sync.Mutex
 	ofNode map[tutti.NodeKey]int // handlers at work
-	told   map[tutti.NodeKey]told
+	told   telling
 }
 
-// told counts what Denied was told of one node in one minute.
+// telling bounds how often one node is told of: so many times a minute.
+type telling map[tutti.NodeKey]told
+
 type told struct {
 	since time.Time
 	count int
+}
+
+func (t telling) may(key tutti.NodeKey, now time.Time) bool {
+	of := t[key]
+	if now.Sub(of.since) >= time.Minute {
+		of = told{since: now}
+	}
+	of.count++
+	t[key] = of
+	return of.count <= maxDeniedPerMinute
 }
 
 // Serve answers nodes on nc, the server's connection to the account of the
@@ -80,7 +92,7 @@ func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	s := &server{
 		ServeOptions: o, nc: nc, spool: sp,
 		slots: make(chan struct{}, o.Concurrency), large: make(chan struct{}, concurrencyLarge),
-		ofNode: map[tutti.NodeKey]int{}, told: map[tutti.NodeKey]told{},
+		ofNode: map[tutti.NodeKey]int{}, told: telling{},
 	}
 	sub, err := nc.SubscribeSync("n.>")
 	if err != nil {
@@ -302,13 +314,7 @@ func (s *server) deny(key tutti.NodeKey, what string) {
 func (s *server) mayTell(key tutti.NodeKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.told[key]
-	if now.Sub(t.since) >= time.Minute {
-		t = told{since: now}
-	}
-	t.count++
-	s.told[key] = t
-	return t.count <= maxDeniedPerMinute
+	return s.told.may(key, now)
 }
 
 // Ring rings the doorbell of a node: fire and forget, lost if the node is not

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
@@ -28,10 +29,19 @@ type VisitorOptions struct {
 	Logger *slog.Logger // may be nil
 }
 
-// visitors are the connections of nodes, the oldest first.
-type visitors struct {
-	VisitorOptions
-	there map[tutti.NodeKey][]visitor
+// Visitors are the connections of nodes to the bus.
+type Visitors struct {
+	o     VisitorOptions
+	there map[tutti.NodeKey][]visitor // the oldest first
+	told  telling
+}
+
+// NewVisitors returns one that knows of nobody yet.
+func NewVisitors(o VisitorOptions) *Visitors {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Visitors{o: o, there: map[tutti.NodeKey][]visitor{}, told: telling{}}
 }
 
 type visitor struct {
@@ -49,14 +59,10 @@ type visitorEvent struct {
 	Reason string `json:"reason"`
 }
 
-// WatchVisitors follows who connects and who is refused, on nc, the server's
-// connection to the system account, until ctx ends. A node that opens too many
-// connections loses the oldest.
-func WatchVisitors(ctx context.Context, nc *nats.Conn, o VisitorOptions) error {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	v := &visitors{VisitorOptions: o, there: map[tutti.NodeKey][]visitor{}}
+// Watch follows who connects and who is refused, on nc, the server's connection to
+// the system account, until ctx ends. A node that opens too many connections loses
+// the oldest.
+func (v *Visitors) Watch(ctx context.Context, nc *nats.Conn) error {
 	msgs := make(chan *nats.Msg, 1<<14)
 	for _, subject := range []string{"$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR"} {
 		sub, err := nc.ChanSubscribe(subject, msgs)
@@ -78,10 +84,10 @@ func WatchVisitors(ctx context.Context, nc *nats.Conn, o VisitorOptions) error {
 	}
 }
 
-func (v *visitors) handle(msg *nats.Msg) {
+func (v *Visitors) handle(msg *nats.Msg) {
 	var e visitorEvent
 	if err := json.Unmarshal(msg.Data, &e); err != nil {
-		v.Logger.Warn("the bus said something about a connection that nobody understands", "error", err)
+		v.o.Logger.Warn("the bus said something about a connection that nobody understands", "error", err)
 		return
 	}
 	// Whoever connects chooses the user that the bus names. The JWT is what it
@@ -93,14 +99,14 @@ func (v *visitors) handle(msg *nats.Msg) {
 		if known {
 			what += " as " + string(key)
 		}
-		v.Refused(e.Client.Host, what, tutti.Errorf(tutti.CodeUnauthenticated, "%s", strings.ToLower(e.Reason)))
+		v.o.Refused(e.Client.Host, what, tutti.Errorf(tutti.CodeUnauthenticated, "%s", strings.ToLower(e.Reason)))
 	case !known: // the server's own accounts
 	case strings.HasSuffix(msg.Subject, ".CONNECT"):
 		v.connected(key, visitor{e.Client.ID, e.Client.Host})
 	default:
 		v.left(key, e.Client.ID)
 		if e.Reason == expired {
-			v.Denied(key, "stay with a JWT that has ended")
+			v.o.Denied(key, "stay with a JWT that has ended")
 		}
 	}
 }
@@ -119,26 +125,34 @@ func keyOf(text string) (tutti.NodeKey, bool) {
 	return key, key.Validate() == nil && claims.Subs != jwt.NoLimit
 }
 
-func (v *visitors) connected(key tutti.NodeKey, new visitor) {
+func (v *Visitors) connected(key tutti.NodeKey, new visitor) {
 	there := v.there[key]
 	for _, old := range there {
 		if old.host != new.host {
-			v.Denied(key, fmt.Sprintf("be connected from %s and %s at once", old.host, new.host))
+			v.o.Denied(key, fmt.Sprintf("be connected from %s and %s at once", old.host, new.host))
 			break
 		}
 	}
 	there = append(there, new)
 	if len(there) > maxConnections {
-		v.Denied(key, fmt.Sprintf("open more than %d connections at once", maxConnections))
-		if err := v.Disconnect(there[0].id); err != nil {
-			v.Logger.Debug("a connection of a node was gone already", "error", err)
+		v.o.Denied(key, fmt.Sprintf("open more than %d connections at once", maxConnections))
+		if err := v.o.Disconnect(there[0].id); err != nil {
+			v.o.Logger.Debug("a connection of a node was gone already", "error", err)
 		}
 		there = there[1:]
 	}
 	v.there[key] = there
 }
 
-func (v *visitors) left(key tutti.NodeKey, id uint64) {
+// Violated takes note of a subject that whoever has shown that JWT may not use. Call
+// it from one goroutine.
+func (v *Visitors) Violated(jwt, what string) {
+	if key, known := keyOf(jwt); known && v.told.may(key, time.Now()) {
+		v.o.Denied(key, what)
+	}
+}
+
+func (v *Visitors) left(key tutti.NodeKey, id uint64) {
 	there := v.there[key]
 	for i, old := range there {
 		if old.id == id {

@@ -47,16 +47,17 @@ const (
 
 // trace is everything that a launcher left behind besides its report.
 type trace struct {
-	last    string // phase before done
-	before  string // phase before last
-	reached map[string]bool
-	gate    phaseLine
-	lock    phaseLine
-	done    *phaseLine
-	errors  []logLine
-	stderr  string
-	firstAt time.Time
-	lastAt  time.Time
+	last       string // phase before done
+	before     string // phase before last
+	reached    map[string]bool
+	gate       phaseLine
+	lock       phaseLine
+	done       *phaseLine
+	errors     []logLine
+	stderr     string
+	unreadable int // lines of phase.jsonl, without an unfinished last one
+	firstAt    time.Time
+	lastAt     time.Time
 }
 
 // Judge says how the run of a directory ended. It is called when no process is
@@ -79,7 +80,25 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 	default:
 		fail(&out, tutti.BecauseMachinery, "the report cannot be read: "+err.Error())
 	}
+	out.Message, out.Phase = short(out.Message), short(out.Phase)
+	for i, f := range out.Failures {
+		out.Failures[i] = tutti.Failure{Resource: short(f.Resource), File: short(f.File), Line: f.Line, Message: short(f.Message)}
+	}
+	for i, c := range out.Changes {
+		out.Changes[i] = tutti.Change{Resource: short(c.Resource), File: short(c.File), Line: c.Line, Message: short(c.Message)}
+	}
 	return out
+}
+
+// maxText bounds each text of a result, in bytes; report and log have all of it.
+const maxText = 4 << 10
+
+func short(text string) string {
+	const cut = "…"
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText-len(cut)], "") + cut
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 func fail(out *tutti.Result, why tutti.Reason, message string) {
@@ -89,8 +108,11 @@ func fail(out *tutti.Result, why tutti.Reason, message string) {
 // judgeTrace judges a run without a report, by the phase that it reached.
 func judgeTrace(out *tutti.Result, tr trace) {
 	switch {
+	case tr.done == nil && tr.last == "" && tr.stderr != "":
+		fail(out, tutti.BecauseMachinery, "Puppet's launcher did not start: "+tr.stderr)
+		return
 	case tr.done == nil && tr.last == "":
-		fail(out, tutti.BecauseMachinery, strings.TrimSpace("Puppet's launcher did not start: "+tr.stderr))
+		out.Outcome, out.Message = tutti.Interrupted, "the run was about to start, and no Puppet is there that has said a word"
 		return
 	case tr.done == nil:
 		out.Outcome, out.Message = tutti.Interrupted, "the Puppet process is gone in phase "+tr.last
@@ -175,12 +197,15 @@ func readTrace(dir string) (trace, error) {
 	err := eachLine(filepath.Join(dir, "phase.jsonl"), func(line []byte) {
 		var p phaseLine
 		if json.Unmarshal(line, &p) != nil {
-			return // the last line of a process that was killed
+			tr.unreadable++
+			return
 		}
 		if tr.firstAt.IsZero() {
 			tr.firstAt = p.T
 		}
-		tr.lastAt = p.T
+		if p.T.After(tr.lastAt) { // clocks are set back
+			tr.lastAt = p.T
+		}
 		switch {
 		case p.Phase == "done":
 			tr.done = &p

@@ -179,9 +179,22 @@ func TestJudgeNeverTakesAnotherReport(t *testing.T) {
 	}
 }
 
-func TestJudgeAnEmptyDirectory(t *testing.T) {
-	got := puppet.Judge(t.TempDir(), "00000000-0000-0000-0000-000000000001")
-	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery {
-		t.Errorf("judged %s:%s, want failed:machinery: nothing at all is no success", got.Outcome, got.Reason)
+func TestJudgeALauncherThatSaidNothing(t *testing.T) {
+	for _, tc := range []struct {
+		reason, stderr string
+		outcome        tutti.Outcome
+		because        tutti.Reason
+	}{
+		{"the agent was killed before it started it, or it was killed itself", "", tutti.Interrupted, ""},
+		{"it could not start", "ruby: cannot load such file", tutti.Failed, tutti.BecauseMachinery},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "stderr"), []byte(tc.stderr), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := puppet.Judge(dir, "00000000-0000-0000-0000-000000000001")
+		if got.Outcome != tc.outcome || got.Reason != tc.because || got.Message == "" {
+			t.Errorf("%s: judged %s:%s (%s), want %s:%s", tc.reason, got.Outcome, got.Reason, got.Message, tc.outcome, tc.because)
+		}
 	}
 }

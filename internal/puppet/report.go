@@ -3,6 +3,8 @@ package puppet
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,13 +33,16 @@ type report struct {
 
 // total is the number of resources. Puppet 8 leaves those that did not change
 // out of the statuses and counts them in the metrics alone.
-func (r report) total() int {
+func (r report) total() int { return max(r.metric("total"), len(r.ResourceStatuses)) }
+
+// metric is a number of resources that the report gives, 0 without it.
+func (r report) metric(name string) int {
 	for _, v := range r.Metrics.Resources.Values {
-		if n, ok := v[2].(float64); ok && v[0] == "total" {
-			return int(n)
+		if n, ok := v[2].(float64); ok && v[0] == name {
+			return int(min(max(n, 0), math.MaxInt32))
 		}
 	}
-	return len(r.ResourceStatuses)
+	return 0
 }
 
 type resourceStatus struct {
@@ -93,12 +98,33 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 		out.Failures = failuresOf(tr.errors)
 	case r.TransactionCompleted != nil && !*r.TransactionCompleted:
 		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
-	case r.Status == "changed":
-		out.Outcome = tutti.Changed
-	case r.Status == "unchanged":
-		out.Outcome = tutti.Unchanged
+	case r.Status != "changed" && r.Status != "unchanged":
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report has the unknown status %q", r.Status))
 	default:
-		fail(out, tutti.BecauseMachinery, "the report has the unknown status "+r.Status)
+		judgeGood(out, r, tr)
+	}
+}
+
+// The exit codes of Puppet that belong to a good report (--detailed-exitcodes).
+var exitOf = map[string]int{"unchanged": 0, "changed": 2}
+
+// judgeGood believes a good report only if all that the run left agrees with it.
+func judgeGood(out *tutti.Result, r report, tr trace) {
+	exit := -1
+	if tr.done.Exit != nil {
+		exit = *tr.done.Exit
+	}
+	switch {
+	case tr.unreadable > 0:
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and %s of phase.jsonl cannot be read", r.Status, plural(tr.unreadable, "line")))
+	case exit != exitOf[r.Status]:
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and Puppet's exit code %d: %s", r.Status, exit, tr.message()))
+	case !tr.reached["apply"]:
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and Puppet applied nothing", r.Status))
+	case out.Counts.Failed > 0 || r.metric("failed") > 0 || r.metric("failed_to_restart") > 0:
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and has resources that failed", r.Status))
+	default:
+		out.Outcome = tutti.Outcome(r.Status)
 	}
 }
 

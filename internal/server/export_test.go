@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +34,16 @@ func (s *Server) State() State {
 	return out
 }
 
+// Sweep removes blobs now.
+func (s *Server) Sweep(ctx context.Context) error {
+	return (&keeper{s, s.opts.Log.(trimmedLog)}).sweep(ctx)
+}
+
+// Size returns how many jobs and runs the server has in memory.
+func (s State) Size() (jobs, runs int) {
+	return len(s.folded.engine.Jobs), len(s.folded.engine.Runs)
+}
+
 // Fold folds events whose exports are at hand.
 func Fold(events ...[]tutti.Event) State {
 	s := newState()
@@ -41,6 +53,18 @@ func Fold(events ...[]tutti.Event) State {
 		}
 	}
 	return State{s}
+}
+
+// Exports returns what a node exports.
+func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.data.Exports(node) }
+
+// Operators returns who is known after events.
+func Operators(events []tutti.Event) []string {
+	known := operators{}
+	for _, e := range events {
+		known.apply(e)
+	}
+	return slices.Sorted(maps.Keys(known))
 }
 
 // Hydrate loads the exports of events.

@@ -305,8 +305,11 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		wantVerdict(t, f, job, "")
 		time.Sleep(2 * time.Second)
 		wantVerdict(t, f, job, tutti.VerdictFailed)
+		if err := db.Publish(order.Run, "db/x", "1"); err != nil {
+			t.Errorf("what it published while it was cut off: %v", err)
+		}
 		n := len(f.Events())
-		if err := db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil); err != nil {
+		if err := db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Failed), nil); err != nil {
 			t.Errorf("the result that comes late: %v", err)
 		}
 		if diff := cmp.Diff([]string{"run.finished"}, f.Since(n)); diff != "" {
@@ -322,9 +325,6 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		})
 		if err != nil || told != 1 {
 			t.Errorf("who looks at the job afterwards is told %d results of the run, %v, want one", told, err)
-		}
-		if err := db.Publish(order.Run, "db/x", "1"); err != nil {
-			t.Errorf("what it published while it was cut off: %v", err)
 		}
 	})
 }

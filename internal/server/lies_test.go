@@ -152,3 +152,15 @@ func storedAs(t *testing.T, set []tutti.Export) tutti.Digest {
 	}
 	return tutti.DigestOf(raw)
 }
+
+func TestWhatAKeyHoldsIsToldToItsOwnerOnly(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	set(t, f.Fleet, "secret/x", `"hunter2"`)
+	f.db.Gate(tutti.Gate{Run: order.Run, Values: []string{"db/x"}})
+	wantCode(t, f.db.Publish(order.Run, "db/x", "1"), "", "")
+	for key, want := range map[string]string{"secret/x": "", "db/x": "1", "a\x1bb": ""} {
+		if got := f.db.Ask(order.Run, tutti.Query{Kind: tutti.QueryPublished, Key: key}); got.Found != (want != "") || string(got.Value) != want {
+			t.Errorf("%s: told %+v, want %q", key, got, want)
+		}
+	}
+}

@@ -32,9 +32,10 @@ func (o operators) apply(e tutti.Event) {
 		op.codeKey = op.codeKey || b.CodeKey
 	case *tutti.OperatorRevoked:
 		o[b.Operator] = &operator{serials: map[string]time.Time{}, revoked: e.At, reason: b.Reason}
-	}
-	if name, ok := strings.CutPrefix(e.By, actorOperator); ok && name != LocalOperator {
-		o.get(name)
+	case *tutti.SnapshotTaken:
+		for _, name := range b.Operators {
+			o.get(name)
+		}
 	}
 }
 
@@ -45,8 +46,22 @@ func (o operators) get(name string) *operator {
 	return o[name]
 }
 
-// admit says whether a certificate that our CA signed is good. The first
-// operator's is in no log; after a revocation only those are that are in it.
+// noteFirst puts the first operator's certificate into the log, which was made
+// before there was one.
+func (w *writer) noteFirst(ctx context.Context) error {
+	first := w.opts.FirstOperator
+	if first == nil || w.state.registry.operators[first.Operator] != nil {
+		return nil
+	}
+	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *tx) error {
+		tx.emit(actorServer, first)
+		return nil
+	}}})
+}
+
+// admit says whether a certificate that our CA signed is good. One that is in no
+// log may be of a server that was made before the log had them; after a revocation
+// only those are good that are in it.
 func (o operators) admit(name, serial string) error {
 	op := o[name]
 	if op == nil || op.revoked.IsZero() {

@@ -33,8 +33,11 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			}
 		}
 		if in.Query.Kind == tutti.QueryPublished {
-			v, found := tx.data.Value(in.Query.Key)
-			out = tutti.Answered{Found: found && v.Owner == n.Node, Value: v.Value, Seq: tx.seq}
+			out = tutti.Answered{Seq: tx.seq}
+			// What others published takes a grant to read, and an ask for the value.
+			if v, found := tx.data.Value(in.Query.Key); found && v.Owner == n.Node {
+				out.Found, out.Value = true, v.Value
+			}
 			return nil
 		}
 		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
@@ -87,6 +90,8 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		switch {
 		case r.Run != n.lastClaimed:
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest: what it publishes is out of date", r.Run, n.Node)
+		case r.Result != nil: // which nodes send last: this came late, or once more
+			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: it publishes nothing more", r.Run, n.Node)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
 		}

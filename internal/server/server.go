@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -61,6 +62,8 @@ type Options struct {
 	// let go of what it has; 10,000.
 	SnapshotEvery int
 	NewRunID      func() tutti.RunID
+	// FirstOperator is whose certificate was made before there was a log. May be nil.
+	FirstOperator *tutti.OperatorIssued
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
@@ -138,8 +141,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
-	s.access.load(w.state.registry.operators)
 	w.last = w.since
+	if err := w.noteFirst(ctx); err != nil {
+		return err
+	}
+	s.access.load(w.state.registry.operators)
 	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
@@ -303,7 +309,9 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
 	defer cancel()
 	last := events[0].Seq - 1
+	killpoint.Here("server.appends", events[0].Body.Kind())
 	got, err := w.opts.Log.Append(ctx, last, events)
+	killpoint.Here("server.stored", events[0].Body.Kind())
 	if err != nil {
 		return fmt.Errorf("append %d events after %d: %w", len(events), last, err)
 	}
@@ -341,6 +349,10 @@ func (w *writer) decide(tx *tx) {
 
 // after does what is allowed only once the events are on disk.
 func (w *writer) after(ctx context.Context, events []tutti.Event) {
+	if len(events) > 0 {
+		killpoint.Here("server.answered", events[0].Body.Kind())
+		defer killpoint.Here("server.rung", events[0].Body.Kind())
+	}
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *tutti.RunWanted:

@@ -36,6 +36,9 @@ type Options struct {
 	TLS    *tls.Config // required
 	Trust  Trust
 	LogTo  *slog.Logger // nil: silent
+	// SyncEvery is how often the server writes files anew of which less than half
+	// is left; 0: every 2 minutes.
+	SyncEvery time.Duration
 	// NoSync gives up durability for speed. Tests only.
 	NoSync bool
 }
@@ -55,6 +58,8 @@ type Server struct {
 	resolver *server.MemAccResolver
 	sync     bool
 	failed   chan error
+
+	violations chan violation
 }
 
 // Start returns when the server accepts connections.
@@ -70,11 +75,12 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "embedded bus")
 	}
-	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, failed: make(chan error, 1)}
-	if o.LogTo != nil {
-		// Neither debug nor trace: these would show what passes over the bus.
-		ns.SetLogger(logger{to: o.LogTo, failed: s.fail}, false, false)
+	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, failed: make(chan error, 1), violations: make(chan violation, 1024)}
+	if o.LogTo == nil {
+		o.LogTo = slog.New(slog.DiscardHandler)
 	}
+	// Neither debug nor trace: these would show what passes over the bus.
+	ns.SetLogger(logger{to: o.LogTo, failed: s.fail, violations: s.violations}, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(startTimeout) {
 		s.Shutdown()
@@ -121,7 +127,6 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		TLSTimeout:             5,
 		AuthTimeout:            5,
 		NoSigs:                 true,
-		NoLog:                  o.LogTo == nil,
 		MaxPayload:             MaxPayload,
 		PingInterval:           20 * time.Second,
 		MaxPingsOut:            2,
@@ -129,6 +134,7 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		JetStream:              true,
 		StoreDir:               o.Dir,
 		SyncAlways:             !o.NoSync,
+		SyncInterval:           o.SyncEvery,
 		DisableJetStreamBanner: true,
 		JetStreamLimits:        server.JSLimitOpts{MaxBatchSize: MaxBatch},
 		TrustedOperators:       []*jwt.OperatorClaims{operator},
@@ -140,7 +146,7 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 
 // Failed yields the first failure of a write to disk: whoever waits for that
 // write gets no answer, and no stream that failed takes another until the next
-// Start. It needs Options.LogTo.
+// Start.
 func (s *Server) Failed() <-chan error { return s.failed }
 
 func (s *Server) fail(err error) {

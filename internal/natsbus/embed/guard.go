@@ -16,27 +16,48 @@ const (
 	guardEvery = 100 * time.Millisecond
 )
 
+// GuardOptions are told what the guard sees.
+type GuardOptions struct {
+	// Refused: of a source so many connections were ended that had not shown who
+	// they are.
+	Refused func(from string, count int)
+	// Violated: whoever connected with a JWT used a subject that he may not. The JWT
+	// is empty if the connection is gone and forgotten.
+	Violated func(jwt, what string)
+}
+
 // Guard keeps those who connect and do not say who they are from filling the bus,
 // until ctx ends. Of one source only the youngest stay, so that whoever means it
-// gets in; the others are ended. Refused is told of which source how many were.
+// gets in; the others are ended.
 //
 // NATS accepts by itself, so this looks again and again, first at a number alone.
 // A listener of ours in front of it (in-process connections behind it) would cost
 // two goroutines, two buffers and a copy for every node for ever.
-func (s *Server) Guard(ctx context.Context, refused func(from string, count int)) {
+func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 	ticker := time.NewTicker(guardEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case v := <-s.violations:
+			o.Violated(s.jwtOf(v.id), v.what)
 		case <-ticker.C:
-		}
-		// Who has not shown who he is counts to the global account.
-		if s.nats.GlobalAccount().NumLocalConnections() > halfOpen {
-			s.expel(refused)
+			// Who has not shown who he is counts to the global account.
+			if s.nats.GlobalAccount().NumLocalConnections() > halfOpen {
+				s.expel(o.Refused)
+			}
 		}
 	}
+}
+
+// jwtOf returns what a connection, also one that was closed lately, has shown.
+func (s *Server) jwtOf(id uint64) string {
+	list, err := s.nats.Connz(&server.ConnzOptions{CID: id, Username: true, State: server.ConnAll})
+	if err != nil || len(list.Conns) == 0 {
+		return ""
+	}
+	return list.Conns[0].JWT
 }
 
 func (s *Server) expel(refused func(from string, count int)) {

@@ -1,0 +1,207 @@
+package attack
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// lie is what a node says that is not true, and what it gets for it.
+type lie struct {
+	reason string
+	op     string
+	in     any
+	codes  []tutti.Code // "": it is taken as what it is, words of this node about itself
+	audit  string       // what the audit log says it tried; empty: bad form, nobody's rights
+}
+
+var (
+	refused = []tutti.Code{tutti.CodeRefused}
+	invalid = []tutti.Code{tutti.CodeInvalid}
+)
+
+// lies are told by a node that has claimed the run own and passed its gate, while
+// theirs is a run of node-01.
+func lies(own tutti.Order, theirs tutti.RunID, victim *node) []lie {
+	run := own.Run
+	up := "../../../../etc/shadow"
+	digest := tutti.DigestOf([]byte("nothing"))
+	speak := "speak for run " + string(theirs)
+	long := strings.Repeat("x", 600)
+	export := func(types ...string) tutti.Gate {
+		g := tutti.Gate{Run: run}
+		for _, kind := range types {
+			g.Exports = append(g.Exports, tutti.Export{Type: kind, Title: "x"})
+		}
+		return g
+	}
+	res := func(change func(*tutti.Result)) tutti.Result {
+		r := result(run)
+		change(&r)
+		return r
+	}
+	return []lie{
+		{"an order is for who asks, whatever the message says", tutti.OpClaim, map[string]any{"node": "node-01", "run": theirs}, []tutti.Code{""}, ""},
+		{"not a message", tutti.OpClaim, "node-01", invalid, ""},
+
+		{"the gate of another node's run", tutti.OpGate, tutti.Gate{Run: theirs}, refused, speak},
+		{"the gate of no run", tutti.OpGate, tutti.Gate{Run: tutti.RunID(up)}, refused, "speak for run " + up},
+		{"an export of a type without a grant", tutti.OpGate, export("Cron"), refused, "export Cron"},
+		{"a catalog that is no digest", tutti.OpGate, tutti.Gate{Run: run, Catalog: tutti.Digest(up)}, invalid, ""},
+
+		{"a question for another node's run", tutti.OpAsk, tutti.Ask{Run: theirs, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, refused, speak},
+		{"a value that is another node's", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, "read node/node-01/secret"},
+		{"a path", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/" + up}}, invalid, ""},
+		{"a path to what is its own and back", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/taken/../node-01/secret"}}, invalid, ""},
+		{"a kind of question that is none", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: "sql", Key: "x"}}, invalid, ""},
+
+		{"the hiera level of another node", tutti.OpHiera, tutti.HieraAsk{Run: theirs}, refused, speak},
+
+		{"a value for another node's run", tutti.OpPublish, tutti.Publish{Run: theirs, Key: "honest/x", Value: json.RawMessage("1")}, refused, speak},
+		{"a value of another node", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/node-01/x", Value: json.RawMessage("1")}, refused, "write node/node-01/x"},
+		{"a value of another group", tutti.OpPublish, tutti.Publish{Run: run, Key: "honest/x", Value: json.RawMessage("1")}, refused, "write honest/x"},
+		{"a value of operators", tutti.OpPublish, tutti.Publish{Run: run, Key: "shared/hiera/x", Value: json.RawMessage("1")}, refused, "write shared/hiera/x"},
+		{"withdrawing what another owns", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/node-01/secret", Withdraw: true}, refused, "write node/node-01/secret"},
+		{"a key that climbs", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/../node-01/x", Value: json.RawMessage("1")}, invalid, ""},
+		{"a key that is too long", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/" + long, Value: json.RawMessage("1")}, invalid, ""},
+
+		{"the result of another node's run", tutti.OpResult, result(theirs), refused, speak},
+		{"the result of a run that is no UUID", tutti.OpResult, result(tutti.RunID(up)), invalid, ""},
+		{"an outcome that is none", tutti.OpResult, res(func(r *tutti.Result) { r.Outcome = "glorious" }), invalid, ""},
+		{"a report that is nowhere", tutti.OpResult, res(func(r *tutti.Result) { r.Report = digest }), []tutti.Code{tutti.CodeConflict}, ""},
+		{"a report that is a path", tutti.OpResult, res(func(r *tutti.Result) { r.Report = tutti.Digest(up) }), invalid, ""},
+
+		{"a file that is not of its code", tutti.OpBlobGet, tutti.BlobGet{Run: run, Digest: digest}, refused, "fetch " + string(digest)},
+		{"a file by its path", tutti.OpBlobGet, tutti.BlobGet{Run: run, Digest: tutti.Digest(up)}, refused, "fetch " + up},
+		{"a file for another node's run", tutti.OpBlobGet, tutti.BlobGet{Run: theirs, Digest: digest}, refused, speak},
+		{"code for another node's run", tutti.OpCode, tutti.CodeGet{Run: theirs}, refused, speak},
+		{"code that it was not told to run", tutti.OpCode, tutti.CodeGet{Run: run, Code: digest}, refused, "fetch code " + string(digest)},
+
+		{"a blob of any size and name is what it is", tutti.OpBlobPut, map[string]any{"digest": digest, "size": -1}, []tutti.Code{""}, ""},
+		{"a JWT for another key: there is no such field", tutti.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
+		{"a beat in another's name: there is no such field", tutti.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
+		{"something live of another node's run", tutti.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
+		{"an operation that is none", "shutdown", nil, invalid, ""},
+	}
+}
+
+// TestLies: a node that has been taken over lies in every field that it can send.
+func TestLies(t *testing.T) {
+	f := start(t)
+	taken, victim := f.join("taken"), f.honest[0]
+	if err := f.admin.SetValue(t.Context(), "node/node-01/secret", json.RawMessage(`"for node-01"`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.admin.StartJob(t.Context(), tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply}); err != nil {
+		t.Fatal(err)
+	}
+	var claimed tutti.Claimed
+	f.eventually(func() error {
+		if err := taken.call(t.Context(), tutti.OpClaim, tutti.Claim{}, &claimed); err != nil || claimed.Order == nil {
+			return tutti.Errorf(tutti.CodeInternal, "nothing to claim: %v", err)
+		}
+		return nil
+	})
+	theirs := f.runOf("node-01")
+	all := lies(*claimed.Order, theirs, victim)
+	told := map[string]bool{}
+	var wanted []denial
+	// What is not applying publishes nothing: the exports come first, then the gate.
+	slices.SortStableFunc(all, func(a, b lie) int { return rank(a.op) - rank(b.op) })
+	passed := false
+	for _, l := range all {
+		if !passed && l.op != tutti.OpGate {
+			if err := taken.call(t.Context(), tutti.OpGate, tutti.Gate{Run: claimed.Order.Run}, nil); err != nil {
+				t.Fatal(err)
+			}
+			passed = true
+		}
+		told[l.op] = true
+		var reply json.RawMessage
+		err := taken.call(t.Context(), l.op, l.in, &reply)
+		wantCode(t, l.op+": "+l.reason, err, l.codes...)
+		if strings.Contains(string(reply), "for node-01") {
+			t.Errorf("%s: %s: it got %s", l.op, l.reason, reply)
+		}
+		if l.op == tutti.OpRenew {
+			wantOwnJWT(t, reply, taken)
+		}
+		if l.audit != "" {
+			wanted = append(wanted, denial{"node:taken", l.audit, ""})
+		}
+	}
+	for _, d := range wanted {
+		f.audited(d)
+	}
+	if missing := slices.DeleteFunc(operations(t), func(op string) bool { return told[op] }); len(missing) > 0 {
+		t.Errorf("no lie is told with %q", missing)
+	}
+	// Nothing of it became a fact about anybody else.
+	for _, e := range f.events() {
+		if _, denied := e.Body.(*tutti.Denied); e.By == "node:taken" && !denied && !slices.Contains([]string{
+			"node.enrolled", "run.claimed", "run.gated", "exports.set",
+		}, e.Body.Kind()) {
+			t.Errorf("the log has %s %s by node taken", e.Body.Kind(), e.Body.ID())
+		}
+	}
+	nodes, err := f.admin.ListNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Node == "node-01" && (n.LastRun != theirs || n.Outcome != tutti.Unchanged) {
+			t.Errorf("node-01 looks different: %+v", n)
+		}
+	}
+	f.works("after")
+}
+
+// rank puts the gate first.
+func rank(op string) int {
+	if op == tutti.OpGate {
+		return 0
+	}
+	return 1
+}
+
+// runOf is the latest run of a node.
+func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
+	f.t.Helper()
+	var run tutti.RunID
+	for _, e := range f.events() {
+		if b, ok := e.Body.(*tutti.RunClaimed); ok && b.Node == name {
+			run = b.Run
+		}
+	}
+	return run
+}
+
+// operations are the words of message.go that a node may ask.
+func operations(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../message.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Op") && len(spec.Values) == 1 {
+			if word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value); err == nil {
+				found[word] = true
+			}
+		}
+		return true
+	})
+	if len(found) == 0 {
+		t.Fatal("no operations found")
+	}
+	return slices.Sorted(maps.Keys(found))
+}

@@ -1,0 +1,273 @@
+package attack
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+)
+
+// TestStolenCredentials: somebody has copied a node's identity and comes with it
+// from elsewhere, at the same time as the node. He is that node to the fleet, and
+// no other; that there are two is noticed, and removing the node ends both.
+func TestStolenCredentials(t *testing.T) {
+	f := start(t)
+	real := f.join("taken")
+	copied := f.path("copied")
+	if err := os.CopyFS(copied, os.DirFS(real.dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"node.nk", "node.x25519", "membership.json"} {
+		if err := os.Chmod(copied+"/"+name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	thief := f.node(copied)
+	nc, err := thief.raw(t, "127.0.0.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := f.honest[0]
+	ctx := t.Context()
+
+	t.Run("can", func(t *testing.T) {
+		job, err := f.admin.StartJob(ctx, tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// He is told what the node is told, and may answer in its place. The same run
+		// is claimed by both and ends once.
+		var his, its tutti.Claimed
+		f.eventually(func() error {
+			if err := thief.call(ctx, tutti.OpClaim, tutti.Claim{}, &his); err != nil || his.Order == nil {
+				return tutti.Errorf(tutti.CodeInternal, "no order: %v", err)
+			}
+			return nil
+		})
+		if err := real.call(ctx, tutti.OpClaim, tutti.Claim{}, &its); err != nil || its.Order == nil || its.Order.Run != his.Order.Run {
+			t.Fatalf("the node's claim after the thief's: %+v, %v", its.Order, err)
+		}
+		if his.Order.Node != "taken" {
+			t.Errorf("the thief got the order of %s", his.Order.Node)
+		}
+		for _, n := range []*node{thief, real} {
+			if err := n.call(ctx, tutti.OpResult, result(his.Order.Run), nil); err != nil {
+				t.Errorf("result: %v", err)
+			}
+		}
+		if got := f.count(func(b tutti.Body) bool {
+			r, ok := b.(*tutti.RunFinished)
+			return ok && r.Result.Run == his.Order.Run
+		}); got != 1 {
+			t.Errorf("the run of %s ended %d times", job, got)
+		}
+	})
+	t.Run("cannot", func(t *testing.T) {
+		for _, subject := range []string{
+			"n." + string(victim.Key) + ".claim", "d." + string(victim.Key) + ".claim", "d." + string(thief.Key) + ".claim",
+			"$JS.API.STREAM.DELETE.TUTTI_LOG", "$SYS.REQ.CLAIMS.UPDATE", "log.run.wanted.x",
+		} {
+			if err := nc.Publish(subject, []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, subject := range []string{">", "d." + string(victim.Key) + ".>", "i." + string(victim.Key) + ".>"} {
+			if _, err := nc.SubscribeSync(subject); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = nc.Flush()
+		f.audited(denial{"node:taken", "publish to n." + string(victim.Key) + ".claim", ""})
+		f.audited(denial{"node:taken", "publish to d." + string(victim.Key) + ".claim", ""})
+		f.audited(denial{"node:taken", "publish to $JS.API.STREAM.DELETE.TUTTI_LOG", ""})
+		f.audited(denial{"node:taken", "publish to log.run.wanted.x", ""})
+		f.audited(denial{"node:taken", "listen to d." + string(victim.Key) + ".>", ""})
+	})
+	f.works("during")
+	f.audited(denial{"node:taken", "be connected from 127.0.0.1 and 127.0.0.2 at once", ""})
+
+	if err := f.admin.RemoveNode(ctx, "taken"); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually(func() error {
+		if nc.IsClosed() {
+			return nil
+		}
+		return tutti.Errorf(tutti.CodeInternal, "the thief is still connected")
+	})
+	if _, err := thief.raw(t, "127.0.0.2"); err == nil {
+		t.Error("the thief of a node that was removed connects again")
+	}
+	f.audited(denial{"address:127.0.0.2", "connect to the bus as " + string(thief.Key), ""})
+	f.works("after")
+}
+
+// count is how many events of the log are such.
+func (f *fleet) count(such func(tutti.Body) bool) int {
+	n := 0
+	for _, e := range f.events() {
+		if such(e.Body) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestManyConnections: one key has a few connections; with one more, the oldest
+// goes. A name that a connection gives itself makes it nobody else's.
+func TestManyConnections(t *testing.T) {
+	f := start(t)
+	taken := f.join("taken")
+	posing := func(o *nats.Options) error { o.User, o.Nkey = string(f.honest[0].Key), ""; return nil }
+	var open []*nats.Conn
+	for range 20 {
+		nc, err := taken.raw(t, "127.0.0.1", posing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, nc)
+	}
+	f.eventually(func() error {
+		left := 0
+		for _, nc := range open {
+			if nc.IsConnected() {
+				left++
+			}
+		}
+		if left > 3 {
+			return tutti.Errorf(tutti.CodeInternal, "%d connections of one node are open", left)
+		}
+		return nil
+	})
+	if !open[len(open)-1].IsConnected() {
+		t.Error("the youngest connection was ended")
+	}
+	f.works("during")
+	f.audited(denial{"node:taken", "open more than 3 connections at once", ""})
+	for _, e := range f.events() {
+		if d, ok := e.Body.(*tutti.Denied); ok && strings.Contains(d.Who, "node-01") {
+			t.Errorf("%+v: that was somebody else", *d)
+		}
+	}
+	f.works("after")
+}
+
+// TestReplay records what a node really sent and sends it again: later, out of
+// order, and from another node.
+func TestReplay(t *testing.T) {
+	f := start(t)
+	taken := f.join("taken")
+	type message struct {
+		op      string
+		payload []byte
+	}
+	var sent []message
+	say := func(op string, in, out any) {
+		t.Helper()
+		raw, err := json.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := taken.conn.Call(t.Context(), op, raw)
+		if err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+		sent = append(sent, message{op, raw})
+		if out != nil {
+			if err := json.Unmarshal(reply, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := f.admin.StartJob(t.Context(), tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply}); err != nil {
+		t.Fatal(err)
+	}
+	var claimed tutti.Claimed
+	f.eventually(func() error {
+		sent = nil
+		say(tutti.OpClaim, tutti.Claim{}, &claimed)
+		if claimed.Order == nil {
+			return tutti.Errorf(tutti.CodeInternal, "nothing to claim")
+		}
+		return nil
+	})
+	run := claimed.Order.Run
+	say(tutti.OpGate, tutti.Gate{Run: run, Values: []string{"node/taken/x"}}, nil)
+	say(tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("1")}, nil)
+	say(tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("2")}, nil)
+	say(tutti.OpResult, result(run), nil)
+	before := f.events()
+
+	// From the node itself, in the other order: nothing happens again.
+	for i := len(sent) - 1; i >= 0; i-- {
+		_, err := taken.conn.Call(t.Context(), sent[i].op, sent[i].payload)
+		if op := sent[i].op; op == tutti.OpPublish {
+			wantCode(t, "a value of a run that has ended", err, tutti.CodeConflict)
+		}
+	}
+	// From another node: not a single one is its own.
+	other := f.honest[0]
+	for _, m := range sent[1:] {
+		_, err := other.conn.Call(t.Context(), m.op, m.payload)
+		wantCode(t, m.op+" of another node's run", err, tutti.CodeRefused)
+	}
+	// The very bytes of the bus, from another connection: the bus refuses the subject.
+	nc, err := other.raw(t, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range sent {
+		if err := nc.PublishRequest("n."+string(taken.Key)+"."+m.op, "i."+string(taken.Key)+".x", m.payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = nc.Flush()
+	f.audited(denial{"node:node-01", "speak for run " + string(run), "is not a run of node node-01"})
+	f.audited(denial{"node:node-01", "publish to n." + string(taken.Key) + ".result", ""})
+	for _, e := range f.events()[len(before):] {
+		if _, ok := e.Body.(*tutti.Denied); !ok {
+			t.Errorf("a replay had an effect: %s %s by %s", e.Body.Kind(), e.Body.ID(), e.By)
+		}
+	}
+	values, err := f.admin.ListValues(t.Context(), "node/taken")
+	if err != nil || len(values) != 1 || string(values[0].Value) != "2" {
+		t.Errorf("values %+v, %v: want the last one", values, err)
+	}
+	f.works("after")
+}
+
+// TestManInTheMiddle: whoever stands between with a CA of his own is believed by
+// nobody: not by a node, not by a machine that joins, not by an operator.
+func TestManInTheMiddle(t *testing.T) {
+	f := start(t)
+	m := f.between(t)
+	token, err := f.admin.CreateToken(t.Context(), tutti.CreateToken{Name: "taken"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := f.tryJoin(m.redirect(t, token.Text))
+	if err == nil || !strings.Contains(out, "another fleet's server, or somebody between") {
+		t.Errorf("join: %v: %s", err, out)
+	}
+	out, err = f.try(f.path("operator"), "--server", "https://"+m.addr, "job", "list")
+	if err == nil || !strings.Contains(out, "is not the one whose operator this is") {
+		t.Errorf("operator: %v: %s", err, out)
+	}
+	taken := f.join("taken-2")
+	taken.membership.Bus = m.addr
+	if nc, err := taken.raw(t, "127.0.0.1", nats.Timeout(5*time.Second)); err == nil {
+		t.Errorf("a node is connected to %s", nc.ConnectedUrl())
+	}
+	if read := m.read(); len(read) > 0 {
+		t.Errorf("the man in the middle read %q", read)
+	}
+	if m.tried() < 3 {
+		t.Errorf("only %d came by the man in the middle: this test sees nothing", m.tried())
+	}
+	f.works("after")
+}

@@ -1,0 +1,329 @@
+//go:build killpoints
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// killFleet is a server and two agents, real processes, in a directory of their
+// own. Whoever ends is started again.
+type killFleet struct {
+	dir    string
+	client *httpapi.Client
+	stop   context.CancelFunc
+	group  *errgroup.Group
+	killed atomic.Bool // the process that was to die has
+}
+
+// Where the processes of a fleet keep their state, and their names.
+const (
+	serverProcess = "server"
+	dbProcess     = "db"
+	webProcess    = "web"
+)
+
+const killPlan = `
+fleet: test
+environment: {name: production, path: ./code}
+groups:
+  db: {nodes: [db-01]}
+  web: {nodes: [web-01]}
+grants:
+  - {to: db, write: [db/**], exports: [Database]}
+  - {to: web, read: [db/**]}
+plans:
+  deploy: {steps: [{run: db}, {run: web}]}
+`
+
+const killSite = `
+db-01 read shared/x
+db-01 collect Database
+db-01 export Database main
+db-01 publish db/ready true
+db-01 publish db/port 5432
+web-01 collect Database
+web-01 read db/ready
+`
+
+// nextPort is below the range from which the kernel takes ports by itself.
+var nextPort atomic.Int32
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+(os.Getpid()*37+int(nextPort.Add(1)))%10000)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// template is the directory of a fleet whose nodes have joined and whose code is
+// pushed, and the addresses of its server.
+type template struct{ dir, bus, listen string }
+
+func newTemplate(t *testing.T) template {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "k") // sockets need short paths
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	tpl := template{dir: dir, bus: freePort(t), listen: freePort(t)}
+	for name, text := range map[string]string{"tutti.yaml": killPlan, "code/manifests/site.pp": killSite} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tutti := func(stdin string, args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "tutti", args...)
+		cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
+		cmd.Env = append(os.Environ(), "TUTTI_OPERATOR="+filepath.Join(dir, "operator"))
+		var out, said strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &said
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("tutti %s: %v\n%s", strings.Join(args, " "), err, said.String())
+		}
+		return out.String()
+	}
+	tutti("", "server", "init", "--dir", serverProcess, "--host", "127.0.0.1", "--listen", tpl.listen, "--bus", tpl.bus)
+	f := &killFleet{dir: dir}
+	f.begin(t, map[string]string{}, serverProcess)
+	f.ready(t)
+	for _, node := range []string{dbProcess, webProcess} {
+		token := tutti("", "token", "create", "--name", node+"-01")
+		tutti(token, "join", "--dir", node, "--unit=false")
+		tpl.oldRuns(t, node)
+	}
+	tutti("", "code", "push")
+	f.end(t)
+	return tpl
+}
+
+// oldRuns are as many as an agent keeps: the next one lets it tidy.
+func (tpl template) oldRuns(t *testing.T, node string) {
+	t.Helper()
+	for i := range 20 {
+		dir := filepath.Join(tpl.dir, node, "runs", fmt.Sprintf("00000000-0000-7000-8000-%012d", i))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "sent"), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		past := time.Unix(int64(i), 0)
+		if err := os.Chtimes(dir, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fleet returns a copy of the template with a bus of its own, that runs. env is
+// what the first process of a name has more in its environment.
+func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", tpl.dir+"/.", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	addresses := strings.NewReplacer(tpl.bus, freePort(t), tpl.listen, "127.0.0.1:0")
+	for _, name := range []string{"server/server.json", "db/identity/membership.json", "web/identity/membership.json"} {
+		path := filepath.Join(dir, name)
+		raw, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(raw, []byte(tpl.bus)) {
+			t.Fatalf("%s does not name the bus: %v", path, err)
+		}
+		if err := os.WriteFile(path, []byte(addresses.Replace(string(raw))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ruby, err := exec.LookPath("fakeruby")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fakePuppet(filepath.Join(dir, "root"), ruby); err != nil {
+		t.Fatal(err)
+	}
+	f := &killFleet{dir: dir}
+	f.begin(t, env, serverProcess, dbProcess, webProcess)
+	return f
+}
+
+// begin starts the processes and keeps them up until end.
+func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
+	t.Helper()
+	client, err := app.Connect(app.ConnectOptions{OperatorDir: filepath.Join(f.dir, "none"), Socket: f.socket(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.client = client
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.group, ctx = errgroup.WithContext(ctx)
+	for _, name := range names {
+		args := []string{"agent", "--dir", name, "--root", "root"}
+		if name == serverProcess {
+			args = []string{"server", "--dir", name, "--socket", "socket"}
+		}
+		f.group.Go(func() error { return f.supervise(ctx, name, args, env[name]) })
+	}
+}
+
+// socket is where the server listens; a file must be there for a client to believe it.
+func (f *killFleet) socket(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(f.dir, "socket")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// supervise does what systemd does for a unit: whoever ends is started again.
+// Only a SIGKILL is an end to expect, and only of the first process.
+func (f *killFleet) supervise(ctx context.Context, name string, args []string, env string) error {
+	out, err := os.OpenFile(filepath.Join(f.dir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	for {
+		cmd := exec.CommandContext(ctx, "tutti", args...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, out, out
+		cmd.Env = append(os.Environ(), env)
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = 20 * time.Second
+		err := cmd.Run()
+		if ctx.Err() != nil {
+			return nil
+		}
+		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if !strings.HasPrefix(env, killpoint.At+"=") || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+			return fmt.Errorf("%s ended by itself: %w", name, err)
+		}
+		f.killed.Store(true)
+		env = ""
+	}
+}
+
+// end stops the fleet.
+func (f *killFleet) end(t *testing.T) {
+	t.Helper()
+	f.stop()
+	if err := f.group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// clear ends the fleet and what may be left of its Puppets, and shows what was
+// said if the test has failed.
+func (f *killFleet) clear(t *testing.T) {
+	f.end(t)
+	pids, _ := filepath.Glob(filepath.Join(f.dir, "*", "runs", "*", "pid"))
+	for _, path := range pids {
+		var pid int
+		raw, _ := os.ReadFile(path)
+		if _, err := fmt.Sscanf(string(raw), `{"pid":%d`, &pid); err == nil && t.Failed() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	if t.Failed() {
+		for _, name := range []string{serverProcess, dbProcess, webProcess} {
+			raw, _ := os.ReadFile(filepath.Join(f.dir, name+".out"))
+			t.Logf("%s:\n%s", name, raw)
+		}
+	}
+	_ = os.RemoveAll(f.dir)
+}
+
+const killDeadline = 60 * time.Second
+
+// ready waits until the server answers.
+func (f *killFleet) ready(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)
+	defer cancel()
+	if err := again(ctx, func() error { _, err := f.client.ListNodes(ctx); return err }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again does something until it is done or refused; a server that is away is
+// asked again.
+func again(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if code := tutti.CodeOf(err); err == nil || code != tutti.CodeUnavailable && code != tutti.CodeDeadline {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// runJob starts the plan, once, and returns all events of its job.
+func (f *killFleet) runJob(ctx context.Context) ([]tutti.Event, error) {
+	var job tutti.JobID
+	err := again(ctx, func() error {
+		jobs, err := f.client.ListJobs(ctx)
+		if err != nil {
+			return err
+		}
+		if len(jobs) > 0 { // it was started, and the answer was lost
+			job = jobs[0].Job
+			return nil
+		}
+		job, err = f.client.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the job: %w", err)
+	}
+	var events []tutti.Event
+	err = again(ctx, func() error {
+		events = nil
+		return f.client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+			if w.Event != nil {
+				events = append(events, *w.Event)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", job, err)
+	}
+	return events, nil
+}

@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+)
+
+const (
+	headFile  = "head"
+	logStream = "TUTTI_LOG" // as natsbus calls it
+)
+
+// head is the end of the log as it was last acknowledged, in a file beside the
+// log: it tells a log that was cut off, put back or lost from one that is new.
+// It is written behind each append and never fsynced, so it may be older than
+// the log, never newer.
+type head struct {
+	file   *os.File
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	seq  uint64
+	link tutti.Digest
+}
+
+// openHead reads the head of the server in dir, or begins one. A damaged one is
+// as good as none: it is a witness, not a source.
+func openHead(dir string, logger *slog.Logger) (*head, error) {
+	f, err := os.OpenFile(filepath.Join(dir, headFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	h := &head{file: f, logger: logger}
+	raw := make([]byte, len(headLine(0, tutti.DigestOf(nil))))
+	n, err := f.ReadAt(raw, 0)
+	if n == 0 {
+		return h, nil
+	}
+	if err == nil {
+		_, err = fmt.Sscanf(string(raw), "%d %s", &h.seq, &h.link)
+	}
+	if err != nil || string(raw) != headLine(h.seq, h.link) {
+		logger.Warn("the file head is damaged and ignored: whether the log has lost its end cannot be told", "file", f.Name())
+		h.seq, h.link = 0, ""
+	}
+	return h, nil
+}
+
+// headLine is the record: a line of one length.
+func headLine(seq uint64, link tutti.Digest) string {
+	text := fmt.Sprintf("%020d %s", seq, link)
+	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
+}
+
+// moved keeps what the log acknowledged.
+func (h *head) moved(seq uint64, link tutti.Digest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if seq <= h.seq {
+		return
+	}
+	h.seq, h.link = seq, link
+	if _, err := h.file.WriteAt([]byte(headLine(seq, link)), 0); err != nil {
+		h.logger.Error("the end of the log is not kept in the file head", "error", err)
+	}
+}
+
+// inFiles verifies, before a bus starts on dir and cuts off what is damaged,
+// that the log's files have what was acknowledged.
+func (h *head) inFiles(dir string) error {
+	if h.seq == 0 {
+		return nil
+	}
+	last, damage, err := embed.LastWhole(dir, logStream)
+	if err != nil || last >= h.seq {
+		return err
+	}
+	return h.lost(last, damage)
+}
+
+// inLog verifies that the log leads to what was acknowledged.
+func (h *head) inLog(ctx context.Context, l *natsbus.Log) error {
+	end := l.End()
+	switch {
+	case h.seq == 0 && end > 0:
+		h.logger.Warn("there is no file head beside the log: whether the log has lost its end cannot be told; it is made anew", "seq", end)
+		return nil
+	case end < h.seq:
+		return h.lost(end, "")
+	case h.seq == 0:
+		return nil
+	}
+	for e, err := range l.Entries(ctx, h.seq-1) {
+		switch {
+		case tutti.CodeOf(err) == tutti.CodeNotFound:
+			return nil // let go: the snapshot stands for it
+		case err != nil:
+			return err
+		case e.Seq != h.seq || e.Link != h.link:
+			return tutti.Errorf(tutti.CodeDamaged, "the log is another one: at event %d it has the link %s, acknowledged was %s; %s", h.seq, e.Link, h.link, restoreHint)
+		}
+		return nil
+	}
+	return h.lost(end, "")
+}
+
+const restoreHint = "nothing was changed; put back a backup: tutti server restore"
+
+func (h *head) lost(end uint64, damage string) error {
+	if damage != "" {
+		damage = " (damaged: " + damage + ")"
+	}
+	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
+}
+
+// witnessed is a log whose acknowledged appends the head follows.
+type witnessed struct {
+	*natsbus.Log
+	head *head
+}
+
+func (w witnessed) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+	seq, err := w.Log.Append(ctx, last, events)
+	if err == nil {
+		w.head.moved(seq, events[len(events)-1].Link)
+	}
+	return seq, err
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// joiners is how many nodes enrol at once.
+const joiners = 16
+
+// simulatedFleet is many agents in this process, each with its own key,
+// connection and directory.
+type simulatedFleet struct {
+	dir   string
+	parts sync.WaitGroup
+
+	heard atomic.Int64 // nodes that the server answered since expect
+}
+
+func nodeName(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("node-%05d", i)) }
+
+// grow enrols the nodes from up to below to, and starts their agents.
+func (f *simulatedFleet) grow(ctx context.Context, s *serverProcess, from, to int) error {
+	joining, joinCtx := errgroup.WithContext(ctx)
+	joining.SetLimit(joiners)
+	for i := from; i < to; i++ {
+		joining.Go(func() error {
+			token, err := s.CreateToken(joinCtx, tutti.CreateToken{Name: string(nodeName(i)), TTL: time.Hour})
+			if err != nil {
+				return err
+			}
+			_, err = app.Join(joinCtx, app.JoinOptions{Dir: f.state(i), Token: token.Text})
+			return err
+		})
+	}
+	if err := joining.Wait(); err != nil {
+		return err
+	}
+	f.heard.Store(0)
+	for i := from; i < to; i++ {
+		if err := f.start(ctx, i); err != nil {
+			return err
+		}
+	}
+	return f.all(ctx, to-from)
+}
+
+func (f *simulatedFleet) state(i int) string { return filepath.Join(f.dir, string(nodeName(i))) }
+
+func (f *simulatedFleet) start(ctx context.Context, i int) error {
+	state := f.state(i)
+	node, err := identity.LoadNode(filepath.Join(state, "identity"))
+	if err != nil {
+		return err
+	}
+	member, err := identity.LoadMembership(filepath.Join(state, "identity"))
+	if err != nil {
+		return err
+	}
+	f.parts.Go(func() {
+		conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
+			URLs: []string{"nats://" + member.Bus}, JWT: member.JWT, Seed: node.Seed, CA: []byte(member.CA),
+		})
+		if err != nil {
+			return // ctx has ended
+		}
+		defer conn.Close()
+		conn.OnConnect(func() { f.parts.Go(func() { f.greet(ctx, conn) }) })
+		a := agent.New(agent.Options{
+			Dir: state, Node: member.Node, Bus: conn, Runner: newSimulator(member.Node),
+			VerifyCode: func(tutti.SignedCode) error { return nil }, Logger: quiet(), KeepRuns: 1,
+		})
+		_ = a.Run(ctx)
+	})
+	return nil
+}
+
+// greet counts a node as there when the server has answered it.
+func (f *simulatedFleet) greet(ctx context.Context, conn *natsbus.Conn) {
+	for ctx.Err() == nil && conn.Connected() {
+		if _, err := conn.Call(ctx, tutti.OpBeat, []byte("{}")); err == nil {
+			f.heard.Add(1)
+			return
+		}
+	}
+}
+
+// all waits until the server has answered so many nodes.
+func (f *simulatedFleet) all(ctx context.Context, count int) error {
+	ctx, cancel := context.WithTimeout(ctx, startDeadline)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for f.heard.Load() < int64(count) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d nodes came: %w", f.heard.Load(), count, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+	return nil
+}

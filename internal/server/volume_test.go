@@ -1,0 +1,139 @@
+package server_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/bustest"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/internal/sweep"
+)
+
+const (
+	volumeJobs  = 10_000
+	volumeNodes = 100
+)
+
+// volume is a server on a real log, which grows by thousands of jobs.
+type volume struct {
+	*servertest.Fleet
+	js    jetstream.JetStream
+	ahead *atomic.Int64 // of the clock by which blobs are swept
+}
+
+func startVolume(t *testing.T, bus *bustest.Bus) *volume {
+	t.Helper()
+	nc := bus.Log(t)
+	v := &volume{ahead: &atomic.Int64{}}
+	stored, err := natsbus.OpenBlobs(t.Context(), nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs := sweep.New(stored, func() time.Time { return time.Now().Add(time.Duration(v.ahead.Load())) })
+	log, err := natsbus.OpenLog(t.Context(), nc, natsbus.LogOptions{Blobs: blobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	v.Fleet = servertest.Start(t, func(o *server.Options) { o.Log, o.Blobs = log, blobs })
+	return v
+}
+
+func (v *volume) messages(t *testing.T, stream string) uint64 {
+	t.Helper()
+	s, err := v.js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// run runs jobs of one node, one after the other.
+func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
+	plan := tutti.PlanName(n.Name)
+	for range jobs {
+		if _, err := v.StartJob(servertest.Operator(), tutti.StartJob{Plan: plan, Mode: tutti.ModeApply}); err != nil {
+			t.Error(err)
+			return
+		}
+		run := n.MustClaim().Run
+		n.Gate(tutti.Gate{Run: run, Exports: []tutti.Export{database(string(run))}})
+		record := fmt.Appendf(nil, `{"run":%q,"node":%q}`, run, n.Name)
+		if _, err := v.Handle(t.Context(), n.Key, tutti.OpBlobPut, record); err != nil {
+			t.Error(err)
+			return
+		}
+		result := servertest.Result(run, tutti.Changed)
+		result.Record = tutti.DigestOf(record)
+		if err := n.Call(tutti.OpResult, result, nil); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// TestTenThousandJobs: what a server keeps of 10,000 jobs, each with a run that
+// exports and has a record, does not grow with them.
+func TestTenThousandJobs(t *testing.T) {
+	bus := bustest.Start(t)
+	v := startVolume(t, bus)
+	groups, plans := "", ""
+	var nodes []*servertest.Node
+	for i := range volumeNodes {
+		name := tutti.NodeName(fmt.Sprintf("node-%03d", i))
+		nodes = append(nodes, v.Join(name))
+		groups += string(name) + ", "
+		plans += fmt.Sprintf("  %s: {steps: [{run: %s}]}\n", name, name)
+	}
+	v.Push("fleet: volume\nenvironment: {name: production, path: ./code}\ngroups: {all: {nodes: [" + groups + "]}}\n" +
+		"grants: [{to: all, exports: [Database]}]\nplans:\n" + plans)
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		wg.Go(func() { v.run(t, n, volumeJobs/volumeNodes) })
+	}
+	wg.Wait()
+	if job := v.Start("node-000", tutti.ModeApply); job != "node-000-10001" {
+		t.Fatalf("the next job is %s", job)
+	}
+	nodes[0].Pass()
+
+	before := v.State()
+	_ = v.Stop()
+	v.wantBounded(t, before)
+	next := startVolume(t, bus)
+	if diff := before.Diff(next.State(), time.Now()); diff != "" {
+		t.Errorf("-before the restart +after it\n%s", diff)
+	}
+}
+
+// wantBounded looks at what a server that has stopped leaves, after a sweep.
+func (v *volume) wantBounded(t *testing.T, state server.State) {
+	t.Helper()
+	// A snapshot is taken beside the writer: the events of the time that it takes
+	// come on top, at most as many as make the next one due.
+	if got := v.messages(t, "TUTTI_LOG"); got > 20_000 {
+		t.Errorf("the log has %d messages of 10,000 jobs, want at most 20,000", got)
+	}
+	if jobs, runs := state.Size(); jobs > 1000 || runs > 1000+volumeNodes {
+		t.Errorf("%d jobs and %d runs in memory, want at most 1,000 and one more for each node", jobs, runs)
+	}
+	v.ahead.Add(int64(2 * time.Hour))
+	if err := v.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// An export set and a record for each job that is kept, or whose events are in
+	// the log still (eight for each job).
+	if got := v.messages(t, "TUTTI_BLOBS"); got > 2*(1000+20_000/8)+10 {
+		t.Errorf("%d blobs are stored after a sweep", got)
+	}
+}
