@@ -26,6 +26,7 @@ func Commands() cli.Deps {
 		Leave:      leave,
 		Backups:    backups{},
 		Demo:       demo,
+		Chaos:      runChaos,
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
