@@ -214,6 +214,7 @@ func TestTheLogLetsGoOfWhatASnapshotHas(t *testing.T) {
 // points are all the places between two steps of a snapshot.
 var points = []string{
 	"before the snapshot's blob", "after the snapshot's blob",
+	"before the segment's blob", "after the segment's blob",
 	"before snapshot.taken", "after snapshot.taken",
 	"before the log lets go", "after the log has let go",
 }
