@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
@@ -15,7 +16,6 @@ const (
 	defaultSnapshotEvery = 10_000
 	keeperRetry          = time.Minute
 	sweepEvery           = time.Hour
-	keepSegments         = 400 * 24 * time.Hour
 )
 
 // keeper lets go of the past beside the writer: it takes snapshots, lets the log
@@ -172,7 +172,38 @@ func (k *keeper) entries(ctx context.Context) iter.Seq2[tutti.Entry, error] {
 	}
 }
 
-// segments keeps the audit trail of what is to be let go up to a sequence.
+// segments keeps the audit trail of what is to be let go up to a sequence, beside
+// the one of what was let go before.
 func (k *keeper) segments(ctx context.Context, through uint64) ([]tutti.AuditSegment, error) {
-	return nil, nil
+	var before tutti.SnapshotTaken
+	if taken := k.taken.Load(); taken != nil {
+		before = *taken
+	}
+	blob, segment, err := audit.Segment(before.Link, upTo(k.log.Entries(ctx, before.Through), through))
+	if err == nil {
+		_, err = k.opts.Blobs.Put(ctx, blob)
+	}
+	if err != nil {
+		return nil, tutti.Wrap("", err, "keep the audit trail of the events up to %d", through)
+	}
+	return append(current(before.Segments, time.Now()), segment), nil
+}
+
+// current returns the segments that have not ended; whichever ends, all before it
+// have.
+func current(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegment {
+	for len(segments) > 0 && now.Sub(segments[0].Until) > audit.Keep {
+		segments = segments[1:]
+	}
+	return slices.Clone(segments)
+}
+
+func upTo(entries iter.Seq2[tutti.Entry, error], last uint64) iter.Seq2[tutti.Entry, error] {
+	return func(yield func(tutti.Entry, error) bool) {
+		for e, err := range entries {
+			if e.Seq > last || !yield(e, err) {
+				return
+			}
+		}
+	}
 }

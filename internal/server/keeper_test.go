@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
@@ -214,6 +215,7 @@ func TestTheLogLetsGoOfWhatASnapshotHas(t *testing.T) {
 // points are all the places between two steps of a snapshot.
 var points = []string{
 	"before the snapshot's blob", "after the snapshot's blob",
+	"before the segment's blob", "after the segment's blob",
 	"before snapshot.taken", "after snapshot.taken",
 	"before the log lets go", "after the log has let go",
 }
@@ -302,6 +304,78 @@ func (p *past) wantSwept(t *testing.T) {
 	// still has besides; code, its manifest, the snapshot, segments.
 	if most := 2*(3+snapshotEvery) + 10; len(stored) > most {
 		t.Errorf("%d blobs are there, at most %d are needed", len(stored), most)
+	}
+}
+
+// trail is the audit trail of all that ever was, verified.
+func (p *past) trail(t *testing.T) []tutti.AuditEntry {
+	t.Helper()
+	e, found, err := p.log.Snapshot(t.Context())
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	taken := e.Body.(*tutti.SnapshotTaken)
+	var out []tutti.AuditEntry
+	var chain audit.Chain
+	add := func(e tutti.AuditEntry, err error) {
+		if err == nil {
+			err = chain.Add(e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	for i, segment := range taken.Segments {
+		blob, err := p.Blobs.Get(t.Context(), segment.Blob)
+		if err != nil {
+			t.Fatalf("segment of %d to %d: %v", segment.First, segment.Last, err)
+		}
+		for e, err := range audit.Entries(segment, blob) {
+			if i > 0 {
+				e.Before = ""
+			}
+			add(e, err)
+		}
+	}
+	for e, err := range p.log.Entries(t.Context(), taken.Through) {
+		add(audit.Of(e, ""), err)
+	}
+	return out
+}
+
+func TestTheTrailOfWhatWasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		for range 4 {
+			p.jobs(t, 5)
+			synctest.Wait()
+		}
+		p.first(t)
+		all := p.log.everything()
+		trail := p.trail(t)
+		if len(trail) != len(all) || trail[0].Seq != 1 {
+			t.Fatalf("%d entries from %d on, of %d events", len(trail), trail[0].Seq, len(all))
+		}
+		for i, e := range trail {
+			if audit.Act(all[i]) && len(e.Raw) == 0 || e.Link != all[i].Link {
+				t.Errorf("event %d (%s) is not in the trail as it was", e.Seq, all[i].Body.Kind())
+			}
+		}
+	})
+}
+
+func TestSegmentsGoAfter400Days(t *testing.T) {
+	now := time.Date(2027, 6, 1, 0, 0, 0, 0, time.UTC)
+	segment := func(days int) tutti.AuditSegment {
+		return tutti.AuditSegment{First: uint64(1000 - days), Until: now.Add(time.Duration(-days) * 24 * time.Hour)}
+	}
+	all := []tutti.AuditSegment{segment(402), segment(401), segment(400), segment(1)}
+	if diff := cmp.Diff(all[2:], server.Current(all, now)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got := server.Current(all[:2], now); len(got) != 0 {
+		t.Errorf("all have ended, and %v stay", got)
 	}
 }
 
@@ -398,7 +472,7 @@ func TestAServerDoesNotStartWithoutItsSnapshot(t *testing.T) {
 					Log: p.log, Blobs: damagedBlobs{p.Blobs, e.Body.(*tutti.SnapshotTaken).State, tc.damage},
 					Bus: &servertest.Bus{}, Identity: &servertest.Identity{},
 				})
-				wantCode(t, s.Run(t.Context()), tutti.CodeInternal, "the snapshot of the events up to")
+				wantCode(t, s.Run(t.Context()), tutti.CodeDamaged, "the snapshot of the events up to")
 				select {
 				case <-s.Ready():
 					t.Errorf("%s: it serves", tc.reason)
