@@ -110,7 +110,7 @@ func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
 	if err != nil {
 		return "", err
 	}
-	node, err := Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name})
+	node, err := Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again})
 	if err != nil || !o.Unit {
 		return node, err
 	}

@@ -55,11 +55,6 @@ func Fold(events ...[]tutti.Event) State {
 	return State{s}
 }
 
-// Current returns the segments that stay.
-func Current(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegment {
-	return current(segments, now)
-}
-
 // Exports returns what a node exports.
 func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.data.Exports(node) }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
@@ -131,7 +130,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	if taken.State, err = k.opts.Blobs.Put(ctx, stored); err != nil {
 		return nil, tutti.Wrap("", err, "store the snapshot of the events up to %d", last.Seq)
 	}
-	taken.Segments, err = k.segments(ctx, last.Seq)
+	taken.Segments, err = k.segments(ctx, last.Seq, last.At)
 	return taken, err
 }
 
@@ -166,42 +165,6 @@ func (k *keeper) entries(ctx context.Context) iter.Seq2[tutti.Entry, error] {
 		}
 		for entry, err := range k.log.Entries(ctx, after) {
 			if !yield(entry, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// segments keeps the audit trail of what is to be let go up to a sequence, beside
-// the one of what was let go before.
-func (k *keeper) segments(ctx context.Context, through uint64) ([]tutti.AuditSegment, error) {
-	var before tutti.SnapshotTaken
-	if taken := k.taken.Load(); taken != nil {
-		before = *taken
-	}
-	blob, segment, err := audit.Segment(before.Link, upTo(k.log.Entries(ctx, before.Through), through))
-	if err == nil {
-		_, err = k.opts.Blobs.Put(ctx, blob)
-	}
-	if err != nil {
-		return nil, tutti.Wrap("", err, "keep the audit trail of the events up to %d", through)
-	}
-	return append(current(before.Segments, time.Now()), segment), nil
-}
-
-// current returns the segments that have not ended; whichever ends, all before it
-// have.
-func current(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegment {
-	for len(segments) > 0 && now.Sub(segments[0].Until) > audit.Keep {
-		segments = segments[1:]
-	}
-	return slices.Clone(segments)
-}
-
-func upTo(entries iter.Seq2[tutti.Entry, error], last uint64) iter.Seq2[tutti.Entry, error] {
-	return func(yield func(tutti.Entry, error) bool) {
-		for e, err := range entries {
-			if e.Seq > last || !yield(e, err) {
 				return
 			}
 		}

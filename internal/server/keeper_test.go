@@ -362,21 +362,15 @@ func TestTheTrailOfWhatWasLetGo(t *testing.T) {
 				t.Errorf("event %d (%s) is not in the trail as it was", e.Seq, all[i].Body.Kind())
 			}
 		}
+		_ = p.Stop()
+		time.Sleep(audit.Keep + time.Hour)
+		p = p.again(t)
+		p.jobs(t, 10)
+		synctest.Wait()
+		if first := p.trail(t)[0].Seq; first < 50 {
+			t.Errorf("after 400 days the trail begins with entry %d", first)
+		}
 	})
-}
-
-func TestSegmentsGoAfter400Days(t *testing.T) {
-	now := time.Date(2027, 6, 1, 0, 0, 0, 0, time.UTC)
-	segment := func(days int) tutti.AuditSegment {
-		return tutti.AuditSegment{First: uint64(1000 - days), Until: now.Add(time.Duration(-days) * 24 * time.Hour)}
-	}
-	all := []tutti.AuditSegment{segment(402), segment(401), segment(400), segment(1)}
-	if diff := cmp.Diff(all[2:], server.Current(all, now)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if got := server.Current(all[:2], now); len(got) != 0 {
-		t.Errorf("all have ended, and %v stay", got)
-	}
 }
 
 func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
