@@ -30,6 +30,10 @@ test: deps ## every test that needs no lab hosts: Go with -race, testscript, kil
 	$(GO) test -race -tags killpoints -timeout 15m ./...
 	script/module-specs
 
+.PHONY: fuzz
+fuzz: ## fuzz every decoder, FUZZTIME=10m each, at the lowest priority
+	FUZZTIME=$(or $(FUZZTIME),10m) script/fuzz $(FUZZ)
+
 .PHONY: lint
 lint: ## golangci-lint, go mod tidy, and that operators elsewhere can build it
 	$(GOLANGCI) run --allow-parallel-runners ./...
