@@ -117,7 +117,7 @@ func deniedTo(ctx context.Context, core *server.Server) func(*http.Request, stri
 func (s *Server) web(ctx context.Context, core *server.Server, admit func(*http.Request) (context.Context, func(), error)) *http.Server {
 	return &http.Server{
 		Handler: httpapi.NewHandler(httpapi.Options{
-			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core},
+			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Audits: core},
 			Admit:    admit, Ready: core.Ready(), Logger: s.opts.Logger, Denied: deniedTo(ctx, core),
 		}),
 		ReadHeaderTimeout: 5 * time.Second,

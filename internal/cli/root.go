@@ -17,6 +17,7 @@ type Server interface {
 	tutti.Operators
 	tutti.Codes
 	tutti.Values
+	tutti.Audits
 }
 
 // Deps are what the commands call.
@@ -85,7 +86,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o),
+		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o), newAuditCommand(o),
 		newDemoCommand(o), newLabCommand(d.Lab),
 	)
 	badInput(root)
