@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -68,6 +70,8 @@ func (k *keeper) pause(ctx context.Context) {
 
 // snapshot takes a snapshot of all that is in the log now.
 func (k *keeper) snapshot(ctx context.Context) error {
+	k.past.Lock()
+	defer k.past.Unlock()
 	taken, err := k.state(ctx)
 	if err != nil {
 		return err
@@ -98,10 +102,11 @@ func (k *keeper) trim(ctx context.Context) error {
 
 // state stores what is needed of the log, and the audit trail of what is not.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
-	ledger := retain.New()
+	ledger, operators := retain.New(), operators{}
 	var last tutti.Event
 	err := k.each(ctx, func(_ tutti.Entry, e tutti.Event) bool {
 		ledger.Add(e)
+		operators.apply(e)
 		last = e
 		return true
 	})
@@ -118,7 +123,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := &tutti.SnapshotTaken{Through: last.Seq, Link: last.Link}
+	taken := &tutti.SnapshotTaken{Through: last.Seq, Link: last.Link, Operators: slices.Sorted(maps.Keys(operators))}
 	stored, events, err := w.Close()
 	if err != nil {
 		return nil, err
