@@ -197,6 +197,7 @@ func (r *fakeRun) apply() {
 
 func (r *fakeRun) report() error {
 	status := "changed"
+	r.exit = 2 // as Puppet with --detailed-exitcodes
 	if len(r.failed) > 0 {
 		status, r.exit = "failed", 6
 	}
