@@ -35,7 +35,10 @@ type Deps struct {
 	RunServer func(ctx context.Context, o ServerRun) error
 	RunAgent  func(ctx context.Context, o AgentRun) error
 	// Join makes this machine a node.
-	Join func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	Join    func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	Backups Backups
+	// Leave undoes it.
+	Leave Leaver
 	// CreateOperator lets an operator in and writes the credentials.
 	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
@@ -87,7 +90,7 @@ Exit codes:
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o), newAuditCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
