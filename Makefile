@@ -30,12 +30,21 @@ test: deps ## every test that needs no lab hosts: Go with -race, testscript, kil
 	$(GO) test -race -tags killpoints -timeout 15m ./...
 	script/module-specs
 
+.PHONY: fuzz
+fuzz: ## fuzz every decoder, FUZZTIME=10m each, at the lowest priority
+	FUZZTIME=$(or $(FUZZTIME),10m) script/fuzz $(FUZZ)
+
 .PHONY: lint
 lint: ## golangci-lint, go mod tidy, and that operators elsewhere can build it
 	$(GOLANGCI) run --allow-parallel-runners ./...
 	$(GOLANGCI) run --allow-parallel-runners --build-tags e2e,killpoints ./...
 	$(GO) mod tidy -diff
 	GOOS=darwin $(GO) vet ./cmd/tutti
+
+.PHONY: vuln
+vuln: ## known vulnerabilities that this code reaches (fails, and says so, where the database cannot be asked)
+	@out=$$($(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./... 2>&1) && { echo "$$out"; exit 0; }; echo "$$out"; \
+	case "$$out" in *"exit status 3"*) ;; *) echo "vuln: NOT CHECKED: govulncheck or its database cannot be reached from here" ;; esac; exit 1
 
 # What the second round leaves out is about the server and the network, and never looks at Puppet.
 .PHONY: e2e
