@@ -309,7 +309,7 @@ func TestHistory(t *testing.T) {
 	defer clients.Wait()
 	defer stop()
 	for id := range 3 {
-		c := &client{history: h, id: id, nc: h.connect(t, authority, r)}
+		c := &client{history: h, id: id, nc: dialLog(t, authority, "nats://"+r.listener.Addr().String())}
 		if c.log, err = natsbus.OpenLog(t.Context(), c.nc, natsbus.LogOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -341,24 +341,6 @@ func (h *history) reached(t *testing.T, count int) bool {
 		t.Fatalf("a reader: %v", err)
 		return false
 	}
-}
-
-func (h *history) connect(t *testing.T, authority *identity.Authority, r *relay) *nats.Conn {
-	t.Helper()
-	config, err := identity.ClientTLS(authority.CA())
-	if err != nil {
-		t.Fatal(err)
-	}
-	creds, err := authority.ServerCreds()
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := natsbus.Connect("nats://"+r.listener.Addr().String(), creds.Log.JWT, creds.Log.Seed, nats.Secure(config), nats.TLSHandshakeFirst())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
 }
 
 func (h *history) verify(t *testing.T) {
