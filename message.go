@@ -230,13 +230,22 @@ type CancelRun struct {
 	Run RunID `json:"run"`
 }
 
+// maxPath is what Linux takes as a path, with room for where the tree lies.
+const maxPath = 3 << 10
+
 // Validate refuses a manifest that leads out of its own tree: absolute or
 // unclean paths, links to outside, files below links.
 func (m CodeManifest) Validate() error {
 	if m.Version != 1 {
 		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
 	}
+	if !environmentRE.MatchString(m.Environment) {
+		return Errorf(CodeInvalid, "manifest: environment %q: lower-case letters, digits and '_' only, as in Puppet", m.Environment)
+	}
 	for name, f := range m.Files {
+		if strings.Contains(name+f.Link, "\x00") || len(name) > maxPath || len(f.Link) > maxPath || f.Size < 0 {
+			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: no file system has such a file", name, f.Link, f.Size)
+		}
 		if !fs.ValidPath(name) || name == "." {
 			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
 		}

@@ -32,7 +32,8 @@ type killFleet struct {
 	client *httpapi.Client
 	stop   context.CancelFunc
 	group  *errgroup.Group
-	killed atomic.Bool // the process that was to die has
+	ctx    context.Context //nolint:containedctx // the group's
+	killed atomic.Bool     // the process that was to die has
 }
 
 // Where the processes of a fleet keep their state, and their names.
@@ -85,7 +86,8 @@ func freePort(t *testing.T) string {
 // pushed, and the addresses of its server.
 type template struct{ dir, bus, listen string }
 
-func newTemplate(t *testing.T) template {
+// newServer makes a server that nobody knows yet, and the fleet's files.
+func newServer(t *testing.T) template {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") // sockets need short paths
 	if err != nil {
@@ -102,29 +104,42 @@ func newTemplate(t *testing.T) template {
 			t.Fatal(err)
 		}
 	}
-	tutti := func(stdin string, args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "tutti", args...)
-		cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "TUTTI_OPERATOR="+filepath.Join(dir, "operator"))
-		var out, said strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &said
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("tutti %s: %v\n%s", strings.Join(args, " "), err, said.String())
-		}
-		return out.String()
+	tpl.tutti(t, "", "server", "init", "--dir", serverProcess, "--host", "127.0.0.1", "--listen", tpl.listen, "--bus", tpl.bus)
+	return tpl
+}
+
+// tutti runs a command as the operator and returns its standard output.
+func (tpl template) tutti(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "tutti", args...)
+	cmd.Dir, cmd.Stdin = tpl.dir, strings.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "TUTTI_OPERATOR="+filepath.Join(tpl.dir, "operator"))
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("tutti %s: %v\n%s", strings.Join(args, " "), err, said.String())
 	}
-	tutti("", "server", "init", "--dir", serverProcess, "--host", "127.0.0.1", "--listen", tpl.listen, "--bus", tpl.bus)
-	f := &killFleet{dir: dir}
-	f.begin(t, map[string]string{}, serverProcess)
+	return out.String()
+}
+
+func newTemplate(t *testing.T) template {
+	t.Helper()
+	tpl := newServer(t)
+	f := &killFleet{dir: tpl.dir}
+	f.begin(t, nil, serverProcess)
 	f.ready(t)
 	for _, node := range []string{dbProcess, webProcess} {
-		token := tutti("", "token", "create", "--name", node+"-01")
-		tutti(token, "join", "--dir", node, "--unit=false")
+		tpl.join(t, node)
 		tpl.oldRuns(t, node)
 	}
-	tutti("", "code", "push")
+	tpl.tutti(t, "", "code", "push")
 	f.end(t)
 	return tpl
+}
+
+func (tpl template) join(t *testing.T, node string) {
+	t.Helper()
+	tpl.tutti(t, tpl.tutti(t, "", "token", "create", "--name", node+"-01"), "join", "--dir", node, "--unit=false")
 }
 
 // oldRuns are as many as an agent keeps: the next one lets it tidy.
@@ -167,35 +182,44 @@ func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 			t.Fatal(err)
 		}
 	}
-	ruby, err := exec.LookPath("fakeruby")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fakePuppet(filepath.Join(dir, "root"), ruby); err != nil {
-		t.Fatal(err)
-	}
+	puppetIn(t, dir)
 	f := &killFleet{dir: dir}
 	f.begin(t, env, serverProcess, dbProcess, webProcess)
 	return f
 }
 
-// begin starts the processes and keeps them up until end.
-func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
+// puppetIn puts the Puppet that is none below dir/root.
+func puppetIn(t *testing.T, dir string) {
 	t.Helper()
-	client, err := app.Connect(app.ConnectOptions{OperatorDir: filepath.Join(f.dir, "none"), Socket: f.socket(t)})
+	ruby, err := exec.LookPath("fakeruby")
+	if err == nil {
+		err = fakePuppet(filepath.Join(dir, "root"), ruby)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.client = client
-	ctx, stop := context.WithCancel(context.Background())
-	f.stop = stop
-	f.group, ctx = errgroup.WithContext(ctx)
+}
+
+// begin starts processes, the server first, and keeps them up until end. env is
+// what the first process of a name has more in its environment.
+func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
+	t.Helper()
+	if f.group == nil {
+		client, err := app.Connect(app.ConnectOptions{OperatorDir: filepath.Join(f.dir, "none"), Socket: f.socket(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.client = client
+		var ctx context.Context
+		ctx, f.stop = context.WithCancel(context.Background())
+		f.group, f.ctx = errgroup.WithContext(ctx)
+	}
 	for _, name := range names {
 		args := []string{"agent", "--dir", name, "--root", "root"}
 		if name == serverProcess {
 			args = []string{"server", "--dir", name, "--socket", "socket"}
 		}
-		f.group.Go(func() error { return f.supervise(ctx, name, args, env[name]) })
+		f.group.Go(func() error { return f.supervise(name, args, env[name]) })
 	}
 }
 
@@ -211,7 +235,8 @@ func (f *killFleet) socket(t *testing.T) string {
 
 // supervise does what systemd does for a unit: whoever ends is started again.
 // Only a SIGKILL is an end to expect, and only of the first process.
-func (f *killFleet) supervise(ctx context.Context, name string, args []string, env string) error {
+func (f *killFleet) supervise(name string, args []string, env string) error {
+	ctx := f.ctx
 	out, err := os.OpenFile(filepath.Join(f.dir, name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -261,6 +286,11 @@ func (f *killFleet) clear(t *testing.T) {
 		for _, name := range []string{serverProcess, dbProcess, webProcess} {
 			raw, _ := os.ReadFile(filepath.Join(f.dir, name+".out"))
 			t.Logf("%s:\n%s", name, raw)
+			said, _ := filepath.Glob(filepath.Join(f.dir, name, "runs", "*", "std*"))
+			for _, path := range said {
+				raw, _ := os.ReadFile(path)
+				t.Logf("%s:\n%s", path, raw)
+			}
 		}
 	}
 	_ = os.RemoveAll(f.dir)

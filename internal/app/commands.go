@@ -27,6 +27,7 @@ func Commands() cli.Deps {
 		Backups:    backups{},
 		Doctor:     examineHere,
 		Demo:       demo,
+		Chaos:      runChaos,
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
@@ -114,7 +115,7 @@ func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
 	if err != nil {
 		return "", err
 	}
-	node, err := Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name})
+	node, err := Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again})
 	if err != nil || !o.Unit {
 		return node, err
 	}

@@ -44,6 +44,8 @@ type Deps struct {
 	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
 	RequestOperator func(name, dir string) ([]byte, error)
+	// Chaos lets faults befall a fleet on a lab and returns what must not be.
+	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
 	// Demo boots, deploys and shows a fleet.
 	Demo func(ctx context.Context, o Demo, show func(ctx context.Context, s Server, job tutti.JobID) error) error
 }
@@ -91,7 +93,7 @@ Exit codes:
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o), newAuditCommand(o), newDoctorCommand(o),
-		newDemoCommand(o), newLabCommand(d.Lab),
+		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)
 	return root

@@ -138,7 +138,7 @@ func (d defence) overlay(dir string) (string, error) {
 
 // test runs the test and returns what it printed, and whether it failed.
 func (d defence) test(ctx context.Context, more ...string) (string, bool) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-timeout=90s", "-run="+d.Test, "-tags="+d.Tags, d.Package)
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-timeout=300s", "-run="+d.Test, "-tags="+d.Tags, d.Package)
 	// By the environment, so that a program that a test builds is without it, too.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(more, " "))
 	out, err := cmd.CombinedOutput()

@@ -1,3 +1,5 @@
+//go:build !killpoints
+
 package durable
 
 import (
@@ -6,5 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncfs writes everything on the file system of d to disk.
-func syncfs(d *os.File) error { return unix.Syncfs(int(d.Fd())) }
+// syncfs writes everything on the file system of dir to disk.
+func syncfs(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) }

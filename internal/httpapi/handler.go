@@ -213,7 +213,11 @@ func write(w http.ResponseWriter, out any, err error) {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
 		}
-		out, status = bodyOf(err), statuses[tutti.CodeOf(err)]
+		body := bodyOf(err)
+		if statuses[body.Code] == 0 { // no code of this release: net/http panics about a status 0
+			body.Code = tutti.CodeInternal
+		}
+		out, status = body, statuses[body.Code]
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -21,3 +21,7 @@ const (
 	// To names the file that takes the names of the points that are passed.
 	To = "TUTTI_KILLPOINTS_TO"
 )
+
+// SyncAttr is the extended attribute that a program with the tag sets wherever
+// it calls syncfs(2): FUSE does not pass that on, and package powerfs must know.
+const SyncAttr = "user.tutti.syncfs"

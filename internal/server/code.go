@@ -55,6 +55,9 @@ func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodeP
 		return out, err
 	}
 	manifest, err := decode[tutti.CodeManifest]("manifest", in.Manifest)
+	if err == nil {
+		err = manifest.Validate() // no node would take it
+	}
 	if err != nil {
 		return out, err
 	}

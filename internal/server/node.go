@@ -31,8 +31,8 @@ func (s *Server) nodeOps() map[string]nodeOp {
 
 // Handle answers a node. It fits natsbus.Handler.
 func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, payload []byte) ([]byte, error) {
-	if len(payload) > maxMessage && op != tutti.OpGate && op != tutti.OpBlobPut {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), maxMessage)
+	if most := mostBytes(op); len(payload) > most {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), most)
 	}
 	if op == tutti.OpBlobGet {
 		return s.blobGet(ctx, key, payload)

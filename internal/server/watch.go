@@ -98,7 +98,7 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 		changed := s.appended.wait()
 		for e, err := range s.history(ctx, from) {
 			if err != nil {
-				return err
+				return brokenOff(ctx, err)
 			}
 			from = e.Seq
 			if !filter.admits(e) {
@@ -141,13 +141,19 @@ func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-cha
 		case <-s.ended:
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
-			if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
-				return cause // revoked
-			}
 			// Whoever watches is gone, or this server ends: then he is to come back.
-			return tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job")
+			return brokenOff(ctx, tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job"))
 		}
 	}
+}
+
+// brokenOff returns why a watch ended: the watcher's own end, if he was revoked,
+// else err.
+func brokenOff(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
+		return cause
+	}
+	return err
 }
 
 // jobFilter admits the events of one job. Those of its runs are known by the

@@ -1,0 +1,18 @@
+//go:build killpoints
+
+package durable
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// syncfs says to package powerfs what FUSE does not pass on; other file systems
+// do not know the attribute.
+func syncfs(dir *os.File) error {
+	_ = unix.Fsetxattr(int(dir.Fd()), killpoint.SyncAttr, nil, 0)
+	return unix.Syncfs(int(dir.Fd()))
+}

@@ -1,0 +1,113 @@
+package powerfs
+
+import (
+	"maps"
+	"slices"
+)
+
+// entry is a change of directory entries that is not on disk yet: a name made
+// (to), removed (from), or moved (both).
+type entry struct {
+	ino      uint64
+	from, to slot
+}
+
+// slot is a name in a directory; the zero slot is none.
+type slot struct {
+	dir  uint64
+	name string
+}
+
+// needs reports whether an earlier change must be on disk before a later one.
+func (later *entry) needs(earlier *entry) bool {
+	for _, s := range []slot{later.from, later.to} {
+		if s == (slot{}) {
+			continue
+		}
+		if s == earlier.from || s == earlier.to || s.dir == earlier.ino {
+			return true
+		}
+	}
+	return false
+}
+
+// sync puts a file or directory on disk: its content or entries, and its own
+// entry if that is new. It needs f.mu.
+func (f *FS) sync(ino uint64) {
+	for {
+		i := slices.IndexFunc(f.pending, func(e *entry) bool { return e.ino == ino || e.from.dir == ino || e.to.dir == ino })
+		if i < 0 {
+			break
+		}
+		f.commit(i)
+	}
+	n := f.nodes[ino]
+	if _, there := f.durable[ino]; !there || !n.regular() {
+		return // it has no name any more
+	}
+	f.durable = maps.Clone(f.durable)
+	f.durable[ino] = n.inode()
+}
+
+// syncAll puts everything on disk.
+func (f *FS) syncAll() {
+	f.pending = nil
+	f.durable = f.all()
+}
+
+// commit puts the i-th pending change on disk, after those that it needs.
+func (f *FS) commit(i int) {
+	e := f.pending[i]
+	for {
+		k := slices.IndexFunc(f.pending[:slices.Index(f.pending, e)], e.needs)
+		if k < 0 {
+			break
+		}
+		f.commit(k)
+	}
+	f.pending = slices.DeleteFunc(f.pending, func(p *entry) bool { return p == e })
+	f.durable = maps.Clone(f.durable)
+	if e.from != (slot{}) {
+		dir := f.durable[e.from.dir]
+		dir.entries = maps.Clone(dir.entries)
+		delete(dir.entries, e.from.name)
+		f.durable[e.from.dir] = dir
+	}
+	if e.to == (slot{}) {
+		return
+	}
+	dir := f.durable[e.to.dir]
+	dir.entries = maps.Clone(dir.entries)
+	dir.entries[e.to.name] = e.ino
+	f.durable[e.to.dir] = dir
+	if _, there := f.durable[e.ino]; !there {
+		fresh := f.nodes[e.ino].inode()
+		fresh.data = nil // the name without what belongs to it
+		if fresh.entries != nil {
+			fresh.entries = map[string]uint64{}
+		}
+		f.durable[e.ino] = fresh
+	}
+}
+
+// torn are the images of a write that a disk may have done in part.
+func (f *FS) torn(n *node, before, written []byte, offset int64) []Image {
+	all := f.all()
+	half := overwrite(before, written[:len(written)/2], offset)
+	zeros := maps.Clone(all)
+	for ino, i := range zeros {
+		if had := len(f.durable[ino].data); len(i.data) > had {
+			i.data = append(slices.Clone(i.data[:had]), make([]byte, len(i.data)-had)...)
+			zeros[ino] = i
+		}
+	}
+	return []Image{all.with(n.ino, half), zeros}
+}
+
+// overwrite returns data with something else in one place.
+func overwrite(data, with []byte, offset int64) []byte {
+	out := make([]byte, max(int64(len(data)), offset+int64(len(with))))
+	copy(out, data)
+	copy(out[offset:], with)
+	return out
+}

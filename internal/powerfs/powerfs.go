@@ -1,0 +1,160 @@
+// Package powerfs is a file system for tests that can lose its power: it keeps
+// what programs see and, beside it, what a disk would have. It is strict, as no
+// real file system is bound not to be:
+//
+//   - what a file holds is on disk when the file is fsynced (or opened with
+//     O_SYNC or O_DSYNC), and never before;
+//   - with that, as on ext4, the entry of the file and of the directories above
+//     it are on disk, if they are new;
+//   - an entry made, removed or renamed is on disk with the next fsync of its
+//     directory, or of the file itself;
+//   - sync_file_range does nothing. syncfs writes everything: FUSE does not pass
+//     it on, so programs built with the tag killpoints say it (killpoint.SyncAttr).
+//
+// Killing a process tests none of this, since the page cache survives it.
+// Rejected: dm-flakey (not in every kernel), and tracing system calls (it shows
+// the order, not that the next start copes with what is left).
+package powerfs
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Step is something that changed the file system.
+type Step struct {
+	N    int
+	Op   string // write, fsync, rename, …
+	Path string
+	// Durable is what is left if the power is lost after the step.
+	Durable Image
+	// Torn are other ends that a real disk may make of it: everything is there
+	// but half of this write; everything is there and what was appended since its
+	// file's last fsync is zeros.
+	Torn []Image
+}
+
+// FS is the file system. Any number of goroutines may use it.
+type FS struct {
+	fuse.RawFileSystem
+
+	mu      sync.Mutex
+	nodes   map[uint64]*node
+	last    uint64 // inode given out
+	pending []*entry
+	durable Image
+	steps   int
+	watch   func(Step)
+	cutAt   int
+	cut     chan struct{} // closed when the power is gone
+	off     bool
+	failing chan struct{} // closed when what waits may fail
+}
+
+// New returns a file system that holds an image, all of it durable. The zero
+// image is an empty one.
+func New(image Image) *FS {
+	f := &FS{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		nodes:         map[uint64]*node{}, cut: make(chan struct{}), failing: make(chan struct{}),
+	}
+	if image == nil {
+		image = Image{fuse.FUSE_ROOT_ID: {mode: fuse.S_IFDIR | 0o700, entries: map[string]uint64{}}}
+	}
+	f.durable = image
+	for ino, i := range image {
+		f.nodes[ino] = i.node(ino)
+		f.last = max(f.last, ino)
+	}
+	f.name(fuse.FUSE_ROOT_ID, "")
+	return f
+}
+
+// Watch has w called after each step, until Watch is called again. w must not
+// touch the mounted file system.
+func (f *FS) Watch(w func(Step)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watch = w
+}
+
+// Steps is how many steps there were.
+func (f *FS) Steps() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.steps
+}
+
+// Durable is what is on disk now.
+func (f *FS) Durable() Image {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.durable
+}
+
+// Unsynced lists the files whose content is not all on disk.
+func (f *FS) Unsynced() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for ino, n := range f.nodes {
+		if n.regular() && n.linked && string(f.durable[ino].data) != string(n.data) {
+			out = append(out, n.path)
+		}
+	}
+	return out
+}
+
+// CutAt loses the power in the place of the n-th step from now on.
+func (f *FS) CutAt(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cutAt = f.steps + n
+}
+
+// Lost is closed when the power is lost. Whoever uses the file system then
+// hangs: kill it, then call Fail.
+func (f *FS) Lost() <-chan struct{} { return f.cut }
+
+// Fail lets everything that hangs end with an error.
+func (f *FS) Fail() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.off {
+		f.off = true
+		close(f.cut)
+	}
+	select {
+	case <-f.failing:
+	default:
+		close(f.failing)
+	}
+}
+
+// Mount shows the file system at dir, until unmount. It needs root or
+// fusermount3, and /dev/fuse.
+func (f *FS) Mount(dir string) (unmount func() error, err error) {
+	server, err := fuse.NewServer(f, dir, &fuse.MountOptions{
+		FsName: "powerfs", Name: "powerfs", DirectMount: true, DisableReadDirPlus: true, MaxWrite: 1 << 20,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mount FUSE at %s (it needs root and /dev/fuse): %w", dir, err)
+	}
+	served := make(chan struct{})
+	go func() { server.Serve(); close(served) }()
+	unmount = func() error {
+		f.Fail()
+		if err := server.Unmount(); err != nil {
+			return err
+		}
+		<-served
+		return nil
+	}
+	if err := server.WaitMount(); err != nil {
+		_ = unmount()
+		return nil, err
+	}
+	return unmount, nil
+}
