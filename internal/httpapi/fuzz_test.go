@@ -25,7 +25,7 @@ var bodies = [][2]string{
 	{"nodes/list", `{}`}, {"nodes/replace", `"db-01"`}, {"nodes/remove", `"db-01"`}, {"blobs/missing", `["` + string(tutti.DigestOf(nil)) + `"]`},
 	{"blobs/put", "content"}, {"code/push", `{"manifest":"eyJ2IjoxfQ==","signature":"c2lnbmVkIGJ5IHRoZSBvcGVyYXRvcg=="}`},
 	{"fleet/set", `{"file":"a.yaml","source":"ZmxlZXQ6IGEK"}`}, {"fleet/get", `{}`}, {"data/set", `{"key":"a/b","value":{"a":[1,2.50,null]}}`},
-	{"data/unset", `"shared/x"`}, {"data/list", `"shared"`}, {"jobs/watch", `{"job":"","follow":true}`},
+	{"data/unset", `"shared/x"`}, {"data/list", `"shared"`}, {"jobs/watch", `{"job":"","follow":true}`}, {"audit/read", `{"after":1,"acts":true}`},
 	{"enrol", `{"token":"t","secret":"AAAA","name":"web-01","key":"` + string(servertest.Key("web-01")) + `","box_key":"AAAA","signature":"AAAA"}`},
 }
 
