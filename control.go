@@ -67,6 +67,30 @@ type Values interface {
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
 }
 
+// Audits is the log as a trail of who did what.
+type Audits interface {
+	// ReadAudit yields the entries of the log in order, up to the last one at the
+	// time of the call, also those that the log has let go.
+	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
+}
+
+// ReadAudit asks for the entries after a sequence. Acts leaves out what people do
+// not ask for (package audit), and with it the possibility to verify the rest.
+type ReadAudit struct {
+	After uint64 `json:"after,omitempty"`
+	Acts  bool   `json:"acts,omitempty"`
+}
+
+// AuditEntry is an entry of the log as far as it is kept: its bytes (an Event's
+// JSON, without sequence) or their digest.
+type AuditEntry struct {
+	Seq    uint64          `json:"seq"`
+	Before Digest          `json:"before,omitempty"` // of the first one, if what was before it is not kept
+	Link   Digest          `json:"link"`
+	Raw    json.RawMessage `json:"event,omitempty"`
+	Digest Digest          `json:"digest,omitempty"`
+}
+
 // StartJob begins a plan of the fleet file that the server has.
 type StartJob struct {
 	Plan PlanName `json:"plan"`
@@ -118,6 +142,7 @@ type NodeView struct {
 	Connected bool        `json:"connected"`
 	Version   string      `json:"version,omitempty"`
 	Puppet    string      `json:"puppet,omitempty"`
+	Trouble   string      `json:"trouble,omitempty"` // what its agent says that it cannot do
 	Active    RunID       `json:"active,omitempty"`
 	LastRun   RunID       `json:"last_run,omitempty"`
 	LastJob   JobID       `json:"last_job,omitempty"`

@@ -165,13 +165,15 @@ type (
 	}
 	// SnapshotTaken says that the blob State has what is needed of the events up
 	// to and with Through, whose link is Link; the log may let them go. Segments
-	// are the audit trail of what was let go, the oldest first.
+	// are the audit trail of what was let go, the oldest first, Operators all who
+	// ever did something: whose certificate is in no event is known by that alone.
 	SnapshotTaken struct {
-		Through  uint64         `json:"through"`
-		Link     Digest         `json:"link"`
-		State    Digest         `json:"state"`
-		Events   int            `json:"events"`
-		Segments []AuditSegment `json:"segments,omitempty"`
+		Through   uint64         `json:"through"`
+		Link      Digest         `json:"link"`
+		State     Digest         `json:"state"`
+		Events    int            `json:"events"`
+		Segments  []AuditSegment `json:"segments,omitempty"`
+		Operators []string       `json:"operators,omitempty"` // sorted
 	}
 	// OperatorIssued lets a certificate in. The first one, made with the server, is
 	// noted when that first starts.

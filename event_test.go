@@ -72,7 +72,7 @@ var (
 		&tutti.JobRetired{Job: "deploy-1"},
 		&tutti.SnapshotTaken{Through: 7, Link: aDigest, State: aDigest, Events: 3, Segments: []tutti.AuditSegment{
 			{First: 1, Last: 7, Before: aDigest, After: aDigest, Until: at, Blob: aDigest},
-		}},
+		}, Operators: []string{"ada"}},
 		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true},
 		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
 		&tutti.Denied{Who: "node:x", What: "read y", Reason: "no grant"},

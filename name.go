@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -43,8 +42,9 @@ var (
 	wordRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	nodeKeyRE  = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 	digestRE   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	uuidRE     = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	keyPartRE  = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+	// environmentRE is what Puppet takes as the name of an environment.
+	environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+	uuidRE        = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
 // Validate accepts what Puppet accepts as a certname.
@@ -107,12 +107,25 @@ func (d Digest) Hex() string { return strings.TrimPrefix(string(d), "sha256:") }
 // ValidateKey accepts the key of a value: parts of letters, digits and `_.:-`,
 // joined by `/`, none of them `.` or `..`, at most 512 bytes.
 func ValidateKey(key string) error {
-	parts := strings.Split(key, "/")
-	bad := len(key) > 512 || slices.ContainsFunc(parts, func(p string) bool {
-		return !keyPartRE.MatchString(p) || p == "." || p == ".."
-	})
-	if bad {
+	if len(key) > 512 || !isKey(key) {
 		return Errorf(CodeInvalid, "key %q: parts of letters, digits, '_', '.', ':' and '-', joined by '/', at most 512 bytes", key)
 	}
 	return nil
+}
+
+// isKey goes through a key once: the server checks very many.
+func isKey(key string) bool {
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+		for i := range len(part) {
+			c := part[i]
+			word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+			if !word && strings.IndexByte("_.:-", c) < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }

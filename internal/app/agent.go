@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -21,8 +23,13 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/space"
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
+
+// agentReserve is the room without which no run begins: for its report, its log
+// and what it publishes while the server is away.
+const agentReserve = 32 << 20
 
 // AgentOptions say where an agent keeps its state.
 type AgentOptions struct {
@@ -77,7 +84,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.Close()
 	conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
 		URLs: []string{"nats://" + a.membership.Bus}, JWT: a.membership.JWT, Seed: a.node.Seed,
-		CA: []byte(a.membership.CA), Logger: a.opts.Logger,
+		CA: []byte(a.membership.CA), Logger: a.opts.Logger, NotAdmitted: a.notAdmitted,
 	})
 	if err != nil {
 		return err
@@ -87,15 +94,41 @@ func (a *Agent) Run(ctx context.Context) error {
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
 		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed)},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
+		Space:      space.NewReserve("this node's", a.opts.Dir, agentReserve).Check,
 		Logger:     a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return core.Run(ctx) })
+	group.Go(func() error {
+		return membership{EnrolResponse: a.membership, dir: identityDir(a.opts.Dir), conn: conn, log: a.opts.Logger}.keep(ctx)
+	})
+	conn.OnConnect(func() { notify("STATUS=Connected to the server as node " + string(a.membership.Node)) })
 	notify("READY=1")
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// notAdmitted says what nobody finds out by waiting: to the log, and to whoever
+// asks systemd.
+func (a *Agent) notAdmitted(err error) {
+	node := a.membership.Node
+	why := "it was removed from the fleet, or another machine took its place"
+	if _, until, bad := identity.JWTLife(a.membershipNow().JWT); bad == nil && !time.Now().Before(until) {
+		why = "its membership ended at " + until.UTC().Format(time.RFC3339)
+	}
+	a.opts.Logger.Error("the server does not let this node in: join again", "node", node, "why", why,
+		"hint", fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node), "error", err)
+	notify(fmt.Sprintf("STATUS=Not admitted, join again: %s", why))
+}
+
+// membershipNow is the membership on disk, which may be newer than this process.
+func (a *Agent) membershipNow() identity.EnrolResponse {
+	if m, err := identity.LoadMembership(identityDir(a.opts.Dir)); err == nil {
+		return m
+	}
+	return a.membership
 }
 
 // digestKey is a secret of the node, with which digests of Sensitive parameters
@@ -152,6 +185,9 @@ type JoinOptions struct {
 	Dir   string
 	Token string
 	Name  tutti.NodeName // empty: the token's name, else the host's
+	// Again is for a machine that was a node and is not admitted any more: it keeps
+	// its keys and its data. One whose membership has ended needs no such word.
+	Again bool
 }
 
 // Join makes the node's keys, enrols them and writes what the agent needs. Keys
@@ -164,7 +200,10 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	}
 	dir := identityDir(o.Dir)
 	if m, err := identity.LoadMembership(dir); err == nil {
-		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
+		if !o.Again && !ended(m) {
+			return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server does not let it in any more, add --again; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
+		}
+		o.Name = cmp.Or(o.Name, m.Node)
 	}
 	if o.Name == "" {
 		if o.Name, err = defaultName(token.Name); err != nil {
@@ -199,6 +238,12 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		return "", err
 	}
 	return membership.Node, membership.Write(dir)
+}
+
+// ended reports whether a membership is over.
+func ended(m identity.EnrolResponse) bool {
+	_, until, err := identity.JWTLife(m.JWT)
+	return err == nil && !time.Now().Before(until)
 }
 
 // defaultName is the name that a token is for, or that of this host.

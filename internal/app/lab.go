@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -14,6 +15,11 @@ func Lab() cli.Lab {
 	return cli.Lab{
 		Up: l.up, Down: l.machine.Down, List: l.list, Exec: l.exec,
 		Base: l.base, Run: l.run,
+		Faults: cli.LabFaults{
+			Cut: l.fault((*lab.Host).Cut), Heal: l.fault((*lab.Host).Heal),
+			Kill: l.fault((*lab.Host).Kill), Start: l.fault((*lab.Host).Start),
+			Slow: l.slow, Relay: l.relay,
+		},
 	}
 }
 
@@ -43,7 +49,11 @@ func (l labCommands) list(context.Context) ([]cli.LabView, error) {
 func labView(r *lab.Running) cli.LabView {
 	view := cli.LabView{Name: r.Name, Subnet: r.Subnet.String(), Outer: r.Outer.String()}
 	for _, h := range r.Hosts {
-		view.Hosts = append(view.Hosts, cli.LabHostView{Name: h.Name, Address: h.Address.String(), Running: h.Running()})
+		hv := cli.LabHostView{Name: h.Name, Address: h.Address.String(), Running: h.Running()}
+		if hv.Running {
+			hv.Network = string(h.Network())
+		}
+		view.Hosts = append(view.Hosts, hv)
 	}
 	return view
 }
@@ -52,15 +62,45 @@ func (l labCommands) exec(_ context.Context, name, host string, args []string) e
 	if err := lab.Check(); err != nil {
 		return err
 	}
-	running, err := l.machine.Open(name)
-	if err != nil {
-		return err
-	}
-	h, err := running.Host(host)
+	h, err := l.host(name, host)
 	if err != nil {
 		return err
 	}
 	return h.Exec(args...)
+}
+
+func (l labCommands) host(name, host string) (*lab.Host, error) {
+	running, err := l.machine.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return running.Host(host)
+}
+
+func (l labCommands) fault(do func(*lab.Host, context.Context) error) func(context.Context, string, string) error {
+	return func(ctx context.Context, name, host string) error {
+		h, err := l.host(name, host)
+		if err != nil {
+			return err
+		}
+		return do(h, ctx)
+	}
+}
+
+func (l labCommands) slow(ctx context.Context, name, host string, delay time.Duration, loss float64) error {
+	h, err := l.host(name, host)
+	if err != nil {
+		return err
+	}
+	return h.Slow(ctx, lab.Slow{Delay: delay, Loss: loss})
+}
+
+func (l labCommands) relay(ctx context.Context, args []string) error {
+	port, tap, slow, err := lab.ParseRelay(args)
+	if err != nil {
+		return err
+	}
+	return lab.Relay(ctx, port, tap, slow)
 }
 
 func (l labCommands) base(ctx context.Context, file string) (string, error) {
@@ -96,4 +136,16 @@ func (l labCommands) run(ctx context.Context, r cli.LabRun) error {
 		c.Binds = append(c.Binds, lab.Bind(b))
 	}
 	return commandExit(m.Run(ctx, c))
+}
+
+func runChaos(ctx context.Context, conn cli.Connection, in cli.Chaos, say func(string, ...any)) ([]string, error) {
+	running, err := lab.Machine{Log: os.Stderr}.Open(in.Lab)
+	if err != nil {
+		return nil, err
+	}
+	f, err := OpenLabFleet(running, conn)
+	if err != nil {
+		return nil, err
+	}
+	return Chaos{Fleet: f, Plan: in.Plan, Seed: in.Seed, For: in.For, Say: say}.Run(ctx)
 }

@@ -24,6 +24,7 @@ type JoinNode struct {
 	Dir   string
 	Token string
 	Name  tutti.NodeName
+	Again bool // it was a node before, and is not let in any more
 	Unit  bool
 }
 
@@ -75,6 +76,7 @@ node's keys here, enrols them, and starts the agent's systemd unit.`,
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
 	f.StringVar(&file, "token-file", "", "read the token from this file instead of standard input")
 	f.StringVar(&name, "name", "", "the node's name (default: the token's, else this host's)")
+	f.BoolVar(&in.Again, "again", false, "this machine is a node that the server does not let in any more; it keeps its keys and data")
 	f.BoolVar(&in.Unit, "unit", true, "install and start the systemd unit tutti-agent")
 	return cmd
 }

@@ -30,6 +30,8 @@ type Lab struct {
 	Base func(ctx context.Context, file string) (dir string, err error)
 	// Run runs a command in a throwaway copy of a base.
 	Run func(ctx context.Context, run LabRun) error
+	// Faults befall hosts.
+	Faults LabFaults
 }
 
 // LabView is a lab as people see it.
@@ -45,6 +47,7 @@ type LabHostView struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Running bool   `json:"running"`
+	Network string `json:"network,omitempty"` // cut, slow, slow and cut; empty: as it should be
 }
 
 // LabRun is a command in a throwaway copy of a base, which a lab file or
@@ -64,7 +67,8 @@ type LabBind struct {
 	ReadOnly            bool
 }
 
-func newLabCommand(l Lab) *cobra.Command {
+func newLabCommand(o *options) *cobra.Command {
+	l := o.deps.Lab
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Make real hosts on this machine, to try and test fleets",
@@ -75,6 +79,7 @@ its own network. It needs root on Linux.`,
 		newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l),
 		newLabBaseCommand(l), newLabRunCommand(l),
 	)
+	cmd.AddCommand(append(newLabFaultCommands(l.Faults), newLabChaosCommand(o))...)
 	return cmd
 }
 
@@ -142,9 +147,12 @@ func writeLabs(w io.Writer, views []LabView, asJSON bool) error {
 	fmt.Fprintln(table, "LAB\tHOST\tADDRESS\tSTATE")
 	for _, v := range views {
 		for _, h := range v.Hosts {
-			state := "stopped"
+			state := "down"
 			if h.Running {
 				state = "running"
+			}
+			if h.Network != "" {
+				state += ", " + h.Network
 			}
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Name, h.Name, h.Address, state)
 		}
@@ -165,7 +173,7 @@ func newLabExecCommand(l Lab) *cobra.Command {
 		},
 	}
 	cmd.Flags().SetInterspersed(true)
-	cmd.Flags().StringVar(&lab, "lab", "", "the host's lab (default: the only one)")
+	labFlag(cmd, &lab)
 	return cmd
 }
 

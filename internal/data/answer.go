@@ -70,6 +70,28 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	return Answer{Found: found, Value: v.Value, Digest: v.digest, Seq: s.seq}
 }
 
+// Cost is how many comparisons of exports the answer to a question takes at most;
+// 0 for what is looked up.
+func (s *State) Cost(q tutti.Query) int {
+	if q.Kind != tutti.QueryCollect {
+		return 0
+	}
+	filter, err := ParseFilter(q.Filter)
+	if err != nil {
+		return 0 // it is not answered
+	}
+	exports := 0
+	for _, members := range s.types[q.Type] {
+		exports += len(members)
+	}
+	for _, overlay := range s.jobs {
+		for _, set := range overlay {
+			exports += len(set[q.Type])
+		}
+	}
+	return exports * (1 + filter.tests())
+}
+
 // collect looks at the exports of one type only.
 func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)

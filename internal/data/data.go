@@ -14,18 +14,14 @@
 // checked here (State.MayOwn), since only the state knows it.
 package data
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/tutti-project/tutti"
-)
+import "github.com/tutti-project/tutti"
 
 // State is the current data. It is not safe for concurrent use; answers share
 // memory with it and must not be modified.
 type State struct {
 	seq    uint64
 	values map[string]value
+	owned  map[tutti.NodeName]map[string]bool  // keys, by who published them
 	shared map[string]value                    // shared/hiera/K, by K
 	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
 	nodes  map[tutti.NodeName]exportSet
@@ -37,6 +33,7 @@ type State struct {
 func NewState() *State {
 	return &State{
 		values: map[string]value{},
+		owned:  map[tutti.NodeName]map[string]bool{},
 		shared: map[string]value{},
 		hiera:  map[tutti.NodeName]map[string]value{},
 		nodes:  map[tutti.NodeName]exportSet{},
@@ -73,10 +70,8 @@ func (s *State) Apply(e tutti.Event) {
 // removeNode withdraws all that a node published. What operators said about it
 // stays.
 func (s *State) removeNode(node tutti.NodeName) {
-	for _, key := range slices.Collect(maps.Keys(s.values)) {
-		if s.values[key].Owner == node {
-			s.unset(key)
-		}
+	for _, key := range s.OwnedBy(node) {
+		s.unset(key)
 	}
 	s.replace(node, nil)
 	delete(s.nodes, node)

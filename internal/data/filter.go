@@ -21,7 +21,7 @@ type Filter struct {
 	op    string // =, !=, and, or
 	name  string
 	value json.RawMessage // canonical
-	tag   string
+	plain string          // the tag or title
 	among []*Filter
 	text  []byte // the normal form
 }
@@ -89,8 +89,8 @@ func compileTest(op string, list []any) (*Filter, error) {
 	}
 	f := &Filter{op: op, name: name}
 	if name == "tag" {
-		f.tag = strings.ToLower(text)
-		f.value = appendString(nil, f.tag)
+		f.plain = strings.ToLower(text)
+		f.value = appendString(nil, f.plain)
 		f.encode()
 		return f, nil
 	}
@@ -98,7 +98,7 @@ func compileTest(op string, list []any) (*Filter, error) {
 	if err != nil {
 		return nil, tutti.Wrap("", err, "filter")
 	}
-	f.value = canonical
+	f.value, f.plain = canonical, text
 	f.encode()
 	return f, nil
 }
@@ -186,12 +186,27 @@ func (f *Filter) Match(e tutti.Export) bool {
 	return f.equal(e) == (f.op == "=")
 }
 
+// tests is how many comparisons Match makes at most.
+func (f *Filter) tests() int {
+	switch {
+	case f == nil:
+		return 0
+	case f.among == nil:
+		return 1
+	}
+	n := 0
+	for _, o := range f.among {
+		n += o.tests()
+	}
+	return n
+}
+
 func (f *Filter) equal(e tutti.Export) bool {
 	switch f.name {
 	case "tag":
-		return slices.Contains(e.Tags, f.tag)
+		return slices.Contains(e.Tags, f.plain)
 	case "title":
-		return bytes.Equal(appendString(nil, e.Title), f.value)
+		return e.Title == f.plain
 	}
 	value, ok := e.Parameters[f.name]
 	return ok && bytes.Equal(value, f.value)

@@ -56,14 +56,19 @@ func (s *State) Value(key string) (tutti.ValueView, bool) {
 
 // OwnedBy returns the keys that a node has published, sorted.
 func (s *State) OwnedBy(node tutti.NodeName) []string {
-	var keys []string
-	for key, v := range s.values {
-		if v.Owner == node {
-			keys = append(keys, key)
-		}
+	return slices.Sorted(maps.Keys(s.owned[node]))
+}
+
+// Owns is how many keys a node has published.
+func (s *State) Owns(node tutti.NodeName) int { return len(s.owned[node]) }
+
+// disown forgets who published a key.
+func (s *State) disown(key string) {
+	owner := s.values[key].Owner
+	delete(s.owned[owner], key)
+	if len(s.owned[owner]) == 0 {
+		delete(s.owned, owner)
 	}
-	slices.Sort(keys)
-	return keys
 }
 
 // Values returns the value at a key and those below it, or all for an empty
@@ -107,13 +112,21 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 		tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
 		tutti.DigestOf(canonical),
 	}
+	s.disown(b.Key)
 	s.values[b.Key] = v
+	if b.Owner != "" {
+		if s.owned[b.Owner] == nil {
+			s.owned[b.Owner] = map[string]bool{}
+		}
+		s.owned[b.Owner][b.Key] = true
+	}
 	if node, key, ok := hieraKey(b.Key); ok {
 		s.level(node)[key] = v
 	}
 }
 
 func (s *State) unset(key string) {
+	s.disown(key)
 	delete(s.values, key)
 	node, short, ok := hieraKey(key)
 	if !ok {

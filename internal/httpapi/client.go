@@ -30,6 +30,7 @@ var (
 	_ tutti.Values = (*Client)(nil)
 
 	_ tutti.Operators = (*Client)(nil)
+	_ tutti.Audits    = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -133,11 +134,21 @@ func (c *Client) RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, 
 // WatchJob implements tutti.Jobs. CodeUnavailable: the connection ended before
 // the server had said that this was all.
 func (c *Client) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
+	return follow(ctx, c, callWatchJob, in, yield, "while watching; the job goes on: tutti job watch "+string(in.Job))
+}
+
+// ReadAudit implements tutti.Audits. CodeUnavailable is as for WatchJob.
+func (c *Client) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(tutti.AuditEntry) error) error {
+	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; ask again")
+}
+
+// follow reads a stream; broken says what its end too early means.
+func follow[Item any](ctx context.Context, c *Client, name string, in any, yield func(Item) error, broken string) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	resp, err := c.post(ctx, callWatchJob, body)
+	resp, err := c.post(ctx, name, body)
 	if err != nil {
 		return err
 	}
@@ -145,26 +156,26 @@ func (c *Client) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxBody)
 	for lines.Scan() {
-		var line watchLine
+		var line streamLine[Item]
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return tutti.Wrap(tutti.CodeUnavailable, err, "watch")
+			return tutti.Wrap(tutti.CodeUnavailable, err, "%s", name)
 		}
 		switch {
 		case line.End:
 			return nil
 		case line.Error != nil:
 			return line.Error.err()
-		case line.Watched == nil:
+		case line.Item == nil:
 			continue
 		}
-		if err := yield(*line.Watched); err != nil {
+		if err := yield(*line.Item); err != nil {
 			return err
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return tutti.Errorf(tutti.CodeUnavailable, "the connection to the server ended while watching; the job goes on: tutti job watch %s", in.Job)
+	return tutti.Errorf(tutti.CodeUnavailable, "the connection to the server ended %s", broken)
 }
 
 // CreateToken implements tutti.Tokens.

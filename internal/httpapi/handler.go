@@ -71,7 +71,8 @@ func NewHandler(o Options) http.Handler {
 		out, err := o.Codes.PutBlob(r.Context(), body)
 		write(w, out, err)
 	}))
-	mux.Handle("POST /v1/"+callWatchJob, o.operators(maxBody, o.watch))
+	mux.Handle("POST /v1/"+callWatchJob, o.operators(maxBody, stream(o.Jobs.WatchJob)))
+	mux.Handle("POST /v1/"+callAudit, o.operators(maxBody, stream(o.Audits.ReadAudit)))
 	enrol := answer(o.Nodes.Enrol)
 	mux.HandleFunc("POST /v1/"+callEnrol, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
@@ -82,7 +83,7 @@ func NewHandler(o Options) http.Handler {
 		out, err := enrol(r.Context(), body)
 		write(w, out, err)
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) })
+	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-o.Ready:
@@ -96,6 +97,17 @@ func NewHandler(o Options) http.Handler {
 	})
 	return o.survive(mux)
 }
+
+// NewClosedHandler returns the handler of a server that serves nothing: /healthz
+// is as ever, and everything else says why.
+func NewClosedHandler(why func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { write(w, nil, why()) })
+	return mux
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
 // operators admits those whom Admit knows.
 func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
@@ -139,33 +151,36 @@ func (o Options) survive(next http.Handler) http.Handler {
 	})
 }
 
-// watchLine is one line of a watch; the last one has End or Error.
-type watchLine struct {
-	*tutti.Watched
+// streamLine is one line of a stream; the last one has End or Error.
+type streamLine[Item any] struct {
+	Item  *Item      `json:"item,omitempty"`
 	End   bool       `json:"end,omitempty"`
 	Error *errorBody `json:"error,omitempty"`
 }
 
-func (o Options) watch(w http.ResponseWriter, r *http.Request, body []byte) {
-	var in tutti.WatchJob
-	if err := json.Unmarshal(body, &in); err != nil {
-		write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := newEncoder(w)
-	flush := http.NewResponseController(w)
-	err := o.Jobs.WatchJob(r.Context(), in, func(watched tutti.Watched) error {
-		if err := out.Encode(watchLine{Watched: &watched}); err != nil {
-			return err
+// stream makes a handler of a method that yields, one line for each item.
+func stream[In, Item any](method func(context.Context, In, func(Item) error) error) func(http.ResponseWriter, *http.Request, []byte) {
+	return func(w http.ResponseWriter, r *http.Request, body []byte) {
+		var in In
+		if err := json.Unmarshal(body, &in); err != nil {
+			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
+			return
 		}
-		return flush.Flush()
-	})
-	last := watchLine{End: err == nil}
-	if err != nil {
-		last.Error = bodyOf(err)
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		out := newEncoder(w)
+		flush := http.NewResponseController(w)
+		err := method(r.Context(), in, func(item Item) error {
+			if err := out.Encode(streamLine[Item]{Item: &item}); err != nil {
+				return err
+			}
+			return flush.Flush()
+		})
+		last := streamLine[Item]{End: err == nil}
+		if err != nil {
+			last.Error = bodyOf(err)
+		}
+		_ = out.Encode(last) // whoever is gone does not read it
 	}
-	_ = out.Encode(last) // whoever is gone does not read it
 }
 
 type errorBody struct {
@@ -198,7 +213,11 @@ func write(w http.ResponseWriter, out any, err error) {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
 		}
-		out, status = bodyOf(err), statuses[tutti.CodeOf(err)]
+		body := bodyOf(err)
+		if statuses[body.Code] == 0 { // no code of this release: net/http panics about a status 0
+			body.Code = tutti.CodeInternal
+		}
+		out, status = body, statuses[body.Code]
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

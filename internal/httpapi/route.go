@@ -14,6 +14,7 @@ type Services struct {
 	Operators tutti.Operators
 	Codes     tutti.Codes
 	Values    tutti.Values
+	Audits    tutti.Audits
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -52,6 +53,7 @@ const (
 	// These are not JSON in, JSON out, or need no certificate.
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
+	callAudit    = "audit/read"
 	callEnrol    = "enrol"
 )
 

@@ -42,10 +42,11 @@ type (
 	operators struct{ tutti.Operators }
 	codes     struct{ tutti.Codes }
 	values    struct{ tutti.Values }
+	audits    struct{ tutti.Audits }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Audits: audits{}}
 }
 
 var nothing = services(jobs{})

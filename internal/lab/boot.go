@@ -15,6 +15,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
+//go:embed join.sh
+var joinScript string
+
 //go:embed host.sh
 var hostScript string
 
@@ -76,7 +79,7 @@ func (s state) start(ctx context.Context, x commands, host int) error {
 	}
 	args := append([]string{
 		"--mount", "--propagation", "slave", "--",
-		"sh", "-c", hostScript, "sh", strconv.Itoa(len(groups)),
+		"sh", "-c", joinScript + hostScript, "sh", strconv.Itoa(len(groups)),
 	}, groups...)
 	args = append(args,
 		"--machine="+s.veth(host), "--hostname="+shortName(s.Hosts[host].Name),
@@ -112,7 +115,7 @@ func (m Machine) wait(ctx context.Context, s state, host int) error {
 	name := s.Hosts[host].Name
 	ctx, cancel := context.WithTimeoutCause(ctx, bootDeadline, fmt.Errorf("host %q does not boot within %s", name, bootDeadline))
 	defer cancel()
-	h := s.host(host)
+	h := m.host(s, host)
 	for {
 		out, _ := h.Command(ctx, "systemctl", "is-system-running", "--wait").Output() // its word says more than its code
 		switch word := strings.TrimSpace(string(out)); word {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 
@@ -40,7 +41,10 @@ func (m Machine) Down(ctx context.Context, name string) error {
 // remove removes everything that s names, whether it is there or not, and s
 // itself last. The caller holds the machine's lock.
 func (s state) remove(ctx context.Context, x commands) error {
-	if err := eachHost(s, func(i int) error { return killGroup(ctx, s.cgroup(i)) }); err != nil {
+	err := eachHost(s, func(i int) error {
+		return errors.Join(killGroup(ctx, s.cgroup(i)), killGroup(ctx, s.relayGroup(i)))
+	})
+	if err != nil {
 		return err
 	}
 	if err := s.disconnect(ctx, x); err != nil {

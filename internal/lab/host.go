@@ -20,16 +20,23 @@ type Host struct {
 	Names   []string   // all of them, the full one first
 	Address netip.Addr // in the lab's subnet
 
-	cgroup string
+	machine Machine
+	state   state
+	index   int
+	cgroup  string
 }
 
-func (s state) host(i int) *Host {
+func (m Machine) host(s state, i int) *Host {
 	h := s.Hosts[i]
-	return &Host{Name: h.Name, Names: h.Names, Address: h.Address, cgroup: s.cgroup(i)}
+	return &Host{Name: h.Name, Names: h.Names, Address: h.Address, machine: m, state: s, index: i, cgroup: s.cgroup(i)}
 }
 
 // Running tells whether the host's init is there.
 func (h *Host) Running() bool { return initOf(h.cgroup) != 0 }
+
+func (h *Host) down() error {
+	return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run: `tutti lab start %s` boots it", h.Name, h.Name)
+}
 
 // Command is a command on the host, as root, in an environment of its own and
 // in the directory /. The caller sets its files and runs it; the error of a
@@ -39,7 +46,7 @@ func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	init := initOf(h.cgroup)
 	if init == 0 {
 		cmd := exec.CommandContext(ctx, "nsenter")
-		cmd.Err = tutti.Errorf(tutti.CodeUnavailable, "host %q does not run", h.Name)
+		cmd.Err = h.down()
 		return cmd
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", enter(init, args...)...)
@@ -112,7 +119,7 @@ func (h *Host) copied(cmd *exec.Cmd, source string) error {
 func (h *Host) Exec(args ...string) error {
 	init := initOf(h.cgroup)
 	if init == 0 {
-		return tutti.Errorf(tutti.CodeUnavailable, "host %q does not run", h.Name)
+		return h.down()
 	}
 	path, err := exec.LookPath("nsenter")
 	if err != nil {

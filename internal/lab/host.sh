@@ -1,15 +1,6 @@
 # Starts a host and ends when its systemd-nspawn is on its way. It runs in a mount
 # namespace of its own, where alone the host's root is mounted.
-# Arguments: how many control groups, those, then options for systemd-nspawn.
-set -eu
-count=$1
-shift
-while [ "$count" -gt 0 ]; do
-  mkdir -p "$1"
-  echo $$ > "$1/cgroup.procs"
-  shift
-  count=$((count - 1))
-done
+# Arguments: options for systemd-nspawn.
 mount -t overlay -o "lowerdir=$base,upperdir=$dir/upper,workdir=$dir/work" overlay "$dir/root"
 # The machine's lock, descriptor 3, must not live as long as the host does.
 systemd-nspawn --quiet --boot --register=no --keep-unit --resolv-conf=off --timezone=off \

@@ -142,25 +142,28 @@ func testPackages(t *testing.T, r *Running) {
 }
 
 func testOuter(t *testing.T, r *Running) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(r.Outer.String(), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	url := serve(t, r.Outer.String(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "from outside")
 	}))
-	_ = server.Listener.Close() // of the wrong address
-	server.Listener = listener
-	server.Start()
-	defer server.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := r.Hosts[1].Command(t.Context(), "curl", "-sS", "http://"+serverName+":"+port).CombinedOutput()
+	out, err := r.Hosts[1].Command(t.Context(), "curl", "-sS", strings.Replace(url, r.Outer.String(), serverName, 1)).CombinedOutput()
 	if string(out) != "from outside" || err != nil {
 		t.Errorf("a server on the outer machine, by name: got %q, %v", out, err)
 	}
+}
+
+// serve serves at an address of this machine until the test ends.
+func serve(t *testing.T, address string, handler http.Handler) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	_ = server.Listener.Close() // of the wrong address
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func TestTwoLabs(t *testing.T) {

@@ -28,6 +28,7 @@ type Machine struct {
 	Cache  string    // bases; empty is DefaultCache
 	State  string    // one directory per lab; empty is DefaultState
 	Mirror string    // Debian mirror; empty is the one of the machine's own apt configuration
+	Relay  []string  // program and arguments that come to Relay, for slow links; empty is this program's `lab relay`
 	Log    io.Writer // one line per thing that takes time; nil is silence
 }
 
@@ -50,6 +51,7 @@ func (m Machine) logf(format string, args ...any) {
 // tools maps each command that a lab needs to the Debian package that has it.
 var tools = map[string]string{
 	"apt-get":        "apt",
+	"bridge":         "iproute2",
 	"debootstrap":    "debootstrap",
 	"ip":             "iproute2",
 	"nft":            "nftables",

@@ -41,6 +41,12 @@ func perform(ctx context.Context, act string) error {
 	case "up":
 		_, err := m.Up(ctx, twoHosts("killed"))
 		return err
+	case "relay":
+		port, tap, slow, err := ParseRelay(os.Args[1:])
+		if err != nil {
+			return err
+		}
+		return Relay(ctx, port, tap, slow)
 	case "base":
 		_, err := m.Base(ctx, Definition{})
 		return err

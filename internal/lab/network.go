@@ -129,8 +129,9 @@ func (s state) connect(ctx context.Context, x commands, mtu int) error {
 	if err := forward(); err != nil {
 		return err
 	}
-	bridge := fmt.Sprintf("link add %[1]s mtu %[3]d type bridge\nlink set %[1]s up\naddr add %[2]s/%[4]d dev %[1]s\n",
-		s.bridge(), s.outer(), mtu, s.Subnet.Bits())
+	// An address of its own: the kernel's choice changes as ports come and go.
+	bridge := fmt.Sprintf("link add %[1]s mtu %[3]d address %[5]s type bridge\nlink set %[1]s up\naddr add %[2]s/%[4]d dev %[1]s\n",
+		s.bridge(), s.outer(), mtu, s.Subnet.Bits(), s.mac(0))
 	if err := x.run(ctx, bridge, "ip", "-batch", "-"); err != nil {
 		return err
 	}
@@ -165,24 +166,29 @@ func (s state) plug(ctx context.Context, x commands, host, mtu int) error {
 		return err
 	}
 	inside := fmt.Sprintf(`link set lo up
-link add eth0 mtu %[1]d type veth peer name %[2]s mtu %[1]d netns %[3]d
+link add eth0 mtu %[1]d address %[7]s type veth peer name %[2]s mtu %[1]d netns %[3]d
 link set eth0 up
 addr add %[4]s/%[5]d dev eth0
 route add default via %[6]s
-`, mtu, s.veth(host), os.Getpid(), s.address(host), s.Subnet.Bits(), s.outer())
+`, mtu, s.veth(host), os.Getpid(), s.address(host), s.Subnet.Bits(), s.outer(), s.mac(host+1))
 	if err := x.run(ctx, inside, "nsenter", "--net="+ns, "ip", "-batch", "-"); err != nil {
 		return err
 	}
 	return x.run(ctx, "", "ip", "link", "set", s.veth(host), "master", s.bridge(), "up")
 }
 
+// unplug removes what plug makes, as far as it is there.
+func (s state) unplug(ctx context.Context, x commands, host int) error {
+	if err := removeLink(ctx, x, s.veth(host)); err != nil {
+		return err
+	}
+	return unmount(s.netns(host))
+}
+
 // disconnect removes all that connect and plug make, as far as it is there.
 func (s state) disconnect(ctx context.Context, x commands) error {
 	for i := range s.Hosts {
-		if err := removeLink(ctx, x, s.veth(i)); err != nil {
-			return err
-		}
-		if err := unmount(s.netns(i)); err != nil {
+		if err := s.unplug(ctx, x, i); err != nil {
 			return err
 		}
 	}

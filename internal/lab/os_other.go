@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,3 +20,6 @@ func setSession(*exec.Cmd) {}
 func setGroup(*exec.Cmd) {}
 
 func unmount(string) error { return errors.ErrUnsupported }
+
+// Relay passes packets for a slow link.
+func Relay(context.Context, string, string, Slow) error { return errors.ErrUnsupported }

@@ -51,10 +51,19 @@ var bridgeRE = regexp.MustCompile(`^tl[0-9a-f]{8}$`)
 func (s state) bridge() string             { return "tl" + s.id() }
 func (s state) table() string              { return "tutti_lab_" + s.id() }
 func (s state) veth(host int) string       { return s.bridge() + "h" + strconv.FormatInt(int64(host), 36) }
+func (s state) tap(host int) string        { return s.bridge() + "s" + strconv.FormatInt(int64(host), 36) }
+func (s state) relayGroup(host int) string { return s.cgroup(host) + ".relay" }
 func (s state) cgroup(host int) string     { return "tutti-lab." + s.id() + "." + strconv.Itoa(host) }
 func (s state) hostDir(host int) string    { return filepath.Join(s.dir, "hosts", strconv.Itoa(host)) }
 func (s state) netns(host int) string      { return filepath.Join(s.hostDir(host), "net") }
 func (s state) consoleLog(host int) string { return filepath.Join(s.hostDir(host), "console.log") }
+
+// mac is the hardware address of the bridge, 0, and of hosts, from 1 on. It is
+// the same for ever: others remember who has an address, and send to it.
+func (s state) mac(n int) string {
+	id := s.id()
+	return fmt.Sprintf("02:%s:%s:%s:%s:%02x", id[0:2], id[2:4], id[4:6], id[6:8], n)
+}
 
 // outer is the outer machine's address on the bridge, the first of the subnet.
 func (s state) outer() netip.Addr { return s.Subnet.Addr().Next() }

@@ -5,6 +5,7 @@ package lab
 import (
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,10 +26,11 @@ func traces(t *testing.T, m Machine) []string {
 			lines = append(lines, kind+" "+strings.TrimSpace(line))
 		}
 	}
-	add("mount", readText(t, "/proc/self/mounts"))
+	for line := range strings.Lines(readText(t, "/proc/self/mounts")) {
+		add("mount", strings.TrimSpace(line)+" "+mountOf(line))
+	}
 	for _, args := range [][]string{
 		{"ip", "-o", "link"}, {"ip", "-o", "addr"}, {"ip", "route", "show", "table", "all"},
-		{"nft", "list", "ruleset"}, {"lsns", "-n", "-r", "-t", "net", "-o", "NS"},
 	} {
 		out, err := exec.Command(args[0], args[1:]...).Output()
 		if err != nil {
@@ -36,6 +38,8 @@ func traces(t *testing.T, m Machine) []string {
 		}
 		add(strings.Join(args[:2], " "), string(out))
 	}
+	lines = append(lines, rules(t)...)
+	lines = append(lines, namespaces(t)...)
 	for _, h := range hierarchies {
 		_ = filepath.WalkDir(h, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.IsDir() {
@@ -45,11 +49,73 @@ func traces(t *testing.T, m Machine) []string {
 		})
 	}
 	lines = append(lines, processes(t, m)...)
-	if _, err := os.Stat(forwardBefore); err != nil { // else another lab is up
-		add("ip_forward", readText(t, forwardSetting))
-	}
+	add("ip_forward", forwarding(t, m))
 	lines = slices.DeleteFunc(lines, func(line string) bool { return foreign(m, line) })
 	slices.Sort(lines)
+	return lines
+}
+
+var hostMountRE = regexp.MustCompile(`\s(\S+)/hosts/\d+/net\s`)
+
+// mountOf is a name of the lab that a mount belongs to.
+func mountOf(line string) string {
+	if match := hostMountRE.FindStringSubmatch(line); match != nil {
+		return state{dir: match[1]}.bridge()
+	}
+	return ""
+}
+
+// forwarding is the kernel's setting, or what it will be again when the labs
+// of others are down.
+func forwarding(t *testing.T, m Machine) string {
+	t.Helper()
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := slices.ContainsFunc(links, func(l net.Interface) bool { return bridgeRE.MatchString(l.Name) && foreign(m, l.Name) })
+	if text, err := os.ReadFile(forwardBefore); err == nil && others {
+		return string(text)
+	}
+	return readText(t, forwardSetting)
+}
+
+// rules are the lines of the firewall, each with the table that it is in: that
+// alone tells whose it is.
+func rules(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("nft", "list", "ruleset").Output()
+	if err != nil {
+		t.Fatalf("nft: %v", err)
+	}
+	var lines []string
+	table := ""
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "table ") {
+			table = strings.TrimSpace(line)
+		}
+		lines = append(lines, "nft "+table+" "+strings.TrimSpace(line))
+	}
+	return lines
+}
+
+// namespaces are those of the network that a process is in, each with the control
+// groups of that process: they tell whose it is.
+func namespaces(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("lsns", "-n", "-r", "-t", "net", "-o", "NS,PID").Output()
+	if err != nil {
+		t.Fatalf("lsns: %v", err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		ns, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
+		groups, err := os.ReadFile("/proc/" + pid + "/cgroup")
+		if err != nil {
+			continue // ended meanwhile
+		}
+		lines = append(lines, "netns "+ns+" "+labIDRE.FindString(string(groups)))
+	}
 	return lines
 }
 

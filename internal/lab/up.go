@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,12 +27,14 @@ type Running struct {
 
 // Host returns the host that has the name, which may be any of its names.
 func (r *Running) Host(name string) (*Host, error) {
+	var names []string
 	for _, h := range r.Hosts {
+		names = append(names, h.Name)
 		if h.Name == name || slices.Contains(h.Names, name) {
 			return h, nil
 		}
 	}
-	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q", name, r.Name)
+	return nil, tutti.Errorf(tutti.CodeNotFound, "no host %q in lab %q: it has %s", name, r.Name, strings.Join(names, ", "))
 }
 
 // lockFile serialises making and removing labs on this machine: they choose
@@ -76,7 +79,7 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := m.make(ctx, x, s, spec); err != nil {
 		return nil, errors.Join(err, s.remove(context.WithoutCancel(ctx), x))
 	}
-	return s.running(), nil
+	return m.running(s), nil
 }
 
 // plan decides everything about the lab and makes nothing.
@@ -151,10 +154,10 @@ func eachHost(s state, do func(host int) error) error {
 	return errors.Join(errs...)
 }
 
-func (s state) running() *Running {
+func (m Machine) running(s state) *Running {
 	r := &Running{Name: s.Name, Domain: s.Domain, Subnet: s.Subnet, Outer: s.outer(), Dir: s.dir}
 	for i := range s.Hosts {
-		r.Hosts = append(r.Hosts, s.host(i))
+		r.Hosts = append(r.Hosts, m.host(s, i))
 	}
 	return r
 }
@@ -170,7 +173,7 @@ func (m Machine) Open(name string) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.running(), nil
+	return m.running(s), nil
 }
 
 // List returns the labs of this machine by name.
@@ -188,7 +191,7 @@ func (m Machine) List() ([]*Running, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, s.running())
+		all = append(all, m.running(s))
 	}
 	return all, nil
 }

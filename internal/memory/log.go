@@ -37,6 +37,9 @@ var (
 // NewLog returns an empty log.
 func NewLog() *Log { return &Log{} }
 
+// LoadLog returns a log that has these entries, byte for byte.
+func LoadLog(entries []tutti.Entry) *Log { return &Log{entries: entries} }
+
 // Fault makes every later Append ask f first and fail with f's error, with
 // nothing stored. A nil f ends it.
 func (l *Log) Fault(f func(events []tutti.Event) error) {

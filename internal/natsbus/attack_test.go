@@ -303,3 +303,28 @@ func TestRevokedNodeIsCutOff(t *testing.T) {
 		t.Errorf("another node after a restart: %v", err)
 	}
 }
+
+// A message whose handler panics is the failure of that message alone.
+func TestAPanicFailsOneCall(t *testing.T) {
+	bus := bustest.Start(t)
+	denied := make(chan string, 10)
+	serve(t, bus, func(_ context.Context, _ tutti.NodeKey, op string, _ []byte) ([]byte, error) {
+		if op == "poison" {
+			var nothing map[string]int
+			nothing[op]++
+		}
+		return nil, nil
+	}, func(o *natsbus.ServeOptions) { o.Denied = func(_ tutti.NodeKey, what string) { denied <- what } })
+	c := dial(t, bus, bus.Join(t, "web"))
+	for range 3 {
+		if _, err := c.Call(within(t), "poison", nil); tutti.CodeOf(err) != tutti.CodeInternal {
+			t.Errorf("poison: %v, want internal", err)
+		}
+	}
+	if _, err := c.Call(within(t), "bread", nil); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+	if got := receive(t, denied, "denial"); got != "cause a panic in poison" {
+		t.Errorf("told of %q", got)
+	}
+}

@@ -71,6 +71,10 @@ func (c *Conn) Send(op string, payload []byte) error {
 	if len(payload) > chunkSize {
 		return tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", op, len(payload), chunkSize)
 	}
+	if err := c.turn.enter(context.Background()); err != nil {
+		return wrap(err, op)
+	}
+	defer c.turn.leave()
 	if err := c.nc.Publish("n."+string(c.key)+"."+op, payload); err != nil {
 		return wrap(err, op)
 	}
@@ -80,6 +84,10 @@ func (c *Conn) Send(op string, payload []byte) error {
 // request sends one message and waits for its answer, at most as long as the
 // connection lasts on which it was sent.
 func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg, error) {
+	if err := c.turn.enter(ctx); err != nil {
+		return nil, wrap(err, op)
+	}
+	defer c.turn.leave()
 	c.mu.Lock()
 	online := c.online
 	c.mu.Unlock()

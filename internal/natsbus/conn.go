@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,6 +25,10 @@ type DialOptions struct {
 	Seed   []byte
 	CA     []byte       // PEM; no other is trusted
 	Logger *slog.Logger // may be nil
+	// NotAdmitted is told that the server says no to the JWT: when that begins, and
+	// then every hour. The connection is tried on: somebody may change that. It must
+	// not block. May be nil.
+	NotAdmitted func(err error)
 }
 
 const (
@@ -39,6 +44,11 @@ type Conn struct {
 	nc     *nats.Conn
 	key    tutti.NodeKey
 	closed chan struct{}
+	jwt    atomic.Pointer[string]
+	// turn is where every call goes through: it is shut while the connection is made
+	// anew.
+	turn      turnstile
+	admission admission
 
 	mu        sync.Mutex
 	onConnect []func()
@@ -73,13 +83,17 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	}
 	first := make(chan struct{})
 	c := &Conn{key: tutti.NodeKey(key), closed: make(chan struct{}), back: first}
+	c.jwt.Store(&o.JWT)
+	if c.admission.refused = o.NotAdmitted; o.NotAdmitted == nil {
+		c.admission.refused = func(err error) { o.Logger.Error("not admitted", "error", err) }
+	}
 	c.online, c.offline = context.WithCancel(context.Background())
 	c.offline()
 	nc, err := nats.Connect(strings.Join(o.URLs, ","), append(c.handlers(o.Logger),
 		nats.Name("tutti node"),
 		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}),
 		nats.TLSHandshakeFirst(),
-		nats.UserJWTAndSeed(o.JWT, string(o.Seed)),
+		nats.UserJWT(func() (string, error) { return *c.jwt.Load(), nil }, kp.Sign),
 		nats.CustomInboxPrefix("i."+key),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
@@ -115,13 +129,20 @@ func (c *Conn) handlers(log *slog.Logger) []nats.Option {
 			log.Warn("connection to the server lost", "error", err)
 			c.disconnected()
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Debug("server not reached", "error", err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("bus", "error", err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.admission.tried(log, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if isRefusal(err) { // so the client library tells of it
+				c.admission.tried(log, err)
+				return
+			}
+			log.Warn("bus", "error", err)
+		}),
 		nats.ClosedHandler(func(*nats.Conn) { c.disconnected(); close(c.closed) }),
 	}
 }
 
 func (c *Conn) connected() {
+	c.admission.tried(nil, nil)
 	c.mu.Lock()
 	c.offline()
 	c.online, c.offline = context.WithCancel(context.Background())
@@ -165,6 +186,9 @@ func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 	}
 	return nil
 }
+
+// Key is the node's.
+func (c *Conn) Key() tutti.NodeKey { return c.key }
 
 // Connected reports whether there is a connection now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }

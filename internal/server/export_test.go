@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +53,18 @@ func Fold(events ...[]tutti.Event) State {
 		}
 	}
 	return State{s}
+}
+
+// Exports returns what a node exports.
+func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.data.Exports(node) }
+
+// Operators returns who is known after events.
+func Operators(events []tutti.Event) []string {
+	known := operators{}
+	for _, e := range events {
+		known.apply(e)
+	}
+	return slices.Sorted(maps.Keys(known))
 }
 
 // Hydrate loads the exports of events.

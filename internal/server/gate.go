@@ -16,14 +16,11 @@ import (
 // exports replace its previous ones as a whole (a noop or compile run's only in
 // the overlay of its job), in the same append as the decision.
 func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Gate](tutti.OpGate, payload)
+	in, err := decodeGate(payload)
 	if err != nil {
 		return nil, err
 	}
 	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
-		return nil, err
-	}
-	if err := checkGate(in); err != nil {
 		return nil, err
 	}
 	// What no catalog can publish is no reason to keep it.
@@ -53,6 +50,9 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 			if err := tx.mayExport(n, in.Exports); err != nil {
 				return err
 			}
+			if err := tx.mayRead(n, in.Reads); err != nil {
+				return err
+			}
 			if set != nil {
 				tx.decideGate(n, r, in, *set)
 			}
@@ -71,6 +71,18 @@ func (tx *tx) mayExport(n *node, exports []tutti.Export) error {
 		}
 		if err := policy.MayExport(tx.fleet(), groups, n.Node, e.Type); err != nil {
 			return tx.deny(actorNode(n.Node), "export "+e.Type, err)
+		}
+	}
+	return nil
+}
+
+// mayRead refuses reads that keep the writer busy for long: each is answered anew
+// at the gate.
+func (tx *tx) mayRead(n *node, reads []tutti.Read) error {
+	cost := 0
+	for _, r := range reads {
+		if cost += tx.data.Cost(r.Query); cost > maxGateCost {
+			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
 		}
 	}
 	return nil

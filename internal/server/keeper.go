@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -13,7 +15,6 @@ const (
 	defaultSnapshotEvery = 10_000
 	keeperRetry          = time.Minute
 	sweepEvery           = time.Hour
-	keepSegments         = 400 * 24 * time.Hour
 )
 
 // keeper lets go of the past beside the writer: it takes snapshots, lets the log
@@ -69,6 +70,8 @@ func (k *keeper) pause(ctx context.Context) {
 
 // snapshot takes a snapshot of all that is in the log now.
 func (k *keeper) snapshot(ctx context.Context) error {
+	k.past.Lock()
+	defer k.past.Unlock()
 	taken, err := k.state(ctx)
 	if err != nil {
 		return err
@@ -99,10 +102,11 @@ func (k *keeper) trim(ctx context.Context) error {
 
 // state stores what is needed of the log, and the audit trail of what is not.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
-	ledger := retain.New()
+	ledger, operators := retain.New(), operators{}
 	var last tutti.Event
 	err := k.each(ctx, func(_ tutti.Entry, e tutti.Event) bool {
 		ledger.Add(e)
+		operators.apply(e)
 		last = e
 		return true
 	})
@@ -119,7 +123,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := &tutti.SnapshotTaken{Through: last.Seq, Link: last.Link}
+	taken := &tutti.SnapshotTaken{Through: last.Seq, Link: last.Link, Operators: slices.Sorted(maps.Keys(operators))}
 	stored, events, err := w.Close()
 	if err != nil {
 		return nil, err
@@ -128,7 +132,7 @@ func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
 	if taken.State, err = k.opts.Blobs.Put(ctx, stored); err != nil {
 		return nil, tutti.Wrap("", err, "store the snapshot of the events up to %d", last.Seq)
 	}
-	taken.Segments, err = k.segments(ctx, last.Seq)
+	taken.Segments, err = k.segments(ctx, last.Seq, last.At)
 	return taken, err
 }
 
@@ -167,9 +171,4 @@ func (k *keeper) entries(ctx context.Context) iter.Seq2[tutti.Entry, error] {
 			}
 		}
 	}
-}
-
-// segments keeps the audit trail of what is to be let go up to a sequence.
-func (k *keeper) segments(ctx context.Context, through uint64) ([]tutti.AuditSegment, error) {
-	return nil, nil
 }

@@ -13,7 +13,7 @@ import (
 // A node may lie in every field; none of it may fill the log, or reach the
 // terminal of an operator as anything but words.
 func TestWhatANodeSaysIsBounded(t *testing.T) {
-	long := strings.Repeat("\x1b]0;<&>", 10_000)
+	long := strings.Repeat("\x1b]0;<&>", 2_000)
 	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {
 		return func(run tutti.RunID) (string, any) { return tutti.OpAsk, tutti.Ask{Run: run, Query: q} }
 	}

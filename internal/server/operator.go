@@ -32,6 +32,10 @@ func (o operators) apply(e tutti.Event) {
 		op.codeKey = op.codeKey || b.CodeKey
 	case *tutti.OperatorRevoked:
 		o[b.Operator] = &operator{serials: map[string]time.Time{}, revoked: e.At, reason: b.Reason}
+	case *tutti.SnapshotTaken:
+		for _, name := range b.Operators {
+			o.get(name)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ func (w *writer) checkValueWaits(tx *tx) {
 	})
 	for _, b := range done {
 		tx.emit(actorServer, b)
+		tx.mayCut()
 	}
 }
 

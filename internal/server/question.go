@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -39,6 +38,9 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 				out.Found, out.Value = true, v.Value
 			}
 			return nil
+		}
+		if tx.data.Cost(in.Query) > maxAskCost {
+			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost))
 		}
 		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
@@ -102,6 +104,9 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 			return tx.deny(actorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
 				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.changes, n.written, maxChanges, maxWritten))
 		}
+		if _, known := tx.data.Value(in.Key); !known && !in.Withdraw && tx.data.Owns(n.Node) >= maxValues {
+			return tx.deny(actorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
+		}
 		return tx.setValue(actorNode(n.Node), n.Node, r, in)
 	})
 }
@@ -131,8 +136,12 @@ func (tx *tx) withdrawUndeclared(n *node, r *engine.Run, result tutti.Result) {
 	if !result.Outcome.Good() || !r.Passed() || r.Mode != tutti.ModeApply || r.Run != n.lastClaimed || r.Lost != "" {
 		return
 	}
+	declared := map[string]bool{}
+	for _, key := range r.Values {
+		declared[key] = true
+	}
 	for _, key := range tx.data.OwnedBy(n.Node) {
-		if !slices.Contains(r.Values, key) {
+		if !declared[key] {
 			tx.emit(actorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
 		}
 	}

@@ -51,6 +51,10 @@ type Options struct {
 	Identity Identity
 	Logger   *slog.Logger
 
+	// Space says, as CodeUnavailable, that there is no room for new work; what has
+	// begun goes on. Asked often; nil: there always is.
+	Space func() error
+
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
 	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
@@ -76,6 +80,8 @@ type Server struct {
 	access   access
 	knocks   knocks
 	files    atomic.Pointer[codeFiles]
+	leavers  []leaver       // the writer's
+	past     sync.Mutex     // held by whoever lets go of the past, or copies it
 	beside   sync.WaitGroup // what goes on beside the writer
 
 	snapshotDue chan struct{}
@@ -88,6 +94,7 @@ const (
 	defaultRuns    = 20_000
 	appendDeadline = 20 * time.Second
 	maxBatch       = 256
+	maxAppend      = 10_000 // events; the log takes twice as many, and no command emits more
 	tick           = 250 * time.Millisecond
 )
 
@@ -95,6 +102,9 @@ const (
 func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
+	}
+	if opts.Space == nil {
+		opts.Space = func() error { return nil }
 	}
 	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
 	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
@@ -181,6 +191,8 @@ type writer struct {
 	since   time.Time // deadlines of nodes and waits count from here at the earliest
 	last    time.Time // it was seen to run
 	probing map[probeKey]context.CancelFunc
+	held    bool      // there was no room at the last decision
+	heldTo  time.Time // and then there was for the last time none
 }
 
 func (w *writer) fold(ctx context.Context) error {
@@ -214,8 +226,13 @@ func hydrate(ctx context.Context, blobs tutti.Blobs, body tutti.Body) error {
 	if err != nil {
 		return fmt.Errorf("exports of %s: %w", set.Node, err)
 	}
-	set.Exports, err = decodeExports(raw)
-	return err
+	if set.Exports, err = decodeExports(raw); err != nil {
+		return err
+	}
+	if len(set.Exports) != set.Count {
+		return tutti.Errorf(tutti.CodeInternal, "exports of %s: %d, and blob %s has %d", set.Node, set.Count, set.Set, len(set.Exports))
+	}
+	return nil
 }
 
 func (w *writer) serve(ctx context.Context) error {
@@ -258,15 +275,17 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	answers := make([]error, len(batch))
 	for i, c := range batch {
 		answers[i] = c.work(tx)
+		tx.mayCut()
 	}
 	for _, d := range w.knocks.due(tx.now) {
 		tx.emit(actorServer, d)
+		tx.mayCut()
 	}
 	w.decide(tx)
 	if len(tx.events) > 0 {
-		if err := w.append(ctx, tx.events); err != nil {
+		if err := w.append(ctx, tx); err != nil {
 			for _, c := range batch {
-				c.done <- tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
+				c.done <- w.notStored(err)
 			}
 			return err
 		}
@@ -292,7 +311,23 @@ func (w *writer) woke(now time.Time) {
 	w.last = now
 }
 
-func (w *writer) append(ctx context.Context, events []tutti.Event) error {
+// append stores what a batch emitted: at once if that is no more than the log
+// takes, else part by part. What must be seen together is never parted.
+func (w *writer) append(ctx context.Context, tx *tx) error {
+	begin, end := 0, 0
+	for _, cut := range append(tx.cuts, len(tx.events)) {
+		if cut-begin > maxAppend && end > begin {
+			if err := w.appendPart(ctx, tx.events[begin:end]); err != nil {
+				return err
+			}
+			begin = end
+		}
+		end = cut
+	}
+	return w.appendPart(ctx, tx.events[begin:])
+}
+
+func (w *writer) appendPart(ctx context.Context, events []tutti.Event) error {
 	// An append that has begun is carried through: half of it cannot be told
 	// from none of it by whoever asked.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendDeadline, errors.New("the log did not answer in time"))
@@ -304,8 +339,8 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 	if err != nil {
 		return fmt.Errorf("append %d events after %d: %w", len(events), last, err)
 	}
-	if got != w.state.seq {
-		return fmt.Errorf("append after %d ended at %d, not at %d", last, got, w.state.seq)
+	if want := last + uint64(len(events)); got != want {
+		return fmt.Errorf("append after %d ended at %d, not at %d", last, got, want)
 	}
 	return nil
 }
@@ -313,9 +348,10 @@ func (w *writer) append(ctx context.Context, events []tutti.Event) error {
 // decide lets the engine and the value waits append until nothing is left, then
 // retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
+	held := w.hold(tx)
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.times(),
-		Silence: w.opts.Silence, InFlight: w.opts.InFlight,
+		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
 	}
 	for {
 		w.checkValueWaits(tx)
@@ -328,10 +364,12 @@ func (w *writer) decide(tx *tx) {
 				want.Order.Run = w.opts.NewRunID()
 			}
 			tx.emit(actorServer, b)
+			tx.mayCut()
 		}
 	}
 	for _, id := range w.state.engine.Retire(w.opts.Keep) {
 		tx.emit(actorServer, &tutti.JobRetired{Job: id})
+		tx.mayCut()
 	}
 }
 
@@ -359,6 +397,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		}
 	}
 	w.reconcileProbes(ctx)
+	w.endLeavers()
 	if len(events) > 0 {
 		w.appended.tell()
 	}

@@ -24,8 +24,13 @@ type tx struct {
 	*state
 	now    time.Time
 	events []tutti.Event
+	cuts   []int // numbers of events after which the append may be parted
 	server *Server
 }
+
+// mayCut says that what was emitted up to here need not be seen together with
+// what follows.
+func (tx *tx) mayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // emit applies an event and keeps it for the append.
 func (tx *tx) emit(by string, body tutti.Body) {

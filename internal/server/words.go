@@ -10,11 +10,10 @@ import (
 // Bounds of what one message of a node may hold. A node may lie in every field:
 // what it says must neither fill the log nor keep the writer busy.
 const (
-	maxMessage = 4 << 20 // of any operation but the two that carry content
-	maxWords   = 4 << 10 // of a text for people
-	maxReads   = 20_000
-	maxKeys    = 100_000
-	maxValues  = 5_000
+	maxWords  = 4 << 10 // of a text for people
+	maxReads  = 20_000
+	maxKeys   = 100_000
+	maxValues = 5_000
 	// maxStored is how many bytes of new content a node may send for one run.
 	maxStored = 4 * maxBlob
 	// maxChanges and maxWritten bound the values that one run sets and unsets.
@@ -56,20 +55,4 @@ func plainResult(r tutti.Result) tutti.Result {
 func plainLive(l tutti.Live) tutti.Live {
 	l.Phase, l.Resource, l.Message = words(l.Phase), words(l.Resource), words(l.Message)
 	return l
-}
-
-// checkGate refuses what no catalog of an honest node hands over.
-func checkGate(in tutti.Gate) error {
-	for _, list := range []struct {
-		what       string
-		have, most int
-	}{{"reads", len(in.Reads), maxReads}, {"hiera keys", len(in.Keys), maxKeys}, {"values", len(in.Values), maxValues}} {
-		if list.have > list.most {
-			return tutti.Errorf(tutti.CodeInvalid, "gate: %d %s, at most %d", list.have, list.what, list.most)
-		}
-	}
-	if in.Catalog != "" {
-		return in.Catalog.Validate()
-	}
-	return nil
 }

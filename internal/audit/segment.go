@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/tutti-project/tutti"
+)
+
+// A segment is stored as gzipped lines of JSON: a header, then one line for each
+// entry, with its bytes or their digest. Links are not stored: they follow.
+
+type header struct {
+	Tutti   string       `json:"tutti"`
+	Version int          `json:"v"`
+	Before  tutti.Digest `json:"before,omitempty"`
+}
+
+const segmentKind = "audit"
+
+type line struct {
+	Seq    uint64          `json:"seq"`
+	Digest tutti.Digest    `json:"digest,omitempty"`
+	Event  json.RawMessage `json:"event,omitempty"`
+}
+
+// Segment encodes entries that follow the one with the link before, and verifies
+// them. Its Blob is the digest of what is returned with it, which is to be stored.
+// CodeInvalid: there are no entries; CodeDamaged: they do not fit.
+func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
+	var out bytes.Buffer
+	var chain Chain
+	seg := tutti.AuditSegment{Before: before}
+	zip := gzip.NewWriter(&out)
+	lines := json.NewEncoder(zip)
+	lines.SetEscapeHTML(false) // events stay as they are
+	if err := lines.Encode(header{segmentKind, 1, before}); err != nil {
+		return nil, seg, err
+	}
+	for entry, err := range entries {
+		if err != nil {
+			return nil, seg, err
+		}
+		var e tutti.Event
+		if err := json.Unmarshal(entry.Raw, &e); err != nil {
+			return nil, seg, tutti.Wrap(tutti.CodeDamaged, err, "entry %d", entry.Seq)
+		}
+		if err := chain.Add(Of(entry, before)); err != nil {
+			return nil, seg, err
+		}
+		before = ""
+		l := line{Seq: entry.Seq, Event: entry.Raw}
+		if !Act(e) {
+			l.Event, l.Digest = nil, tutti.DigestOf(entry.Raw)
+		}
+		if err := lines.Encode(l); err != nil {
+			return nil, seg, err
+		}
+		seg.Until = e.At
+	}
+	if chain.Count == 0 {
+		return nil, seg, tutti.Errorf(tutti.CodeInvalid, "a segment of no entries")
+	}
+	if err := zip.Close(); err != nil {
+		return nil, seg, err
+	}
+	seg.First, seg.Last, seg.After, seg.Blob = chain.First, chain.Last, chain.Link, tutti.DigestOf(out.Bytes())
+	return out.Bytes(), seg, nil
+}
+
+// Of is an entry of the log as one of the trail. Before is set for the first one
+// of a trail that does not begin with the log.
+func Of(e tutti.Entry, before tutti.Digest) tutti.AuditEntry {
+	return tutti.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
+}
+
+// Entries yields the entries of a stored segment, the first one with what is
+// before it. It ends with the first error, CodeDamaged: they are not those that
+// seg names.
+func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[tutti.AuditEntry, error] {
+	return func(yield func(tutti.AuditEntry, error) bool) {
+		err := read(seg, stored, func(e tutti.AuditEntry) bool { return yield(e, nil) })
+		if err != nil {
+			yield(tutti.AuditEntry{}, tutti.Wrap(tutti.CodeDamaged, err, "the audit trail of entries %d to %d (blob %s)", seg.First, seg.Last, seg.Blob))
+		}
+	}
+}
+
+func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bool) error {
+	if got := tutti.DigestOf(stored); got != seg.Blob {
+		return errors.New("it has the digest " + string(got))
+	}
+	unzip, err := gzip.NewReader(bytes.NewReader(stored))
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReaderSize(unzip, 1<<16)
+	var head header
+	if err := readLine(lines, &head); err != nil {
+		return err
+	}
+	if head.Tutti != segmentKind || head.Version != 1 || head.Before != seg.Before {
+		return errors.New("it is none that this release knows, or of other entries")
+	}
+	e := tutti.AuditEntry{Link: seg.Before}
+	begin, before := uint64(0), seg.Before
+	for {
+		var l line
+		err := readLine(lines, &l)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		digest := l.Digest
+		if len(l.Event) > 0 {
+			digest = tutti.DigestOf(l.Event)
+		}
+		if begin == 0 {
+			begin = l.Seq
+		}
+		e = tutti.AuditEntry{Seq: l.Seq, Before: before, Link: tutti.LinkOf(e.Link, digest), Raw: l.Event, Digest: l.Digest}
+		before = ""
+		if !yield(e) {
+			return nil
+		}
+	}
+	if begin != seg.First || e.Seq != seg.Last || e.Link != seg.After {
+		return errors.New("its entries do not lead to what comes behind it")
+	}
+	return nil
+}
+
+// readLine decodes the next line; io.EOF: there is none.
+func readLine(r *bufio.Reader, into any) error {
+	raw, err := r.ReadBytes('\n')
+	if errors.Is(err, io.EOF) && len(raw) > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}

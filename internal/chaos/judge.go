@@ -1,0 +1,198 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Deadline is how long the server does not hear of a node until it gives up the
+// node's run, and Beat how often a node is heard.
+const (
+	Deadline = 30 * time.Second
+	Beat     = 5 * time.Second
+)
+
+// Spell is a time in which a host could not be reached.
+type Spell struct {
+	Host     string
+	From, To time.Time
+}
+
+// Started is what a node's disk has of a run.
+type Started struct {
+	Run      tutti.RunID
+	Node     string
+	Starts   int       // of the launcher
+	From, To time.Time // Puppet worked at least so long; zero if it never had its lock
+	Result   bool      // the agent has the run's result
+}
+
+// Wanted is what the server's log has of a run.
+type Wanted struct {
+	Run     tutti.RunID
+	Node    string
+	Job     tutti.JobID
+	Claimed bool
+	Result  bool      // the node's own, also one that came late
+	LostAt  time.Time // zero: not given up
+}
+
+// History is all that is known when a schedule is over and every fault healed.
+type History struct {
+	Server  string // its host
+	Spells  []Spell
+	Jobs    []tutti.JobView
+	Wanted  []Wanted
+	Started []Started
+	Nodes   []tutti.NodeView
+}
+
+// Judge returns what must not be, one line each, sorted; none is good.
+func Judge(h History) []string {
+	found := slices.Concat(h.jobs(), h.starts(), h.overlaps(), h.losses(), h.nodes())
+	slices.Sort(found)
+	return found
+}
+
+func (h History) jobs() []string {
+	var found []string
+	for _, j := range h.Jobs {
+		if j.Verdict == "" {
+			found = append(found, fmt.Sprintf("job %s has no verdict", j.Job))
+		}
+	}
+	return found
+}
+
+// starts compares what the nodes did with what the log has.
+func (h History) starts() []string {
+	var found []string
+	wanted := map[tutti.RunID]Wanted{}
+	for _, w := range h.Wanted {
+		wanted[w.Run] = w
+	}
+	for _, s := range h.Started {
+		w, ok := wanted[s.Run]
+		switch {
+		case !ok:
+			found = append(found, fmt.Sprintf("%s has run %s, which the log does not know", s.Node, s.Run))
+		case w.Node != s.Node:
+			found = append(found, fmt.Sprintf("%s has run %s, which is one of %s", s.Node, s.Run, w.Node))
+		case s.Starts > 0 && !w.Claimed:
+			found = append(found, fmt.Sprintf("%s started run %s without a claim in the log", s.Node, s.Run))
+		case s.Starts > 1:
+			found = append(found, fmt.Sprintf("%s started run %s %d times", s.Node, s.Run, s.Starts))
+		case s.Result && !w.Result:
+			found = append(found, fmt.Sprintf("%s has a result of run %s, the log has none", s.Node, s.Run))
+		}
+	}
+	return found
+}
+
+// overlaps looks for two Puppets at once on a node.
+func (h History) overlaps() []string {
+	var found []string
+	byNode := map[string][]Started{}
+	for _, s := range h.Started {
+		if !s.From.IsZero() {
+			byNode[s.Node] = append(byNode[s.Node], s)
+		}
+	}
+	for node, runs := range byNode {
+		slices.SortFunc(runs, func(a, b Started) int { return a.From.Compare(b.From) })
+		var last Started
+		for _, s := range runs {
+			if s.From.Before(last.To) {
+				found = append(found, fmt.Sprintf("%s had two Puppets at once: run %s from %s, run %s until %s",
+					node, s.Run, clock(s.From), last.Run, clock(last.To)))
+			}
+			if s.To.After(last.To) {
+				last = s
+			}
+		}
+	}
+	return found
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+
+// losses checks that a node whose run was given up really was away.
+func (h History) losses() []string {
+	var found []string
+	for _, w := range h.Wanted {
+		if w.LostAt.IsZero() {
+			continue
+		}
+		// It was heard at most one beat before it went.
+		if away := h.away(w.Node, w.LostAt); away < Deadline-Beat {
+			found = append(found, fmt.Sprintf("run %s of %s was given up at %s, the node was away for %.1fs of the %s before",
+				w.Run, w.Node, clock(w.LostAt), away.Seconds(), Deadline))
+		}
+	}
+	return found
+}
+
+// away is how much of the deadline before a time the node, or the server's host,
+// could not be reached. The time between two spells counts if it is too short for
+// a connection to notice that it works again.
+func (h History) away(node string, until time.Time) time.Duration {
+	var spells []Spell
+	for _, s := range h.Spells {
+		if s.Host == node || s.Host == h.Server {
+			spells = append(spells, s)
+		}
+	}
+	slices.SortFunc(spells, func(a, b Spell) int { return a.From.Compare(b.From) })
+	from := until.Add(-Deadline)
+	var total time.Duration
+	var last Spell
+	for i, s := range spells {
+		if i > 0 && s.From.Sub(last.To) < last.To.Sub(last.From)+Beat {
+			s.From = last.From
+			total -= overlap(last, from, until)
+		}
+		if s.To.Before(last.To) {
+			s.To = last.To
+		}
+		total += overlap(s, from, until)
+		last = s
+	}
+	return total
+}
+
+func overlap(s Spell, from, to time.Time) time.Duration {
+	if s.From.After(from) {
+		from = s.From
+	}
+	if s.To.Before(to) {
+		to = s.To
+	}
+	return max(0, to.Sub(from))
+}
+
+// nodes looks for those that are not back.
+func (h History) nodes() []string {
+	var found []string
+	for _, n := range h.Nodes {
+		if !n.Connected {
+			found = append(found, fmt.Sprintf("%s is not connected", n.Node))
+		}
+		if n.Active != "" {
+			found = append(found, fmt.Sprintf("%s is stuck in run %s", n.Node, n.Active))
+		}
+	}
+	return found
+}
+
+// Describe is the schedule for people: its seed first, then one line per fault.
+func Describe(seed uint64, faults []Fault) string {
+	lines := []string{fmt.Sprintf("seed %d: %d faults", seed, len(faults))}
+	for _, f := range faults {
+		lines = append(lines, f.String())
+	}
+	return strings.Join(lines, "\n")
+}

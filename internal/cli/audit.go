@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/audit"
+	"github.com/tutti-project/tutti/internal/durable"
+)
+
+func newAuditCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "Show who did what, and verify that nobody changed it"}
+	cmd.AddCommand(newAuditListCommand(o), newAuditVerifyCommand(o))
+	return cmd
+}
+
+// auditFilter says which acts are listed.
+type auditFilter struct {
+	since  time.Time
+	who    string
+	denied bool
+}
+
+func (f auditFilter) admits(a act) bool {
+	_, name, _ := strings.Cut(a.Who, ":")
+	return !a.At.Before(f.since) && (f.who == "" || f.who == a.Who || f.who == name) && (!f.denied || a.Denied)
+}
+
+func newAuditListCommand(o *options) *cobra.Command {
+	var after uint64
+	var since string
+	var f auditFilter
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what operators did, what was denied, who joined and left, and how jobs ended",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if f.since, err = parseSince(since, time.Now()); err != nil {
+				return err
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			acts := newEncoder(cmd.OutOrStdout())
+			err = server.ReadAudit(cmd.Context(), tutti.ReadAudit{After: after, Acts: true}, func(e tutti.AuditEntry) error {
+				a, err := actOf(e)
+				if err != nil || !f.admits(a) {
+					return err
+				}
+				if o.json {
+					return acts.Encode(a)
+				}
+				rows = append(rows, []string{fmt.Sprint(a.Seq), a.At.Local().Format(time.DateTime), a.Who, a.What})
+				return nil
+			})
+			if err != nil || o.json {
+				return err
+			}
+			return table(cmd.OutOrStdout(), "SEQ\tTIME\tWHO\tWHAT", rows)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&after, "after", 0, "only what is after this sequence")
+	flags.StringVar(&since, "since", "", "only what is not older: a time (2026-07-01, 2026-07-01T12:00:00Z) or a duration (36h)")
+	flags.StringVar(&f.who, "who", "", "only what this one did or tried: operator:ada, node:web, or the name alone")
+	flags.BoolVar(&f.denied, "denied", false, "only what was denied")
+	cmd.MarkFlagsMutuallyExclusive("after", "since")
+	return cmd
+}
+
+// parseSince reads a time, a day or how long ago.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, tutti.Errorf(tutti.CodeInvalid, "--since %q: neither a time like 2026-07-01T12:00:00Z, nor a day, nor a duration like 36h", text)
+}
+
+// auditHead is what an operator's directory remembers of the log.
+type auditHead struct {
+	Seq  uint64       `json:"seq"`
+	Link tutti.Digest `json:"link"`
+	At   time.Time    `json:"at"` // of the verification
+}
+
+const auditHeadFile = "audit.head"
+
+// verified is what a verification has proved.
+type verified struct {
+	Entries int          `json:"entries"`
+	First   uint64       `json:"first"`
+	Last    uint64       `json:"last"`
+	Before  tutti.Digest `json:"before,omitempty"` // the link before the first one
+	Head    tutti.Digest `json:"head"`
+	Known   *auditHead   `json:"contains,omitempty"` // remembered and found
+}
+
+func newAuditVerifyCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify",
+		Short: "Verify that no entry of the log was changed, removed or moved since the last time",
+		Long: `Reads all entries of the log and verifies each one's link to the one before it.
+Then the log must contain the last entry that the verification before has seen,
+which the operator's directory remembers (audit.head). The server's word is not
+taken for either. Entries whose time is over (400 days) need not be there.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file := filepath.Join(o.conn.OperatorDir, auditHeadFile)
+			known, err := readAuditHead(file)
+			if err != nil {
+				return err
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			v := verification{known: known}
+			if err := server.ReadAudit(cmd.Context(), tutti.ReadAudit{}, v.add); err != nil {
+				return err
+			}
+			now := time.Now()
+			if err := v.end(now); err != nil {
+				return err
+			}
+			remembered, err := remember(file, auditHead{v.chain.Last, v.chain.Link, now.UTC()})
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), v.result())
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), v.text(remembered))
+			return err
+		},
+	}
+}
+
+func readAuditHead(file string) (*auditHead, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var h auditHead
+	if err == nil {
+		err = json.Unmarshal(raw, &h)
+	}
+	if err == nil && (h.Seq == 0 || h.Link.Validate() != nil) {
+		err = errors.New("no sequence, or no link")
+	}
+	return &h, tutti.Wrap(tutti.CodeInvalid, err, "%s is not what tutti audit verify has written; if you know why, remove it", file)
+}
+
+// remember writes the head, unless there is no operator's directory: then it says
+// no.
+func remember(file string, h auditHead) (bool, error) {
+	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return false, err
+	}
+	return true, durable.WriteFile(file, append(raw, '\n'), 0o600)
+}
+
+// verification follows the entries of a log and looks for the known one.
+type verification struct {
+	known  *auditHead
+	chain  audit.Chain
+	before tutti.Digest
+	found  bool
+}
+
+func (v *verification) add(e tutti.AuditEntry) error {
+	if v.chain.Count == 0 {
+		v.before = e.Before
+	}
+	if err := v.chain.Add(e); err != nil {
+		return tutti.Wrap("", err, "the log is not what it was")
+	}
+	if v.known != nil && v.known.Seq == e.Seq {
+		if v.found = v.known.Link == e.Link; !v.found {
+			return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: entry %d has the link %s, but had %s when it was verified on %s",
+				e.Seq, e.Link, v.known.Link, v.when())
+		}
+	}
+	return nil
+}
+
+func (v *verification) when() string { return v.known.At.Local().Format(time.DateTime) }
+
+// end says whether all that must be in the log was.
+func (v *verification) end(now time.Time) error {
+	switch {
+	case v.known == nil && v.chain.Count == 0:
+		return tutti.Errorf(tutti.CodeNotFound, "the log has no entries")
+	case v.known == nil || v.found:
+		return nil
+	case v.chain.Last < v.known.Seq:
+		return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: it ends at entry %d, but had entry %d when it was verified on %s; "+
+			"it was cut off, or an old copy was put back", v.chain.Last, v.known.Seq, v.when())
+	case v.chain.First > v.known.Seq && now.Sub(v.known.At) > audit.Keep:
+		return nil
+	}
+	return tutti.Errorf(tutti.CodeDamaged, "the log is not what it was: entry %d, which it had when it was verified on %s, is gone; it has %d to %d now",
+		v.known.Seq, v.when(), v.chain.First, v.chain.Last)
+}
+
+func (v *verification) result() verified {
+	out := verified{Entries: v.chain.Count, First: v.chain.First, Last: v.chain.Last, Before: v.before, Head: v.chain.Link}
+	if v.found {
+		out.Known = v.known
+	}
+	return out
+}
+
+func (v *verification) text(remembered bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "verified %s entries, %s to %s", thousands(uint64(v.chain.Count)), thousands(v.chain.First), thousands(v.chain.Last))
+	switch {
+	case v.found:
+		fmt.Fprintf(&b, "; contains the head of %s (entry %s)", v.when(), thousands(v.known.Seq))
+	case v.known != nil:
+		fmt.Fprintf(&b, "; the head of %s is older than what is kept", v.when())
+	default:
+		b.WriteString("; no head was remembered")
+	}
+	if v.before != "" {
+		fmt.Fprintf(&b, "; what was before entry %s is not kept", thousands(v.chain.First))
+	}
+	fmt.Fprintf(&b, "; head now %s\n", v.chain.Link)
+	if !remembered {
+		b.WriteString("The head is not remembered: there is no operator's directory here.\n")
+	}
+	return b.String()
+}
+
+// thousands writes a number as people read it.
+func thousands(n uint64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

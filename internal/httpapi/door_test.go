@@ -1,0 +1,107 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// Who does not finish TLS makes room for who comes later, from the same address,
+// is told of, and is not waited for at the end.
+func TestTheDoor(t *testing.T) {
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	refused := map[string]int{}
+	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: authority.HTTPS(), PerSource: 3, Timeout: time.Hour, Refused: func(from string, _ error) {
+		mu.Lock()
+		defer mu.Unlock()
+		refused[from]++
+	}})
+	var silent []net.Conn
+	for range 10 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = append(silent, c)
+	}
+	for i, c := range silent[:7] { // the oldest: ended by the door
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("connection %d of 10: %v, want its end", i, err)
+		}
+	}
+	config, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan error, 1)
+	go func() {
+		c, err := tls.Dial("tcp", l.Addr().String(), config)
+		if err == nil {
+			defer c.Close()
+		}
+		said <- err
+	}()
+	got, err := door.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := got.(*tls.Conn); !ok || <-said != nil {
+		t.Errorf("who finishes TLS comes as %T", got)
+	}
+	got.Close()
+	if err := door.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := door.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a door that is closed: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if refused["127.0.0.1"] < 7 || len(refused) != 1 {
+		t.Errorf("told of %v, want at least 7", refused)
+	}
+}
+
+// A panic in a handler is the failure of that request, and is told of.
+func TestAPanicFailsOneRequest(t *testing.T) {
+	var denied []string
+	services := services(jobs{watch: func(context.Context, func(tutti.Watched) error) error { panic("a mistake") }})
+	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
+		Services: services, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Admit:  func(r *http.Request) (context.Context, func(), error) { return r.Context(), func() {}, nil },
+		Denied: func(_ *http.Request, what string, _ error) { denied = append(denied, what) },
+	}))
+	defer s.Close()
+	client := httpapi.NewClient(s.URL, s.Client())
+	for range 2 {
+		err := client.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
+		if tutti.CodeOf(err) != tutti.CodeInternal {
+			t.Errorf("%v, want internal", err)
+		}
+	}
+	if len(denied) != 2 || denied[0] != "cause a panic in /v1/jobs/watch" {
+		t.Errorf("told of %q", denied)
+	}
+}

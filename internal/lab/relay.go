@@ -1,0 +1,81 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// A slow link is a process that passes packets on, late or not at all. tc's netem
+// does the same inside the kernel, but is not in every kernel; one way that works
+// on all of them is less than two that are each seen half of the time.
+
+//go:embed relay.sh
+var relayScript string
+
+// How long a relay may take to begin, and how often that is looked for.
+const (
+	relayDeadline = 20 * time.Second
+	relayEvery    = 10 * time.Millisecond
+)
+
+// relay starts the host's relay, in a control group of its own, and returns
+// when the interface is there that stands in for the host's port.
+func (s state) relay(ctx context.Context, x commands, host int, program []string, slow Slow) error {
+	if len(program) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		program = []string{self, "lab", "relay"}
+	}
+	groups := cgroupDirs(s.relayGroup(host))
+	args := append([]string{"-c", joinScript + relayScript, "sh", strconv.Itoa(len(groups))}, groups...)
+	args = append(args, program...)
+	args = append(args, s.veth(host), s.tap(host), slow.Delay.String(), strconv.FormatFloat(slow.Loss, 'g', -1, 64))
+	cmd := x.command(ctx, "sh", args...)
+	log := filepath.Join(s.hostDir(host), "relay.log")
+	cmd.Env = append(cmd.Env, "log="+log)
+	setSession(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return commandError(cmd, err, out)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, relayDeadline, fmt.Errorf("the relay does not begin within %s", relayDeadline))
+	defer cancel()
+	for {
+		if _, err := net.InterfaceByName(s.tap(host)); err == nil {
+			return nil
+		}
+		if pids, err := members(s.relayGroup(host)); err == nil && len(pids) == 0 {
+			return fmt.Errorf("the relay ended at once: %s", tail(log, 4))
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), killGroup(context.WithoutCancel(ctx), s.relayGroup(host)))
+		case <-time.After(relayEvery):
+		}
+	}
+}
+
+// ParseRelay reads the arguments with which a relay is started.
+func ParseRelay(args []string) (port, tap string, slow Slow, err error) {
+	if len(args) != 4 || !strings.HasPrefix(args[0], "tl") || !strings.HasPrefix(args[1], "tl") {
+		return "", "", Slow{}, tutti.Errorf(tutti.CodeInvalid, "a relay is started by `tutti lab slow` alone")
+	}
+	if slow.Delay, err = time.ParseDuration(args[2]); err != nil {
+		return "", "", Slow{}, err
+	}
+	if slow.Loss, err = strconv.ParseFloat(args[3], 64); err != nil {
+		return "", "", Slow{}, err
+	}
+	return args[0], args[1], slow, slow.Validate()
+}

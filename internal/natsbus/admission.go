@@ -1,0 +1,90 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	// stallFor bounds how long calls wait for those before them to end, stallAgain is
+	// the time until they are asked to once more.
+	stallFor   = time.Second
+	stallAgain = 5 * time.Second
+	// rejoinTimeout bounds how long calls wait for the connection that is made anew.
+	rejoinTimeout = 10 * time.Second
+	// refusedAgain is how often a node says that it is not admitted.
+	refusedAgain = time.Hour
+)
+
+// UseJWT uses another JWT of the same key from now on. When no call is under way it
+// makes the connection anew, and returns when that is there; calls that begin
+// meanwhile wait for it, so that none is lost. If ctx ends before that, the next
+// connection uses it. One at a time.
+func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
+	c.jwt.Store(&jwt)
+	for !c.turn.close(stallFor) {
+		timer := time.NewTimer(stallAgain)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return wrap(ctx.Err(), "use the new JWT: a call goes on and on")
+		}
+	}
+	defer c.turn.open()
+	c.mu.Lock()
+	back := c.back
+	c.mu.Unlock()
+	if !c.nc.IsConnected() {
+		return nil // the next connection is on its way
+	}
+	if err := c.nc.ForceReconnect(); err != nil {
+		return wrap(err, "use the new JWT")
+	}
+	timer := time.NewTimer(rejoinTimeout)
+	defer timer.Stop()
+	select {
+	case <-back:
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-c.closed:
+	}
+	return nil
+}
+
+// admission says, once and then from time to time, that the server does not let
+// this node in: nothing that passes by itself.
+type admission struct {
+	refused func(err error)
+	mu      sync.Mutex
+	said    time.Time
+}
+
+// tried takes note of how an attempt to connect ended.
+func (a *admission) tried(log *slog.Logger, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err == nil:
+		a.said = time.Time{}
+	case !isRefusal(err):
+		log.Debug("server not reached", "error", err)
+	case time.Since(a.said) >= refusedAgain:
+		a.said = time.Now()
+		a.refused(tutti.Wrap(tutti.CodeUnauthenticated, err, "the server does not let this node in"))
+	}
+}
+
+// isRefusal reports whether the bus said no to the credentials of somebody who
+// connects. (That they have ended or were revoked it says on a connection that is
+// open; then this is tried next.)
+func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }

@@ -1,0 +1,76 @@
+package natsbus
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// turnstile counts who is inside and can be shut for a moment, so that somebody
+// changes what they stand on. The zero value is open.
+type turnstile struct {
+	mu     sync.Mutex
+	inside int
+	shut   chan struct{} // closed when it opens again; nil: it is open
+	empty  chan struct{} // closed when the last one leaves; nil: nobody waits
+}
+
+// enter waits while it is shut. An error is that of ctx; else leave must follow.
+func (t *turnstile) enter(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		shut := t.shut
+		if shut == nil {
+			t.inside++
+			t.mu.Unlock()
+			return nil
+		}
+		t.mu.Unlock()
+		select {
+		case <-shut:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (t *turnstile) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inside--; t.inside == 0 && t.empty != nil {
+		close(t.empty)
+		t.empty = nil
+	}
+}
+
+// close shuts it and waits until nobody is inside. If that takes longer than
+// patience it opens again and reports false.
+func (t *turnstile) close(patience time.Duration) bool {
+	t.mu.Lock()
+	t.shut = make(chan struct{})
+	if t.inside == 0 {
+		t.mu.Unlock()
+		return true
+	}
+	empty := make(chan struct{})
+	t.empty = empty
+	t.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-empty:
+		return true
+	case <-timer.C:
+		t.open()
+		return false
+	}
+}
+
+// open is to be called once after a close that reported true.
+func (t *turnstile) open() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.empty = nil
+	close(t.shut)
+	t.shut = nil
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/audit"
+)
+
+// ReadAudit implements tutti.Audits.
+func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(tutti.AuditEntry) error) error {
+	log, ok := s.opts.Log.(trimmedLog)
+	if !ok {
+		return tutti.Errorf(tutti.CodeInternal, "this log has no audit trail")
+	}
+	if err := s.do(ctx, func(*tx) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
+		return err
+	}
+	r := &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs}
+	for {
+		taken := s.taken.Load()
+		err := r.read(ctx, log, taken)
+		if now := s.taken.Load(); now != taken && (err == nil || tutti.CodeOf(err) == tutti.CodeNotFound) {
+			continue // let go under the reader: the next snapshot's segments have it
+		}
+		return err
+	}
+}
+
+// auditReader passes entries on; After is the last one that it has seen.
+type auditReader struct {
+	tutti.ReadAudit
+	yield func(tutti.AuditEntry) error
+	blobs tutti.Blobs
+	begun bool
+}
+
+func (r *auditReader) read(ctx context.Context, log tutti.Chained, taken *tutti.SnapshotTaken) error {
+	var before tutti.Digest
+	if taken != nil && r.After < taken.Through {
+		for _, seg := range taken.Segments {
+			if seg.Last <= r.After {
+				continue
+			}
+			if err := r.segment(ctx, seg); err != nil {
+				return err
+			}
+		}
+		r.After, before = taken.Through, taken.Link
+	}
+	for e, err := range log.Entries(ctx, r.After) {
+		if err != nil {
+			return err
+		}
+		if err := r.pass(audit.Of(e, before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *auditReader) segment(ctx context.Context, seg tutti.AuditSegment) error {
+	stored, err := r.blobs.Get(ctx, seg.Blob)
+	if err != nil {
+		return tutti.Wrap(tutti.CodeDamaged, err, "the audit trail of entries %d to %d", seg.First, seg.Last)
+	}
+	for e, err := range audit.Entries(seg, stored) {
+		if err != nil {
+			return err
+		}
+		if err := r.pass(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *auditReader) pass(e tutti.AuditEntry) error {
+	if e.Seq <= r.After {
+		return nil
+	}
+	if r.After = e.Seq; r.begun {
+		e.Before = ""
+	}
+	if r.Acts {
+		if len(e.Raw) == 0 {
+			return nil
+		}
+		if of, err := event(tutti.Entry{Seq: e.Seq, Raw: e.Raw}); err != nil || !audit.Act(of) {
+			return err
+		}
+	}
+	r.begun = true
+	return r.yield(e)
+}
+
+// segments keeps the audit trail of what is to be let go up to a sequence, behind
+// that of what was let go before.
+func (k *keeper) segments(ctx context.Context, through uint64, now time.Time) ([]tutti.AuditSegment, error) {
+	var kept []tutti.AuditSegment
+	var after uint64
+	var before tutti.Digest
+	if taken := k.taken.Load(); taken != nil {
+		after, before = taken.Through, taken.Link
+		kept = audit.Unexpired(taken.Segments, now)
+	}
+	stored, segment, err := audit.Segment(before, func(yield func(tutti.Entry, error) bool) {
+		for e, err := range k.log.Entries(ctx, after) {
+			if err == nil && e.Seq > through || !yield(e, err) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return nil, tutti.Wrap("", err, "keep the audit trail of the events up to %d", through)
+	}
+	if _, err := k.opts.Blobs.Put(ctx, stored); err != nil {
+		return nil, tutti.Wrap("", err, "store the audit trail of the events up to %d", through)
+	}
+	return append(kept, segment), nil
+}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// Few bytes of JSON can become many in memory (`{}` is an export of 130 bytes), and
+// few bytes of a question much work. What a message may cost is bounded before it
+// is paid: by its size, by counting while decoding, and by what answering takes.
+const (
+	maxSmall   = 64 << 10 // of a message of a few fields
+	maxElement = 2 << 20  // of one export, read or key in a list
+	maxFilters = 1 << 20  // of all filters that one gate reads by
+	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that
+	// the writer makes for one question and for all reads of one run. A question
+	// that matches all of 50,000 nodes by twenty terms takes a million.
+	maxAskCost  = 5_000_000
+	maxGateCost = 50_000_000
+)
+
+// mostBytes bounds a message by its operation.
+func mostBytes(op string) int {
+	switch op {
+	case tutti.OpGate, tutti.OpBlobPut:
+		return maxBlob
+	case tutti.OpResult:
+		return 1 << 20
+	case tutti.OpAsk:
+		return data.MaxFilter + maxSmall
+	case tutti.OpPublish:
+		return data.MaxValue + maxSmall
+	case tutti.OpLive:
+		return 256 << 10
+	}
+	return maxSmall
+}
+
+// decodeGate reads what a compiled run hands over, and refuses what no catalog of
+// an honest node does.
+func decodeGate(payload []byte) (tutti.Gate, error) {
+	type fields tutti.Gate
+	raw, err := decode[struct {
+		fields
+		Reads   json.RawMessage `json:"reads"`
+		Keys    json.RawMessage `json:"keys"`
+		Exports json.RawMessage `json:"exports"`
+		Values  json.RawMessage `json:"values"`
+	}](tutti.OpGate, payload)
+	if err != nil {
+		return tutti.Gate{}, err
+	}
+	in := tutti.Gate(raw.fields)
+	if in.Reads, err = elements[tutti.Read]("reads", raw.Reads, maxReads); err != nil {
+		return in, err
+	}
+	if in.Keys, err = elements[tutti.KeyRead]("hiera keys", raw.Keys, maxKeys); err != nil {
+		return in, err
+	}
+	if in.Exports, err = elements[tutti.Export]("exports", raw.Exports, data.MaxExports); err != nil {
+		return in, err
+	}
+	if in.Values, err = elements[string]("values", raw.Values, maxValues); err != nil {
+		return in, err
+	}
+	filters := 0
+	for _, r := range in.Reads {
+		filters += len(r.Query.Filter)
+	}
+	if filters > maxFilters {
+		return in, tutti.Errorf(tutti.CodeInvalid, "gate: %d bytes of filters, at most %d", filters, maxFilters)
+	}
+	if in.Catalog != "" {
+		return in, in.Catalog.Validate()
+	}
+	return in, nil
+}
+
+// elements decodes a list one element after the other, and stops at what is too
+// much. null and nothing are the empty list.
+func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	refuse := func(err error) ([]T, error) { return nil, tutti.Wrap(tutti.CodeInvalid, err, "gate: %s", what) }
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('[') {
+		return refuse(errors.Join(err, errors.New("not a list")))
+	}
+	var out []T
+	for decoder.More() {
+		if len(out) == most {
+			return refuse(tutti.Errorf(tutti.CodeInvalid, "more than %d", most))
+		}
+		var one json.RawMessage
+		if err := decoder.Decode(&one); err != nil && !errors.Is(err, io.EOF) {
+			return refuse(err)
+		}
+		if len(one) > maxElement {
+			return refuse(tutti.Errorf(tutti.CodeInvalid, "one of %d bytes, at most %d", len(one), maxElement))
+		}
+		var element T
+		if err := json.Unmarshal(one, &element); err != nil {
+			return refuse(err)
+		}
+		out = append(out, element)
+	}
+	return out, nil
+}

@@ -1,0 +1,148 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// A list of empty objects takes forty times its bytes when it is decoded.
+func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	many := strings.Repeat("{},", 5_000_000) + "{}"
+	for _, list := range []string{"exports", "reads", "keys"} {
+		var before, after runtime.MemStats
+		payload := []byte(fmt.Sprintf(`{"run":%q,%q:[%s]}`, order.Run, list, many))
+		runtime.ReadMemStats(&before)
+		_, err := f.Handle(t.Context(), f.db.Key, tutti.OpGate, payload)
+		runtime.ReadMemStats(&after)
+		wantCode(t, err, tutti.CodeInvalid, "more than")
+		if used := after.TotalAlloc - before.TotalAlloc; used > 8*uint64(len(payload)) {
+			t.Errorf("%s: %d bytes allocated for a message of %d", list, used, len(payload))
+		}
+	}
+}
+
+func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	for op, in := range map[string]any{
+		tutti.OpClaim: nil, tutti.OpHiera: tutti.HieraAsk{Run: order.Run}, tutti.OpBeat: tutti.Beat{Version: "1"},
+		tutti.OpAsk: tutti.Ask{Run: order.Run, Query: asksShared}, tutti.OpLive: []tutti.Live{}, tutti.OpResult: servertest.Result(order.Run, tutti.Changed),
+		tutti.OpCode: tutti.CodeGet{Run: order.Run}, tutti.OpBlobGet: tutti.BlobGet{Run: order.Run}, tutti.OpPublish: tutti.Publish{Run: order.Run, Key: "db/x"},
+	} {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Handle(t.Context(), f.db.Key, op, append([]byte(strings.Repeat(" ", 2<<20)), raw...))
+		wantCode(t, err, tutti.CodeInvalid, "at most")
+	}
+}
+
+// sets hands exports of a node over, many of one type.
+func sets(t *testing.T, f fixture, count int) {
+	t.Helper()
+	exports := make([]tutti.Export, count)
+	for i := range exports {
+		exports[i] = database(fmt.Sprint(i))
+	}
+	f.db.Gate(tutti.Gate{Run: f.active("db-01"), Exports: exports})
+	f.db.Finish(f.active("db-01"))
+}
+
+// filterOf is a filter of so many terms.
+func filterOf(terms int) json.RawMessage {
+	parts := make([]string, terms)
+	for i := range parts {
+		parts[i] = fmt.Sprintf(`["=","a",%d]`, i)
+	}
+	return json.RawMessage(`["or",` + strings.Join(parts, ",") + "]")
+}
+
+func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		terms  int
+		reads  int
+		ask    tutti.Code
+		gate   tutti.Code
+	}{
+		"honest":      {"twenty collectors of some terms", 10, 20, "", ""},
+		"long filter": {"nobody writes so many terms; each export is compared with each", 4000, 1, tutti.CodeRefused, ""},
+		"many reads":  {"each alone is honest", 1000, 60, "", tutti.CodeRefused},
+		"much text":   {"to read the filters takes its time", 4000, 40, tutti.CodeRefused, tutti.CodeInvalid},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, _ := started(t, tutti.ModeApply)
+			sets(t, f, 2000)
+			web := f.web1.MustClaim()
+			q := tutti.Query{Kind: tutti.QueryCollect, Type: "Database", Filter: filterOf(tc.terms)}
+			wantCode(t, f.web1.Call(tutti.OpAsk, tutti.Ask{Run: web.Run, Query: q}, nil), tc.ask, "")
+			gate := tutti.Gate{Run: web.Run}
+			for range tc.reads {
+				gate.Reads = append(gate.Reads, tutti.Read{Query: q, Found: true})
+			}
+			wantCode(t, f.web1.Call(tutti.OpGate, gate, nil), tc.gate, "")
+		})
+	}
+}
+
+// refuseLarge lets a log refuse what the bus does (natsbus/embed, MaxBatch).
+func refuseLarge(events []tutti.Event) error {
+	if len(events) > 20_000 {
+		return fmt.Errorf("%d events in one append", len(events))
+	}
+	return nil
+}
+
+func TestAPlanOfMoreNodesThanAnAppendTakesEvents(t *testing.T) {
+	const count = 20_500
+	log := memory.NewLog()
+	events := make([]tutti.Event, count)
+	for i := range events {
+		name := fmt.Sprintf("n%d", i)
+		events[i].Body = &tutti.NodeEnrolled{Node: tutti.NodeName(name), Key: servertest.Key(name), Groups: []tutti.GroupName{"all"}}
+	}
+	if _, err := log.Append(t.Context(), 0, events); err != nil {
+		t.Fatal(err)
+	}
+	log.Fault(refuseLarge)
+	f := servertest.Resume(t, log, memory.NewBlobs())
+	f.Push("fleet: test\ngroups: {all: {joined: true}}\nplans: {p: {steps: [{run: all}]}}\n")
+	f.Start("p", tutti.ModeApply)
+	if wanted := len(f.Events()) - count - len([]string{"code.pushed", "fleet.set", "job.started"}); wanted != count {
+		t.Errorf("%d runs are wanted, want %d", wanted, count)
+	}
+	f.Node("n7").MustClaim()
+}
+
+func TestANodeCannotOwnMoreThanARunMayWithdraw(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	f.Log.Fault(refuseLarge)
+	var err error
+	for round := 0; round < 3 && err == nil; round++ {
+		f.db.Gate(tutti.Gate{Run: order.Run})
+		for i := 0; i < 9_000 && err == nil; i++ {
+			err = f.db.Publish(order.Run, fmt.Sprintf("node/db-01/%d/%d", round, i), "1")
+		}
+		if err := f.db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Failed), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
+		job = f.Start("deploy", tutti.ModeApply)
+		order = f.db.MustClaim()
+	}
+	wantCode(t, err, tutti.CodeRefused, "5000 values")
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Finish(order.Run)
+	if values, err := f.ListValues(t.Context(), ""); err != nil || len(values) != 0 {
+		t.Errorf("%d values after a run that declares none, %v", len(values), err)
+	}
+}

@@ -1,0 +1,418 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+var update = flag.Bool("update", false, "write the log of the release that is being made anew, see testdata/logs/README.md")
+
+const (
+	oldLogs     = "../../testdata/logs"
+	thisRelease = "0.2.0" // not yet released; then this becomes the next one
+)
+
+// keptLog is a log of a release, as testdata/logs has it.
+type keptLog struct {
+	entries []tutti.Entry
+	blobs   map[tutti.Digest][]byte // those that a start reads
+}
+
+type keptEntry struct {
+	Seq   uint64          `json:"seq"`
+	Link  tutti.Digest    `json:"link"`
+	Event json.RawMessage `json:"event"`
+}
+
+// golden is what folds out of a log.
+type golden struct {
+	Jobs      []tutti.JobView             `json:"jobs"`
+	Watched   map[tutti.JobID][]string    `json:"watched"`
+	Nodes     []tutti.NodeView            `json:"nodes"`
+	Values    []tutti.ValueView           `json:"values"`
+	Operators []tutti.OperatorView        `json:"operators"`
+	Tokens    []tutti.TokenView           `json:"tokens"`
+	Fleet     tutti.Fleet                 `json:"fleet"`
+	Exports   map[tutti.NodeName][]string `json:"exports"`
+}
+
+func readLog(t *testing.T, dir string) keptLog {
+	t.Helper()
+	out := keptLog{blobs: map[tutti.Digest][]byte{}}
+	raw, err := os.ReadFile(filepath.Join(dir, "log.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(raw))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e keptEntry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		out.entries = append(out.entries, tutti.Entry{Seq: e.Seq, Raw: e.Event, Link: e.Link})
+	}
+	readJSON(t, filepath.Join(dir, "blobs.json"), &out.blobs)
+	return out
+}
+
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeJSON(t *testing.T, name string, v any) {
+	t.Helper()
+	raw, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, name, append(raw, '\n'))
+}
+
+// plainLog is a log that knows of no snapshot: all of it is folded.
+type plainLog struct{ tutti.Log }
+
+// fold starts a server on a log and asks it everything.
+func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
+	t.Helper()
+	blobs := memory.NewBlobs()
+	for digest, content := range l.blobs {
+		if got, err := blobs.Put(t.Context(), content); err != nil || got != digest {
+			t.Fatalf("blob %s: %s, %v", digest, got, err)
+		}
+	}
+	f := servertest.Resume(t, memory.LoadLog(l.entries), blobs, append(change, func(o *server.Options) {
+		o.Silence = 100 * 365 * 24 * time.Hour
+	})...)
+	defer func() { _ = f.Stop() }()
+	out := golden{Watched: map[tutti.JobID][]string{}, Exports: map[tutti.NodeName][]string{}}
+	ctx := servertest.Operator()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	out.Jobs, err = f.ListJobs(ctx)
+	must(err)
+	out.Nodes, err = f.ListNodes(ctx)
+	must(err)
+	out.Values, err = f.ListValues(ctx, "")
+	must(err)
+	out.Operators, err = f.ListOperators(ctx)
+	must(err)
+	out.Tokens, err = f.ListTokens(ctx)
+	must(err)
+	out.Fleet, err = f.GetFleet(ctx)
+	must(err)
+	for _, j := range out.Jobs {
+		must(f.WatchJob(ctx, tutti.WatchJob{Job: j.Job}, func(w tutti.Watched) error {
+			out.Watched[j.Job] = append(out.Watched[j.Job], fmt.Sprintf("%d %s by %s", w.Event.Seq, w.Event.Body.Kind(), w.Event.By))
+			return nil
+		}))
+	}
+	for _, n := range out.Nodes {
+		for _, e := range f.State().Exports(n.Node) {
+			out.Exports[n.Node] = append(out.Exports[n.Node], e.Ref())
+		}
+	}
+	return out
+}
+
+// TestOldLogsFold reads the logs of all releases. What a golden file says must
+// still be so; there may be more.
+func TestOldLogsFold(t *testing.T) {
+	if *update {
+		writeLog(t, filepath.Join(oldLogs, thisRelease))
+	}
+	dirs, err := filepath.Glob(filepath.Join(oldLogs, "*", "log.jsonl"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no logs in %s: %v", oldLogs, err)
+	}
+	kinds := map[string]bool{}
+	for _, name := range dirs {
+		dir := filepath.Dir(name)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			log := readLog(t, dir)
+			for _, e := range log.entries {
+				var event tutti.Event
+				if err := json.Unmarshal(e.Raw, &event); err != nil {
+					t.Fatal(err)
+				}
+				kinds[event.Body.Kind()] = true
+			}
+			synctest.Test(t, func(t *testing.T) {
+				log.wantGolden(t, dir, "from its snapshot on", func(*server.Options) {})
+				log.wantGolden(t, dir, "from its first event on", func(o *server.Options) { o.Log = plainLog{o.Log} })
+			})
+		})
+	}
+	for _, kind := range tutti.Kinds() {
+		if !kinds[kind] {
+			t.Errorf("no log of any release has a %s event: see testdata/logs/README.md", kind)
+		}
+	}
+}
+
+func (l keptLog) wantGolden(t *testing.T, dir, how string, change func(*server.Options)) {
+	t.Helper()
+	raw, err := json.Marshal(l.fold(t, change))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	readJSON(t, filepath.Join(dir, "golden.json"), &want)
+	if diff := cmp.Diff(want, within(want, got)); diff != "" {
+		t.Errorf("%s: -golden +folded\n%s", how, diff)
+	}
+}
+
+// within returns got without the fields that want does not have.
+func within(want, got any) any {
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			return got
+		}
+		out := map[string]any{}
+		for k, v := range g {
+			if of, ok := w[k]; ok {
+				out[k] = within(of, v)
+			}
+		}
+		return out
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return got
+		}
+		out := make([]any, len(g))
+		for i := range g {
+			out[i] = within(w[i], g[i])
+		}
+		return out
+	}
+	return got
+}
+
+// TestAGoldenMayOnlyGainFields: the comparison of old logs sees a value that is
+// another one, one that is missing, and one in a list too many.
+func TestAGoldenMayOnlyGainFields(t *testing.T) {
+	cases := []struct {
+		reason, want, got string
+		same              bool
+	}{
+		{"a field is new", `{"a":[{"b":1}]}`, `{"a":[{"b":1,"c":2}],"d":3}`, true},
+		{"a value is another one", `{"a":[{"b":1}]}`, `{"a":[{"b":2}]}`, false},
+		{"a field is gone", `{"a":[{"b":1}]}`, `{"a":[{}]}`, false},
+		{"a list is longer", `{"a":[{"b":1}]}`, `{"a":[{"b":1},{"b":1}]}`, false},
+	}
+	for _, tc := range cases {
+		var want, got any
+		if json.Unmarshal([]byte(tc.want), &want) != nil || json.Unmarshal([]byte(tc.got), &got) != nil {
+			t.Fatal(tc)
+		}
+		if same := cmp.Equal(want, within(want, got)); same != tc.same {
+			t.Errorf("%s: the same: %v", tc.reason, same)
+		}
+	}
+}
+
+// writeLog writes the log of a server to which everything happened, as a kill
+// between a snapshot and the log's letting go leaves it.
+func writeLog(t *testing.T, dir string) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		p := startPast(t, func(o *server.Options) {
+			o.SnapshotEvery = 100
+			o.NewRunID = func() tutti.RunID {
+				runs++
+				return tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", runs))
+			}
+			o.Log.(*allLog).at = func(point string) error {
+				if point == "before the log lets go" {
+					return errors.New("killed")
+				}
+				return nil
+			}
+		})
+		everythingHappens(t, p)
+		synctest.Wait()
+		blobs := map[tutti.Digest][]byte{}
+		keep := func(digest tutti.Digest) {
+			content, err := p.Blobs.Get(t.Context(), digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			blobs[digest] = content
+		}
+		var lines []byte
+		for entry, err := range p.log.Entries(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, err := json.Marshal(keptEntry{entry.Seq, entry.Link, entry.Raw})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(append(lines, line...), '\n')
+		}
+		for _, e := range p.log.everything() {
+			switch b := e.Body.(type) {
+			case *tutti.ExportsSet:
+				if b.Count > 0 {
+					keep(b.Set)
+				}
+			case *tutti.SnapshotTaken:
+				keep(b.State)
+			}
+		}
+		writeFile(t, filepath.Join(dir, "log.jsonl"), lines)
+		writeJSON(t, filepath.Join(dir, "blobs.json"), blobs)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		writeJSON(t, filepath.Join(dir, "golden.json"), readLog(t, dir).fold(t))
+	})
+}
+
+const everyFleet = `
+fleet: every
+environment: {name: production, path: ./code}
+groups:
+  db: {nodes: [db-01, db-02]}
+  web: {nodes: [web-01]}
+  tokened: {joined: true}
+grants:
+  - {to: db, write: [db/**], exports: [Database]}
+  - {to: web, read: [db/**]}
+plans:
+  deploy:
+    steps:
+      - {name: first, run: db, accept: ["failed:resources", lost]}
+      - {name: ready, wait: {value: db/ready}}
+      - {name: second, run: web}
+`
+
+// everythingHappens does what makes each kind of event, as operators and nodes do
+// it.
+func everythingHappens(t *testing.T, p *past) {
+	t.Helper()
+	ctx := servertest.Operator()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.jobs(t, 2)
+	second, web := p.Join("db-02", "tokened"), p.Join("web-01")
+	p.Push(everyFleet)
+	p.PushSite("notify { 'again': }\n")
+	_, err := p.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("request")})
+	must(err)
+	_, err = p.IssueOperator(ctx, tutti.IssueOperator{Operator: "eve", Request: []byte("request"), CodeKey: true})
+	must(err)
+	must(p.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "bob", Reason: "left"}))
+	newToken(t, p.Fleet, tutti.CreateToken{Name: "app-*", TTL: 24 * time.Hour}) // nobody uses it
+	revoked := newToken(t, p.Fleet, tutti.CreateToken{Name: "x"})
+	must(p.RevokeToken(ctx, revoked.Token))
+	set(t, p.Fleet, "shared/hiera/port", "5432")
+	set(t, p.Fleet, "shared/old", `{"a": [1, null, "<&>"]}`)
+	must(p.UnsetValue(ctx, "shared/old"))
+
+	for _, mode := range []tutti.Mode{tutti.ModeApply, tutti.ModeNoop, tutti.ModeApply} {
+		p.Start("deploy", mode)
+		p.act(t, p.db, "db/ready", false)
+		p.act(t, second, "db/second", mode == tutti.ModeApply)
+		time.Sleep(time.Second)
+		p.act(t, web, "web/x", false) // it may not write there
+	}
+	lost := p.Start("deploy", tutti.ModeApply)
+	p.act(t, p.db, "db/ready", false)
+	second.MustClaim()
+	must(p.CancelJob(ctx, tutti.CancelJob{Job: lost, Reason: "enough"}))
+	time.Sleep(time.Minute) // nobody hears of it
+	gone := p.Join("gone")
+	must(p.RemoveNode(ctx, gone.Name))
+	must(p.ReplaceNode(ctx, "web-01"))
+	other := machine(p.Fleet, "web-01", "another machine")
+	_, err = p.Enrol(ctx, other.Request(newToken(t, p.Fleet, tutti.CreateToken{Name: "web-01"})))
+	must(err)
+	must(p.ReplaceNode(ctx, "db-02"))
+	for i := range 60 { // until a snapshot is due
+		set(t, p.Fleet, "shared/counter", fmt.Sprint(i))
+	}
+	synctest.Wait()
+	goesOn := p.Start("deploy", tutti.ModeApply)
+	p.db.MustClaim()
+	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
+}
+
+// act claims a run and goes through with it; if it is stopped at its gate, twice.
+func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
+	t.Helper()
+	run := n.MustClaim().Run
+	gate := tutti.Gate{Run: run, Values: []string{key}}
+	if n.Name != "web-01" {
+		gate.Exports = []tutti.Export{database(string(n.Name))}
+	}
+	if stopped {
+		gate.Reads = []tutti.Read{{Query: asksShared, Found: true, Digest: tutti.DigestOf(nil)}}
+	}
+	if n.Gate(gate).Verdict == tutti.GateStop {
+		result := servertest.Result(run, "")
+		result.Stopped = true
+		if err := n.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.act(t, n, key, false)
+		return
+	}
+	_ = n.Publish(run, key, fmt.Sprintf("%q", run))
+	result := servertest.Result(run, tutti.Changed)
+	result.Changes = []tutti.Change{{Resource: "File[/etc/motd]", File: "site.pp", Line: 3, Message: "content changed"}}
+	if n.Name == "db-02" {
+		result.Outcome, result.Reason, result.Message = tutti.Failed, tutti.BecauseResources, "1 resource failed"
+		result.Failures = []tutti.Failure{{Resource: "Package[nginx]", File: "site.pp", Line: 4, Message: "not found"}}
+	}
+	if err := n.Call(tutti.OpResult, result, nil); err != nil {
+		t.Fatal(err)
+	}
+}

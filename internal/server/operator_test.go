@@ -1,0 +1,96 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// issue lets an operator in and admits him.
+func issue(t *testing.T, f *servertest.Fleet, name string) (inside context.Context, leave func()) {
+	t.Helper()
+	out, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, leave, err = f.Admit(t.Context(), name, out.Serial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inside, leave
+}
+
+// What an operator has begun ends with his revocation; what others do does not.
+func TestARevocationEndsWhatGoesOn(t *testing.T) {
+	f := servertest.Start(t)
+	eve, leave := issue(t, f, "eve")
+	defer leave()
+	bob, leave := issue(t, f, "bob")
+	defer leave()
+	if err := f.RevokeOperator(bob, tutti.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-eve.Done():
+		wantCode(t, context.Cause(eve), tutti.CodeUnauthenticated, "stolen")
+	case <-time.After(20 * time.Second):
+		t.Error("what eve does goes on")
+	}
+	if bob.Err() != nil {
+		t.Errorf("what bob does ended: %v", context.Cause(bob))
+	}
+	// What had come in before and waited behind it is refused as well.
+	n := len(f.Events())
+	wantCode(t, f.SetValue(context.WithoutCancel(eve), "shared/x", []byte("1")), tutti.CodeUnauthenticated, "was revoked")
+	_, err := f.RenewOperator(context.WithoutCancel(eve), []byte("request"))
+	wantCode(t, err, tutti.CodeUnauthenticated, "was revoked")
+	if got := f.Since(n); len(got) != 0 {
+		t.Errorf("appended %v, want nothing", got)
+	}
+	if err := f.SetValue(bob, "shared/x", []byte("1")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARevocationSurvivesARestart(t *testing.T) {
+	f := servertest.Start(t)
+	_, leave := issue(t, f, "eve")
+	leave()
+	if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	f = f.Restart()
+	_, _, err := f.Admit(t.Context(), "eve", "serial-of-before")
+	wantCode(t, err, tutti.CodeUnauthenticated, "tutti operator create eve")
+	_, leave = issue(t, f, "eve")
+	leave()
+}
+
+// Strangers are recorded once a minute each, and counted.
+func TestStrangersAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		for range 1000 {
+			f.Denied(t.Context(), "address:192.0.2.1", "finish TLS", tutti.Errorf(tutti.CodeUnauthenticated, "no hello"))
+		}
+		if got := f.Denials(); len(got) != 1 || got[0] != "address:192.0.2.1: finish TLS" {
+			t.Errorf("recorded %q, want one", got)
+		}
+		time.Sleep(2 * time.Minute)
+		var last *tutti.Denied
+		for _, e := range f.Events() {
+			last = e.Body.(*tutti.Denied)
+		}
+		if len(f.Events()) != 2 || !strings.Contains(last.Reason, "999 times more within a minute") {
+			t.Errorf("%d events, the last %+v: want the number", len(f.Events()), last)
+		}
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
