@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	_ "net/http/pprof" // the server's profiles, on loopback, while it is measured
 	"os"
@@ -21,8 +22,6 @@ import (
 
 const (
 	profileAddress = "127.0.0.1:38162"
-	scaleListen    = "127.0.0.1:38160"
-	scaleBus       = "127.0.0.1:38161"
 	startDeadline  = time.Minute
 	ticksPerSecond = 100 // of /proc/PID/stat, on every Linux
 )
@@ -48,14 +47,31 @@ func newServerProcess(o options, dir string) (*serverProcess, error) {
 		}
 		s.args = []string{self, "-serve", s.data}
 	}
-	err := app.InitServer(app.InitOptions{
-		Dir: s.data, Host: "127.0.0.1", Listen: scaleListen, Bus: scaleBus, Operator: "bench", OperatorDir: s.operator,
+	listen, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	bus, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	err = app.InitServer(app.InitOptions{
+		Dir: s.data, Host: "127.0.0.1", Listen: listen, Bus: bus, Operator: "bench", OperatorDir: s.operator,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.Client, err = app.Connect(app.ConnectOptions{OperatorDir: s.operator})
 	return s, err
+}
+
+// freeAddress is an address on loopback that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // start returns when the server answers an operator.

@@ -13,7 +13,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err != nil {
 		return nil, err
 	}
-	in.Version, in.Puppet = words(in.Version), words(in.Puppet)
+	in.Version, in.Puppet, in.Trouble = words(in.Version), words(in.Puppet), words(in.Trouble)
 	if s.presence.beat(key, in) {
 		return nil, nil
 	}
