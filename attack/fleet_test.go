@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,14 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
-	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
 // binary is the program under attack, built once.
@@ -139,6 +137,7 @@ func (f *fleet) serve() {
 	f.process = exec.Command(binary, "--socket", f.path("socket"), "server", "--dir", f.path("server"))
 	f.process.Env = append(os.Environ(), "NOTIFY_SOCKET="+f.path("notify"))
 	f.process.Stdout, f.process.Stderr = said, said
+	f.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is ended leaves nothing
 	if err := f.process.Start(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -225,37 +224,21 @@ func (f *fleet) authority() *identity.Authority {
 	return authority
 }
 
-// events reads the log.
+// events reads the log, as an auditor does.
 func (f *fleet) events() []tutti.Event {
 	f.t.Helper()
-	authority := f.authority()
-	creds, err := authority.ServerCreds()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	config, err := identity.ClientTLS(authority.CA())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	nc, err := natsbus.Connect("nats://"+f.bus, creds.Log.JWT, creds.Log.Seed, nats.Secure(config), nats.TLSHandshakeFirst())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer nc.Close()
-	blobs, err := natsbus.OpenBlobs(f.t.Context(), nc)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	log, err := natsbus.OpenLog(f.t.Context(), nc, natsbus.LogOptions{Blobs: blobs})
-	if err != nil {
-		f.t.Fatal(err)
-	}
 	var out []tutti.Event
-	for e, err := range log.Read(f.t.Context(), 0) {
-		if err != nil {
-			f.t.Fatal(err)
+	err := f.admin.ReadAudit(f.t.Context(), tutti.ReadAudit{}, func(entry tutti.AuditEntry) error {
+		var e tutti.Event
+		if err := json.Unmarshal(entry.Raw, &e); err != nil {
+			return err
 		}
+		e.Seq = entry.Seq
 		out = append(out, e)
+		return nil
+	})
+	if err != nil {
+		f.t.Fatal(err)
 	}
 	return out
 }

@@ -45,7 +45,7 @@ node 'node-03' {
 // The schedules of faults that every run of the tests meets, and how long each
 // is. E2E_SEEDS, numbers with commas, and E2E_CHAOS replace them.
 const (
-	chaosSeeds = "4,11"
+	chaosSeeds = "8,10,17" // between them, each kind of fault, and nodes away for longer than the deadline
 	chaosFor   = time.Minute
 )
 

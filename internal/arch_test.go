@@ -46,7 +46,7 @@ var layers = map[string]string{
 	"killpoint": points,
 	"durable":   system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
-	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
+	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,
 	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support,
 }

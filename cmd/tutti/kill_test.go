@@ -28,7 +28,7 @@ var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 // SIGKILL, and starts who was killed again: the job ends as without, and no
 // Puppet is started twice.
 func TestKilledAtEveryPoint(t *testing.T) {
-	tpl := newTemplate(t)
+	tpl := newTemplate(t, killSite)
 	noted := t.TempDir()
 	to := map[string]string{}
 	for _, name := range []string{serverProcess, dbProcess} {
@@ -124,6 +124,7 @@ type runOutcome struct {
 	Reads     map[string]tutti.Digest
 	Exports   []string
 	Events    []string // the run's own, in the log's order
+	Failed    string   // the message of a failure
 }
 
 // interrupted is the outcome if the first run had a marker and no process.
@@ -140,7 +141,7 @@ func (f *killFleet) outcome(ctx context.Context) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, killDeadline, fmt.Errorf("the job does not end within %s", killDeadline))
 	defer cancel()
 	out := outcome{Values: map[string]string{}, Starts: map[string]int{}}
-	events, err := f.runJob(ctx)
+	events, err := f.runJob(ctx, 1)
 	if err != nil {
 		return out, err
 	}
@@ -194,7 +195,9 @@ func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event
 		case *tutti.RunFinished:
 			var r *runOutcome
 			if r, err = of(b.Result.Run, e); err == nil {
-				r.Outcome = b.Result.Outcome
+				if r.Outcome = b.Result.Outcome; r.Outcome == tutti.Failed {
+					r.Failed = b.Result.Message
+				}
 				err = f.record(ctx, r, b.Result)
 			}
 		case *tutti.JobFinished:
@@ -208,6 +211,9 @@ func (f *killFleet) runs(ctx context.Context, out *outcome, events []tutti.Event
 }
 
 func (f *killFleet) record(ctx context.Context, r *runOutcome, result tutti.Result) error {
+	if result.Record == "" && !result.Outcome.Good() {
+		return nil // what it read cannot be read any more
+	}
 	return again(ctx, func() error {
 		rec, err := f.client.RunRecord(ctx, result.Run)
 		if err != nil {

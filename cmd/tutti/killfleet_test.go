@@ -87,7 +87,7 @@ func freePort(t *testing.T) string {
 type template struct{ dir, bus, listen string }
 
 // newServer makes a server that nobody knows yet, and the fleet's files.
-func newServer(t *testing.T) template {
+func newServer(t *testing.T, site string) template {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") // sockets need short paths
 	if err != nil {
@@ -95,7 +95,7 @@ func newServer(t *testing.T) template {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	tpl := template{dir: dir, bus: freePort(t), listen: freePort(t)}
-	for name, text := range map[string]string{"tutti.yaml": killPlan, "code/manifests/site.pp": killSite} {
+	for name, text := range map[string]string{"tutti.yaml": killPlan, "code/manifests/site.pp": site} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -122,18 +122,18 @@ func (tpl template) tutti(t *testing.T, stdin string, args ...string) string {
 	return out.String()
 }
 
-func newTemplate(t *testing.T) template {
+func newTemplate(t *testing.T, site string) template {
 	t.Helper()
-	tpl := newServer(t)
+	tpl := newServer(t, site)
 	f := &killFleet{dir: tpl.dir}
 	f.begin(t, nil, serverProcess)
+	defer f.end(t)
 	f.ready(t)
 	for _, node := range []string{dbProcess, webProcess} {
 		tpl.join(t, node)
 		tpl.oldRuns(t, node)
 	}
 	tpl.tutti(t, "", "code", "push")
-	f.end(t)
 	return tpl
 }
 
@@ -160,9 +160,17 @@ func (tpl template) oldRuns(t *testing.T, node string) {
 	}
 }
 
-// fleet returns a copy of the template with a bus of its own, that runs. env is
-// what the first process of a name has more in its environment.
+// fleet returns a copy of the template that runs. env is what the first process
+// of a name has more in its environment.
 func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
+	t.Helper()
+	f := tpl.copy(t)
+	f.begin(t, env, serverProcess, dbProcess, webProcess)
+	return f
+}
+
+// copy returns a copy of the template with a bus of its own.
+func (tpl template) copy(t *testing.T) *killFleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
 	if err != nil {
@@ -183,9 +191,7 @@ func (tpl template) fleet(t *testing.T, env map[string]string) *killFleet {
 		}
 	}
 	puppetIn(t, dir)
-	f := &killFleet{dir: dir}
-	f.begin(t, env, serverProcess, dbProcess, webProcess)
-	return f
+	return &killFleet{dir: dir}
 }
 
 // puppetIn puts the Puppet that is none below dir/root.
@@ -324,15 +330,15 @@ func again(ctx context.Context, do func() error) error {
 	}
 }
 
-// runJob starts the plan, once, and returns all events of its job.
-func (f *killFleet) runJob(ctx context.Context) ([]tutti.Event, error) {
+// runJob starts the plan as the n-th job, once, and returns all events of its job.
+func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 	var job tutti.JobID
 	err := again(ctx, func() error {
 		jobs, err := f.client.ListJobs(ctx)
 		if err != nil {
 			return err
 		}
-		if len(jobs) > 0 { // it was started, and the answer was lost
+		if len(jobs) >= n { // it was started, and the answer was lost
 			job = jobs[0].Job
 			return nil
 		}

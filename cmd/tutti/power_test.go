@@ -70,7 +70,7 @@ func (r *recorder) promised(what string, kept func(ctx context.Context, s *httpa
 // server start on what is left: it does so without hands, and has all that was
 // acknowledged before.
 func TestAcknowledgedWritesSurviveLossOfPower(t *testing.T) {
-	tpl := newServer(t)
+	tpl := newServer(t, killSite)
 	dir := filepath.Join(tpl.dir, serverProcess)
 	image, err := powerfs.Load(dir)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,6 +20,8 @@ import (
 //	NODE read KEY            a value, at this line
 //	NODE collect TYPE
 //	NODE export TYPE TITLE
+//	NODE exports TYPE COUNT
+//	NODE report BYTES        how long the report is at least
 //	NODE compile-error MESSAGE
 //	NODE publish KEY JSON    when it applies
 //	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
@@ -47,6 +50,7 @@ type fakeRun struct {
 	exports []any
 	values  []string
 	failed  map[string]any // statuses of failed resources
+	padding int            // bytes of the report
 	exit    int
 }
 
@@ -164,6 +168,13 @@ func (r *fakeRun) compile() bool {
 			r.say(ask{"op": "collect", "type": s.args[0], "filter": nil, "at": at})
 		case "export":
 			r.exports = append(r.exports, ask{"type": s.args[0], "title": s.args[1], "file": r.site, "line": s.line})
+		case "exports":
+			n, _ := strconv.Atoi(s.args[1])
+			for i := range n {
+				r.exports = append(r.exports, ask{"type": s.args[0], "title": fmt.Sprint(s.args[0], " ", i), "parameters": ask{"text": strings.Repeat("x", 200)}, "file": r.site, "line": s.line})
+			}
+		case "report":
+			r.padding, _ = strconv.Atoi(s.args[0])
 		case "publish":
 			r.values = append(r.values, s.args[0])
 		case "compile-error":
@@ -202,7 +213,7 @@ func (r *fakeRun) report() error {
 		status, r.exit = "failed", 6
 	}
 	raw, err := json.Marshal(ask{"transaction_uuid": r.order.Run, "status": status, "resource_statuses": r.failed,
-		"transaction_completed": true, "noop_pending": r.order.Mode == "noop"})
+		"transaction_completed": true, "noop_pending": r.order.Mode == "noop", "padding": strings.Repeat("x", r.padding)})
 	if err != nil {
 		return err
 	}

@@ -70,8 +70,8 @@ func openBook(dir string) (*book, error) {
 	}
 	for line := range lines(raw) {
 		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, tutti.Wrap(tutti.CodeInternal, err, "%s is damaged", path)
+		if err := unseal(path, line, &e); err != nil {
+			return nil, err
 		}
 		b.index(e)
 		b.size += int64(len(line)) + 1
@@ -101,11 +101,10 @@ func (b *book) index(e entry) {
 // write adds an entry; what was not written was not said. Half an entry, of a
 // full disk, is overwritten by the next one.
 func (b *book) write(e entry) error {
-	raw, err := json.Marshal(e)
+	raw, err := seal(e)
 	if err != nil {
 		return err
 	}
-	raw = append(raw, '\n')
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
@@ -197,18 +196,22 @@ func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	return out
 }
 
-// record is the run's record, as far as the run came.
-func (b *book) record(spec Spec) tutti.Record {
+// record is the run's record, as far as the run came. An error: what was handed
+// over at the gate cannot be read.
+func (b *book) record(spec Spec) (tutti.Record, error) {
 	out := tutti.Record{Run: spec.Order.Run, Node: spec.Node, Inputs: tutti.Inputs{Code: spec.Order.Code, Mode: spec.Order.Mode}}
-	gate, err := readJSON[tutti.Gate](filepath.Join(b.dir, gateFile))
-	if err == nil {
+	gate, err := readSealed[tutti.Gate](filepath.Join(b.dir, gateFile))
+	switch {
+	case err == nil:
 		out.Reads, out.Keys = gate.Reads, gate.Keys
 		out.Inputs.Catalog, out.Inputs.Facts = gate.Catalog, gate.Facts
 		for _, e := range gate.Exports {
 			out.Exports = append(out.Exports, e.Ref())
 		}
-	} else {
+	case errors.Is(err, fs.ErrNotExist):
 		out.Reads = b.reads(nil) // it never came to its gate
+	default:
+		return out, err
 	}
 	for _, e := range b.entries {
 		if e.Hello != nil {
@@ -221,5 +224,5 @@ func (b *book) record(spec Spec) tutti.Record {
 			out.Published[p.Key] = p.Digest
 		}
 	}
-	return out
+	return out, nil
 }

@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -50,13 +48,15 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order) (string, erro
 			return "", err
 		}
 	}
-	if _, err := os.Stat(c.tree(order.Code)); errors.Is(err, fs.ErrNotExist) {
-		err = c.fetch(ctx, order)
-		if err != nil {
+	if !c.intact(order.Code) {
+		for _, old := range []string{c.tree(order.Code), c.tree(order.Code) + ".manifest"} {
+			if err := os.RemoveAll(old); err != nil {
+				return "", err
+			}
+		}
+		if err := c.fetch(ctx, order); err != nil {
 			return "", err
 		}
-	} else if err != nil {
-		return "", err
 	}
 	if err := c.link(links, order); err != nil {
 		return "", err
@@ -65,6 +65,42 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order) (string, erro
 }
 
 func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
+
+// intact reports whether the tree is there and is what its manifest says, byte by
+// byte: Puppet runs as root what is in it.
+func (c *codeStore) intact(code tutti.Digest) bool {
+	m, err := c.kept(code)
+	if err != nil {
+		return false
+	}
+	for name, f := range m.Files {
+		at := filepath.Join(c.tree(code), filepath.FromSlash(name))
+		if f.Link != "" {
+			if to, err := os.Readlink(at); err != nil || to != f.Link {
+				return false
+			}
+			continue
+		}
+		if raw, err := os.ReadFile(at); err != nil || tutti.DigestOf(raw) != f.Digest {
+			return false
+		}
+	}
+	return true
+}
+
+// kept returns the manifest of a tree that is here.
+func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
+	var m tutti.CodeManifest
+	name := c.tree(code) + ".manifest"
+	raw, err := os.ReadFile(name)
+	if err == nil && tutti.DigestOf(raw) != code {
+		err = tutti.Errorf(tutti.CodeInternal, "%s is damaged", name)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	return m, err
+}
 
 // fetch builds the tree beside its place and renames it when it is complete.
 func (c *codeStore) fetch(ctx context.Context, order tutti.Order) error {
@@ -166,7 +202,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 	out := map[tutti.Digest]string{}
 	manifests, _ := filepath.Glob(filepath.Join(c.dir, "code", "*.manifest"))
 	for _, name := range manifests {
-		m, err := readJSON[tutti.CodeManifest](name)
+		m, err := c.kept(tutti.Digest("sha256:" + strings.TrimSuffix(filepath.Base(name), ".manifest")))
 		if err != nil {
 			continue // then everything is fetched
 		}

@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,23 +18,50 @@ import (
 // maxMessage bounds one line on the socket and in the files of a run.
 const maxMessage = 64 << 20
 
-// writeJSON writes a file of mode 0600 by rename; when it returns, content and
-// name are on disk.
-func writeJSON(path string, value any) error {
+// seal encodes a value as a line of JSON with its checksum behind it: a byte that
+// the disk gives back as another one would change an outcome or a value unseen.
+func seal(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(raw, "\t%08x\n", crc32.ChecksumIEEE(raw)), nil
+}
+
+// unseal decodes what seal wrote; the error names the file.
+func unseal(path string, line []byte, out any) error {
+	damaged := func(why string) error {
+		return tutti.Errorf(tutti.CodeInternal, "%s is damaged: %s", filepath.Clean(path), why)
+	}
+	raw, sum, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("\t"))
+	switch {
+	case len(line) == 0:
+		return damaged("it is empty")
+	case !ok:
+		return damaged("its end is missing")
+	case string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(raw)):
+		return damaged("its checksum is another one")
+	}
+	return tutti.Wrap(tutti.CodeInternal, json.Unmarshal(raw, out), "%s is damaged", filepath.Clean(path))
+}
+
+// writeSealed writes a file of mode 0600 by rename; when it returns, content and
+// name are on disk.
+func writeSealed(path string, value any) error {
+	raw, err := seal(value)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(path, raw, 0o600)
 }
 
-func readJSON[T any](path string) (T, error) {
+func readSealed[T any](path string) (T, error) {
 	var out T
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return out, err
 	}
-	return out, tutti.Wrap(tutti.CodeInternal, json.Unmarshal(raw, &out), "%s is damaged", filepath.Clean(path))
+	return out, unseal(path, raw, &out)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

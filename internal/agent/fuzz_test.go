@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/servertest"
@@ -193,12 +195,13 @@ func checkAfter(t *testing.T, s *socket) {
 		t.Fatal(err)
 	}
 	defer again.close()
-	one, err := json.Marshal(s.book.record(s.spec))
+	one, err := s.book.record(s.spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if two, err := json.Marshal(again.record(s.spec)); err != nil || !bytes.Equal(one, two) {
-		t.Errorf("read again the record is another: %v\n%s\n%s", err, one, two)
+	two, err := again.record(s.spec)
+	if diff := cmp.Diff(one, two); diff != "" || err != nil {
+		t.Errorf("read again the record is another: %v\n%s", err, diff)
 	}
 }
 

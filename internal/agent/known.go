@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"sync"
@@ -26,7 +25,7 @@ func (k *knownAnswers) path(q tutti.Query) string {
 // keep notes an answer. It is a cache: what is lost here costs nothing but a
 // run that waits.
 func (k *knownAnswers) keep(q tutti.Query, answer any) {
-	raw, err := json.Marshal(answer)
+	raw, err := seal(answer)
 	if err != nil {
 		return
 	}
@@ -40,7 +39,7 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 // be read: a loss of power may leave half of it.
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
 	raw, err := os.ReadFile(k.path(q))
-	return err == nil && json.Unmarshal(raw, out) == nil
+	return err == nil && unseal(k.path(q), raw, out) == nil
 }
 
 // hieraQuery stands for the whole hiera level among the known answers.

@@ -22,6 +22,45 @@ const (
 	publishFile = "publish.jsonl"
 )
 
+// parts are the files of a run that its result will refer to, or that go before
+// it: they are on disk before it is.
+var parts = []string{answersFile, gateFile, publishFile, "report.json", "log.jsonl"}
+
+// ended is result.json: the result, and what the other files were when it was
+// written.
+type ended struct {
+	Result tutti.Result            `json:"result"`
+	Parts  map[string]tutti.Digest `json:"parts"`
+}
+
+// digests are those of the parts that are there and can be read.
+func digests(dir string) map[string]tutti.Digest {
+	out := map[string]tutti.Digest{}
+	for _, name := range parts {
+		if raw, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			out[name] = tutti.DigestOf(raw)
+		}
+	}
+	return out
+}
+
+// readResult reads how a run ended. If a part is not what it was then, the record
+// is worth nothing, and the outcome is no good one.
+func readResult(dir string, run tutti.RunID) tutti.Result {
+	kept, err := readSealed[ended](filepath.Join(dir, resultFile))
+	if err != nil {
+		return over(failed(run, tutti.BecauseMachinery, err))
+	}
+	now := digests(dir)
+	for _, name := range parts {
+		if kept.Parts[name] != now[name] {
+			err := tutti.Errorf(tutti.CodeInternal, "%s is damaged: it is not what it was when the run ended", filepath.Join(dir, name))
+			kept.Result = unrecorded(kept.Result, err)
+		}
+	}
+	return kept.Result
+}
+
 // flush sends what the outbox holds: for each ended run what it published while
 // the server was away, then its report, log and record, then its result.
 func (a *Agent) flush(ctx context.Context) error {
@@ -42,17 +81,16 @@ func (a *Agent) flush(ctx context.Context) error {
 
 func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	run := tutti.RunID(filepath.Base(dir))
-	result, err := readJSON[tutti.Result](filepath.Join(dir, resultFile))
-	if err != nil {
-		result = over(failed(run, tutti.BecauseMachinery, err))
-	}
-	if err := a.sendPublished(ctx, dir); err != nil {
+	result := readResult(dir, run)
+	if err := a.sendPublished(ctx, dir); errors.Is(err, errDamaged) {
+		result = unrecorded(result, err) // asking again cannot help
+	} else if err != nil {
 		return err
 	}
 	if err := a.attach(ctx, dir, &result); err != nil {
 		return err
 	}
-	_, err = call[struct{}](ctx, a, tutti.OpResult, result)
+	_, err := call[struct{}](ctx, a, tutti.OpResult, result)
 	if err != nil && !final(err) {
 		return err
 	}
@@ -65,14 +103,15 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 			return again
 		}
 	}
-	return writeJSON(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
+	return writeSealed(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
 }
 
 // sendAgain puts a result back into the outbox that the server has had and asks
 // for again: it was restored from a backup. One that it refused stays refused.
 func (a *Agent) sendAgain(dir string, run tutti.RunID) error {
-	sent, err := readJSON[map[string]string](filepath.Join(dir, sentFile))
-	if err != nil || sent["error"] != "" {
+	// One that cannot be read is none: the server says again what it takes.
+	sent, err := readSealed[map[string]string](filepath.Join(dir, sentFile))
+	if err == nil && sent["error"] != "" {
 		return tutti.Errorf(tutti.CodeConflict, "the server asks for run %s again and took no result of it", run)
 	}
 	a.opts.Logger.Warn("the server has lost the result of a run; it is sent again", "run", run)
@@ -117,6 +156,9 @@ func (a *Agent) attach(ctx context.Context, dir string, result *tutti.Result) er
 	}
 	for _, p := range parts {
 		raw, err := p.read()
+		if err != nil && p.to == &result.Record && result.Outcome.Good() && !errors.Is(err, fs.ErrNotExist) {
+			*result = unrecorded(*result, err)
+		}
 		if err == nil && len(raw) > 0 {
 			if *p.to, err = a.sendBlob(ctx, raw); err != nil && !final(err) {
 				return err
@@ -140,7 +182,11 @@ func (a *Agent) record(dir string) ([]byte, error) {
 		return nil, err
 	}
 	defer book.close()
-	return json.Marshal(book.record(spec))
+	record, err := book.record(spec)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(record)
 }
 
 func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
@@ -158,6 +204,8 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 	return stored.Digest, nil
 }
 
+var errDamaged = errors.New("not all that the run published is known")
+
 // sendPublished sends, in order, what was published while the server was away.
 // What the server refuses is logged; the run's resources are applied already.
 func (a *Agent) sendPublished(ctx context.Context, dir string) error {
@@ -173,8 +221,8 @@ func (a *Agent) sendPublished(ctx context.Context, dir string) error {
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
 		var p tutti.Publish
-		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
-			return tutti.Wrap(tutti.CodeInternal, err, "%s", file.Name())
+		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
 		}
 		_, err := call[struct{}](ctx, a, tutti.OpPublish, p)
 		if err != nil && !final(err) && tutti.CodeOf(err) != tutti.CodeConflict {
@@ -184,7 +232,10 @@ func (a *Agent) sendPublished(ctx context.Context, dir string) error {
 			a.opts.Logger.Error("a value was not taken", "key", p.Key, "run", p.Run, "error", err)
 		}
 	}
-	return lines.Err()
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return nil
 }
 
 // runDirs returns the directories of runs, the oldest first.

@@ -174,7 +174,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		Run: s.spec.Order.Run, Catalog: req.Catalog.Digest, Facts: req.Facts,
 		Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports, Values: req.Values,
 	}
-	raw, err := json.Marshal(handed)
+	raw, err := seal(handed)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 }
 
 func (s *socket) keepPublished(p tutti.Publish) error {
-	raw, err := json.Marshal(p)
+	raw, err := seal(p)
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *socket) keepPublished(p tutti.Publish) error {
 		return err
 	}
 	defer file.Close()
-	if _, err := file.Write(append(raw, '\n')); err != nil {
+	if _, err := file.Write(raw); err != nil {
 		return err
 	}
 	return file.Sync()

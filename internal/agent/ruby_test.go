@@ -34,6 +34,13 @@ func newRuby(t *testing.T, script func(p *puppet) tutti.Result) *ruby {
 	return &ruby{t: t, script: script, procs: map[string]*puppet{}, starts: map[tutti.RunID]int{}}
 }
 
+// does changes what the next Puppets do.
+func (r *ruby) does(script func(p *puppet) tutti.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.script = script
+}
+
 const (
 	markerFile  = "marker.json"
 	verdictFile = "verdict.json"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
@@ -211,9 +212,12 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	}
 	book, err := openBook(dir)
 	if err != nil {
-		return a.end(ctx, dir, failed(spec.Order.Run, tutti.BecauseMachinery, err))
+		return a.end(ctx, dir, unrecorded(out, err))
 	}
 	defer book.close()
+	if _, err := book.record(spec); err != nil {
+		return a.end(ctx, dir, unrecorded(out, err))
+	}
 	out.Degraded, out.Overlapped = book.degraded(), book.overlapped()
 	switch {
 	case errors.Is(why, errTimeout):
@@ -236,7 +240,10 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	}
 	killpoint.Here("agent.judged")
 	a.opts.Logger.Info("run ended", "run", result.Run, "outcome", result.Outcome, "reason", result.Reason)
-	err := writeJSON(filepath.Join(dir, resultFile), result)
+	err := durable.SyncFiles(dir, parts...)
+	if err == nil {
+		err = writeSealed(filepath.Join(dir, resultFile), ended{result, digests(dir)})
+	}
 	if err == nil {
 		return nil
 	}
@@ -251,6 +258,18 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)
 	a.told[result.Run] = true
 	return nil
+}
+
+// unrecorded is the result of a run whose record cannot be read: no good one,
+// since nobody could say later what it has read.
+func unrecorded(out tutti.Result, err error) tutti.Result {
+	if out.Outcome.Good() || out.Stopped {
+		out.Outcome, out.Reason, out.Stopped = tutti.Failed, tutti.BecauseMachinery, false
+		out.Message = err.Error()
+	} else {
+		out.Message += "; " + err.Error()
+	}
+	return out
 }
 
 func failed(run tutti.RunID, why tutti.Reason, err error) tutti.Result {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -228,33 +227,6 @@ func TestAnOrderOfAnotherNodeIsRefused(t *testing.T) {
 }
 
 // What an agent finds that it cannot read ends that run, and nothing else.
-func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
-	cases := map[string]struct {
-		reason string
-		damage func(l *lab, run tutti.RunID)
-		want   tutti.Outcome
-	}{
-		"marker": {"nobody knows what was started", func(l *lab, run tutti.RunID) { l.put(run, markerFile, []byte("{")) }, tutti.Failed},
-		"result": {"how it ended is lost", func(l *lab, run tutti.RunID) { l.put(run, "result.json", []byte("{")) }, tutti.Failed},
-		"book":   {"what it was told is lost", func(l *lab, run tutti.RunID) { l.put(run, "answers.jsonl", []byte("{\n")) }, tutti.Failed},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			l := newLab(t, applies)
-			job := l.job()
-			order := l.node.MustClaim()
-			l.put(order.Run, markerFile, agent.Spec{Order: order, Node: "db-01", StartedAt: time.Now()})
-			tc.damage(l, order.Run)
-			l.start()
-			if got := l.end(job); got.Outcome != tc.want || got.Reason != tutti.BecauseMachinery || l.ruby.started() != 0 {
-				t.Errorf("%s: result %+v after %d starts, want %s", tc.reason, got, l.ruby.started(), tc.want)
-			}
-			if got := l.end(l.job()); got.Outcome != tutti.Changed {
-				t.Errorf("%s: the next run ended %+v", tc.reason, got)
-			}
-		})
-	}
-}
 
 func TestADamagedRunThatNobodyWaitsForStopsNothing(t *testing.T) {
 	l := newLab(t, applies)

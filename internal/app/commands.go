@@ -25,6 +25,7 @@ func Commands() cli.Deps {
 		Join:       join,
 		Leave:      leave,
 		Backups:    backups{},
+		Doctor:     examineHere,
 		Demo:       demo,
 		Chaos:      runChaos,
 
@@ -145,4 +146,17 @@ func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, e
 	}
 	head, end, err := Restore(ctx, file, dir)
 	return cli.BackupMade{File: file, MadeAt: head.MadeAt, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
+}
+
+func examineHere(ctx context.Context, o cli.Examine) []cli.Finding {
+	for _, dir := range []*string{&o.ServerDir, &o.AgentDir} {
+		if abs, err := filepath.Abs(*dir); err == nil {
+			*dir = abs
+		}
+	}
+	var out []cli.Finding
+	for _, f := range examine(ctx, o) {
+		out = append(out, cli.Finding(f))
+	}
+	return out
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -98,6 +100,7 @@ func (s *Server) round(ctx context.Context) error {
 	}
 	defer bus.Shutdown()
 	s.opts.Bus = bus.Addr().String() // the next round is where nodes look for it
+	s.noteRunning(bus)
 	creds, err := s.authority.ServerCreds()
 	if err != nil {
 		return err
@@ -138,6 +141,24 @@ func (s *Server) round(ctx context.Context) error {
 		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn})
+}
+
+// runningName is a file beside the log in which a server says how it runs, for
+// `tutti doctor`.
+const runningName = "running.json"
+
+type runningFile struct {
+	Version    string `json:"version"`
+	SyncAlways bool   `json:"sync_always"`
+}
+
+// noteRunning is best effort: on a full disk there is no such file, and nothing
+// depends on it.
+func (s *Server) noteRunning(bus *embed.Server) {
+	raw, err := json.Marshal(runningFile{Version: Version, SyncAlways: bus.SyncAlways()})
+	if err == nil {
+		_ = os.WriteFile(filepath.Join(s.opts.Dir, runningName), raw, 0o600)
+	}
 }
 
 // parts are what a round stands on.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -138,7 +139,9 @@ func fillPast(ctx context.Context, data string) error {
 	go func() { ended <- p.Run(ctx) }()
 	err = p.fill(tutti.WithActor(ctx, "operator:bench"))
 	cancel()
-	<-ended // cancelled by us
+	if last := <-ended; !errors.Is(last, context.Canceled) {
+		err = errors.Join(err, last)
+	}
 	return err
 }
 

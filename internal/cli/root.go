@@ -37,6 +37,7 @@ type Deps struct {
 	// Join makes this machine a node.
 	Join    func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
 	Backups Backups
+	Doctor  Doctor
 	// Leave undoes it.
 	Leave Leaver
 	// CreateOperator lets an operator in and writes the credentials.
@@ -91,7 +92,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o), newAuditCommand(o),
+		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newJobCommand(o), newDataCommand(o), newAuditCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

@@ -3,6 +3,8 @@
 package durable
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -46,6 +48,28 @@ func SyncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// SyncFiles makes what is in those files of dir durable, and their names. What is
+// not there needs nothing.
+func SyncFiles(dir string, names ...string) error {
+	for _, name := range names {
+		file, err := os.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = file.Sync()
+		if closeErr := file.Close(); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return SyncDir(dir)
 }
 
 // SyncAll writes everything below the file system of dir to disk: one call

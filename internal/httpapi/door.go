@@ -151,6 +151,6 @@ func (d *Door) shake(from string, c net.Conn) {
 	select {
 	case d.passed <- t:
 	case <-d.closed:
-		t.Close()
+		c.Close() // nobody is told: it said nothing yet
 	}
 }

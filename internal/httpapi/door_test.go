@@ -59,7 +59,7 @@ func TestTheDoor(t *testing.T) {
 	go func() {
 		c, err := tls.Dial("tcp", l.Addr().String(), config)
 		if err == nil {
-			defer c.Close()
+			defer c.Close() //nolint:errcheck // the door has closed it
 		}
 		said <- err
 	}()

@@ -35,7 +35,7 @@ type Token struct {
 }
 
 const (
-	tokenPrefix   = "tutti-join-1."
+	tokenPrefix   = "tutti-join-1." //nolint:gosec // how a token begins
 	tokenSecret   = 32
 	tokenChecksum = 8
 )

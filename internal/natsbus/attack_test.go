@@ -310,8 +310,7 @@ func TestAPanicFailsOneCall(t *testing.T) {
 	denied := make(chan string, 10)
 	serve(t, bus, func(_ context.Context, _ tutti.NodeKey, op string, _ []byte) ([]byte, error) {
 		if op == "poison" {
-			var nothing map[string]int
-			nothing[op]++
+			panic("a mistake")
 		}
 		return nil, nil
 	}, func(o *natsbus.ServeOptions) { o.Denied = func(_ tutti.NodeKey, what string) { denied <- what } })

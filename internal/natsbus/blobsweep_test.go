@@ -3,6 +3,7 @@ package natsbus_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"testing"
@@ -21,8 +22,11 @@ func blocksOf(t *testing.T, dir, stream string) int64 {
 	t.Helper()
 	var total int64
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".blk" || filepath.Base(filepath.Dir(filepath.Dir(path))) != stream {
-			return nil // what is removed meanwhile is not there
+			return err
 		}
 		if info, err := d.Info(); err == nil {
 			total += info.Size()

@@ -118,7 +118,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 
 func reconnectDelay(attempts int) time.Duration {
 	delay := min(reconnectMin<<min(attempts, 10), reconnectMax)
-	return delay/2 + rand.N(delay)
+	return delay/2 + rand.N(delay) //nolint:gosec // spreads the nodes, keeps no secret
 }
 
 func (c *Conn) handlers(log *slog.Logger) []nats.Option {

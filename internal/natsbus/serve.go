@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // Handler answers one call of a node. It is called by many goroutines at once;
@@ -243,6 +244,7 @@ func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {
 		return failure(err)
 	}
 	have, err := e.write(offset, msg.Data)
+	killpoint.Here("natsbus.chunk")
 	if err != nil {
 		s.spool.drop(key, p.id)
 		return failure(err)

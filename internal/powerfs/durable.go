@@ -92,16 +92,20 @@ func (f *FS) commit(i int) {
 
 // torn are the images of a write that a disk may have done in part.
 func (f *FS) torn(n *node, before, written []byte, offset int64) []Image {
-	all := f.all()
 	half := overwrite(before, written[:len(written)/2], offset)
-	zeros := maps.Clone(all)
-	for ino, i := range zeros {
+	return []Image{f.all().with(n.ino, half), f.zeros()}
+}
+
+// zeros is what programs see, without the data that was added since the fsyncs.
+func (f *FS) zeros() Image {
+	out := f.all()
+	for ino, i := range out {
 		if had := len(f.durable[ino].data); len(i.data) > had {
 			i.data = append(slices.Clone(i.data[:had]), make([]byte, len(i.data)-had)...)
-			zeros[ino] = i
+			out[ino] = i
 		}
 	}
-	return []Image{all.with(n.ino, half), zeros}
+	return out
 }
 
 // overwrite returns data with something else in one place.

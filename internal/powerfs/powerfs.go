@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // Step is something that changed the file system.
@@ -94,6 +95,14 @@ func (f *FS) Durable() Image {
 	return f.durable
 }
 
+// Zeros is another end that a real disk may make of what programs see now: all
+// names are there, and what was added to a file since its last fsync is zeros.
+func (f *FS) Zeros() Image {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.zeros()
+}
+
 // Unsynced lists the files whose content is not all on disk.
 func (f *FS) Unsynced() []string {
 	f.mu.Lock()
@@ -144,14 +153,18 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	}
 	served := make(chan struct{})
 	go func() { server.Serve(); close(served) }()
-	unmount = func() error {
+	unmount = sync.OnceValue(func() error {
 		f.Fail()
-		if err := server.Unmount(); err != nil {
-			return err
+		// Detached, since other mount namespaces may have copied the mount; it is
+		// served until the last of them has let it go.
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			if err := server.Unmount(); err != nil {
+				return err
+			}
 		}
 		<-served
 		return nil
-	}
+	})
 	if err := server.WaitMount(); err != nil {
 		_ = unmount()
 		return nil, err

@@ -2,6 +2,7 @@ package puppet
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,6 +35,9 @@ type Order struct {
 	Tutti     tutti.Order `json:"tutti"`
 	Launcher  string      `json:"launcher"`
 	StartedAt time.Time   `json:"started_at"`
+	// Sum is the digest of all of it with an empty Sum: a byte that the disk gives
+	// back as another one would let the run be judged as another.
+	Sum tutti.Digest `json:"sum,omitempty"`
 }
 
 const orderFile = "run.json"
@@ -41,8 +45,13 @@ const orderFile = "run.json"
 // WriteOrder makes the run's directory and, durably, the marker `starting RUN`.
 // Once it has returned, this run is never started a second time.
 func WriteOrder(dir string, o Order) error {
+	o.Sum = ""
 	raw, err := json.Marshal(o)
 	if err != nil {
+		return err
+	}
+	o.Sum = tutti.DigestOf(raw)
+	if raw, err = json.Marshal(o); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -62,6 +71,18 @@ func ReadOrder(dir string) (Order, error) {
 	if err != nil {
 		return o, err
 	}
-	err = json.Unmarshal(raw, &o)
-	return o, tutti.Wrap(tutti.CodeInternal, err, "%s", filepath.Join(dir, orderFile))
+	if err = json.Unmarshal(raw, &o); err == nil {
+		err = o.verify()
+	}
+	return o, tutti.Wrap(tutti.CodeInternal, err, "%s is damaged", filepath.Join(dir, orderFile))
+}
+
+func (o Order) verify() error {
+	sum := o.Sum
+	o.Sum = ""
+	raw, err := json.Marshal(o)
+	if err == nil && tutti.DigestOf(raw) != sum {
+		err = errors.New("its checksum is another one")
+	}
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
@@ -74,7 +72,7 @@ func cleanEnv() []string {
 
 // Adopt returns the launcher that still runs for a directory, or nil if there
 // is none. It believes pid and start time; a launcher that had no time to write
-// them is found by its arguments.
+// them, or whose file a loss of power has left empty, is found by its arguments.
 func Adopt(dir string) (*Process, error) {
 	var noted struct {
 		PID   int    `json:"pid"`
@@ -84,18 +82,12 @@ func Adopt(dir string) (*Process, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &noted)
 	}
-	if err == nil && (noted.PID <= 1 || noted.Start == 0) {
-		// Without the start time any process could be taken for ours, and be ended.
-		err = tutti.Errorf(tutti.CodeInternal, "process %d, started at %d: nobody's", noted.PID, noted.Start)
-	}
-	if err == nil {
+	// Without the start time any process could be taken for ours, and be ended.
+	if err == nil && noted.PID > 1 && noted.Start != 0 {
 		if !alive(noted.PID, noted.Start) {
 			return nil, nil
 		}
 		return &Process{pid: noted.PID, start: noted.Start, scope: scopeOf(dir)}, nil
-	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return nil, tutti.Wrap(tutti.CodeInternal, err, "%s", filepath.Join(dir, "pid"))
 	}
 	var found *Process
 	err = eachProcess(func(pid int, argv []string) bool {

@@ -2,6 +2,7 @@
 
 require_relative '../spec_helper'
 require 'puppet_x/tutti/client'
+require 'puppet_x/tutti/order'
 require 'puppet_x/tutti/run'
 
 # What the agent answers may be damaged: then a question has no answer, with a reason. It is never an empty one, and
@@ -11,7 +12,8 @@ RSpec.describe 'hostile answers' do
 
   let(:agent) { FakeAgent.new(@path, node: 'n', run: 'r').start }
   let(:order) do
-    PuppetX::Tutti::Order.new('protocol' => 1, 'run' => 'r', 'node' => 'n', 'mode' => 'apply', 'environment' => 'e', 'environmentpath' => '/p', 'socket' => @path)
+    PuppetX::Tutti::Order.new('protocol' => 1, 'run' => 'r', 'node' => 'n', 'mode' => 'apply',
+                              'environment' => 'e', 'environmentpath' => '/p', 'socket' => @path)
   end
   let(:client) { PuppetX::Tutti::Client.new(@path, { 'run' => 'r', 'certname' => 'n' }, reconnect: 0.3) }
   let(:run) { PuppetX::Tutti::Run.new(order, client) }
@@ -87,8 +89,9 @@ RSpec.describe 'hostile answers' do
   end
 
   it 'reads and writes values as deep as the server keeps them' do
-    expect { run.publish('k', deep(250)) }.not_to raise_error
     agent.on('hiera') { { 'ok' => true, 'data' => { 'k' => deep(250) } } }
     expect(run.hiera['k'].flatten).to eq([1])
+    run.publish('k', deep(250))
+    expect(agent.store['k'].flatten).to eq([1])
   end
 end

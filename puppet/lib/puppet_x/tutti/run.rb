@@ -123,7 +123,7 @@ module PuppetX
       # The exports of an answer: resources of the type that was asked for, each of a node.
       def exports(response, type)
         part(response, 'collect', 'exports', Array).each do |export|
-          whole = export.is_a?(Hash) && export['type'].to_s.casecmp?(type) && %w[title node].all? { |name| export[name].is_a?(String) && !export[name].empty? } &&
+          whole = export.is_a?(Hash) && export['type'].to_s.casecmp?(type) && export['title'].to_s != '' && export['node'].is_a?(String) &&
                   (export['parameters'].nil? || export['parameters'].is_a?(Hash))
           raise Puppet::Error, "tutti: collect: the agent's answer has an export of #{type} that is none (internal)" unless whole
         end

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Examine says where a server, an agent and an operator live on this machine.
+type Examine struct {
+	ServerDir, AgentDir string
+	Connection          Connection
+}
+
+// Finding is something that is wrong here, or soon will be.
+type Finding struct {
+	Check string `json:"check"`
+	What  string `json:"what"`
+	Means string `json:"means"`
+	Mend  string `json:"mend"`
+}
+
+func newDoctorCommand(o *options) *cobra.Command {
+	var in Examine
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with this machine, and what mends it",
+		Long: `Looks at the server, the node and the operator that live here, each if it does.
+It changes nothing. Exit code 0: all is well; 1: there are findings.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in.Connection = o.conn
+			found := o.deps.Doctor(cmd.Context(), in)
+			if err := o.printFindings(cmd.OutOrStdout(), found); err != nil {
+				return err
+			}
+			if len(found) > 0 {
+				return CommandExit(ExitFailed)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.ServerDir, "server-dir", DefaultServerDir, "data directory of a server here")
+	f.StringVar(&in.AgentDir, "agent-dir", DefaultAgentDir, "state directory of an agent here")
+	return cmd
+}
+
+// Doctor examines this machine.
+type Doctor func(ctx context.Context, o Examine) []Finding
+
+func (o *options) printFindings(w io.Writer, found []Finding) error {
+	if o.json {
+		if found == nil {
+			found = []Finding{}
+		}
+		return printJSON(w, found)
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "All is well.")
+		return err
+	}
+	for _, f := range found {
+		if _, err := fmt.Fprintf(w, "%s\n  found  %s\n  means  %s\n  mend   %s\n", f.Check, f.What, f.Means, f.Mend); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	maxSkew = 10 * time.Second
+	silent  = time.Minute
+)
+
+// checks are all of them. Each has a test that makes it find something.
+var checks = []check{
+	{"unit", eachProcess(unit)},
+	{"binary", eachProcess(binary)},
+	{"processes", eachProcess(processes)},
+	{"disk", eachProcess(disk)},
+	{"permissions", eachProcess(permissions)},
+	{"credentials", credentials},
+	{"reach", eachLink(reach)},
+	{"ca", eachLink(wrongCA)},
+	{"clock", clock},
+	{"log", serverLog},
+	{"sync", syncAlways},
+	{"ask", ask},
+	{"nodes", nodes},
+	{"puppet", eachNode(noPuppet)},
+	{"module", eachNode(module)},
+	{"locks", eachNode(locks)},
+	{"runs", eachNode(runs)},
+}
+
+func eachProcess(look func(p Process, verb string) []Finding) func(Facts) []Finding {
+	return func(f Facts) (out []Finding) {
+		if f.Server != nil {
+			out = append(out, look(f.Server.Process, "server")...)
+		}
+		if f.Node != nil {
+			out = append(out, look(f.Node.Process, "agent")...)
+		}
+		return out
+	}
+}
+
+func eachLink(look func(l Link) []Finding) func(Facts) []Finding {
+	return func(f Facts) (out []Finding) {
+		if f.Node != nil {
+			out = append(out, look(f.Node.Link)...)
+		}
+		if f.Operator != nil {
+			out = append(out, look(f.Operator.Link)...)
+		}
+		return out
+	}
+}
+
+func eachNode(look func(n Node) []Finding) func(Facts) []Finding {
+	return func(f Facts) []Finding {
+		if f.Node == nil {
+			return nil
+		}
+		return look(*f.Node)
+	}
+}
+
+func one(what, means, mend string) []Finding {
+	return []Finding{{What: what, Means: means, Mend: mend}}
+}
+
+func unit(p Process, verb string) []Finding {
+	switch {
+	case !p.Running && p.Unit != "":
+		what := fmt.Sprintf("the %s of %s does not run", verb, p.Dir)
+		if p.Said != "" {
+			what += "; it said: " + p.Said
+		}
+		return one(what, "nothing happens here until it does", "systemctl start "+p.Unit+"; journalctl -u "+p.Unit)
+	case !p.Running:
+		return one(fmt.Sprintf("the %s of %s does not run", verb, p.Dir), "nothing happens here until it does", fmt.Sprintf("tutti %s --dir %s", verb, p.Dir))
+	case p.Unit != "" && !p.Enabled:
+		return one(p.Unit+" is not enabled", "after the next boot it does not run", "systemctl enable "+p.Unit)
+	}
+	return nil
+}
+
+func binary(p Process, verb string) []Finding {
+	if !p.Replaced {
+		return nil
+	}
+	mend := fmt.Sprintf("start it again: tutti %s --dir %s", verb, p.Dir)
+	if p.Unit != "" {
+		mend = "systemctl restart " + p.Unit
+	}
+	return one(fmt.Sprintf("the %s runs a binary that is no longer on the disk", verb), "an upgrade has not reached it: it is still the old release", mend)
+}
+
+func processes(p Process, verb string) []Finding {
+	if len(p.Pids) < 2 {
+		return nil
+	}
+	return one(fmt.Sprintf("%d processes want to be the %s of %s: %v", len(p.Pids), verb, p.Dir, p.Pids),
+		"only the one with the lock works, and the others try for ever", "end those that no unit started: kill PID")
+}
+
+func disk(p Process, verb string) []Finding {
+	if p.Free >= 2*p.Keeps {
+		return nil
+	}
+	return one(fmt.Sprintf("%d MiB are free in %s", p.Free>>20, p.Dir),
+		fmt.Sprintf("below %d MiB the %s takes no new work", p.Keeps>>20, verb), "free some space: du -x "+p.Dir)
+}
+
+func permissions(p Process, _ string) []Finding {
+	if len(p.Exposed) == 0 {
+		return nil
+	}
+	return one("others may read "+strings.Join(p.Exposed, ", "),
+		"whoever has read these keys is this machine; the process refuses to start with them", "chmod go= "+strings.Join(p.Exposed, " ")+"; consider the keys as known to others")
+}
+
+func credentials(f Facts) (out []Finding) {
+	var all []Credential
+	if f.Server != nil {
+		all = append(all, f.Server.Credentials...)
+	}
+	if f.Node != nil {
+		all = append(all, f.Node.Credentials...)
+	}
+	if f.Operator != nil {
+		all = append(all, f.Operator.Credentials...)
+	}
+	for _, c := range all {
+		left := c.Ends.Sub(f.Now)
+		switch {
+		case left <= 0:
+			out = append(out, Finding{What: fmt.Sprintf("%s (%s) ended %s", c.Name, c.File, c.Ends.Format(time.DateOnly)), Means: "nobody accepts it any more", Mend: c.Mend})
+		case left < c.Notice:
+			out = append(out, Finding{What: fmt.Sprintf("%s (%s) ends %s", c.Name, c.File, c.Ends.Format(time.DateOnly)), Means: "it should have been renewed by now", Mend: c.Mend})
+		}
+	}
+	return out
+}
+
+func reach(l Link) []Finding {
+	if l.Err == nil || l.WrongCA {
+		return nil
+	}
+	return one(fmt.Sprintf("%s cannot be reached: %v", l.Address, l.Err),
+		"name, route, firewall or the server itself: nothing comes through", "on the server: tutti doctor; here: getent hosts and ss -tn for "+l.Address)
+}
+
+func wrongCA(l Link) []Finding {
+	if !l.WrongCA {
+		return nil
+	}
+	return one(fmt.Sprintf("who answers at %s has no certificate of this fleet's CA: %v", l.Address, l.Err),
+		"another fleet's server, one that was made anew, or somebody between; nothing is said to it",
+		"if the server was made anew: tutti leave --offline, then tutti join with a new token")
+}
+
+func clock(f Facts) []Finding {
+	for _, l := range links(f) {
+		if l.Time.IsZero() {
+			continue
+		}
+		if skew := f.Now.Sub(l.Time); skew.Abs() > maxSkew {
+			return one(fmt.Sprintf("the clock here is %s off that of %s", skew.Round(time.Second), l.Address),
+				"times in lists and logs mislead; certificates seem to begin late or to have ended", "timedatectl set-ntp true")
+		}
+	}
+	return nil
+}
+
+func links(f Facts) (out []Link) {
+	if f.Node != nil {
+		out = append(out, f.Node.Link)
+	}
+	if f.Operator != nil {
+		out = append(out, f.Operator.Link)
+	}
+	return out
+}
+
+func serverLog(f Facts) []Finding {
+	if f.Server == nil || f.Server.Log == nil {
+		return nil
+	}
+	return one(f.Server.Log.Error(), "acknowledged events are missing: the server does not start on such a log", "tutti server restore FILE --dir NEW")
+}
+
+func syncAlways(f Facts) []Finding {
+	if f.Server == nil || !f.Server.Running || f.Server.SyncAlways {
+		return nil
+	}
+	return one("the server does not fsync each write", "a loss of power loses what was acknowledged", "start it with this release's unit: systemctl restart tutti-server")
+}
+
+func ask(f Facts) (out []Finding) {
+	if f.Server != nil && f.Server.Running && f.Server.Asked != nil {
+		out = append(out, Finding{What: "the server here does not answer: " + f.Server.Asked.Error(), Means: "operators and nodes wait", Mend: "journalctl -u tutti-server"})
+	}
+	if f.Operator != nil && f.Operator.Asked != nil && f.Operator.Link.Err == nil {
+		out = append(out, Finding{What: "the server refuses " + f.Operator.Name + ": " + f.Operator.Asked.Error(), Means: "no command of this operator works",
+			Mend: "on the server, as root: tutti operator create " + f.Operator.Name})
+	}
+	return out
+}
+
+func nodes(f Facts) []Finding {
+	if f.Server == nil {
+		return nil
+	}
+	var out []Finding
+	for _, n := range f.Server.Nodes {
+		switch {
+		case n.Trouble != "":
+			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it begins no run until that has passed", Mend: "on the node: tutti doctor"})
+		case n.SeenAt.IsZero():
+			out = append(out, Finding{What: fmt.Sprintf("node %s was not heard of since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
+		case f.Now.Sub(n.SeenAt) > silent:
+			out = append(out, Finding{What: fmt.Sprintf("node %s was last heard of %s ago", n.Node, f.Now.Sub(n.SeenAt).Round(time.Second)), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
+		}
+	}
+	return out
+}
+
+func noPuppet(n Node) []Finding {
+	if n.Puppet == nil {
+		return nil
+	}
+	return one(n.Puppet.Error(), "every run here fails", "apt-get install puppet-agent (or openvox-agent)")
+}
+
+func module(n Node) []Finding {
+	if n.Module == "" {
+		return nil
+	}
+	mend := "start the agent again"
+	if n.Unit != "" {
+		mend = "systemctl restart " + n.Unit
+	}
+	return one(n.Module, "agent and module speak to each other in another release's words, or in none of ours", mend)
+}
+
+func locks(n Node) (out []Finding) {
+	for _, l := range n.Locks {
+		out = append(out, Finding{
+			What:  fmt.Sprintf("%s is the lock of process %d, which is gone", l.Path, l.PID),
+			Means: "Puppet takes it over at its next run; until then it looks as if one ran", Mend: "rm " + l.Path,
+		})
+	}
+	return out
+}
+
+func runs(n Node) (out []Finding) {
+	if len(n.Unended) > 0 {
+		out = append(out, Finding{What: "begun, without an end and without a process: " + join(n.Unended), Means: "the agent has not concluded them: it does not run, or cannot write", Mend: "start the agent; it ends them as interrupted"})
+	}
+	if len(n.Unsent) > 0 {
+		out = append(out, Finding{What: "ended, and the server does not have the result: " + join(n.Unsent), Means: "their jobs wait for it", Mend: "let the agent reach the server; it sends them by itself"})
+	}
+	return out
+}
+
+func join(runs []tutti.RunID) string {
+	var out []string
+	for _, r := range runs {
+		out = append(out, string(r))
+	}
+	return strings.Join(out, ", ")
+}
