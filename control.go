@@ -142,6 +142,7 @@ type NodeView struct {
 	Connected bool        `json:"connected"`
 	Version   string      `json:"version,omitempty"`
 	Puppet    string      `json:"puppet,omitempty"`
+	Trouble   string      `json:"trouble,omitempty"` // what its agent says that it cannot do
 	Active    RunID       `json:"active,omitempty"`
 	LastRun   RunID       `json:"last_run,omitempty"`
 	LastJob   JobID       `json:"last_job,omitempty"`

@@ -22,6 +22,7 @@ const (
 	OpCode     = "code"    // CodeGet → SignedCode
 	OpBeat     = "beat"    // Beat, no reply
 	OpLive     = "live"    // []Live, no reply
+	OpLeave    = "leave"   // Leave → nothing
 	OpRenew    = "renew"   // Renew → Renewed
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
@@ -147,6 +148,10 @@ type Publish struct {
 	Withdraw bool            `json:"withdraw,omitempty"`
 }
 
+// Leave asks to be no node any more: what it published is withdrawn, and its key
+// ends within seconds. CodeConflict while a run of it goes on.
+type Leave struct{}
+
 // BlobStored answers OpBlobPut.
 type BlobStored struct {
 	Digest Digest `json:"digest"`
@@ -191,13 +196,15 @@ type CodeManifest struct {
 type Beat struct {
 	Version string    `json:"version"`
 	Puppet  string    `json:"puppet,omitempty"`
-	Run     RunID     `json:"run,omitempty"` // what runs now
+	Run     RunID     `json:"run,omitempty"`     // what runs now
+	Trouble string    `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
 	At      time.Time `json:"at"`
 }
 
-// Live is something that happens inside a run; it is shown and never kept.
+// Live is something that happens inside a run, or without one to its job (then
+// it is a Message alone); it is shown and never kept.
 type Live struct {
-	Run      RunID     `json:"run"`
+	Run      RunID     `json:"run,omitempty"`
 	Node     NodeName  `json:"node,omitempty"` // set by the server
 	At       time.Time `json:"at"`
 	Phase    string    `json:"phase,omitempty"`
@@ -223,13 +230,22 @@ type CancelRun struct {
 	Run RunID `json:"run"`
 }
 
+// maxPath is what Linux takes as a path, with room for where the tree lies.
+const maxPath = 3 << 10
+
 // Validate refuses a manifest that leads out of its own tree: absolute or
 // unclean paths, links to outside, files below links.
 func (m CodeManifest) Validate() error {
 	if m.Version != 1 {
 		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
 	}
+	if !environmentRE.MatchString(m.Environment) {
+		return Errorf(CodeInvalid, "manifest: environment %q: lower-case letters, digits and '_' only, as in Puppet", m.Environment)
+	}
 	for name, f := range m.Files {
+		if strings.Contains(name+f.Link, "\x00") || len(name) > maxPath || len(f.Link) > maxPath || f.Size < 0 {
+			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: no file system has such a file", name, f.Link, f.Size)
+		}
 		if !fs.ValidPath(name) || name == "." {
 			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
 		}

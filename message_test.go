@@ -1,6 +1,7 @@
 package tutti_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,11 +27,14 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 		"link through a link": {"d/.. is not the tree if d is a link", map[string]tutti.CodeFile{"d": link("."), "a": link("d/../x")}, tutti.CodeRefused},
 		"file below link":     {"it would be written elsewhere", map[string]tutti.CodeFile{"a": link("b"), "a/x": file}, tutti.CodeRefused},
 		"file below file":     {"no directory", map[string]tutti.CodeFile{"a": file, "a/b/c": file}, tutti.CodeRefused},
+		"a zero byte":         {"no file system takes it", map[string]tutti.CodeFile{"a\x00": file}, tutti.CodeInvalid},
+		"a long path":         {"no file system takes it", map[string]tutti.CodeFile{strings.Repeat("a/", 2000) + "b": file}, tutti.CodeInvalid},
+		"less than nothing":   {"sizes are summed", map[string]tutti.CodeFile{"a": {Digest: file.Digest, Size: -1}}, tutti.CodeInvalid},
 		"no digest":           {"no content", map[string]tutti.CodeFile{"a": {}}, tutti.CodeInvalid},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := tutti.CodeManifest{Version: 1, Files: tc.files}.Validate()
+			err := tutti.CodeManifest{Version: 1, Environment: "production", Files: tc.files}.Validate()
 			if tutti.CodeOf(err) != tc.code {
 				t.Errorf("%s: %v, want code %q", tc.reason, err, tc.code)
 			}
@@ -113,6 +117,14 @@ func TestWhatAWaitSays(t *testing.T) {
 	} {
 		if got := wait.Subject(); got != want {
 			t.Errorf("subject %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAManifestIsOfAnEnvironment(t *testing.T) {
+	for _, name := range []string{"", "..", "a/b", "Production", "a\x00", strings.Repeat("a", 64)} {
+		if err := (tutti.CodeManifest{Version: 1, Environment: name}).Validate(); tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("environment %q: %v, want it refused", name, err)
 		}
 	}
 }

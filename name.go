@@ -42,7 +42,9 @@ var (
 	wordRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	nodeKeyRE  = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 	digestRE   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	uuidRE     = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	// environmentRE is what Puppet takes as the name of an environment.
+	environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+	uuidRE        = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
 // Validate accepts what Puppet accepts as a certname.

@@ -144,7 +144,7 @@ func (f *fleet) serve() {
 	f.t.Cleanup(f.end)
 	_ = ready.SetReadDeadline(time.Now().Add(patience))
 	buf := make([]byte, 64)
-	if n, err := ready.Read(buf); err != nil || string(buf[:n]) != "READY=1" {
+	if n, err := ready.Read(buf); err != nil || !strings.HasPrefix(string(buf[:n]), "READY=1") {
 		f.t.Fatalf("the server is not ready: %q, %v", buf[:n], err)
 	}
 }

@@ -87,6 +87,7 @@ func lies(own tutti.Order, theirs tutti.RunID, victim *node) []lie {
 
 		{"a blob of any size and name is what it is", tutti.OpBlobPut, map[string]any{"digest": digest, "size": -1}, []tutti.Code{""}, ""},
 		{"a JWT for another key: there is no such field", tutti.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
+		{"leaving for another node: there is no such field, and its own run goes on", tutti.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"a beat in another's name: there is no such field", tutti.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
 		{"something live of another node's run", tutti.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
 		{"an operation that is none", "shutdown", nil, invalid, ""},

@@ -28,6 +28,9 @@ var fleet *app.LabFleet
 
 const binary = "../bin/tutti"
 
+// machine is this machine.
+var machine = lab.Machine{Log: os.Stderr}
+
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
@@ -77,10 +80,20 @@ func labName(name string) string { return name + os.Getenv("E2E_SUFFIX") }
 // swiftLab is the lab of the example.
 func swiftLab() string { return labName("e2e-swift") }
 
+// readSpec reads a lab file. E2E_RELEASE is the Debian release of its hosts in
+// place of its own: bookworm has Puppet 7, trixie Puppet 8.
+func readSpec(path string) (lab.Spec, error) {
+	spec, err := lab.ReadSpec(path)
+	if release := os.Getenv("E2E_RELEASE"); release != "" {
+		spec.Release = release
+	}
+	return spec, err
+}
+
 // withFleet makes the shared fleet and calls f. Whatever happens, all labs of
 // these tests are down afterwards, and what they left is an error.
 func withFleet(ctx context.Context, f func() int) (code int, err error) {
-	spec, err := lab.ReadSpec("lab.yaml")
+	spec, err := readSpec("lab.yaml")
 	if err != nil {
 		return 1, err
 	}
@@ -90,7 +103,11 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	machine := lab.Machine{Log: os.Stderr}
+	program, err := filepath.Abs(binary)
+	if err != nil {
+		return 1, err
+	}
+	machine.Relay = []string{program, "lab", "relay"}
 	down := func() error {
 		var errs []error
 		for _, name := range []string{spec.Name, swiftLab()} {

@@ -16,16 +16,14 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// TestSwift deploys the example while the server is killed with -9 in the
-// middle: the job goes on by itself, nothing starts twice, the cluster works, and
-// deploying again changes nothing.
-func TestSwift(t *testing.T) {
-	spec, err := lab.ReadSpec("../examples/swift/lab.yaml")
+// swiftFleet is the example's fleet, on hosts of its own.
+func swiftFleet(t *testing.T) *app.LabFleet {
+	t.Helper()
+	spec, err := readSpec("../examples/swift/lab.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec.Name = swiftLab()
-	machine := lab.Machine{Log: t.Output()}
 	running, err := machine.Up(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +40,14 @@ func TestSwift(t *testing.T) {
 	if err := f.Push(t.Context(), "../examples/swift"); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// TestSwift deploys the example while the server is killed with -9 in the
+// middle: the job goes on by itself, nothing starts twice, the cluster works, and
+// deploying again changes nothing.
+func TestSwift(t *testing.T) {
+	f := swiftFleet(t)
 	j := start(t, f, "deploy", tutti.ModeApply)
 	j.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
 	before := sh(t, f.Server, "systemctl show -p MainPID --value tutti-server")
@@ -59,25 +65,95 @@ func TestSwift(t *testing.T) {
 		t.Error(err)
 	}
 	again := start(t, f, "deploy", tutti.ModeApply).end()
-	for _, st := range again.Steps {
-		for _, n := range st.Nodes {
-			if got := n.Last().Outcome(); got != tutti.Unchanged {
-				t.Errorf("the second time %s of %s is %s, want unchanged", n.Node, st.Name, got)
-			}
+	for _, r := range runsOf(again.Job) {
+		if got := r.Outcome(); got != tutti.Unchanged {
+			t.Errorf("the second time %s of %s is %s, want unchanged", r.Node, r.Step, got)
 		}
 	}
 }
 
-// checkStartedOnce compares the runs that the nodes have with those of the job,
-// and looks for a second start of one.
-func checkStartedOnce(t *testing.T, f *app.LabFleet, j *engine.Job) {
+// TestSwiftPower deploys the example while a storage node loses its power in the
+// middle of its run: that run, and so the job, is no success. Deploying again
+// does what is left, though the server loses its power in the middle of it.
+func TestSwiftPower(t *testing.T) {
+	f := swiftFleet(t)
+	storage, err := f.Lab.Host("storage-02")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := start(t, f, "deploy", tutti.ModeApply)
+	var cut tutti.RunID
+	first.until(func(w tutti.Watched) bool {
+		if w.Live == nil || w.Live.Resource == "" || w.Live.Node != "storage-02" {
+			return false
+		}
+		cut = w.Live.Run
+		return true
+	})
+	power(t, storage)
+	first.end()
+	for _, r := range runsOf(first.Job) {
+		switch {
+		case r.Run != cut && !r.Outcome().Good():
+			t.Errorf("%s of %s is %s, and had its power all the time", r.Node, r.Step, r.Outcome())
+		case r.Run == cut && r.Outcome() == tutti.Lost: // it took long to boot
+			first.expect(r, tutti.Lost, "", "nothing heard of the node")
+		case r.Run == cut:
+			first.expect(r, tutti.Interrupted, "", "in phase apply")
+		}
+	}
+	if first.Verdict != tutti.VerdictFailed || first.Steps[0].State != engine.Failed || !strings.Contains(first.Message, string(first.Steps[0].Name)) {
+		t.Errorf("the job whose run was cut off %s: %s; its first step %s", first.Verdict, first.Message, first.Steps[0].State)
+	}
+
+	second := start(t, f, "deploy", tutti.ModeApply)
+	second.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Phase == "compile" })
+	power(t, f.Server)
+	second.end()
+	if second.Verdict != tutti.VerdictSucceeded {
+		t.Errorf("the second job %s: %s", second.Verdict, second.Message)
+	}
+	for _, r := range runsOf(second.Job) {
+		if !r.Outcome().Good() {
+			t.Errorf("the second time %s of %s is %s", r.Node, r.Step, r.Outcome())
+		}
+	}
+	checkStartedOnce(t, f, first.Job, second.Job)
+	if err := f.StoreAndFetch(t.Context(), []byte("all together again"), t.Logf); err != nil {
+		t.Error(err)
+	}
+}
+
+// power cuts a host's power and lets it boot again.
+func power(t *testing.T, h *lab.Host) {
 	t.Helper()
-	wanted := map[string]bool{}
+	if err := h.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runsOf are all runs of a job.
+func runsOf(j *engine.Job) []*engine.Run {
+	var runs []*engine.Run
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
-			for _, r := range n.Runs {
-				wanted[string(r.Run)] = true
-			}
+			runs = append(runs, n.Runs...)
+		}
+	}
+	return runs
+}
+
+// checkStartedOnce compares the runs that the nodes have with those of the jobs,
+// and looks for a second start of one.
+func checkStartedOnce(t *testing.T, f *app.LabFleet, jobs ...*engine.Job) {
+	t.Helper()
+	wanted := map[string]bool{}
+	for _, j := range jobs {
+		for _, r := range runsOf(j) {
+			wanted[string(r.Run)] = true
 		}
 	}
 	found := 0

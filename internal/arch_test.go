@@ -40,10 +40,11 @@ const (
 
 var layers = map[string]string{
 	"dag": base, "redact": base, "chaos": base,
-	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules, "fleet": rules, "retain": rules, "sweep": rules,
+	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
+	"fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": decision,
 	"killpoint": points,
-	"durable":   system, "pidfd": system,
+	"durable":   system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,

@@ -69,6 +69,8 @@ type Options struct {
 	VerifyCode func(tutti.SignedCode) error
 	Logger     *slog.Logger
 	Version    string
+	// Space says that there is no room to begin a run; nil: there always is.
+	Space func() error
 
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
@@ -84,6 +86,7 @@ type Agent struct {
 	told   map[tutti.RunID]bool // ended, and the disk did not take the result
 	mu     sync.Mutex
 	active *activeRun
+	stuck  error // why the last claim was in vain, if not for the server's absence
 }
 
 const (
@@ -102,6 +105,9 @@ func New(opts Options) *Agent {
 	}
 	if opts.Patience == 0 {
 		opts.Patience = defaultPatience
+	}
+	if opts.Space == nil {
+		opts.Space = func() error { return nil }
 	}
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
@@ -166,7 +172,7 @@ func (a *Agent) beats(ctx context.Context) {
 	ticker := time.NewTicker(a.opts.Beat)
 	defer ticker.Stop()
 	for {
-		beat := tutti.Beat{Version: a.opts.Version, Puppet: a.known.puppet(), At: time.Now().UTC()}
+		beat := tutti.Beat{Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), At: time.Now().UTC()}
 		a.mu.Lock()
 		if a.active != nil {
 			beat.Run = a.active.id
@@ -196,6 +202,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		}
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
+		a.setStuck(err)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
@@ -205,6 +212,25 @@ func (a *Agent) claims(ctx context.Context) error {
 		}
 		retry.Reset(again)
 	}
+}
+
+func (a *Agent) setStuck(err error) {
+	if err != nil && away(err) {
+		err = nil // the server sees that itself
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stuck = err
+}
+
+// trouble is what the node cannot do until somebody helps.
+func (a *Agent) trouble() error {
+	if err := a.opts.Space(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stuck
 }
 
 // claimOne ends what was begun and asks once; it reports whether there was a run,

@@ -68,6 +68,17 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	return writeJSON(filepath.Join(dir, sentFile), map[string]string{"error": errorText(err)})
 }
 
+// sendAgain puts a result back into the outbox that the server has had and asks
+// for again: it was restored from a backup. One that it refused stays refused.
+func (a *Agent) sendAgain(dir string, run tutti.RunID) error {
+	sent, err := readJSON[map[string]string](filepath.Join(dir, sentFile))
+	if err != nil || sent["error"] != "" {
+		return tutti.Errorf(tutti.CodeConflict, "the server asks for run %s again and took no result of it", run)
+	}
+	a.opts.Logger.Warn("the server has lost the result of a run; it is sent again", "run", run)
+	return os.Remove(filepath.Join(dir, sentFile))
+}
+
 // over gives a result without a process its time.
 func over(r tutti.Result) tutti.Result {
 	r.StartedAt = time.Now().UTC()

@@ -57,7 +57,7 @@ func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
 	dir := a.runDir(order.Run)
 	switch {
 	case hasFile(dir, sentFile):
-		return tutti.Errorf(tutti.CodeConflict, "the server asks for run %s again and took no result of it", order.Run)
+		return a.sendAgain(dir, order.Run)
 	case hasFile(dir, resultFile):
 		return nil // ended before; flush sends it
 	}
@@ -81,6 +81,9 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	killpoint.Here("agent.run-dir")
 	if err := order.Validate(); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseRefused, err))
+	}
+	if err := a.opts.Space(); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	environments, err := a.fetch(ctx, order)
 	killpoint.Here("agent.code")

@@ -23,8 +23,13 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/space"
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
+
+// agentReserve is the room without which no run begins: for its report, its log
+// and what it publishes while the server is away.
+const agentReserve = 32 << 20
 
 // AgentOptions say where an agent keeps its state.
 type AgentOptions struct {
@@ -89,6 +94,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
 		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed)},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
+		Space:      space.NewReserve("this node's", a.opts.Dir, agentReserve).Check,
 		Logger:     a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
 	group, ctx := errgroup.WithContext(ctx)

@@ -23,7 +23,10 @@ func Commands() cli.Deps {
 		RunServer:  runServer,
 		RunAgent:   runAgent,
 		Join:       join,
+		Leave:      leave,
+		Backups:    backups{},
 		Demo:       demo,
+		Chaos:      runChaos,
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
@@ -89,7 +92,8 @@ func initServer(o cli.ServerInit) error {
 
 func runServer(ctx context.Context, o cli.ServerRun) error {
 	s, err := NewServer(ServerOptions{
-		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, KeepJobs: o.KeepJobs, Logger: logger(),
+		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, KeepJobs: o.KeepJobs,
+		Reserve: uint64(max(0, o.Reserve)) << 20, Logger: logger(),
 	})
 	if err != nil {
 		return err
@@ -115,4 +119,30 @@ func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
 		return node, err
 	}
 	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+dir)
+}
+
+func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return cli.LeftNode{}, err
+	}
+	left, err := Leave(ctx, LeaveOptions{Dir: dir, Offline: o.Offline})
+	return cli.LeftNode(left), err
+}
+
+// backups is what the commands `server backup` and `server restore` call.
+type backups struct{}
+
+func (backups) Backup(ctx context.Context, o cli.ServerBackup) (cli.BackupMade, error) {
+	end, err := Backup(ctx, BackupOptions(o))
+	return cli.BackupMade{File: o.File, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
+}
+
+func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return cli.BackupMade{}, err
+	}
+	head, end, err := Restore(ctx, file, dir)
+	return cli.BackupMade{File: file, MadeAt: head.MadeAt, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
 }

@@ -31,6 +31,9 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 	if err != nil {
 		return tutti.Wrap("", err, "the examples are not here; run this where the project lies, or give --examples DIR")
 	}
+	if o.Release != "" {
+		spec.Release = o.Release
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		return err

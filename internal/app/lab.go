@@ -137,3 +137,15 @@ func (l labCommands) run(ctx context.Context, r cli.LabRun) error {
 	}
 	return commandExit(m.Run(ctx, c))
 }
+
+func runChaos(ctx context.Context, conn cli.Connection, in cli.Chaos, say func(string, ...any)) ([]string, error) {
+	running, err := lab.Machine{Log: os.Stderr}.Open(in.Lab)
+	if err != nil {
+		return nil, err
+	}
+	f, err := OpenLabFleet(running, conn)
+	if err != nil {
+		return nil, err
+	}
+	return Chaos{Fleet: f, Plan: in.Plan, Seed: in.Seed, For: in.For, Say: say}.Run(ctx)
+}

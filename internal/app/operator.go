@@ -39,15 +39,29 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	default:
 		return nil, err
 	}
-	if o.Server == "" {
-		raw, err := os.ReadFile(filepath.Join(o.OperatorDir, operatorServerFile))
-		if err != nil {
-			return nil, tutti.Wrap(tutti.CodeInvalid, err, "which server? give --server")
-		}
-		o.Server = strings.TrimSpace(string(raw))
+	if o.Server, err = o.server(); err != nil {
+		return nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: bundle.TLS(), ForceAttemptHTTP2: true}
+	// A server whose power was cut closes no connection: who watches a job would
+	// never hear of it again.
+	alive := &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingDeadline}
+	transport := &http.Transport{TLSClientConfig: bundle.TLS(), ForceAttemptHTTP2: true, HTTP2: alive}
 	return httpapi.NewClient(o.Server, &http.Client{Transport: transport}), nil
+}
+
+// How long a connection is silent until it is asked, and how long it may think.
+const (
+	pingAfter    = 10 * time.Second
+	pingDeadline = 5 * time.Second
+)
+
+// server is the URL of the server that is meant.
+func (o ConnectOptions) server() (string, error) {
+	if o.Server != "" {
+		return o.Server, nil
+	}
+	raw, err := os.ReadFile(filepath.Join(o.OperatorDir, operatorServerFile))
+	return strings.TrimSpace(string(raw)), tutti.Wrap(tutti.CodeInvalid, err, "which server? give --server")
 }
 
 // connectLocal goes through the socket of a server on this machine.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,17 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
-	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
-	"github.com/tutti-project/tutti/internal/sweep"
+	"github.com/tutti-project/tutti/internal/space"
 )
 
 // ServerOptions say where a server keeps its data and listens. Empty fields
@@ -34,8 +30,9 @@ type ServerOptions struct {
 	Bus      string
 	Socket   string // for operators on this machine, mode 0600; "-": none
 	Silence  time.Duration
-	MaxRuns  int // at once in the fleet; 0: no limit
-	KeepJobs int // finished ones, 0: as server.Options
+	MaxRuns  int    // at once in the fleet; 0: no limit
+	KeepJobs int    // finished ones, 0: as server.Options
+	Reserve  uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
 	Lives    identity.Lives
 	Logger   *slog.Logger
 }
@@ -49,7 +46,10 @@ type serverConfig struct {
 	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
 }
 
-const serverConfigFile = "server.json"
+const (
+	serverConfigFile = "server.json"
+	defaultReserve   = 64 << 20
+)
 
 var _ server.Tearing = witnessed{}
 
@@ -59,15 +59,16 @@ type Server struct {
 	config    serverConfig
 	lock      *os.File
 	authority *identity.Authority
-	bus       *embed.Server
+	reserve   *space.Reserve
 	listener  net.Listener
 	unix      net.Listener
+	doors     doors
 	head      *head
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
 func NewServer(opts ServerOptions) (*Server, error) {
-	s := &Server{opts: opts}
+	s := &Server{opts: opts, doors: newDoors()}
 	if err := s.open(); err != nil {
 		s.close()
 		return nil, err
@@ -76,15 +77,9 @@ func NewServer(opts ServerOptions) (*Server, error) {
 }
 
 func (s *Server) open() error {
-	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, serverConfigFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", s.opts.Dir, s.opts.Dir)
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &s.config)
-	}
-	if err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "%s", filepath.Join(s.opts.Dir, serverConfigFile))
+	var err error
+	if s.config, err = readConfig(s.opts.Dir); err != nil {
+		return err
 	}
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)
 	s.opts.Bus = cmp.Or(s.opts.Bus, s.config.Bus)
@@ -98,21 +93,7 @@ func (s *Server) open() error {
 	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
 		return err
 	}
-	busDir := filepath.Join(s.opts.Dir, "jetstream")
-	if err := s.head.inFiles(busDir); err != nil {
-		return err
-	}
-	trust, err := s.authority.Trust()
-	if err != nil {
-		return err
-	}
-	s.bus, err = embed.Start(embed.Options{
-		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
-		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
-	})
-	if err != nil {
-		return err
-	}
+	s.reserve = space.NewReserve("the server's", s.opts.Dir, cmp.Or(s.opts.Reserve, defaultReserve))
 	if s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "listen for operators")
 	}
@@ -141,9 +122,6 @@ func (s *Server) close() {
 			l.Close()
 		}
 	}
-	if s.bus != nil {
-		s.bus.Shutdown()
-	}
 	if s.head != nil {
 		s.head.file.Close()
 	}
@@ -154,56 +132,6 @@ func (s *Server) close() {
 
 // Addr is where operators reach the server.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
-
-// Run serves until ctx ends or a part fails, and returns after all of it has
-// ended. It closes what NewServer opened.
-func (s *Server) Run(ctx context.Context) error {
-	defer s.close()
-	creds, err := s.authority.ServerCreds()
-	if err != nil {
-		return err
-	}
-	logConn, err := s.connect(creds.Log)
-	if err != nil {
-		return err
-	}
-	defer logConn.Close()
-	nodeConn, err := s.connect(creds.Nodes)
-	if err != nil {
-		return err
-	}
-	defer nodeConn.Close()
-	sysConn, err := s.connect(creds.System)
-	if err != nil {
-		return err
-	}
-	defer sysConn.Close()
-	stored, err := natsbus.OpenBlobs(ctx, logConn)
-	if err != nil {
-		return err
-	}
-	blobs := sweep.New(stored, time.Now) // the log, too: it must not name what is being removed
-	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
-	if err != nil {
-		return err
-	}
-	if err := s.head.inLog(ctx, eventLog); err != nil {
-		return err
-	}
-	core := server.New(server.Options{
-		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
-		Identity: &serverIdentity{authority: s.authority, bus: s.bus, config: s.config},
-		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
-		FirstOperator: s.config.First,
-		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
-	})
-	return s.serve(ctx, core, nodeConn, sysConn)
-}
-
-// connect makes one of the server's own connections to its bus.
-func (s *Server) connect(user identity.BusUser) (*nats.Conn, error) {
-	return natsbus.Connect("", user.JWT, user.Seed, s.bus.InProcess())
-}
 
 // ringer rings doorbells over NATS.
 type ringer struct{ nc *nats.Conn }

@@ -8,6 +8,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,11 @@ import (
 
 // Keep is how long segments are kept.
 const Keep = 400 * 24 * time.Hour
+
+// Unexpired returns the segments that are still to be kept.
+func Unexpired(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegment {
+	return slices.DeleteFunc(slices.Clone(segments), func(s tutti.AuditSegment) bool { return now.Sub(s.Until) > Keep })
+}
 
 // kept are the kinds of events that keep their bytes whoever caused them.
 var kept = map[string]bool{

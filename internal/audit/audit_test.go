@@ -220,3 +220,12 @@ func TestASegmentIsMadeOfWhatFitsOnly(t *testing.T) {
 		t.Errorf("made a segment of nothing: %v", err)
 	}
 }
+
+func TestSegmentsExpire(t *testing.T) {
+	segments := []tutti.AuditSegment{{First: 1, Until: begin}, {First: 5, Until: begin.Add(time.Hour)}, {First: 9, Until: begin.Add(48 * time.Hour)}}
+	for now, want := range map[time.Time]int{begin: 3, begin.Add(audit.Keep): 3, begin.Add(audit.Keep + time.Minute): 2, begin.Add(2 * audit.Keep): 0} {
+		if got := audit.Unexpired(segments, now); len(got) != want || len(segments) != 3 {
+			t.Errorf("at %v: %d segments, want %d", now, len(got), want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -62,7 +63,7 @@ func startOnce(ctx context.Context, binary, state, notify string) (time.Duration
 	took := time.Since(began)
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait() // ended by us
-	if err != nil || string(buf[:n]) != "READY=1" {
+	if err != nil || !strings.HasPrefix(string(buf[:n]), "READY=1") {
 		return 0, fmt.Errorf("the agent was not ready: %q, %w", buf[:n], err)
 	}
 	return took, nil

@@ -14,6 +14,8 @@ type Demo struct {
 	Keep bool
 	JSON bool
 	Dir  string // of the examples
+
+	Release string // of Debian, instead of the lab file's
 }
 
 func newDemoCommand(o *options) *cobra.Command {
@@ -35,6 +37,7 @@ func newDemoCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&in.Keep, "keep", false, "keep the lab afterwards")
+	cmd.Flags().StringVar(&in.Release, "release", "", "Debian release: trixie (Puppet 8, the default) or bookworm (Puppet 7)")
 	cmd.Flags().StringVar(&in.Dir, "examples", "examples", "directory with the examples")
 	return cmd
 }

@@ -46,7 +46,13 @@ func newJobListCommand(o *options) *cobra.Command {
 					fmt.Sprint(j.Runs), fmt.Sprint(j.Failed), j.By,
 				})
 			}
-			return table(cmd.OutOrStdout(), "JOB\tPLAN\tMODE\tVERDICT\tBEGAN\tTOOK\tRUNS\tFAILED\tBY", rows)
+			err = table(cmd.OutOrStdout(), "JOB\tPLAN\tMODE\tVERDICT\tBEGAN\tTOOK\tRUNS\tFAILED\tBY", rows)
+			for _, j := range jobs {
+				if j.Verdict == "" && j.Message != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", j.Job, j.Message)
+				}
+			}
+			return err
 		},
 	}
 }
@@ -74,6 +80,9 @@ func newJobShowCommand(o *options) *cobra.Command {
 				return o.printJobJSON(cmd, server, p.job(), reads)
 			}
 			printJob(cmd.OutOrStdout(), p.job(), time.Now())
+			if p.note != "" {
+				fmt.Fprintln(cmd.OutOrStdout(), p.note)
+			}
 			if reads {
 				return printReads(cmd, server, p.job())
 			}

@@ -67,7 +67,8 @@ type LabBind struct {
 	ReadOnly            bool
 }
 
-func newLabCommand(l Lab) *cobra.Command {
+func newLabCommand(o *options) *cobra.Command {
+	l := o.deps.Lab
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Make real hosts on this machine, to try and test fleets",
@@ -78,7 +79,7 @@ its own network. It needs root on Linux.`,
 		newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l),
 		newLabBaseCommand(l), newLabRunCommand(l),
 	)
-	cmd.AddCommand(newLabFaultCommands(l.Faults)...)
+	cmd.AddCommand(append(newLabFaultCommands(l.Faults), newLabChaosCommand(o))...)
 	return cmd
 }
 

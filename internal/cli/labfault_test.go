@@ -47,13 +47,13 @@ func TestLabFaultArguments(t *testing.T) {
 					return nil
 				}
 			}
-			cmd := newLabCommand(Lab{Faults: LabFaults{
+			cmd := newLabCommand(&options{deps: Deps{Lab: Lab{Faults: LabFaults{
 				Cut: call("cut"), Heal: call("heal"), Kill: call("kill"), Start: call("start"),
 				Slow: func(_ context.Context, lab, host string, delay time.Duration, loss float64) error {
 					called = fmt.Sprintf("slow %s %s %s %v", lab, host, delay, loss)
 					return nil
 				},
-			}})
+			}}}})
 			cmd.SetArgs(tt.args)
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(io.Discard)

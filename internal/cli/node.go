@@ -47,7 +47,13 @@ func newNodeListCommand(o *options) *cobra.Command {
 					string(n.Node), connection(n), ago(n.SeenAt, now), orDash(outcome(n.Outcome, n.Reason)), ago(n.RunAt, now), orDash(string(n.LastJob)), orDash(joined(n.Groups)),
 				})
 			}
-			return table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
+			err = table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
+			for _, n := range nodes {
+				if n.Trouble != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, n.Trouble)
+				}
+			}
+			return err
 		},
 	}
 }
@@ -102,6 +108,9 @@ func newNodeShowCommand(o *options) *cobra.Command {
 func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	fmt.Fprintf(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
 		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(n.Version), orDash(n.Puppet))
+	if n.Trouble != "" {
+		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)
+	}
 	if n.LastRun == "" {
 		fmt.Fprintln(w, "last run  never")
 		return

@@ -24,6 +24,9 @@ func (v *plainView) show(w tutti.Watched) {
 		}
 		return
 	}
+	if w.Live.Run == "" {
+		fmt.Fprintf(v.out, "%s  %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Message)
+	}
 	if w.Live.Failed {
 		fmt.Fprintf(v.out, "%s  %s: %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Node, failure(tutti.Failure{Resource: w.Live.Resource, Message: w.Live.Message}))
 	}

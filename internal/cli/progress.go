@@ -16,6 +16,7 @@ type progress struct {
 	seq   uint64
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
+	note  string // what was said last of the job itself
 }
 
 // liveRun is what a run does now.
@@ -63,6 +64,10 @@ func (p *progress) apply(w tutti.Watched) bool {
 }
 
 func (p *progress) applyLive(l tutti.Live) {
+	if l.Run == "" { // of the job
+		p.note = l.Message
+		return
+	}
 	r := p.live[l.Run]
 	if r == nil {
 		r = &liveRun{}

@@ -22,7 +22,7 @@ func TestWrongUse(t *testing.T) {
 		"no flag":           {"a token is for somebody", "token create", "usage: tutti token create --name PATTERN"},
 		"argument for flag": {"the name is a flag", "token create web-01", "usage: tutti token create --name PATTERN"},
 		"unknown flag":      {"there is none of that name", "run deploy --wat", "tutti run --help"},
-		"unknown command":   {"at the root", "leave", "tutti --help"},
+		"unknown command":   {"at the root", "dance", "tutti --help"},
 		"unknown below":     {"below a command", "code list", "tutti code --help"},
 		"no fleet file":     {"where is it?", "plan show", "--file"},
 	}

@@ -58,6 +58,9 @@ func (v *treeView) show(w tutti.Watched) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if w.Event == nil {
+		if w.Live.Run == "" {
+			v.above(v.paint.plain, w.Live.Message)
+		}
 		return
 	}
 	var lines []string

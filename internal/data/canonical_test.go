@@ -120,19 +120,3 @@ func TestCanonicalKeepsTheValue(t *testing.T) {
 		}
 	})
 }
-
-func FuzzCanonical(f *testing.F) {
-	for _, seed := range []string{`{"b":1,"a":[1.0,1e5,-0]}`, `"\ud800\udc00"`, `"\ud800"`, `[[[]]]`, `1e-400`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		once, err := data.Canonical(raw)
-		if err != nil {
-			return
-		}
-		again, err := data.Canonical(once)
-		if err != nil || string(again) != string(once) {
-			t.Errorf("not canonical: %q becomes %q, then %q, error %v", raw, once, again, err)
-		}
-	})
-}

@@ -235,19 +235,3 @@ func TestNormalFormPassesTheSame(t *testing.T) {
 		}
 	})
 }
-
-func FuzzNormalize(f *testing.F) {
-	for _, seed := range []string{`null`, `["=","tag","A"]`, nested(3), chain(4), `["and",["or",["and",["=","x",1.0]]]]`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		once, err := data.Normalize(raw)
-		if err != nil {
-			return
-		}
-		again, err := data.Normalize(once)
-		if err != nil || string(again) != string(once) {
-			t.Errorf("no normal form: %q becomes %q, then %q, error %v", raw, once, again, err)
-		}
-	})
-}

@@ -17,6 +17,8 @@ type View struct {
 	Seen     map[tutti.NodeName]time.Time // last heartbeat while serving
 	Silence  time.Duration                // a node silent for so long is lost
 	InFlight int                          // runs at once in the fleet, 0: no limit
+	Hold     bool                         // no run may begin; those that have go on
+	HeldTo   time.Time                    // until then none could, zero: always
 }
 
 // Decide returns what should be appended now, in order; nil when there is
@@ -54,12 +56,15 @@ func (s *State) losses(v View) []tutti.Body {
 		}
 		// Before a claim the node may still be busy with a run that was given up,
 		// which ends by its own timeout: the same grace for both.
-		begun, what := r.ClaimedAt, "no result %s after the claim, its timeout is %s"
-		if begun.IsZero() {
-			begun, what = r.WantedAt, "the node is there and did not claim it for %s, its timeout is %s"
+		begun, what := v.from(r.ClaimedAt), "no result %s after the claim, its timeout is %s"
+		if r.ClaimedAt.IsZero() {
+			begun, what = v.from(r.WantedAt), "the node is there and did not claim it for %s, its timeout is %s"
+			if v.HeldTo.After(begun) { // its claims were refused
+				begun = v.HeldTo
+			}
 		}
 		grace := r.Timeout + 2*v.Silence
-		if late := v.Now.Sub(v.from(begun)); r.Timeout > 0 && late >= grace {
+		if late := v.Now.Sub(begun); r.Timeout > 0 && late >= grace {
 			out = append(out, &tutti.RunLost{Run: id, Reason: fmt.Sprintf(what, late.Round(time.Second), r.Timeout)})
 		}
 	}
@@ -87,6 +92,7 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 			if body := j.nextWait(st, v); body != nil {
 				out = append(out, body)
 			}
+		case v.Hold && !j.Cancelled:
 		default:
 			out = append(out, j.nextRuns(st, b)...)
 		}

@@ -89,7 +89,14 @@ func (m mangler) list(v []any) any {
 		return append(v, v[m.IntN(len(v))])
 	}
 	slices.Reverse(v)
-	return slices.Repeat(v, 1+m.IntN(30))
+	return slices.Repeat(v, m.times(len(v), 30))
+}
+
+// times is how often something is repeated: a few times, or until it is large, but
+// no repetition of repetitions is beyond measure.
+func (m mangler) times(size, most int) int {
+	const large = 16 << 10
+	return max(1, min(1+m.IntN(most), large/max(1, size)))
 }
 
 func (m mangler) object(v map[string]any) any {
@@ -117,7 +124,7 @@ func (m mangler) text(v string) string {
 	case 2:
 		return strings.ToUpper(v)
 	case 3:
-		return strings.Repeat(v, 1+m.IntN(200))
+		return strings.Repeat(v, m.times(len(v), 200))
 	}
 	return Texts[m.IntN(len(Texts))]
 }

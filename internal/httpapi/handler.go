@@ -83,7 +83,7 @@ func NewHandler(o Options) http.Handler {
 		out, err := enrol(r.Context(), body)
 		write(w, out, err)
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) })
+	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-o.Ready:
@@ -97,6 +97,17 @@ func NewHandler(o Options) http.Handler {
 	})
 	return o.survive(mux)
 }
+
+// NewClosedHandler returns the handler of a server that serves nothing: /healthz
+// is as ever, and everything else says why.
+func NewClosedHandler(why func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { write(w, nil, why()) })
+	return mux
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
 // operators admits those whom Admit knows.
 func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
@@ -202,7 +213,11 @@ func write(w http.ResponseWriter, out any, err error) {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			err = tutti.Wrap(tutti.CodeInvalid, tooLarge, "request")
 		}
-		out, status = bodyOf(err), statuses[tutti.CodeOf(err)]
+		body := bodyOf(err)
+		if statuses[body.Code] == 0 { // no code of this release: net/http panics about a status 0
+			body.Code = tutti.CodeInternal
+		}
+		out, status = body, statuses[body.Code]
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -26,14 +26,14 @@ func TestFaults(t *testing.T) {
 	one, two := r.Hosts[0], r.Hosts[1]
 
 	t.Run("cut", func(t *testing.T) {
-		link := shell(t, one, "ip -o link show eth0; ip -o addr show eth0; ip route")
+		link := shell(t, one, "ip -o link show eth0; ip -o -4 addr show eth0; ip route")
 		twice(t, one.Cut)
 		wantReach(t, one, two, false)
 		wantReach(t, two, one, false)
 		if got := shell(t, one, "ping -q -c 1 -W 1 outer > /dev/null && echo yes || echo no"); got != "no" {
 			t.Error("a host that is cut reaches the outer machine")
 		}
-		if diff := cmp.Diff(link, shell(t, one, "ip -o link show eth0; ip -o addr show eth0; ip route")); diff != "" {
+		if diff := cmp.Diff(link, shell(t, one, "ip -o link show eth0; ip -o -4 addr show eth0; ip route")); diff != "" {
 			t.Errorf("the host sees it: -before +now\n%s", diff)
 		}
 		wantNetwork(t, one, NetworkCut)

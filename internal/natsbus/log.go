@@ -76,23 +76,14 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	}
 	ctx, cancel := withTimeout(ctx, appendTimeout)
 	defer cancel()
-	if old, err := js.Stream(ctx, logStream); err == nil && old.CachedInfo().Config.DenyPurge {
-		return nil, unchained("the log")
+	config := logConfig(o)
+	if old, err := js.Stream(ctx, logStream); err == nil {
+		if old.CachedInfo().Config.DenyPurge {
+			return nil, unchained("the log")
+		}
+		config.FirstSeq = old.CachedInfo().Config.FirstSeq // of a restored log; it stays
 	}
-	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name:               logStream,
-		Subjects:           []string{"log.>"},
-		Retention:          jetstream.LimitsPolicy,
-		Discard:            jetstream.DiscardNew, // a full log refuses, it never forgets
-		MaxMsgs:            -1,
-		MaxBytes:           -1,
-		MaxMsgsPerSubject:  -1,
-		MaxConsumers:       -1,
-		Storage:            jetstream.FileStorage,
-		Replicas:           max(1, o.Replicas),
-		DenyDelete:         true,
-		AllowAtomicPublish: true,
-	})
+	stream, err := js.CreateOrUpdateStream(ctx, config)
 	if err != nil {
 		return nil, wrap(err, "open the log")
 	}
@@ -107,6 +98,23 @@ func OpenLog(ctx context.Context, nc *nats.Conn, o LogOptions) (*Log, error) {
 	}
 	l.tail = tail{whole, state.LastSeq}
 	return l, nil
+}
+
+func logConfig(o LogOptions) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:               logStream,
+		Subjects:           []string{"log.>"},
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardNew, // a full log refuses, it never forgets
+		MaxMsgs:            -1,
+		MaxBytes:           -1,
+		MaxMsgsPerSubject:  -1,
+		MaxConsumers:       -1,
+		Storage:            jetstream.FileStorage,
+		Replicas:           max(1, o.Replicas),
+		DenyDelete:         true,
+		AllowAtomicPublish: true,
+	}
 }
 
 // Torn is the last sequence of a batch that a loss of power left incomplete at

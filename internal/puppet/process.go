@@ -84,6 +84,10 @@ func Adopt(dir string) (*Process, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &noted)
 	}
+	if err == nil && (noted.PID <= 1 || noted.Start == 0) {
+		// Without the start time any process could be taken for ours, and be ended.
+		err = tutti.Errorf(tutti.CodeInternal, "process %d, started at %d: nobody's", noted.PID, noted.Start)
+	}
 	if err == nil {
 		if !alive(noted.PID, noted.Start) {
 			return nil, nil
@@ -130,7 +134,7 @@ func stat(pid int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, rest, ok := bytes.Cut(raw[bytes.LastIndexByte(raw, ')'):], []byte(" "))
+	_, rest, ok := bytes.Cut(raw[max(0, bytes.LastIndexByte(raw, ')')):], []byte(" "))
 	fields := strings.Fields(string(rest))
 	if !ok || len(fields) < 20 {
 		return nil, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))

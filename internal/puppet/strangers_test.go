@@ -6,9 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
@@ -40,5 +42,18 @@ func TestAPersonsApplyIsNamedWithoutItsCode(t *testing.T) {
 	got, err := puppet.Strangers()
 	if err != nil || !slices.Contains(got, fmt.Sprintf("puppet apply, pid %d", cmd.Process.Pid)) || strings.Contains(strings.Join(got, " "), "secret") {
 		t.Errorf("strangers %q, %v", got, err)
+	}
+}
+
+// TestADamagedPidIsNobody: what is adopted may be ended, so it must be ours for sure.
+func TestADamagedPidIsNobody(t *testing.T) {
+	for _, content := range []string{`{}`, `{"pid":1}`, `{"pid":1,"start":1}`, `{"pid":` + strconv.Itoa(os.Getpid()) + `}`, `{"pid":-1,"start":7}`, "", "x"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "pid"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if process, err := puppet.Adopt(dir); process != nil || tutti.CodeOf(err) != tutti.CodeInternal {
+			t.Errorf("%q is process %+v, %v", content, process, err)
+		}
 	}
 }

@@ -64,7 +64,7 @@ func (w *Writer) Close() ([]byte, int, error) {
 }
 
 // Entries yields the entries of a stored snapshot after a sequence. It ends with
-// the first error, CodeInternal: the snapshot is not the one that taken names, as
+// the first error, CodeDamaged: the snapshot is not the one that taken names, as
 // it was stored.
 func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[tutti.Entry, error] {
 	return func(yield func(tutti.Entry, error) bool) {
@@ -72,7 +72,7 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 			if err == nil {
 				err = errors.New(what)
 			}
-			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeInternal, err, "the snapshot of the events up to %d (blob %s) is damaged", taken.Through, taken.State))
+			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeDamaged, err, "the snapshot of the events up to %d (blob %s) is damaged", taken.Through, taken.State))
 		}
 		if got := tutti.DigestOf(stored); got != taken.State {
 			damaged(nil, "it has the digest "+string(got))

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -104,7 +103,7 @@ func (k *keeper) segments(ctx context.Context, through uint64, now time.Time) ([
 	var before tutti.Digest
 	if taken := k.taken.Load(); taken != nil {
 		after, before = taken.Through, taken.Link
-		kept = slices.DeleteFunc(slices.Clone(taken.Segments), func(s tutti.AuditSegment) bool { return now.Sub(s.Until) > audit.Keep })
+		kept = audit.Unexpired(taken.Segments, now)
 	}
 	stored, segment, err := audit.Segment(before, func(yield func(tutti.Entry, error) bool) {
 		for e, err := range k.log.Entries(ctx, after) {

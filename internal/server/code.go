@@ -38,6 +38,9 @@ func (s *Server) PutBlob(ctx context.Context, content []byte) (tutti.Digest, err
 	if len(content) > maxBlob {
 		return "", tutti.Errorf(tutti.CodeInvalid, "a file of %d bytes, at most %d", len(content), maxBlob)
 	}
+	if err := s.opts.Space(); err != nil {
+		return "", err
+	}
 	return s.opts.Blobs.Put(ctx, content)
 }
 
@@ -45,10 +48,16 @@ func (s *Server) PutBlob(ctx context.Context, content []byte) (tutti.Digest, err
 // its signature become one blob, found by the code's digest through the log.
 func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodePushed, error) {
 	var out tutti.CodePushed
+	if err := s.opts.Space(); err != nil {
+		return out, err
+	}
 	if err := s.opts.Identity.VerifyCode(in); err != nil {
 		return out, err
 	}
 	manifest, err := decode[tutti.CodeManifest]("manifest", in.Manifest)
+	if err == nil {
+		err = manifest.Validate() // no node would take it
+	}
 	if err != nil {
 		return out, err
 	}
@@ -87,6 +96,9 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	}
 	f, err := fleet.Parse(in.File, in.Source)
 	if err != nil {
+		return tutti.Fleet{}, err
+	}
+	if err := s.opts.Space(); err != nil {
 		return tutti.Fleet{}, err
 	}
 	digest := tutti.DigestOf(in.Source)
@@ -231,7 +243,10 @@ func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil || has {
 		return out, err
 	}
-	out.Digest, err = s.PutBlob(ctx, slices.Clone(payload))
+	if len(payload) > maxBlob {
+		return out, tutti.Errorf(tutti.CodeInvalid, "%d bytes, at most %d", len(payload), maxBlob)
+	}
+	out.Digest, err = s.opts.Blobs.Put(ctx, slices.Clone(payload))
 	return out, err
 }
 

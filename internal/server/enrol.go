@@ -31,6 +31,9 @@ func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.C
 			return tutti.CreatedToken{}, err
 		}
 	}
+	if err := s.opts.Space(); err != nil {
+		return tutti.CreatedToken{}, err
+	}
 	text, id, hash, err := s.opts.Identity.NewToken(in)
 	if err != nil {
 		return tutti.CreatedToken{}, err
@@ -49,6 +52,9 @@ func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.C
 // enrolled by the same token may ask again, since its answer may have been lost.
 func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enrolled, error) {
 	if err := in.Name.Validate(); err != nil {
+		return tutti.Enrolled{}, err
+	}
+	if err := s.opts.Space(); err != nil {
 		return tutti.Enrolled{}, err
 	}
 	hash, err := s.opts.Identity.VerifyEnrol(in)
@@ -148,7 +154,7 @@ func (s *Server) nodeView(tx *tx, n *node) tutti.NodeView {
 	seen, beat := s.presence.last(n.Node)
 	v := tutti.NodeView{
 		Node: n.Node, Key: n.Key, Groups: tx.registry.groups(n), JoinedAt: n.joinedAt,
-		SeenAt: seen, Connected: s.connected(seen, tx.now), Version: beat.Version, Puppet: beat.Puppet,
+		SeenAt: seen, Connected: s.connected(seen, tx.now), Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble,
 		Active: tx.engine.Active[n.Node],
 	}
 	if r := tx.engine.Runs[n.lastClaimed]; r != nil {

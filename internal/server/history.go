@@ -28,7 +28,7 @@ func snapshot(ctx context.Context, log tutti.Log) (*tutti.SnapshotTaken, error) 
 	}
 	taken, ok := e.Body.(*tutti.SnapshotTaken)
 	if !ok {
-		return nil, tutti.Errorf(tutti.CodeInternal, "event %d is no snapshot but %s", e.Seq, e.Body.Kind())
+		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is no snapshot but %s", e.Seq, e.Body.Kind())
 	}
 	return taken, nil
 }
@@ -73,7 +73,7 @@ func (s *Server) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint
 	stored, err := s.opts.Blobs.Get(ctx, taken.State)
 	if err != nil {
 		return func(yield func(tutti.Entry, error) bool) {
-			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeInternal, err,
+			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeDamaged, err,
 				"the snapshot of the events up to %d cannot be read; restore a backup: tutti server restore", taken.Through))
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Server) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint
 func event(entry tutti.Entry) (tutti.Event, error) {
 	var e tutti.Event
 	if err := json.Unmarshal(entry.Raw, &e); err != nil {
-		return e, tutti.Wrap(tutti.CodeInternal, err, "event %d", entry.Seq)
+		return e, tutti.Wrap(tutti.CodeDamaged, err, "event %d", entry.Seq)
 	}
 	e.Seq, e.Link = entry.Seq, entry.Link
 	return e, nil

@@ -17,6 +17,9 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
+	if err := s.opts.Space(); err != nil {
+		return "", err
+	}
 	var id tutti.JobID
 	err := s.do(ctx, func(tx *tx) error {
 		f := tx.registry.fleet
@@ -121,14 +124,19 @@ func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 // ListJobs implements tutti.Jobs, the latest first.
 func (s *Server) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 	var out []tutti.JobView
+	full := s.opts.Space()
 	err := s.do(ctx, func(tx *tx) error {
 		for _, id := range slices.Backward(tx.engine.Order) {
 			j := tx.engine.Jobs[id]
 			sum := j.Summary(tx.now)
-			out = append(out, tutti.JobView{
+			v := tutti.JobView{
 				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Verdict: j.Verdict, Message: j.Message,
 				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
-			})
+			}
+			if full != nil && !j.Ended() {
+				v.Message = "nothing more begins: " + full.Error()
+			}
+			out = append(out, v)
 		}
 		return nil
 	})

@@ -70,6 +70,8 @@ func (k *keeper) pause(ctx context.Context) {
 
 // snapshot takes a snapshot of all that is in the log now.
 func (k *keeper) snapshot(ctx context.Context) error {
+	k.past.Lock()
+	defer k.past.Unlock()
 	taken, err := k.state(ctx)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
@@ -214,6 +215,7 @@ func TestTheLogLetsGoOfWhatASnapshotHas(t *testing.T) {
 // points are all the places between two steps of a snapshot.
 var points = []string{
 	"before the snapshot's blob", "after the snapshot's blob",
+	"before the segment's blob", "after the segment's blob",
 	"before snapshot.taken", "after snapshot.taken",
 	"before the log lets go", "after the log has let go",
 }
@@ -303,6 +305,72 @@ func (p *past) wantSwept(t *testing.T) {
 	if most := 2*(3+snapshotEvery) + 10; len(stored) > most {
 		t.Errorf("%d blobs are there, at most %d are needed", len(stored), most)
 	}
+}
+
+// trail is the audit trail of all that ever was, verified.
+func (p *past) trail(t *testing.T) []tutti.AuditEntry {
+	t.Helper()
+	e, found, err := p.log.Snapshot(t.Context())
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	taken := e.Body.(*tutti.SnapshotTaken)
+	var out []tutti.AuditEntry
+	var chain audit.Chain
+	add := func(e tutti.AuditEntry, err error) {
+		if err == nil {
+			err = chain.Add(e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	for i, segment := range taken.Segments {
+		blob, err := p.Blobs.Get(t.Context(), segment.Blob)
+		if err != nil {
+			t.Fatalf("segment of %d to %d: %v", segment.First, segment.Last, err)
+		}
+		for e, err := range audit.Entries(segment, blob) {
+			if i > 0 {
+				e.Before = ""
+			}
+			add(e, err)
+		}
+	}
+	for e, err := range p.log.Entries(t.Context(), taken.Through) {
+		add(audit.Of(e, ""), err)
+	}
+	return out
+}
+
+func TestTheTrailOfWhatWasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		for range 4 {
+			p.jobs(t, 5)
+			synctest.Wait()
+		}
+		p.first(t)
+		all := p.log.everything()
+		trail := p.trail(t)
+		if len(trail) != len(all) || trail[0].Seq != 1 {
+			t.Fatalf("%d entries from %d on, of %d events", len(trail), trail[0].Seq, len(all))
+		}
+		for i, e := range trail {
+			if audit.Act(all[i]) && len(e.Raw) == 0 || e.Link != all[i].Link {
+				t.Errorf("event %d (%s) is not in the trail as it was", e.Seq, all[i].Body.Kind())
+			}
+		}
+		_ = p.Stop()
+		time.Sleep(audit.Keep + time.Hour)
+		p = p.again(t)
+		p.jobs(t, 10)
+		synctest.Wait()
+		if first := p.trail(t)[0].Seq; first < 50 {
+			t.Errorf("after 400 days the trail begins with entry %d", first)
+		}
+	})
 }
 
 func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
@@ -398,7 +466,7 @@ func TestAServerDoesNotStartWithoutItsSnapshot(t *testing.T) {
 					Log: p.log, Blobs: damagedBlobs{p.Blobs, e.Body.(*tutti.SnapshotTaken).State, tc.damage},
 					Bus: &servertest.Bus{}, Identity: &servertest.Identity{},
 				})
-				wantCode(t, s.Run(t.Context()), tutti.CodeInternal, "the snapshot of the events up to")
+				wantCode(t, s.Run(t.Context()), tutti.CodeDamaged, "the snapshot of the events up to")
 				select {
 				case <-s.Ready():
 					t.Errorf("%s: it serves", tc.reason)

@@ -24,6 +24,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpCode:    s.codeGet,
 		tutti.OpBeat:    s.beat,
 		tutti.OpLive:    s.live,
+		tutti.OpLeave:   s.leave,
 		tutti.OpRenew:   s.renew,
 	}
 }
@@ -107,6 +108,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	var out tutti.Claimed
+	full := s.opts.Space()
 	err := s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err != nil {
@@ -115,6 +117,9 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		r := tx.engine.Runs[tx.engine.Active[n.Node]]
 		if r == nil {
 			return nil
+		}
+		if r.ClaimedAt.IsZero() && full != nil {
+			return full
 		}
 		if r.ClaimedAt.IsZero() {
 			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
@@ -174,7 +179,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err == nil {
-			in.Version, in.Puppet = words(in.Version), words(in.Puppet)
+			in.Version, in.Puppet, in.Trouble = words(in.Version), words(in.Puppet), words(in.Trouble)
 			s.presence.beat(n.Node, in)
 		}
 		return err

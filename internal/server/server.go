@@ -51,6 +51,10 @@ type Options struct {
 	Identity Identity
 	Logger   *slog.Logger
 
+	// Space says, as CodeUnavailable, that there is no room for new work; what has
+	// begun goes on. Asked often; nil: there always is.
+	Space func() error
+
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
 	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
@@ -76,6 +80,8 @@ type Server struct {
 	access   access
 	knocks   knocks
 	files    atomic.Pointer[codeFiles]
+	leavers  []leaver       // the writer's
+	past     sync.Mutex     // held by whoever lets go of the past, or copies it
 	beside   sync.WaitGroup // what goes on beside the writer
 
 	snapshotDue chan struct{}
@@ -96,6 +102,9 @@ const (
 func New(opts Options) *Server {
 	if opts.Silence == 0 {
 		opts.Silence = defaultSilence
+	}
+	if opts.Space == nil {
+		opts.Space = func() error { return nil }
 	}
 	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
 	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
@@ -182,6 +191,8 @@ type writer struct {
 	since   time.Time // deadlines of nodes and waits count from here at the earliest
 	last    time.Time // it was seen to run
 	probing map[probeKey]context.CancelFunc
+	held    bool      // there was no room at the last decision
+	heldTo  time.Time // and then there was for the last time none
 }
 
 func (w *writer) fold(ctx context.Context) error {
@@ -274,7 +285,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	if len(tx.events) > 0 {
 		if err := w.append(ctx, tx); err != nil {
 			for _, c := range batch {
-				c.done <- tutti.Wrap(tutti.CodeUnavailable, err, "append to the log")
+				c.done <- w.notStored(err)
 			}
 			return err
 		}
@@ -337,9 +348,10 @@ func (w *writer) appendPart(ctx context.Context, events []tutti.Event) error {
 // decide lets the engine and the value waits append until nothing is left, then
 // retires what is too much of the past.
 func (w *writer) decide(tx *tx) {
+	held := w.hold(tx)
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.times(),
-		Silence: w.opts.Silence, InFlight: w.opts.InFlight,
+		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
 	}
 	for {
 		w.checkValueWaits(tx)
@@ -385,6 +397,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		}
 	}
 	w.reconcileProbes(ctx)
+	w.endLeavers()
 	if len(events) > 0 {
 		w.appended.tell()
 	}

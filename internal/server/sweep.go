@@ -19,6 +19,8 @@ func (k *keeper) sweep(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	k.past.Lock()
+	defer k.past.Unlock()
 	swept, err := blobs.Sweep(ctx, k.named)
 	if err == nil && swept.Removed > 0 {
 		k.opts.Logger.Info("blobs swept", "stored", swept.Stored, "removed", swept.Removed)

@@ -9,6 +9,9 @@ import (
 
 // SetValue implements tutti.Values.
 func (s *Server) SetValue(ctx context.Context, key string, value json.RawMessage) error {
+	if err := s.opts.Space(); err != nil {
+		return err
+	}
 	return s.operatorValue(ctx, tutti.Publish{Key: key, Value: value})
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -79,12 +80,13 @@ func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
 func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
+	goesOn := false
 	err := s.do(ctx, func(tx *tx) error {
 		job, err := tx.job(in.Job)
 		if err != nil {
 			return err
 		}
-		filter.job, from = job.ID, job.Seq-1
+		filter.job, from, goesOn = job.ID, job.Seq-1, !job.Ended()
 		return nil
 	})
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 		changed := s.appended.wait()
 		for e, err := range s.history(ctx, from) {
 			if err != nil {
-				return err
+				return brokenOff(ctx, err)
 			}
 			from = e.Seq
 			if !filter.admits(e) {
@@ -111,6 +113,12 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 				return nil
 			}
 		}
+		if full := s.opts.Space(); goesOn && full != nil {
+			if err := yield(tutti.Watched{Live: &tutti.Live{At: time.Now().UTC(), Message: full.Error()}}); err != nil {
+				return err
+			}
+		}
+		goesOn = false // said once, then as it changes
 		if !in.Follow {
 			return nil
 		}
@@ -133,13 +141,19 @@ func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-cha
 		case <-s.ended:
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
-			if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
-				return cause // revoked
-			}
 			// Whoever watches is gone, or this server ends: then he is to come back.
-			return tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job")
+			return brokenOff(ctx, tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "the watch ended before the job"))
 		}
 	}
+}
+
+// brokenOff returns why a watch ended: the watcher's own end, if he was revoked,
+// else err.
+func brokenOff(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); tutti.CodeOf(cause) == tutti.CodeUnauthenticated {
+		return cause
+	}
+	return err
 }
 
 // jobFilter admits the events of one job. Those of its runs are known by the

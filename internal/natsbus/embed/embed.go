@@ -57,6 +57,7 @@ type Server struct {
 	nats     *server.Server
 	resolver *server.MemAccResolver
 	sync     bool
+	failed   chan error
 
 	violations chan violation
 }
@@ -74,12 +75,12 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "embedded bus")
 	}
-	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, violations: make(chan violation, 1024)}
+	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, failed: make(chan error, 1), violations: make(chan violation, 1024)}
 	if o.LogTo == nil {
 		o.LogTo = slog.New(slog.DiscardHandler)
 	}
 	// Neither debug nor trace: these would show what passes over the bus.
-	ns.SetLogger(logger{o.LogTo, s.violations}, false, false)
+	ns.SetLogger(logger{to: o.LogTo, failed: s.fail, violations: s.violations}, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(startTimeout) {
 		s.Shutdown()
@@ -141,6 +142,18 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		AccountResolver:        resolver,
 	}
 	return opts, resolver, nil
+}
+
+// Failed yields the first failure of a write to disk: whoever waits for that
+// write gets no answer, and no stream that failed takes another until the next
+// Start.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default: // the first one says it
+	}
 }
 
 // Addr returns the address the server listens on.

@@ -6,14 +6,18 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tutti-project/tutti"
 )
 
 // logger hands what the NATS server says to slog. What a client did without a right
 // to goes to violations, too: NATS tells of it nowhere else.
 type logger struct {
 	to         *slog.Logger
+	failed     func(error)
 	violations chan<- violation
 }
 
@@ -67,7 +71,17 @@ func (l logger) Errorf(format string, v ...any) {
 		l.say(l.to.Debug, format, v)
 		return
 	}
+	if writeFailed(format, text) { // not of a client: that says what it likes
+		l.failed(tutti.Errorf(tutti.CodeUnavailable, "embedded bus: %s", text))
+	}
 	l.say(l.to.Error, format, v)
+}
+
+// writeFailed recognizes that a stream could not be written. It takes nothing
+// more until the server is started again, and answers nobody why: the log is
+// where the bus says so (setWriteErrLocked in its stream.go).
+func writeFailed(format, text string) bool {
+	return strings.Contains(format, "critical write error") || strings.Contains(text, syscall.ENOSPC.Error())
 }
 
 // Fatalf does not end the process: Start reports that the server is not ready.

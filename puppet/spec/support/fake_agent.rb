@@ -59,12 +59,12 @@ class FakeAgent
   def serve(socket)
     thread = Thread.new do
       while (line = socket.gets)
-        request = JSON.parse(line)
+        request = JSON.parse(line, max_nesting: 0)
         @requests << request
         response = respond(request)
         break if response == :hang_up
 
-        socket.write("#{JSON.generate(response)}\n")
+        socket.write("#{JSON.generate(response, max_nesting: 0)}\n")
       end
     rescue IOError, SystemCallError
       nil

@@ -13,6 +13,9 @@ module PuppetX
       RECONNECT = 30
       PAUSE = 0.1
       ANSWER = 120
+      # How deep JSON nests: a value 256 levels (the server's bound), and what is around it. Ruby's own bound of 100
+      # would make one deep value an unreadable answer for every node that has it in Hiera.
+      NESTING = 300
 
       # @param path [String] the socket
       # @param hello [Hash] the fields of the request `hello`, sent first on each connection
@@ -68,9 +71,9 @@ module PuppetX
       end
 
       def exchange(operation, fields, timeout)
-        @socket.write("#{JSON.generate({ 'op' => operation }.merge(fields))}\n")
+        @socket.write("#{JSON.generate({ 'op' => operation }.merge(fields), max_nesting: NESTING)}\n")
         response = parse(read_line(operation, timeout), operation)
-        return response if response['ok']
+        return response if response['ok'] == true
 
         raise NoAnswer.new(response['code'] || 'internal', "#{operation}: #{response['error'] || 'no reason given'}")
       end
@@ -90,7 +93,9 @@ module PuppetX
       end
 
       def parse(line, operation)
-        response = JSON.parse(line)
+        raise JSON::ParserError, 'not UTF-8' unless line.force_encoding(Encoding::UTF_8).valid_encoding?
+
+        response = JSON.parse(line, max_nesting: NESTING)
         return response if response.is_a?(Hash)
 
         raise JSON::ParserError, 'not an object'

@@ -49,19 +49,19 @@ module PuppetX
 
       # All hiera data of this node, asked for once.
       def hiera
-        @hiera ||= ask('hiera')['data'] || {}
+        @hiera ||= part(ask('hiera'), 'hiera', 'data', Hash)
       end
 
       # @return [Answer] the shared value of a key; the same one whenever it is asked in this run
       def value(key, at)
-        @answers[['value', key]] ||= answer(ask('value', { 'key' => key, 'at' => at }))
+        @answers[['value', key]] ||= answer(ask('value', { 'key' => key, 'at' => at }), 'value')
       end
 
       # @return [Array<Hash>] the exports of other nodes that match
       def collect(type, filter, at)
         @answers[['collect', type, filter]] ||=
-          ask('collect', { 'type' => type, 'filter' => filter, 'at' => at })
-          .fetch('exports').reject { |export| export['node'] == order.node }
+          exports(ask('collect', { 'type' => type, 'filter' => filter, 'at' => at }), type)
+          .reject { |export| export['node'] == order.node }
       end
 
       # Hands over what compiling read and would publish, and waits for the verdict.
@@ -86,7 +86,7 @@ module PuppetX
 
       # @return [Answer] what this node published last under a key; not a read of the record
       def published(key)
-        answer(ask('published', { 'key' => key }))
+        answer(ask('published', { 'key' => key }), 'published')
       end
 
       def publish(key, value)
@@ -105,8 +105,28 @@ module PuppetX
         raise Puppet::Error, "tutti: #{e.message} (#{e.code})"
       end
 
-      def answer(response)
-        Answer.new(response['found'] == true, response['value'])
+      # No answer is not an empty answer: what is missing or of another type ends the run with its name.
+      def part(response, operation, name, *types)
+        value = response[name]
+        return value if types.any? { |type| type === value } # rubocop:disable Style/CaseEquality
+
+        raise Puppet::Error, "tutti: #{operation}: the agent's answer has no #{name} as it should be, " \
+                             "but #{response.key?(name) ? "a #{value.class}" : 'nothing'} (internal)"
+      end
+
+      def answer(response, operation)
+        found = part(response, operation, 'found', true, false)
+        part(response, operation, 'value', String, Numeric, true, false, Array, Hash) if found
+        Answer.new(found, found ? response['value'] : nil)
+      end
+
+      # The exports of an answer: resources of the type that was asked for, each of a node.
+      def exports(response, type)
+        part(response, 'collect', 'exports', Array).each do |export|
+          whole = export.is_a?(Hash) && export['type'].to_s.casecmp?(type) && %w[title node].all? { |name| export[name].is_a?(String) && !export[name].empty? } &&
+                  (export['parameters'].nil? || export['parameters'].is_a?(Hash))
+          raise Puppet::Error, "tutti: collect: the agent's answer has an export of #{type} that is none (internal)" unless whole
+        end
       end
     end
   end

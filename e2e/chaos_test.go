@@ -1,0 +1,82 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/app"
+)
+
+// chaosFleet has something of everything: what others read, a step that accepts
+// what failed, a node in two steps.
+const chaosFleet = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  first: {nodes: [node-01, node-02]}
+  then:  {nodes: [node-02, node-03]}
+grants:
+  - {to: first, write: [shared/chaos/**], exports: [Notify]}
+plans:
+  chaos:
+    steps:
+      - {run: first, accept: [lost]}
+      - run: then
+`
+
+const chaosSite = `
+node 'node-01', 'node-02' {
+  @@notify { $trusted['certname']: }
+  tutti_value { "shared/chaos/${trusted['certname']}": value => $facts['networking']['ip'] }
+  exec { '/bin/sleep 2': }
+}
+node 'node-03' {
+  Notify <<| |>>
+  $first = tutti::value('shared/chaos/node-01', undef)
+  exec { '/bin/sleep 1': }
+}
+`
+
+// The schedules of faults that every run of the tests meets, and how long each
+// is. E2E_SEEDS, numbers with commas, and E2E_CHAOS replace them.
+const (
+	chaosSeeds = "4,11"
+	chaosFor   = time.Minute
+)
+
+// TestChaos executes a plan again and again while the faults of a seed befall the
+// fleet, and compares afterwards what the log and the nodes have.
+func TestChaos(t *testing.T) {
+	push(t, chaosFleet, chaosSite)
+	length := chaosFor
+	if text := os.Getenv("E2E_CHAOS"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seeds := os.Getenv("E2E_SEEDS")
+	if seeds == "" {
+		seeds = chaosSeeds
+	}
+	for text := range strings.SplitSeq(seeds, ",") {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(text, func(t *testing.T) {
+			found, err := app.Chaos{Fleet: fleet, Plan: "chaos", Seed: seed, For: length, Say: t.Logf}.Run(t.Context())
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			for _, f := range found {
+				t.Errorf("seed %d: %s", seed, f)
+			}
+		})
+	}
+}

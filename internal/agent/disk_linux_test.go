@@ -1,0 +1,123 @@
+package agent_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func TestALittleRoomBeginsNoRun(t *testing.T) {
+	l := newLab(t, applies)
+	var full atomic.Bool
+	full.Store(true)
+	l.start(func(o *agent.Options) {
+		o.Space = func() error {
+			if full.Load() {
+				return tutti.Errorf(tutti.CodeUnavailable, "the disk is full")
+			}
+			return nil
+		}
+	})
+	got := l.end(l.job())
+	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || got.Message != "the disk is full" || l.ruby.started() != 0 {
+		t.Errorf("result %+v after %d starts", got, l.ruby.started())
+	}
+	if says := l.trouble(); says != "the disk is full" {
+		t.Errorf("the node says %q", says)
+	}
+	full.Store(false)
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Errorf("with room again: %+v", got)
+	}
+}
+
+// trouble is what the server lists as the node's trouble.
+func (l *lab) trouble() string {
+	l.t.Helper()
+	nodes, err := l.fleet.ListNodes(servertest.Operator())
+	if err != nil || len(nodes) != 1 {
+		l.t.Fatal(nodes, err)
+	}
+	return nodes[0].Trouble
+}
+
+// The server is away and the disk takes no result: the agent tries for ever, and
+// when one of both helps, the outcome is what it was.
+func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		help   func(l *lab, stuff string)
+	}{
+		{"there is room again, then the server comes back", func(l *lab, stuff string) {
+			if err := os.Remove(stuff); err != nil {
+				t.Error(err)
+			}
+			l.line.until(tutti.OpBlobPut, l.line.count(tutti.OpBlobPut)+1) // it is in the outbox now
+			l.line.mend()
+		}},
+		{"the server comes back", func(l *lab, _ string) { l.line.mend() }},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			var l *lab
+			l = newLab(t, func(p *puppet) tutti.Result {
+				out := applies(p)
+				l.line.sever()
+				// Room for the verdict of this Puppet, and for nothing else.
+				stuff := filepath.Join(l.dir, "runs", "stuff")
+				for size := int64(1 << 20); size > 0; size -= 4096 {
+					f, err := os.Create(stuff)
+					if err == nil {
+						_, err = f.Write(make([]byte, size))
+						f.Close()
+					}
+					if err == nil {
+						if err := os.Truncate(stuff, size-4096); err != nil {
+							t.Error(err)
+						}
+						break
+					}
+					if !errors.Is(err, syscall.ENOSPC) {
+						t.Error(err)
+					}
+				}
+				return out
+			})
+			runs := filepath.Join(l.dir, "runs")
+			if err := os.Mkdir(runs, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Mount("none", runs, "tmpfs", 0, "size=256k"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				l.kill()
+				if err := syscall.Unmount(runs, 0); err != nil {
+					t.Error(err)
+				}
+			})
+			l.start()
+			job := l.job()
+			run := l.until(job, "run.gated").Body.ID()
+			l.line.until(tutti.OpResult, 2) // it was tried, and again
+			if _, err := os.Stat(filepath.Join(l.runDir(tutti.RunID(run)), "result.json")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the disk took the result: %v", err)
+			}
+			tc.help(l, filepath.Join(runs, "stuff"))
+			if got := l.end(job); got.Outcome != tutti.Changed || strings.Contains(got.Message, "space") {
+				t.Errorf("result %+v", got)
+			}
+			if l.ruby.started() != 1 {
+				t.Errorf("%d starts", l.ruby.started())
+			}
+		})
+	}
+}

@@ -1,0 +1,240 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/archive"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+const callBackup = "/v1/server/backup"
+
+// BackupOptions say which server is copied, and where to.
+type BackupOptions struct {
+	Dir    string
+	Socket string // of the server, if it runs
+	File   string // must not exist; "-": Out
+	Out    io.Writer
+}
+
+// Backup copies a server as of one event, whether it runs or not. What it leaves
+// has been read again and is whole.
+func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
+	if o.File == "-" {
+		return backup(ctx, o, o.Out)
+	}
+	if exists(o.File) {
+		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
+	}
+	tmp, err := os.OpenFile(o.File+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // it holds the CA's key
+	if err != nil {
+		return archive.End{}, tutti.Wrap(tutti.CodeInvalid, err, "write the backup")
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	end, err := backup(ctx, o, tmp)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return end, err
+	}
+	if err := os.Rename(tmp.Name(), o.File); err != nil {
+		return end, err
+	}
+	return end, durable.SyncDir(filepath.Dir(o.File))
+}
+
+func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, error) {
+	lock, err := lockDir(o.Dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return archive.End{}, tutti.Errorf(tutti.CodeNotFound, "no server in %s", o.Dir)
+	case tutti.CodeOf(err) == tutti.CodeConflict:
+		return backupRunning(ctx, o.Socket, to)
+	case err != nil:
+		return archive.End{}, err
+	}
+	defer lock.Close()
+	head, err := openHead(o.Dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return archive.End{}, err
+	}
+	defer head.file.Close()
+	if err := head.inFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
+		return archive.End{}, err
+	}
+	st, err := openStores(ctx, o.Dir)
+	if err != nil {
+		return archive.End{}, err
+	}
+	defer st.close()
+	log, err := natsbus.OpenLog(ctx, st.conn, natsbus.LogOptions{Blobs: st.blobs})
+	if err == nil {
+		err = head.inLog(ctx, log)
+	}
+	if err != nil {
+		return archive.End{}, err
+	}
+	core := server.New(server.Options{Log: log, Blobs: st.blobs, Logger: slog.New(slog.DiscardHandler)})
+	c := &copier{dir: o.Dir, to: to}
+	return c.end(core.CopyLog(ctx, c))
+}
+
+// backupRunning asks the server through its local socket: whoever may use that
+// may read its directory as well.
+func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.End, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://tutti"+callBackup, nil)
+	if err != nil {
+		return archive.End{}, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return archive.End{}, tutti.Wrap(tutti.CodeUnavailable, err, "the server runs and does not answer on its socket; give it with --socket")
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		return archive.End{}, tutti.Errorf(tutti.CodeUnavailable, "the server made no backup: %s: %s", resp.Status, said)
+	}
+	body := io.TeeReader(resp.Body, to)
+	_, end, err := archive.Read(body, archive.Handler{})
+	if err == nil {
+		_, err = io.Copy(io.Discard, body) // what is behind the end: the tar's own
+	}
+	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
+}
+
+// serveBackup answers backupRunning. A backup that fails on its way is cut off.
+func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-tar")
+		c := &copier{dir: s.opts.Dir, to: w}
+		end, err := c.end(core.CopyLog(r.Context(), c))
+		if err != nil {
+			s.opts.Logger.Error("a backup was cut off", "error", err)
+			panic(http.ErrAbortHandler)
+		}
+		s.opts.Logger.Info("backup made", "seq", end.Seq, "entries", end.Entries, "blobs", end.Blobs)
+	}
+}
+
+// copier is a server.Copy that writes an archive.
+type copier struct {
+	dir string
+	to  io.Writer
+	*archive.Writer
+}
+
+// Begin implements server.Copy.
+func (c *copier) Begin(after uint64, link tutti.Digest) error {
+	config, err := readConfig(c.dir)
+	if err != nil {
+		return err
+	}
+	c.Writer, err = archive.NewWriter(c.to, archive.Head{Release: Version, MadeAt: now(), Host: config.Host, After: after, Link: link})
+	if err != nil {
+		return err
+	}
+	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
+	if err != nil {
+		return err
+	}
+	for _, name := range append([]string{filepath.Join(c.dir, serverConfigFile)}, names...) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(c.dir, name)
+		if err != nil {
+			return err
+		}
+		if err := c.File(filepath.ToSlash(rel), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *copier) end(err error) (archive.End, error) {
+	if err != nil {
+		return archive.End{}, err
+	}
+	return c.Close()
+}
+
+func readConfig(dir string) (serverConfig, error) {
+	var out serverConfig
+	path := filepath.Join(dir, serverConfigFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return out, tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", dir, dir)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, tutti.Wrap(tutti.CodeInvalid, err, "%s", path)
+}
+
+// stores are the bus of a server that does not run, and what is kept there.
+type stores struct {
+	bus   *embed.Server
+	conn  *nats.Conn
+	blobs *natsbus.Blobs
+}
+
+func (s stores) close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	s.bus.Shutdown()
+}
+
+// openStores starts the bus of a server's directory where nobody finds it.
+func openStores(ctx context.Context, dir string) (stores, error) {
+	authority, err := identity.Load(filepath.Join(dir, "identity"))
+	if err != nil {
+		return stores{}, err
+	}
+	trust, err := authority.Trust()
+	if err != nil {
+		return stores{}, err
+	}
+	creds, err := authority.ServerCreds()
+	if err != nil {
+		return stores{}, err
+	}
+	var s stores
+	s.bus, err = embed.Start(embed.Options{
+		Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", TLS: authority.Bus(), Trust: embed.Trust(trust),
+	})
+	if err != nil {
+		return stores{}, err
+	}
+	if s.conn, err = connectBus(s.bus, creds.Log); err == nil {
+		s.blobs, err = natsbus.OpenBlobs(ctx, s.conn)
+	}
+	if err != nil {
+		s.close()
+		return stores{}, err
+	}
+	return s, nil
+}

@@ -1,0 +1,244 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/chaos"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// Chaos executes a plan on the fleet of a lab, again and again, while the faults
+// of a seed befall its hosts.
+type Chaos struct {
+	Fleet *LabFleet
+	Plan  tutti.PlanName
+	Seed  uint64
+	For   time.Duration
+	Say   func(format string, args ...any)
+}
+
+// How long things take at most that are not under a fault any more, and how long
+// one answer of a server that may be gone is waited for.
+const (
+	settleDeadline = 3 * time.Minute
+	answerDeadline = 10 * time.Second
+	askAgainEvery  = 500 * time.Millisecond
+)
+
+// Run prints the schedule, executes it, heals every fault whatever happens, lets
+// the plan run once more undisturbed, and returns what must not be, one line
+// each. Its error says that it could not look.
+func (c Chaos) Run(ctx context.Context) ([]string, error) {
+	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
+	c.Say("%s", chaos.Describe(c.Seed, faults))
+	before, err := c.remember(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spells, err := c.disturb(ctx, faults)
+	if err := errors.Join(err, c.healAll(context.WithoutCancel(ctx))); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("the fleet is not as it was within %s after the faults (seed %d)", settleDeadline, c.Seed))
+	defer cancel()
+	last, err := c.last(ctx)
+	if err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	h, err := c.history(ctx, before)
+	if err != nil {
+		return nil, err
+	}
+	h.Spells = spells
+	lost := 0
+	for _, w := range h.Wanted {
+		if !w.LostAt.IsZero() {
+			lost++
+		}
+	}
+	c.Say("seed %d: %d jobs, %d runs wanted, %d started, %d lost", c.Seed, len(h.Jobs), len(h.Wanted), len(h.Started), lost)
+	found := chaos.Judge(h)
+	if last.Verdict != tutti.VerdictSucceeded {
+		found = append(found, fmt.Sprintf("undisturbed at the end, job %s %s: %s", last.Job, last.Verdict, last.Message))
+	}
+	return found, nil
+}
+
+func (c Chaos) hosts() chaos.Fleet {
+	f := chaos.Fleet{Server: c.Fleet.Server.Name}
+	for _, h := range c.Fleet.Nodes {
+		f.Nodes = append(f.Nodes, h.Name)
+	}
+	return f
+}
+
+// disturb executes the plan until the schedule is over, and lets each fault begin
+// and end at its time. It returns who could not be reached, and when.
+func (c Chaos) disturb(ctx context.Context, faults []chaos.Fault) ([]chaos.Spell, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	began := time.Now()
+	var mu sync.Mutex
+	var spells []chaos.Spell
+	var wait sync.WaitGroup
+	for _, f := range faults {
+		wait.Go(func() {
+			spell, err := c.befall(ctx, f, began)
+			if err != nil {
+				cancel(tutti.Wrap("", err, "%s", f))
+			}
+			if spell.Host != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				spells = append(spells, spell)
+			}
+		})
+	}
+	c.drive(ctx, began.Add(c.For))
+	wait.Wait()
+	return spells, context.Cause(ctx)
+}
+
+// befall lets one fault begin and end at its time.
+func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chaos.Spell, error) {
+	h, err := c.Fleet.Lab.Host(f.Host)
+	if err != nil {
+		return chaos.Spell{}, err
+	}
+	if !sleep(ctx, time.Until(began.Add(f.At))) {
+		return chaos.Spell{}, nil
+	}
+	c.Say("%s", f)
+	begin, end := c.deeds(h, f)
+	if err := begin(ctx); err != nil {
+		return chaos.Spell{}, err
+	}
+	from := time.Now()
+	if !sleep(ctx, time.Until(began.Add(f.End()))) {
+		return chaos.Spell{}, nil
+	}
+	to := time.Now()
+	if f.For > 0 {
+		if err := end(ctx); err != nil {
+			return chaos.Spell{}, err
+		}
+		c.Say("%6.1fs  %s on %s is over", time.Since(began).Seconds(), f.Kind, f.Host)
+	}
+	switch f.Kind {
+	case chaos.Cut:
+		return chaos.Spell{Host: f.Host, From: from, To: to}, nil
+	case chaos.Power: // it was away until it had booted
+		return chaos.Spell{Host: f.Host, From: from, To: time.Now()}, nil
+	}
+	return chaos.Spell{}, nil
+}
+
+// deeds are how a fault begins and ends.
+func (c Chaos) deeds(h *lab.Host, f chaos.Fault) (begin, end func(context.Context) error) {
+	nothing := func(context.Context) error { return nil }
+	switch f.Kind {
+	case chaos.Cut:
+		return h.Cut, h.Heal
+	case chaos.Slow:
+		return func(ctx context.Context) error { return h.Slow(ctx, lab.Slow{Delay: f.Delay, Loss: f.Loss}) }, h.Heal
+	case chaos.Power:
+		return h.Kill, h.Start
+	case chaos.KillAgent:
+		return signalUnit(h, "tutti-agent", "KILL"), nothing
+	case chaos.KillServer:
+		return signalUnit(h, "tutti-server", "KILL"), nothing
+	case chaos.PauseServer:
+		return signalUnit(h, "tutti-server", "STOP"), signalUnit(h, "tutti-server", "CONT")
+	}
+	return func(context.Context) error { return fmt.Errorf("unknown fault %q", f.Kind) }, nothing
+}
+
+// signalUnit sends a signal to the first process of a unit. That there is none
+// at the moment is no error: systemd is about to start it.
+func signalUnit(h *lab.Host, unit, signal string) func(context.Context) error {
+	const script = `pid=$(systemctl show -p MainPID --value "$1"); [ "$pid" = 0 ] || kill -s "$2" "$pid"`
+	return func(ctx context.Context) error {
+		_, err := Output(ctx, h, nil, "sh", "-c", script, "sh", unit, signal)
+		return err
+	}
+}
+
+// healAll ends every fault that may be there.
+func (c Chaos) healAll(ctx context.Context) error {
+	var errs []error
+	for _, h := range c.Fleet.Lab.Hosts {
+		errs = append(errs, h.Start(ctx), h.Heal(ctx))
+	}
+	return errors.Join(append(errs, signalUnit(c.Fleet.Server, "tutti-server", "CONT")(ctx))...)
+}
+
+// drive executes the plan again and again until the time is over.
+func (c Chaos) drive(ctx context.Context, until time.Time) {
+	for time.Now().Before(until) && ctx.Err() == nil {
+		if _, err := c.execute(ctx, until); err != nil {
+			sleep(ctx, askAgainEvery)
+		}
+	}
+}
+
+// execute begins the plan and watches to its verdict, or until the time is over.
+// A server that does not answer when asked for a job may have begun one: it is
+// one of those that are looked at in the end.
+func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	asking, answered := context.WithTimeout(ctx, answerDeadline)
+	job, err := c.Fleet.Client.StartJob(asking, tutti.StartJob{Plan: c.Plan, Mode: tutti.ModeApply})
+	answered()
+	for err == nil && ctx.Err() == nil {
+		werr := c.Fleet.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(tutti.Watched) error { return nil })
+		if werr == nil {
+			return job, nil
+		}
+		sleep(ctx, askAgainEvery)
+	}
+	return job, errors.Join(err, ctx.Err())
+}
+
+// sleep waits, and reports whether ctx did not end meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// OpenLabFleet is a fleet that runs on the hosts of a lab already. The server's
+// host is the one whose address the connection names.
+func OpenLabFleet(running *lab.Running, conn cli.Connection) (*LabFleet, error) {
+	f := &LabFleet{Lab: running, Conn: conn}
+	server, err := ConnectOptions(conn).server()
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range running.Hosts {
+		if h.Address.String() == at.Hostname() {
+			f.Server = h
+			continue
+		}
+		f.Nodes = append(f.Nodes, h)
+	}
+	if f.Server == nil {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "no host of lab %q has the address of the server %s: give --lab, and the lab's --operator", running.Name, server)
+	}
+	f.Client, err = Connect(ConnectOptions(conn))
+	return f, err
+}

@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// doors are where operators come in, as long as the process lives: by
+// certificate and, on this machine, by the local socket.
+type doors struct {
+	certificate, local *door
+	refused            *atomic.Pointer[func(from string, cause error)]
+}
+
+func newDoors() doors {
+	return doors{certificate: &door{first: make(chan struct{})}, local: &door{first: make(chan struct{})}, refused: &atomic.Pointer[func(string, error)]{}}
+}
+
+// open lets operators in to a server that serves until ctx ends.
+func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logger, backup http.Handler) {
+	options := func(admit func(*http.Request) (context.Context, func(), error)) httpapi.Options {
+		return httpapi.Options{
+			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Audits: core},
+			Admit:    admit, Ready: core.Ready(), Logger: logger, Denied: deniedTo(ctx, core),
+		}
+	}
+	refused := func(from string, cause error) {
+		core.Denied(ctx, addressOf(from), "finish TLS with the operators' port", cause)
+	}
+	d.refused.Store(&refused)
+	d.certificate.set(httpapi.NewHandler(options(operatorOf(core))))
+	local := http.NewServeMux()
+	local.Handle("POST "+callBackup, backup)
+	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request) (context.Context, func(), error) {
+		return tutti.WithActor(r.Context(), "operator:"+server.LocalOperator), func() {}, nil
+	})))
+	d.local.set(local)
+}
+
+// close tells everybody why nobody gets in.
+func (d *doors) close(why func() error) {
+	d.refused.Store(nil)
+	d.certificate.set(httpapi.NewClosedHandler(why))
+	d.local.set(httpapi.NewClosedHandler(why))
+}
+
+// turnedAway records who did not even finish TLS, if there is a log.
+func (d *doors) turnedAway(from string, cause error) {
+	if f := d.refused.Load(); f != nil {
+		(*f)(from, cause)
+	}
+}
+
+// door is a handler that may be exchanged while it serves. Before the first one
+// is set, requests wait.
+type door struct {
+	handler atomic.Pointer[http.Handler]
+	once    sync.Once
+	first   chan struct{}
+}
+
+func (d *door) set(h http.Handler) {
+	d.handler.Store(&h)
+	d.once.Do(func() { close(d.first) })
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-d.first:
+		(*d.handler.Load()).ServeHTTP(w, r)
+	case <-r.Context().Done():
+	}
+}
+
+// web serves the doors until ctx ends.
+func (s *Server) web(ctx context.Context, group *errgroup.Group) {
+	serve := func(d *door, l net.Listener) {
+		serveHTTP(ctx, group, &http.Server{
+			Handler:           d,
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       5 * time.Minute,
+			IdleTimeout:       2 * time.Minute,
+			BaseContext:       func(net.Listener) context.Context { return ctx },
+			ErrorLog:          slog.NewLogLogger(s.opts.Logger.With("part", "https").Handler(), slog.LevelDebug),
+		}, l)
+	}
+	serve(s.doors.certificate, httpapi.NewDoor(s.listener, httpapi.DoorOptions{TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway}))
+	if s.unix != nil {
+		serve(s.doors.local, s.unix)
+	}
+}
+
+const shutdownDeadline = 5 * time.Second
+
+// serveHTTP serves on a listener until ctx ends, then lets requests end.
+func serveHTTP(ctx context.Context, group *errgroup.Group, web *http.Server, l net.Listener) {
+	group.Go(func() error {
+		err := web.Serve(l)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return err
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownDeadline)
+		defer cancel()
+		if err := web.Shutdown(last); err != nil {
+			return web.Close()
+		}
+		return nil
+	})
+}

@@ -1,0 +1,247 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/puppet"
+)
+
+const agentUnit = "tutti-agent.service"
+
+// agentState is all that join and agent ever make in the state directory.
+// Whoever adds to it says so here, or `tutti leave` leaves it behind.
+var agentState = []string{"runs", "known", "code", "environments", "module", "lock", ".new-*", leftFile, "identity"}
+
+// leftFile says that the server has let the node go: what is missing is to
+// clean up here.
+const leftFile = "left"
+
+// LeaveOptions say how a machine ceases to be a node.
+type LeaveOptions struct {
+	Dir     string
+	Offline bool // the server is not asked
+}
+
+// Left is what a machine that has left is told.
+type Left struct {
+	Node    tutti.NodeName
+	Told    bool     // the server knows
+	Remains []string // in the state directory, made by others
+}
+
+// Leave makes a machine what it was before Join: the server forgets the node,
+// the agent stops, its unit and its state go. Nothing has changed if it fails
+// before the server agreed; after that, Leave again goes on. CodeConflict: a run
+// goes on, or the server lacks a result.
+func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
+	var out Left
+	member, err := identity.LoadMembership(identityDir(o.Dir))
+	if err != nil {
+		return out, tutti.Wrap("", err, "this machine is no node: there is no membership in %s", o.Dir)
+	}
+	out.Node = member.Node
+	unit, err := unitOf(o.Dir)
+	if err != nil {
+		return out, err
+	}
+	if err := settled(o); err != nil {
+		return out, err
+	}
+	if err := unit.stop(ctx); err != nil {
+		return out, err
+	}
+	lock, err := lockDir(o.Dir)
+	if err == nil {
+		defer lock.Close()
+		err = settled(o) // nothing begins any more
+	} else {
+		err = tutti.Wrap("", err, "stop the agent first")
+	}
+	if err == nil && !o.Offline && !exists(filepath.Join(o.Dir, leftFile)) {
+		err = tellLeave(ctx, o.Dir, member)
+	}
+	if err != nil {
+		return out, errors.Join(err, unit.startAgain(context.WithoutCancel(ctx)))
+	}
+	out.Told = exists(filepath.Join(o.Dir, leftFile))
+	if err := unit.remove(ctx); err != nil {
+		return out, err
+	}
+	out.Remains, err = removeState(o.Dir)
+	return out, err
+}
+
+// settled refuses while something of the node would get lost.
+func settled(o LeaveOptions) error {
+	dirs, err := filepath.Glob(filepath.Join(o.Dir, "runs", "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		run := filepath.Base(dir)
+		switch {
+		case !exists(filepath.Join(dir, "run.json")) || exists(filepath.Join(dir, "sent")):
+		case exists(filepath.Join(dir, "result.json")):
+			if !o.Offline {
+				return tutti.Errorf(tutti.CodeConflict, "the server does not have the result of run %s yet; wait until the agent has sent it, or give it up with --offline", run)
+			}
+		default:
+			if p, err := puppet.Adopt(dir); err != nil || p != nil {
+				return tutti.Errorf(tutti.CodeConflict, "run %s goes on here; wait for its end, or cancel its job", run)
+			}
+			if !o.Offline {
+				return tutti.Errorf(tutti.CodeConflict, "run %s has ended and the server does not know how; start the agent, or give it up with --offline", run)
+			}
+		}
+	}
+	return nil
+}
+
+const leaveDeadline = 20 * time.Second
+
+// tellLeave asks the server to let the node go, and notes that it did.
+func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
+	node, err := identity.LoadNode(identityDir(dir))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveDeadline)
+	defer cancel()
+	conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
+		URLs: []string{"nats://" + member.Bus}, JWT: member.JWT, Seed: node.Seed, CA: []byte(member.CA),
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Call(ctx, tutti.OpLeave, []byte("{}"))
+	switch tutti.CodeOf(err) {
+	case "", tutti.CodeUnauthenticated: // the server does not know the node (any more)
+	case tutti.CodeUnavailable, tutti.CodeDeadline:
+		return tutti.Wrap("", err, "the server at %s does not answer; if it never will: tutti leave --offline", member.Bus)
+	default:
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, leftFile), nil, 0o600)
+}
+
+// removeState removes what is ours, and the directories that are then empty. The
+// identity goes last: until then, Leave again goes on.
+func removeState(dir string) (remains []string, err error) {
+	for _, name := range agentState {
+		found, err := filepath.Glob(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			if err := os.RemoveAll(path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		remains = append(remains, filepath.Join(dir, e.Name()))
+	}
+	if len(remains) > 0 {
+		return remains, nil
+	}
+	if err := os.Remove(dir); err != nil {
+		return nil, err
+	}
+	if parent := filepath.Dir(dir); filepath.Base(parent) == "tutti" {
+		_ = os.Remove(parent) // unless a server lives there, too
+	}
+	return nil, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// unit is the systemd unit of an agent; the zero value is none.
+type unit struct {
+	name string
+	file string // that was written by join; empty: a package's
+	ran  bool   // when it was stopped
+}
+
+// unitOf finds the unit that runs the agent of a state directory.
+func unitOf(dir string) (unit, error) {
+	if !exists("/run/systemd/system") {
+		return unit{}, nil
+	}
+	for _, at := range []string{unitDir, packagedUnit} {
+		path := filepath.Join(at, agentUnit)
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return unit{}, err
+		}
+		runs := cli.DefaultAgentDir
+		if _, rest, named := strings.Cut(string(raw), "tutti agent --dir "); named {
+			runs, _, _ = strings.Cut(rest, "\n")
+		}
+		if runs != dir {
+			return unit{}, nil // another agent's
+		}
+		if at == unitDir {
+			return unit{name: agentUnit, file: path}, nil
+		}
+		return unit{name: agentUnit}, nil
+	}
+	return unit{}, nil
+}
+
+func (u *unit) stop(ctx context.Context) error {
+	u.ran = u.systemctl(ctx, "is-active", u.name) == nil
+	return u.systemctl(ctx, "stop", u.name)
+}
+
+// startAgain undoes stop.
+func (u unit) startAgain(ctx context.Context) error {
+	if !u.ran {
+		return nil
+	}
+	return u.systemctl(ctx, "start", u.name)
+}
+
+// remove disables the unit; one that join wrote goes.
+func (u unit) remove(ctx context.Context) error {
+	if err := u.systemctl(ctx, "disable", "--quiet", u.name); err != nil || u.file == "" {
+		return err
+	}
+	if err := os.Remove(u.file); err != nil {
+		return err
+	}
+	return u.systemctl(ctx, "daemon-reload")
+}
+
+func (u unit) systemctl(ctx context.Context, args ...string) error {
+	if u.name == "" {
+		return nil
+	}
+	if out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/space"
+	"github.com/tutti-project/tutti/internal/sweep"
+)
+
+// lookForRoom is how often a server looks whether it can go on.
+const lookForRoom = time.Second
+
+// Run serves until ctx ends or a part fails, and returns after all of it has
+// ended. It closes what NewServer opened. A full disk ends the bus and the
+// writer, not the process: operators are told why nothing goes on, and when
+// there is room again everything is started anew.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.close()
+	group, ctx := errgroup.WithContext(ctx)
+	s.web(ctx, group)
+	group.Go(func() error { return s.rounds(ctx) })
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// rounds starts bus, log and writer again whenever a full disk has ended them.
+func (s *Server) rounds(ctx context.Context) error {
+	for {
+		for s.reserve.Exhausted() != nil {
+			s.opts.Logger.Error("not serving", "because", s.full())
+			s.doors.close(s.full)
+			notify("READY=1\nSTATUS=" + s.full().Error())
+			if err := pause(ctx, lookForRoom); err != nil {
+				return err
+			}
+		}
+		err := s.round(ctx)
+		if ctx.Err() != nil || !space.Full(err) && s.reserve.Exhausted() == nil {
+			return err
+		}
+		s.opts.Logger.Error("the disk is full, serving ends for now", "error", err)
+		s.doors.close(s.full)
+		if err := pause(ctx, lookForRoom); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// full says why nothing is served.
+func (s *Server) full() error {
+	if err := s.reserve.Check(); err != nil {
+		return err
+	}
+	return tutti.Errorf(tutti.CodeUnavailable, "the server's disk was full (%s); it starts again", s.opts.Dir)
+}
+
+// round runs bus, log and writer until ctx ends or one of them fails.
+func (s *Server) round(ctx context.Context) error {
+	busDir := filepath.Join(s.opts.Dir, "jetstream")
+	if err := s.head.inFiles(busDir); err != nil {
+		return err
+	}
+	trust, err := s.authority.Trust()
+	if err != nil {
+		return err
+	}
+	bus, err := embed.Start(embed.Options{
+		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
+		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
+	})
+	if err != nil {
+		return err
+	}
+	defer bus.Shutdown()
+	s.opts.Bus = bus.Addr().String() // the next round is where nodes look for it
+	creds, err := s.authority.ServerCreds()
+	if err != nil {
+		return err
+	}
+	logConn, err := connectBus(bus, creds.Log)
+	if err != nil {
+		return err
+	}
+	defer logConn.Close()
+	nodeConn, err := connectBus(bus, creds.Nodes)
+	if err != nil {
+		return err
+	}
+	defer nodeConn.Close()
+	sysConn, err := connectBus(bus, creds.System)
+	if err != nil {
+		return err
+	}
+	defer sysConn.Close()
+	stored, err := natsbus.OpenBlobs(ctx, logConn)
+	if err != nil {
+		return err
+	}
+	blobs := sweep.New(stored, time.Now) // the log, too: it must not name what is being removed
+	eventLog, err := natsbus.OpenLog(ctx, logConn, natsbus.LogOptions{Blobs: blobs})
+	if err != nil {
+		return err
+	}
+	if err := s.head.inLog(ctx, eventLog); err != nil {
+		return err
+	}
+	core := server.New(server.Options{
+		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Identity: &serverIdentity{authority: s.authority, bus: bus, config: s.config},
+		Space:    s.reserve.Check,
+		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Keep: engine.Keep{Jobs: s.opts.KeepJobs},
+		FirstOperator: s.config.First,
+		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+	})
+	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn})
+}
+
+// parts are what a round stands on.
+type parts struct {
+	bus             *embed.Server
+	log, nodes, sys *nats.Conn
+}
+
+// connectBus makes one of the server's own connections to its bus.
+func connectBus(bus *embed.Server, user identity.BusUser) (*nats.Conn, error) {
+	return natsbus.Connect("", user.JWT, user.Seed, bus.InProcess())
+}

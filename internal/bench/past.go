@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/internal/sweep"
+)
+
+const (
+	pastJobs   = 10_000
+	pastNodes  = 100
+	pastStarts = 5
+	pastRecord = 4 << 10 // bytes of each run's record
+)
+
+// measurePast measures the start of a server that was killed with -9 and has
+// executed 10,000 jobs, each a run with exports, a published value and a record.
+func measurePast(ctx context.Context, o options) (figures []figure, err error) {
+	dir, err := os.MkdirTemp("", "tutti-bench-past-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := newServerProcess(o, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer s.kill()
+	if err := fillPast(ctx, s.data); err != nil {
+		return nil, fmt.Errorf("execute %d jobs: %w", pastJobs, err)
+	}
+	// The first start finds a clean end; each other one a kill.
+	var times []time.Duration
+	for i := range pastStarts + 1 {
+		began := time.Now()
+		if err := s.start(ctx); err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			times = append(times, time.Since(began))
+		}
+		if err := s.SetValue(ctx, "shared/starts", json.RawMessage(fmt.Sprint(i))); err != nil {
+			return nil, err
+		}
+		s.kill()
+	}
+	size, err := sizeOf(s.data)
+	if err != nil {
+		return nil, err
+	}
+	return []figure{
+		{"start after kill -9 with 10,000 jobs, median", quantile(times, 0.5), "ms", 2000},
+		{"data directory with 10,000 jobs", float64(size) / (1 << 20), "MiB", 200},
+	}, nil
+}
+
+func sizeOf(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}
+
+// pastServer is the server's own code on the real log of a data directory, without
+// fsync, TLS and agents: 10,000 jobs take a minute.
+type pastServer struct {
+	*server.Server
+}
+
+type noBus struct{}
+
+func (noBus) Ring(tutti.NodeKey, string, []byte) error { return nil }
+
+func fillPast(ctx context.Context, data string) error {
+	authority, err := identity.Load(filepath.Join(data, "identity"))
+	if err != nil {
+		return err
+	}
+	trust, err := authority.Trust()
+	if err != nil {
+		return err
+	}
+	bus, err := embed.Start(embed.Options{
+		Dir: filepath.Join(data, "jetstream"), Listen: scaleBus, TLS: authority.Bus(), Trust: embed.Trust(trust), NoSync: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer bus.Shutdown()
+	creds, err := authority.ServerCreds()
+	if err != nil {
+		return err
+	}
+	nc, err := natsbus.Connect("", creds.Log.JWT, creds.Log.Seed, bus.InProcess())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	stored, err := natsbus.OpenBlobs(ctx, nc)
+	if err != nil {
+		return err
+	}
+	began := time.Now() // blobs are swept as if an hour had passed since
+	blobs := sweep.New(stored, func() time.Time { return began.Add(1000 * time.Since(began)) })
+	log, err := natsbus.OpenLog(ctx, nc, natsbus.LogOptions{Blobs: blobs})
+	if err != nil {
+		return err
+	}
+	p := pastServer{server.New(server.Options{
+		Log: log, Blobs: blobs, Bus: noBus{}, Identity: &servertest.Identity{}, Logger: quiet(),
+		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+	})}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	err = p.fill(tutti.WithActor(ctx, "operator:bench"))
+	cancel()
+	<-ended // cancelled by us
+	return err
+}
+
+func (p pastServer) fill(ctx context.Context) error {
+	var names, plans []string
+	for i := range pastNodes {
+		name := nodeName(i)
+		if err := p.join(ctx, name); err != nil {
+			return err
+		}
+		names = append(names, string(name))
+		plans = append(plans, fmt.Sprintf("  %s: {steps: [{run: %s}]}\n", name, name))
+	}
+	fleet := "fleet: past\nenvironment: {name: production, path: ./code}\ngroups: {all: {nodes: [" + strings.Join(names, ", ") + "]}}\n" +
+		"grants: [{to: all, exports: [Host]}]\nplans:\n" + strings.Join(plans, "")
+	if _, err := p.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
+		return err
+	}
+	manifest := servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production"})
+	if _, err := p.PushCode(ctx, manifest); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range pastNodes {
+		group.Go(func() error {
+			for range pastJobs / pastNodes {
+				if err := p.job(ctx, nodeName(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (p pastServer) join(ctx context.Context, name tutti.NodeName) error {
+	token, err := p.CreateToken(ctx, tutti.CreateToken{Name: string(name)})
+	if err != nil {
+		return err
+	}
+	_, err = p.Enrol(ctx, servertest.SignEnrol(tutti.EnrolRequest{
+		Token: token.Token, Secret: []byte(token.Text), Name: name, Key: servertest.Key(string(name)),
+	}))
+	return err
+}
+
+// job executes a job on its node.
+func (p pastServer) job(ctx context.Context, name tutti.NodeName) error {
+	key := servertest.Key(string(name))
+	if _, err := p.StartJob(ctx, tutti.StartJob{Plan: tutti.PlanName(name), Mode: tutti.ModeApply}); err != nil {
+		return err
+	}
+	call := func(op string, in, out any) error {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		reply, err := p.Handle(ctx, key, op, raw)
+		if err != nil || out == nil {
+			return err
+		}
+		return json.Unmarshal(reply, out)
+	}
+	var claimed tutti.Claimed
+	if err := call(tutti.OpClaim, tutti.Claim{}, &claimed); err != nil {
+		return err
+	}
+	run := claimed.Order.Run
+	mine := "node/" + string(name) + "/run"
+	exports := []tutti.Export{{Type: "Host", Title: string(run)}}
+	if err := call(tutti.OpGate, tutti.Gate{Run: run, Exports: exports, Values: []string{mine}}, nil); err != nil {
+		return err
+	}
+	value, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	if err := call(tutti.OpPublish, tutti.Publish{Run: run, Key: mine, Value: value}, nil); err != nil {
+		return err
+	}
+	record := filler(run, pastRecord)
+	if _, err := p.Handle(ctx, key, tutti.OpBlobPut, record); err != nil {
+		return err
+	}
+	result := servertest.Result(run, tutti.Changed)
+	result.Record = tutti.DigestOf(record)
+	return call(tutti.OpResult, result, nil)
+}

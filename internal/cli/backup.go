@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// ServerBackup says which server is copied, and where to.
+type ServerBackup struct {
+	Dir, Socket, File string
+	Out               io.Writer
+}
+
+// BackupMade is what a backup has.
+type BackupMade struct {
+	File    string       `json:"file"`
+	MadeAt  time.Time    `json:"made_at,omitzero"`
+	Seq     uint64       `json:"seq"` // of its last event
+	Link    tutti.Digest `json:"link"`
+	Entries int          `json:"entries"`
+	Blobs   int          `json:"blobs"`
+}
+
+// Backups makes and restores backups of a server.
+type Backups interface {
+	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
+	Restore(ctx context.Context, file, dir string) (BackupMade, error)
+}
+
+func newServerBackupCommand(o *options) *cobra.Command {
+	var in ServerBackup
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy the server into a file, as of one event; - is standard output",
+		Long: `Copies configuration, identity, log and content. The server may run: then it is
+asked through its local socket. FILE holds the key of the fleet's CA: whoever
+has it is the fleet's server. Keep it encrypted.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.File, in.Socket, in.Out = args[0], o.conn.Socket, cmd.OutOrStdout()
+			made, err := o.deps.Backups.Backup(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("%s: up to event %d (%d events, %d blobs). It holds the CA's key: keep it encrypted.\n", made.File, made.Seq, made.Entries, made.Blobs)
+			if in.File == "-" {
+				_, err := io.WriteString(cmd.ErrOrStderr(), text)
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), made)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
+	return cmd
+}
+
+func newServerRestoreCommand(o *options) *cobra.Command {
+	dir := DefaultServerDir
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a server's data directory from a backup",
+		Long: `Verifies the whole backup, then makes the directory, which must be empty or not
+exist. Nodes and operators find the server under the name that it had, and come
+by themselves. What was acknowledged after the backup is lost.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			made, err := o.deps.Backups.Restore(cmd.Context(), args[0], dir)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), made)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), `Restored %s as of %s: up to event %d (%d events, %d blobs).
+What was acknowledged after that is lost: tutti audit verify tells every operator how much that was.
+Never let the old server run beside this one. Start this one with: tutti server --dir %s
+`, dir, made.MadeAt.Local().Format(time.DateTime), made.Seq, made.Entries, made.Blobs, dir)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", DefaultServerDir, "data directory to make")
+	return cmd
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// LeaveNode is how a machine ceases to be a node.
+type LeaveNode struct {
+	Dir     string
+	Offline bool
+}
+
+// LeftNode is what came of it.
+type LeftNode struct {
+	Node    tutti.NodeName `json:"node"`
+	Told    bool           `json:"told"` // the server knows
+	Remains []string       `json:"remains,omitempty"`
+}
+
+// Leaver makes this machine what it was before it joined.
+type Leaver func(ctx context.Context, o LeaveNode) (LeftNode, error)
+
+func newLeaveCommand(o *options) *cobra.Command {
+	var in LeaveNode
+	cmd := &cobra.Command{
+		Use:   "leave",
+		Short: "Make this machine what it was before it joined",
+		Long: `Tells the server, which withdraws what the node published, stops the agent and
+removes its unit and its state. What Puppet applied stays, and so does tutti
+itself. It is refused while a run goes on.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.confirm(cmd, "leave the fleet and remove "+in.Dir); err != nil {
+				return err
+			}
+			left, err := o.deps.Leave(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), left)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "This machine is no longer the node %s.\n", left.Node)
+			if !left.Told {
+				fmt.Fprintf(cmd.OutOrStdout(), "The server does not know: its key is good and what it published stays until an operator says: tutti node remove %s\n", left.Node)
+			}
+			for _, path := range left.Remains {
+				fmt.Fprintf(cmd.OutOrStdout(), "Not ours, and left: %s\n", path)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
+	f.BoolVar(&in.Offline, "offline", false, "do not ask the server; results that it does not have are lost")
+	o.addYes(cmd)
+	return cmd
+}

@@ -1,0 +1,382 @@
+package natsbus_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/bustest"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// historyDir is set in the process that runs the bus of TestHistory.
+const historyDir = "TUTTI_TEST_HISTORY_DIR"
+
+// TestHistoryChild is no test: it runs a bus until it is killed.
+func TestHistoryChild(t *testing.T) {
+	dir := os.Getenv(historyDir)
+	if dir == "" {
+		return
+	}
+	fmt.Printf("bus %s\n", bustest.StartSyncIn(t, dir).URL())
+	_, _ = io.Copy(io.Discard, os.Stdin) // its end is that of the parent
+}
+
+// relay passes connections on to a bus that may be another one each time.
+type relay struct {
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	target string
+	open   map[net.Conn]bool
+}
+
+func newRelay(t *testing.T) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: l, open: map[net.Conn]bool{}}
+	r.running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.running.Go(func() { r.pass(c) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); r.cut(); r.running.Wait() })
+	return r
+}
+
+func (r *relay) pass(client net.Conn) {
+	r.mu.Lock()
+	target := r.target
+	r.mu.Unlock()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	r.mu.Lock()
+	r.open[client], r.open[server] = true, true
+	r.mu.Unlock()
+	var both sync.WaitGroup
+	for to, from := range map[net.Conn]net.Conn{client: server, server: client} {
+		both.Go(func() {
+			_, _ = io.Copy(to, from)
+			_, _ = to.Close(), from.Close()
+		})
+	}
+	both.Wait()
+}
+
+// cut ends all connections wherever they are.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.open {
+		_ = c.Close()
+		delete(r.open, c)
+	}
+}
+
+// startBus runs a bus in a process of its own and lets the relay lead there.
+func (r *relay) startBus(t *testing.T, dir string) (kill func()) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHistoryChild$")
+	child.Env = append(os.Environ(), historyDir+"="+dir)
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = child.Process.Kill()
+		_, _ = child.Wait(), stdin.Close()
+	})
+	t.Cleanup(kill)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if url, ok := strings.CutPrefix(lines.Text(), "bus nats://"); ok {
+			r.mu.Lock()
+			r.target = url
+			r.mu.Unlock()
+			return kill
+		}
+	}
+	t.Fatal("the bus did not start")
+	return nil
+}
+
+// What clients do. An append names the event that it is to come behind; a read
+// sees all that is there.
+type (
+	operation struct {
+		read   bool
+		behind string   // the last event that the writer knows of
+		events []string // what is appended
+	}
+	result struct {
+		conflict bool
+		sum      tutti.Digest // of all events, for a read
+	}
+	list struct {
+		last string
+		sum  tutti.Digest
+	}
+)
+
+func (l list) with(events ...string) list {
+	for _, e := range events {
+		l = list{e, tutti.Link(l.sum, []byte(e))}
+	}
+	return l
+}
+
+// theLog is a list: an append is stored as a whole behind the very event that it
+// names; a read returns all of it. A conflict changes nothing; it may also be
+// told to a writer who was right but does not know of a torn append.
+var theLog = porcupine.Model{
+	Init: func() any { return list{} },
+	Step: func(state, input, output any) (bool, any) {
+		l, op, res := state.(list), input.(operation), output.(result)
+		switch {
+		case op.read:
+			return res.sum == l.sum, l
+		case res.conflict:
+			return true, l
+		case op.behind != l.last:
+			return false, l
+		}
+		return true, l.with(op.events...)
+	},
+}
+
+// unknown is theLog for an append whose outcome nobody was told: it may happen
+// any time later, or never, which is as good as behind everything else.
+func unknown(state list, op operation) (bool, any) {
+	if op.behind != state.last {
+		return true, state
+	}
+	return true, state.with(op.events...)
+}
+
+// history is what clients saw.
+type history struct {
+	began    time.Time
+	mu       sync.Mutex
+	ops      []porcupine.Operation
+	acked    int
+	unknowns int
+	progress chan int // acknowledged appends
+	damage   chan error
+}
+
+func (h *history) now() int64 { return int64(time.Since(h.began)) }
+
+const never = int64(1) << 62
+
+// note adds an operation that began at call. Reads that failed are none.
+func (h *history) note(client int, call int64, op operation, res result, err error) {
+	end := h.now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var output any = res
+	switch code := tutti.CodeOf(err); {
+	case code == tutti.CodeConflict:
+		output = result{conflict: true}
+	case err != nil && op.read:
+		return
+	case err != nil:
+		output, end = nil, never
+		h.unknowns++
+	case !op.read:
+		h.acked++
+		h.progress <- h.acked
+	}
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: op, Call: call, Output: output, Return: end})
+}
+
+// client is a writer, and a reader, with a connection of its own.
+type client struct {
+	*history
+	id    int
+	nc    *nats.Conn
+	log   *natsbus.Log
+	known list
+	seq   uint64
+}
+
+func (c *client) run(ctx context.Context) {
+	refused := "nowhere"
+	for i := 0; ctx.Err() == nil; i++ {
+		if !c.connected(ctx) || c.read(ctx) != nil {
+			continue
+		}
+		if refused == c.known.last { // behind nothing new: the log ends in a torn append
+			if again, err := natsbus.OpenLog(ctx, c.nc, natsbus.LogOptions{}); err == nil {
+				c.log = again
+			}
+		}
+		var events []tutti.Event
+		op := operation{behind: c.known.last}
+		for j := range 1 + i%3 {
+			op.events = append(op.events, fmt.Sprintf("%d-%d-%d", c.id, i, j))
+			events = append(events, setValue(op.events[j]))
+		}
+		call := c.now()
+		opCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		seq, err := c.log.Append(opCtx, c.seq, events)
+		cancel()
+		c.note(c.id, call, op, result{}, err)
+		switch refused = "nowhere"; tutti.CodeOf(err) {
+		case "":
+			c.seq, c.known = seq, c.known.with(op.events...)
+		case tutti.CodeConflict:
+			refused = op.behind
+		}
+	}
+}
+
+func (c *client) connected(ctx context.Context) bool {
+	back := c.nc.StatusChanged(nats.CONNECTED)
+	defer c.nc.RemoveStatusListener(back)
+	if c.nc.IsConnected() {
+		return true
+	}
+	select {
+	case <-back:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// read reads what is new to this client.
+func (c *client) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	call, known, seq := c.now(), c.known, c.seq
+	for e, err := range c.log.Read(ctx, seq) {
+		if tutti.CodeOf(err) == tutti.CodeDamaged {
+			c.damage <- err
+		}
+		if err != nil {
+			return err
+		}
+		known, seq = known.with(e.Body.ID()), e.Seq
+	}
+	c.known, c.seq = known, seq
+	c.note(c.id, call, operation{read: true}, result{sum: known.sum}, nil)
+	return nil
+}
+
+// TestHistory lets writers race on one log while the bus is killed and
+// connections are cut: what they saw must be what a list would have shown them,
+// in some order that fits the clock.
+func TestHistory(t *testing.T) {
+	dir, r := t.TempDir(), newRelay(t)
+	kill := r.startBus(t, dir)
+	h := &history{began: time.Now(), progress: make(chan int, 10_000), damage: make(chan error, 10_000)}
+	authority, err := identity.Load(filepath.Join(dir, "identity"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer stop()
+	for id := range 3 {
+		c := &client{history: h, id: id, nc: h.connect(t, authority, r)}
+		if c.log, err = natsbus.OpenLog(t.Context(), c.nc, natsbus.LogOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		clients.Go(func() { c.run(ctx) })
+	}
+	for round, next := 0, 0; round < 6; round++ {
+		for next += 15; !h.reached(t, next); {
+		}
+		if round%2 == 1 {
+			r.cut()
+			continue
+		}
+		kill()
+		kill = r.startBus(t, dir)
+	}
+	stop()
+	clients.Wait()
+	h.verify(t)
+}
+
+// reached waits for the next acknowledged append.
+func (h *history) reached(t *testing.T, count int) bool {
+	t.Helper()
+	select {
+	case got := <-h.progress:
+		return got >= count
+	case err := <-h.damage:
+		h.verify(t)
+		t.Fatalf("a reader: %v", err)
+		return false
+	}
+}
+
+func (h *history) connect(t *testing.T, authority *identity.Authority, r *relay) *nats.Conn {
+	t.Helper()
+	config, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := authority.ServerCreds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := natsbus.Connect("nats://"+r.listener.Addr().String(), creds.Log.JWT, creds.Log.Seed, nats.Secure(config), nats.TLSHandshakeFirst())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func (h *history) verify(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	model := theLog
+	model.Step = func(state, input, output any) (bool, any) {
+		if output == nil {
+			return unknown(state.(list), input.(operation))
+		}
+		return theLog.Step(state, input, output)
+	}
+	t.Logf("%d operations, %d appends acknowledged, %d of unknown outcome", len(h.ops), h.acked, h.unknowns)
+	if got := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); got != porcupine.Ok {
+		t.Errorf("the history is %s", got)
+	}
+	if h.unknowns == 0 {
+		t.Error("nothing was ever cut off: the test proves little")
+	}
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Copy is what a copy of the log is handed to, in this order.
+type Copy interface {
+	// Begin says after which event the log begins, and that event's link.
+	Begin(after uint64, link tutti.Digest) error
+	Entry(tutti.Entry) error
+	Blob(content []byte) error
+}
+
+// CopyLog hands out the log as of one event, and all content that it needs.
+// Nothing is let go meanwhile. It also works while Run does not.
+func (s *Server) CopyLog(ctx context.Context, to Copy) error {
+	log, ok := s.opts.Log.(trimmedLog)
+	if !ok {
+		return tutti.Errorf(tutti.CodeInternal, "this log cannot be copied")
+	}
+	s.past.Lock()
+	defer s.past.Unlock()
+	taken, err := snapshot(ctx, log)
+	if err != nil {
+		return err
+	}
+	s.taken.CompareAndSwap(nil, taken)
+	var after uint64
+	var link tutti.Digest
+	if taken != nil {
+		after, link = taken.Through, taken.Link
+	}
+	if err := to.Begin(after, link); err != nil {
+		return err
+	}
+	for e, err := range log.Entries(ctx, after) {
+		if err == nil {
+			err = to.Entry(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// What has been appended since names more, which does no harm.
+	named, err := (&keeper{s, log}).named(ctx)
+	if err != nil {
+		return err
+	}
+	for _, digest := range slices.Sorted(maps.Keys(named)) {
+		content, err := s.opts.Blobs.Get(ctx, digest)
+		if tutti.CodeOf(err) == tutti.CodeNotFound {
+			continue // a digest of something that is no content of ours
+		}
+		if err == nil {
+			err = to.Blob(content)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
