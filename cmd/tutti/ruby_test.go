@@ -196,6 +196,7 @@ func (r *fakeRun) apply() {
 		case "hold":
 			_ = os.WriteFile(s.args[0]+".waits", nil, 0o600)
 			for _, err := os.Stat(s.args[0]); err != nil; _, err = os.Stat(s.args[0]) {
+				r.testIsOver()
 				time.Sleep(10 * time.Millisecond)
 			}
 		case "fail":
@@ -231,7 +232,15 @@ func (r *fakeRun) say(req ask) ask {
 		if answer, err := r.exchange(hello, req); err == nil {
 			return answer
 		}
+		r.testIsOver()
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// testIsOver ends a run whose directory was removed: nothing outlives a test.
+func (r *fakeRun) testIsOver() {
+	if _, err := os.Stat(r.dir); err != nil {
+		os.Exit(1)
 	}
 }
 
