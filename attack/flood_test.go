@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -55,8 +56,12 @@ func TestHalfOpenConnections(t *testing.T) {
 					}
 				})
 			}
+			most := f.mostFiles(&wait)
 			f.works("during") // over connections that are there
 			wait.Wait()
+			if more := <-most - files; more > halfOpen/2 {
+				t.Errorf("the server had %d files open more than before", more)
+			}
 			if len(conns) != halfOpen {
 				t.Fatalf("only %d connections were made", len(conns))
 			}
@@ -104,12 +109,32 @@ func moreFiles(t *testing.T) {
 
 // files is how many files the server has open.
 func (f *fleet) files() int {
-	f.t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.process.Process.Pid))
 	if err != nil {
-		f.t.Fatal(err)
+		f.t.Error(err)
 	}
 	return len(entries)
+}
+
+// mostFiles is how many files the server has open at most, until all have come by.
+func (f *fleet) mostFiles(until *sync.WaitGroup) <-chan int {
+	most, done := make(chan int, 1), make(chan struct{})
+	go func() { until.Wait(); close(done) }()
+	go func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		n := 0
+		for {
+			n = max(n, f.files())
+			select {
+			case <-done:
+				most <- n
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return most
 }
 
 // memory is the most that the server has had resident, in bytes.

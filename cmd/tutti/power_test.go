@@ -244,7 +244,7 @@ func (r *recorder) restart(ctx context.Context, c cut) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	data, socket := filepath.Join(dir, "data"), filepath.Join(dir, "socket")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
@@ -267,9 +267,9 @@ func (r *recorder) restart(ctx context.Context, c cut) (err error) {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	startCtx, stopWaiting := context.WithCancelCause(ctx)
-	go func() { err := server.Wait(); stopWaiting(fmt.Errorf("the server ended: %w", err)); ended <- err }()
+	go func() { err := server.Wait(); stopWaiting(fmt.Errorf("the server ended: %w", err)); close(ended) }()
 	defer func() {
 		_ = server.Process.Kill()
 		<-ended

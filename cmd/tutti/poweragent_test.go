@@ -251,7 +251,10 @@ func (n *powerNode) boot() (lost bool, err error) {
 	}
 	n.disk.Fail()
 	select {
-	case <-ended:
+	case err := <-ended:
+		if err == nil {
+			return false, errors.New("the machine was not killed")
+		}
 		return lost, nil
 	case <-time.After(killDeadline):
 		return false, errors.New("the machine does not end")

@@ -14,8 +14,8 @@ import (
 )
 
 // book is what one run was told and what it published. It is kept in the run's
-// directory without an fsync: it must survive the agent, not the machine,
-// whose end is the run's end too.
+// directory and fsynced when the run has ended: until then it must survive the
+// agent, not the machine, whose end is the run's end too.
 type book struct {
 	mu      sync.Mutex
 	dir     string

@@ -8,7 +8,10 @@
 //	answers.jsonl   what it was told (a question asked twice has one answer)
 //	gate.json       what it handed over at its gate, and the verdict
 //	publish.jsonl   what it published while the server was away
-//	result.json     how it ended; the outbox is the directories that have one
+//	result.json     how it ended, and the digests of the other files, which are on
+//	                disk before it; the outbox is the directories that have one
+//
+// Each line and file that the agent writes for itself has a checksum behind it.
 //
 // An agent that comes back reads these, finds the process or its end, and goes
 // on. Rejected: a database for the outbox; the directory is needed anyway, and

@@ -43,16 +43,18 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 		return nil, err
 	}
 	// A server whose power was cut closes no connection: who watches a job would
-	// never hear of it again.
-	alive := &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingDeadline}
-	transport := &http.Transport{TLSClientConfig: bundle.TLS(), ForceAttemptHTTP2: true, HTTP2: alive}
+	// hear of it only after minutes.
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
+	transport := &http.Transport{TLSClientConfig: bundle.TLS(), ForceAttemptHTTP2: true, DialContext: dialer.DialContext}
 	return httpapi.NewClient(o.Server, &http.Client{Transport: transport}), nil
 }
 
-// How long a connection is silent until it is asked, and how long it may think.
+// How long a connection is silent until its other end is asked whether it is
+// there, and how often in vain.
 const (
-	pingAfter    = 10 * time.Second
-	pingDeadline = 5 * time.Second
+	askAfter = 10 * time.Second
+	askEvery = 5 * time.Second
+	askTimes = 3
 )
 
 // server is the URL of the server that is meant.

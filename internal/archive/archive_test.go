@@ -2,6 +2,7 @@ package archive_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestEveryCutAndEveryChangeIsFound(t *testing.T) {
 
 func TestAHandlersErrorIsItsOwn(t *testing.T) {
 	_, _, err := archive.Read(bytes.NewReader(content(t)), archive.Handler{Blob: func([]byte) error { return io.ErrClosedPipe }})
-	if err != io.ErrClosedPipe {
+	if !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 }

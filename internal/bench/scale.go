@@ -179,12 +179,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // job runs a plan and returns its numbers.
-func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, int, error) {
+func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, error) {
 	job, err := m.server.StartJob(ctx, tutti.StartJob{Plan: tutti.PlanName(plan), Mode: tutti.ModeApply})
 	if err != nil {
-		return engine.Summary{}, 0, err
+		return engine.Summary{}, err
 	}
-	return m.outcome(ctx, job)
+	sum, _, err := m.outcome(ctx, job)
+	return sum, err
 }
 
 // outcome waits for a job's verdict without watching it, which costs the server
@@ -225,7 +226,7 @@ func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Sum
 
 // stages runs the plan of three stages in a group of so many nodes.
 func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) error {
-	if _, _, err := m.job(ctx, group+"-warm"); err != nil { // the code is there from now on
+	if _, err := m.job(ctx, group+"-warm"); err != nil { // the code is there from now on
 		return err
 	}
 	used, err := m.usage()
@@ -236,7 +237,7 @@ func (m *scaleMeasure) stages(ctx context.Context, group string, nodes int) erro
 	if err != nil {
 		return err
 	}
-	sum, _, err := m.job(ctx, group+"-stages")
+	sum, err := m.job(ctx, group+"-stages")
 	server, agents, usageErr := used()
 	if err = errors.Join(err, usageErr, stop()); err != nil {
 		return err

@@ -37,7 +37,7 @@ func what(body tutti.Body) string {
 	case *tutti.Denied:
 		return fmt.Sprintf("denied: %s: %s", b.What, b.Reason)
 	case *tutti.FleetSet:
-		return "set the fleet file of " + string(b.Fleet.Name)
+		return "set the fleet file of " + b.Fleet.Name
 	case *tutti.CodePushed:
 		return fmt.Sprintf("pushed code for %s: %.19s", b.Environment, b.Code)
 	case *tutti.TokenCreated:

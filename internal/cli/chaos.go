@@ -36,7 +36,7 @@ everybody is back. What is not so is printed, and the exit code is 1.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Plan = tutti.PlanName(args[0])
 			if !cmd.Flags().Changed("seed") {
-				in.Seed = rand.Uint64N(1_000_000)
+				in.Seed = rand.Uint64N(1_000_000) //nolint:gosec // which faults come is no secret
 			}
 			out := cmd.OutOrStdout()
 			found, err := o.deps.Chaos(cmd.Context(), o.conn, in, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })

@@ -315,7 +315,7 @@ func TestHistory(t *testing.T) {
 		}
 		clients.Go(func() { c.run(ctx) })
 	}
-	for round, next := 0, 0; round < 6; round++ {
+	for round, next := 0, 0; round < 6 || round < 40 && !h.cutOff(); round++ {
 		for next += 15; !h.reached(t, next); {
 		}
 		if round%2 == 1 {
@@ -328,6 +328,13 @@ func TestHistory(t *testing.T) {
 	stop()
 	clients.Wait()
 	h.verify(t)
+}
+
+// cutOff reports whether the outcome of an append is not known.
+func (h *history) cutOff() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.unknowns > 0
 }
 
 // reached waits for the next acknowledged append.

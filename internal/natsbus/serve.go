@@ -217,6 +217,9 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 	if e == nil {
 		return missing()
 	}
+	if e.parcel != p {
+		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: announced before as something else", p.id))
+	}
 	select {
 	case s.large <- struct{}{}:
 		defer func() { <-s.large }()

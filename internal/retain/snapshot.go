@@ -89,6 +89,7 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 			damaged(err, "it is none that this release knows")
 			return
 		}
+		var last uint64
 		for {
 			var l line
 			err := readLine(lines, &l)
@@ -99,6 +100,11 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 				damaged(err, "")
 				return
 			}
+			if l.Seq <= last || len(l.Event) == 0 {
+				damaged(nil, "an event is empty, or not behind the one before it")
+				return
+			}
+			last = l.Seq
 			if l.Seq > after && !yield(tutti.Entry{Seq: l.Seq, Raw: l.Event, Link: l.Link}, nil) {
 				return
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -277,6 +278,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				}
 				p = p.again(t)
 				synctest.Wait()
+				p.first(t) // whatever was taken is let go
 				p.wantWhole(t)
 				time.Sleep(time.Minute) // what was cut off is given up
 				p.jobs(t, 4)
@@ -464,9 +466,11 @@ func TestAServerDoesNotStartWithoutItsSnapshot(t *testing.T) {
 				e, _, _ := p.log.Snapshot(t.Context())
 				s := server.New(server.Options{
 					Log: p.log, Blobs: damagedBlobs{p.Blobs, e.Body.(*tutti.SnapshotTaken).State, tc.damage},
-					Bus: &servertest.Bus{}, Identity: &servertest.Identity{},
+					Bus: &servertest.Bus{}, Identity: &servertest.Identity{}, Logger: slog.New(slog.DiscardHandler),
 				})
-				wantCode(t, s.Run(t.Context()), tutti.CodeDamaged, "the snapshot of the events up to")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				wantCode(t, s.Run(ctx), tutti.CodeDamaged, "the snapshot of the events up to")
 				select {
 				case <-s.Ready():
 					t.Errorf("%s: it serves", tc.reason)

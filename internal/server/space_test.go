@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,7 +91,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 		}
 		return nil
 	})
-	if err != errEnough || len(said) < 2 || said[0] != "the disk is full" || said[len(said)-1] != "run.wanted" {
+	if !errors.Is(err, errEnough) || len(said) < 2 || said[0] != "the disk is full" || said[len(said)-1] != "run.wanted" {
 		t.Errorf("the watch said %q and ended with %v", said, err)
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,7 +148,7 @@ func logTrim(t *testing.T, log tutti.Log, reopen func() tutti.Log) {
 			t.Fatal(err)
 		}
 	}
-	kept := append(events[2:], rest...)
+	kept := slices.Concat(events[2:], rest)
 	for _, l := range []tutti.Log{log, reopen()} {
 		wantLog(t, l, 2, kept)
 		wantLog(t, l, 3, kept[1:])
@@ -164,7 +165,7 @@ func logTrim(t *testing.T, log tutti.Log, reopen func() tutti.Log) {
 	}
 	next := []tutti.Event{value("f", 6), snapshot(rest[2])}
 	last = mustAppend(t, log, last, next...)
-	wantLog(t, log, 2, append(kept, next...))
+	wantLog(t, log, 2, slices.Concat(kept, next))
 	if err := trimming(t, log).Trim(t.Context(), rest[2].Seq); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func logTrimRefused(t *testing.T, log tutti.Log, _ func() tutti.Log) {
 	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // no snapshot
 	lie := snapshot(events[0])
 	lie.Body.(*tutti.SnapshotTaken).Link = events[1].Link
-	all := append(events, lie)
+	all := slices.Concat(events, []tutti.Event{lie})
 	last = mustAppend(t, log, last, all[3:]...)
 	wantCode(t, trim.Trim(t.Context(), 1), tutti.CodeInvalid) // of another log
 	all = append(all, snapshot(events[2]))

@@ -1,0 +1,130 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+const leaver = "node-03"
+
+// leavesFleet runs one node, so that there is something to leave behind.
+const leavesFleet = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  leaver: {nodes: [node-03]}
+plans:
+  leaver:
+    steps:
+      - run: leaver
+`
+
+// TestLeave: a machine that leaves is what it was before it joined. What joining,
+// a run and the agent leave behind is found by doing it twice.
+func TestLeave(t *testing.T) {
+	h := host(t, leaver)
+	push(t, leavesFleet, "notify { 'hello': }\n")
+	execute(t, "leaver", tutti.ModeApply)
+	t.Cleanup(func() {
+		if t.Failed() { // the other tests need the node
+			_, _ = app.Output(t.Context(), h, nil, hostTutti, "leave", "--yes", "--offline")
+			joinAgain(t, h)
+		}
+	})
+	leave(t, h)
+	before := tree(t, h)
+	for _, path := range before {
+		if strings.Contains(path, "tutti") && path != hostTutti {
+			t.Errorf("%s is left", path)
+		}
+	}
+	joinAgain(t, h)
+	push(t, leavesFleet, "notify { 'hello again': }\n")
+	execute(t, "leaver", tutti.ModeApply)
+	leave(t, h)
+	if diff := cmp.Diff(before, tree(t, h)); diff != "" {
+		t.Errorf("files -after the first time +after the second\n%s", diff)
+	}
+	joinAgain(t, h)
+}
+
+const hostTutti = "/usr/local/bin/tutti"
+
+func leave(t *testing.T, h *lab.Host) {
+	t.Helper()
+	sh(t, h, hostTutti+" leave --yes")
+	if got := sh(t, h, `systemctl show -p LoadState -p ActiveState tutti-agent; systemctl is-enabled tutti-agent || true; pgrep -ax tutti || true`); !strings.Contains(got, "LoadState=not-found") || strings.Contains(got, "agent") {
+		t.Errorf("the unit and its processes after leaving: %s", got)
+	}
+	nodes, err := fleet.Client.ListNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Node == leaver {
+			t.Errorf("the server still has %+v", n)
+		}
+	}
+}
+
+func joinAgain(t *testing.T, h *lab.Host) {
+	t.Helper()
+	token, err := fleet.Client.CreateToken(t.Context(), tutti.CreateToken{Name: leaver, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Output(t.Context(), h, []byte(token.Text), hostTutti, "join"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree lists the files of a host, without those of the system's own life: its
+// logs, what systemd and Puppet keep for themselves.
+func tree(t *testing.T, h *lab.Host) []string {
+	t.Helper()
+	out := sh(t, h, `find / -xdev \( -path /var/log -o -path /var/lib/puppet -o -path /var/cache/puppet -o -path /tmp -o -path /var/tmp -o -path /var/lib/systemd \) -prune -o -print | sort; systemctl list-unit-files --no-legend | awk '{print $1, $2}'; getent passwd`)
+	return strings.Split(out, "\n")
+}
+
+// TestDoctor: what is wrong with a node is found, and gone when it was mended
+// as the doctor says.
+func TestDoctor(t *testing.T) {
+	h := host(t, "node-02")
+	doctor := func() (string, error) {
+		out, err := app.Output(t.Context(), h, nil, hostTutti, "doctor")
+		return string(out), err
+	}
+	if out, err := doctor(); err != nil {
+		t.Fatalf("a sound node: %v\n%s", err, out)
+	}
+	if out, err := app.Output(t.Context(), fleet.Server, nil, hostTutti, "doctor"); err != nil {
+		t.Errorf("a sound server: %v\n%s", err, out)
+	}
+	lock := sh(t, h, "puppet config print agent_catalog_run_lockfile 2>/dev/null | tail -n 1")
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, _ = app.Output(t.Context(), h, nil, "sh", "-c", "rm -f "+lock+"; chmod -R go= /var/lib/tutti/agent/identity; systemctl start tutti-agent")
+		}
+	})
+	sh(t, h, "systemctl stop tutti-agent; mkdir -p $(dirname "+lock+"); echo 99999999 > "+lock+"; chmod 644 /var/lib/tutti/agent/identity/*")
+	out, err := doctor()
+	if err == nil {
+		t.Errorf("a broken node is well: %s", out)
+	}
+	for _, want := range []string{"systemctl start tutti-agent", "rm " + lock, "chmod go= /var/lib/tutti/agent/identity/"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not among what mends it:\n%s", want, out)
+		}
+	}
+	sh(t, h, "systemctl start tutti-agent; rm "+lock+"; chmod go= /var/lib/tutti/agent/identity/*")
+	eventually(t, "the node is well again", func() bool { _, err := doctor(); return err == nil })
+}
