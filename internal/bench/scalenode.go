@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -72,6 +73,7 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 	f.parts.Go(func() {
 		conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
 			URLs: []string{"nats://" + member.Bus}, JWT: member.JWT, Seed: node.Seed, CA: []byte(member.CA),
+			Local: net.IPv4(127, 1, byte(i>>8), byte(i)), // the bus bounds who comes from one address
 		})
 		if err != nil {
 			return // ctx has ended

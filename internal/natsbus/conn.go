@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ type DialOptions struct {
 	JWT    string
 	Seed   []byte
 	CA     []byte       // PEM; no other is trusted
+	Local  net.IP       // where to connect from; nil: wherever the system does
 	Logger *slog.Logger // may be nil
 	// NotAdmitted is told that the server says no to the JWT: when that begins, and
 	// then every hour. The connection is tried on: somebody may change that. It must
@@ -103,6 +105,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 		// Nothing is sent later than it was said: whoever asks again knows better.
 		nats.ReconnectBufSize(-1),
 		nats.Timeout(dialTimeout),
+		nats.SetCustomDialer(dialerFrom(o.Local)),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
 	)...)
@@ -114,6 +117,14 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 		<-first // the handler is on its way; a call before it would find no connection
 	}
 	return c, nil
+}
+
+func dialerFrom(local net.IP) *net.Dialer {
+	d := &net.Dialer{Timeout: dialTimeout}
+	if local != nil {
+		d.LocalAddr = &net.TCPAddr{IP: local}
+	}
+	return d
 }
 
 func reconnectDelay(attempts int) time.Duration {
