@@ -106,7 +106,7 @@ func settle(t *testing.T, s *state) {
 	t.Helper()
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 50 {
-		bodies := s.engine.Decide(engine.View{Now: now, Since: now, Silence: time.Minute})
+		bodies := s.engine.Decide(engine.View{Now: now, Since: now, Seen: func(tutti.NodeName) time.Time { return time.Time{} }, Silence: time.Minute})
 		if len(bodies) == 0 {
 			return
 		}
@@ -123,5 +123,5 @@ func settle(t *testing.T, s *state) {
 			s.apply(e)
 		}
 	}
-	t.Errorf("the engine decides for ever: %+v", s.engine.Decide(engine.View{Now: now, Since: now, Silence: time.Minute}))
+	t.Errorf("the engine decides for ever: %+v", s.engine.Decide(engine.View{Now: now, Since: now, Seen: func(tutti.NodeName) time.Time { return time.Time{} }, Silence: time.Minute}))
 }
