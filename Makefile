@@ -26,8 +26,9 @@ demo: deps build ## deploy OpenStack Swift on four lab hosts, store and fetch an
 	bin/tutti demo swift $(DEMO)
 
 .PHONY: test
-test: deps ## every test that needs no lab hosts: Go with -race, testscript, kill -9 at every point, the module's lint and specs
-	$(GO) test -race -tags killpoints -timeout 15m ./...
+test: deps ## every test that needs no lab hosts: Go with -race, testscript, kill -9 and loss of power at every point, the module's lint and specs
+	$(GO) test -race -timeout 15m ./...
+	$(GO) test -tags killpoints -timeout 15m ./cmd/tutti
 	script/module-specs
 
 .PHONY: fuzz
