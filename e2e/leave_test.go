@@ -125,6 +125,6 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%q is not among what mends it:\n%s", want, out)
 		}
 	}
-	sh(t, h, "systemctl start tutti-agent; rm "+lock+"; chmod go= /var/lib/tutti/agent/identity/*")
+	sh(t, h, "rm "+lock+"; chmod go= /var/lib/tutti/agent/identity/*; systemctl start tutti-agent")
 	eventually(t, "the node is well again", func() bool { _, err := doctor(); return err == nil })
 }
