@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestLeave(t *testing.T) {
 	execute(t, "leaver", tutti.ModeApply)
 	t.Cleanup(func() {
 		if t.Failed() { // the other tests need the node
-			_, _ = app.Output(t.Context(), h, nil, hostTutti, "leave", "--yes", "--offline")
+			_, _ = app.Output(context.WithoutCancel(t.Context()), h, nil, hostTutti, "leave", "--yes", "--offline")
 			joinAgain(t, h)
 		}
 	})
@@ -112,7 +113,7 @@ func TestDoctor(t *testing.T) {
 	lock := sh(t, h, "puppet config print agent_catalog_run_lockfile 2>/dev/null | tail -n 1")
 	t.Cleanup(func() {
 		if t.Failed() {
-			_, _ = app.Output(t.Context(), h, nil, "sh", "-c", "rm -f "+lock+"; chmod -R go= /var/lib/tutti/agent/identity; systemctl start tutti-agent")
+			_, _ = app.Output(context.WithoutCancel(t.Context()), h, nil, "sh", "-c", "rm -f "+lock+"; chmod -R go= /var/lib/tutti/agent/identity; systemctl start tutti-agent")
 		}
 	})
 	sh(t, h, "systemctl stop tutti-agent; mkdir -p $(dirname "+lock+"); echo 99999999 > "+lock+"; chmod 644 /var/lib/tutti/agent/identity/*")
