@@ -3,6 +3,7 @@ package powerfs_test
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,8 +128,11 @@ func TestThePowerIsLostInThePlaceOfAStep(t *testing.T) {
 
 func TestAWriteMayBeTorn(t *testing.T) {
 	f := powerfs.New(nil)
+	var mu sync.Mutex // the order comes from the kernel, which the race detector does not see
 	var torn []string
 	f.Watch(func(s powerfs.Step) {
+		mu.Lock()
+		defer mu.Unlock()
 		for _, image := range s.Torn {
 			content, _ := image.Read("a")
 			torn = append(torn, string(content))
@@ -137,6 +141,8 @@ func TestAWriteMayBeTorn(t *testing.T) {
 	dir := mount(t, f)
 	write(t, dir+"/a", "1234", true, 0)
 	write(t, dir+"/a", "5678", false, os.O_APPEND)
+	mu.Lock()
+	defer mu.Unlock()
 	if diff := cmp.Diff([]string{"12", "\x00\x00\x00\x00", "123456", "1234\x00\x00\x00\x00"}, torn); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
