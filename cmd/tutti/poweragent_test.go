@@ -86,12 +86,18 @@ type powerResult struct {
 	starts   map[string]int // of Puppet, by run
 	atCut    map[string]bool
 	switched bool
+	said     string // by the agent
 }
 
 // check is the invariants: no second start, and nothing forgotten that the agent
 // had on its disk.
 func (r powerResult) check(t *testing.T, want outcome) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("the agent said:\n%s", r.said)
+		}
+	}()
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
@@ -122,6 +128,10 @@ func (r powerResult) check(t *testing.T, want outcome) {
 func (c powerCase) try(t *testing.T, tpl template) (out powerResult, steps []powerfs.Step) {
 	f := tpl.copy(t)
 	defer f.clear(t)
+	defer func() {
+		raw, _ := os.ReadFile(filepath.Join(f.dir, dbProcess+".out"))
+		out.said = string(raw)
+	}()
 	n := &powerNode{fleet: f, left: c.left, passed: filepath.Join(f.dir, "passed")}
 	starts := filepath.Join(f.dir, "started")
 	if out.err = countStarts(f.dir, starts); out.err != nil {

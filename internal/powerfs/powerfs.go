@@ -17,7 +17,11 @@
 package powerfs
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -153,21 +157,41 @@ func (f *FS) Mount(dir string) (unmount func() error, err error) {
 	}
 	served := make(chan struct{})
 	go func() { server.Serve(); close(served) }()
+	var stat unix.Stat_t
 	unmount = sync.OnceValue(func() error {
 		f.Fail()
-		// Detached, since other mount namespaces may have copied the mount; it is
-		// served until the last of them has let it go.
+		// Aborted, and detached: other mount namespaces may have copied the mount
+		// (every container that is started does), and would keep it. In this order:
+		// without a mount the number may be another connection's.
+		if err := abort(unix.Minor(stat.Dev)); err != nil {
+			return err
+		}
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			if err := server.Unmount(); err != nil {
-				return err
-			}
+			return fmt.Errorf("unmount FUSE: %w", err)
 		}
 		<-served
 		return nil
 	})
-	if err := server.WaitMount(); err != nil {
-		_ = unmount()
-		return nil, err
+	err = server.WaitMount()
+	if err == nil {
+		err = unix.Stat(dir, &stat)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unmount())
 	}
 	return unmount, nil
+}
+
+// abort ends a connection of the kernel to a FUSE server.
+func abort(connection uint32) (err error) {
+	dir, err := os.MkdirTemp("", "fusectl")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	if err := unix.Mount("fusectl", dir, "fusectl", 0, ""); err != nil {
+		return fmt.Errorf("mount fusectl: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH)) }()
+	return os.WriteFile(filepath.Join(dir, strconv.FormatUint(uint64(connection), 10), "abort"), []byte("1"), 0)
 }

@@ -42,12 +42,14 @@ func (a access) load(from operators) {
 	}
 }
 
-// apply takes an event that is on disk. Who is in with a certificate that it ends
-// is out at once.
-func (a access) apply(e tutti.Event) {
+// apply takes events that are on disk, before whoever asked for them is answered.
+// Who is in with a certificate that they end is out at once.
+func (a access) apply(events []tutti.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.operators.apply(e)
+	for _, e := range events {
+		a.operators.apply(e)
+	}
 	for v := range a.inside {
 		if err := a.operators.admit(v.name, v.serial); err != nil {
 			v.end(err)

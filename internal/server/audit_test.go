@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -126,12 +127,12 @@ func TestATrailIsReadWhileTheLogLetsGo(t *testing.T) {
 // their digest is verified.
 type brokenTrail struct {
 	*memory.Blobs
-	gone *bool
+	gone *atomic.Bool
 }
 
 func (b brokenTrail) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	content, err := b.Blobs.Get(ctx, digest)
-	if *b.gone && strings.HasPrefix(string(content), "\x1f\x8b") {
+	if b.gone.Load() && strings.HasPrefix(string(content), "\x1f\x8b") {
 		return nil, tutti.Errorf(tutti.CodeNotFound, "blob %s is not stored", digest)
 	}
 	return slices.Clone(content), err
@@ -139,12 +140,12 @@ func (b brokenTrail) Get(ctx context.Context, digest tutti.Digest) ([]byte, erro
 
 func TestATrailThatIsGoneIsNoShortOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gone := false
+		var gone atomic.Bool
 		p := startPast(t, func(o *server.Options) { o.Blobs = brokenTrail{memory.NewBlobs(), &gone} })
 		p.jobs(t, 10)
 		synctest.Wait()
 		p.verified(t, p.audit(t, tutti.ReadAudit{}))
-		gone = true
+		gone.Store(true)
 		err := p.ReadAudit(t.Context(), tutti.ReadAudit{}, func(e tutti.AuditEntry) error {
 			return fmt.Errorf("read entry %d", e.Seq)
 		})

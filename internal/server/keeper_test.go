@@ -399,12 +399,13 @@ func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
 
 func TestASnapshotThatFailsIsTakenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fails := true
-		tries := 0
+		var fails atomic.Bool
+		var tries atomic.Int32
+		fails.Store(true)
 		store := memory.NewBlobs()
 		p := startPast(t, func(o *server.Options) {
 			o.Blobs = pointBlobs{sweep.New(store, time.Now), func(string) error {
-				if tries++; fails {
+				if tries.Add(1); fails.Load() {
 					return errors.New("no space left on device")
 				}
 				return nil
@@ -413,10 +414,10 @@ func TestASnapshotThatFailsIsTakenLater(t *testing.T) {
 		p.Blobs = store
 		p.jobs(t, 10)
 		synctest.Wait()
-		if tries != 1 {
-			t.Errorf("%d tries at once, want 1", tries)
+		if got := tries.Load(); got != 1 {
+			t.Errorf("%d tries at once, want 1", got)
 		}
-		fails = false
+		fails.Store(false)
 		time.Sleep(2 * time.Minute)
 		p.first(t)
 		p.wantWhole(t)

@@ -291,6 +291,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 			return err
 		}
 		w.presence.apply(w.state.engine, tx.events)
+		w.access.apply(tx.events)
 	}
 	for i, c := range batch {
 		c.done <- answers[i]
@@ -392,7 +393,6 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		case *tutti.RunLost:
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
 		case *tutti.OperatorIssued, *tutti.OperatorRevoked:
-			w.access.apply(e)
 			w.opts.Logger.Info(e.Body.Kind(), "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
 			w.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)

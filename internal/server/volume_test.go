@@ -126,9 +126,11 @@ func TestThePastIsBounded(t *testing.T) {
 func (v *volume) wantBounded(t *testing.T, state server.State) {
 	t.Helper()
 	// A snapshot is taken beside the writer: the events of the time that it takes
-	// come on top, at most as many as make the next one due.
-	if got := v.messages(t, "TUTTI_LOG"); got > 2*volumeEvery {
-		t.Errorf("the log has %d messages of %d jobs, want at most %d", got, volumeJobs, 2*volumeEvery)
+	// come on top, on a slow machine (or with the race detector) several times as
+	// many as make one due; without snapshots there would be eight for each job.
+	const most = 4 * volumeEvery
+	if got := v.messages(t, "TUTTI_LOG"); got > most {
+		t.Errorf("the log has %d messages of %d jobs, want at most %d", got, volumeJobs, most)
 	}
 	if jobs, runs := state.Size(); jobs > volumeKeep || runs > volumeKeep+volumeNodes {
 		t.Errorf("%d jobs and %d runs in memory, want at most %d and one more for each node", jobs, runs, volumeKeep)
@@ -139,7 +141,7 @@ func (v *volume) wantBounded(t *testing.T, state server.State) {
 	}
 	// An export set and a record for each job that is kept, or whose events are in
 	// the log still (eight for each job); a segment for each snapshot, and code.
-	if got, most := v.messages(t, "TUTTI_BLOBS"), 2*(volumeKeep+2*volumeEvery/8)+8*volumeJobs/volumeEvery+10; got > uint64(most) {
-		t.Errorf("%d blobs are stored after a sweep, want at most %d", got, most)
+	if got, blobs := v.messages(t, "TUTTI_BLOBS"), 2*(volumeKeep+most/8)+8*volumeJobs/volumeEvery+10; got > uint64(blobs) {
+		t.Errorf("%d blobs are stored after a sweep, want at most %d", got, blobs)
 	}
 }
