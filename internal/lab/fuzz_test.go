@@ -14,7 +14,7 @@ import (
 // paths and packages that commands can be given.
 func FuzzSpec(f *testing.F) {
 	for _, text := range []string{
-		"lab: swift\ndomain: swift.test\nmirror: http://deb.debian.org/debian\nrelease: trixie\npackages: [curl]\nenabled: [ssh]\ncached_facts: [a]\nbinds: [./code:/code, /a:/b]\nhosts:\n  proxy-01: {aliases: [api], release: bookworm, packages: [nginx]}\n  storage-01:\n",
+		"lab: swift\ndomain: swift.test\nmirror: http://mirror.test/debian\nrelease: trixie\npackages: [curl]\nenabled: [ssh]\ncached_facts: [a]\nbinds: [./code:/code, /a:/b]\nhosts:\n  proxy-01: {aliases: [api], release: bookworm, packages: [nginx]}\n  storage-01:\n",
 		"lab: x\nhosts: [a, b, a.b.c]\n", "lab: x\nhosts: &h [*h]\n", "lab: x\nhosts: {a: {aliases: [a]}}\nbinds: [a]\n", "", "lab: [\n",
 	} {
 		f.Add([]byte(text))
