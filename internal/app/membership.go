@@ -32,7 +32,7 @@ func (m membership) keep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := m.wait(ctx, time.Until(from.Add(until.Sub(from)/2))); err != nil {
+		if err := pause(ctx, time.Until(from.Add(until.Sub(from)/2))); err != nil {
 			return err
 		}
 		err = m.renew(ctx)
@@ -46,7 +46,7 @@ func (m membership) keep(ctx context.Context) error {
 		if left > 0 { // after it, the connection says what is the matter
 			m.log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
 		}
-		if err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
+		if err := pause(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
 			return err
 		}
 		m.reload(ctx)
@@ -55,17 +55,6 @@ func (m membership) keep(ctx context.Context) error {
 
 // retryEnded is the shortest pause before a renewal is tried again.
 const retryEnded = time.Second
-
-func (m membership) wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}
 
 func (m *membership) renew(ctx context.Context) error {
 	reply, err := m.conn.Call(ctx, tutti.OpRenew, []byte("{}"))

@@ -1,15 +1,13 @@
 package audit
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
 	"iter"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/lines"
 )
 
 // A segment is stored as gzipped lines of JSON: a header, then one line for each
@@ -33,15 +31,9 @@ type line struct {
 // them. Its Blob is the digest of what is returned with it, which is to be stored.
 // CodeInvalid: there are no entries; CodeDamaged: they do not fit.
 func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte, tutti.AuditSegment, error) {
-	var out bytes.Buffer
 	var chain Chain
 	seg := tutti.AuditSegment{Before: before}
-	zip := gzip.NewWriter(&out)
-	lines := json.NewEncoder(zip)
-	lines.SetEscapeHTML(false) // events stay as they are
-	if err := lines.Encode(header{segmentKind, 1, before}); err != nil {
-		return nil, seg, err
-	}
+	w := lines.NewWriter(header{segmentKind, 1, before})
 	for entry, err := range entries {
 		if err != nil {
 			return nil, seg, err
@@ -58,19 +50,18 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 		if !Act(e) {
 			l.Event, l.Digest = nil, tutti.DigestOf(entry.Raw)
 		}
-		if err := lines.Encode(l); err != nil {
-			return nil, seg, err
-		}
+		w.Add(l)
 		seg.Until = e.At
 	}
 	if chain.Count == 0 {
 		return nil, seg, tutti.Errorf(tutti.CodeInvalid, "a segment of no entries")
 	}
-	if err := zip.Close(); err != nil {
+	stored, err := w.Close()
+	if err != nil {
 		return nil, seg, err
 	}
-	seg.First, seg.Last, seg.After, seg.Blob = chain.First, chain.Last, chain.Link, tutti.DigestOf(out.Bytes())
-	return out.Bytes(), seg, nil
+	seg.First, seg.Last, seg.After, seg.Blob = chain.First, chain.Last, chain.Link, tutti.DigestOf(stored)
+	return stored, seg, nil
 }
 
 // Of is an entry of the log as one of the trail. Before is set for the first one
@@ -95,13 +86,9 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bo
 	if got := tutti.DigestOf(stored); got != seg.Blob {
 		return errors.New("it has the digest " + string(got))
 	}
-	unzip, err := gzip.NewReader(bytes.NewReader(stored))
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewReaderSize(unzip, 1<<16)
 	var head header
-	if err := readLine(lines, &head); err != nil {
+	r, err := lines.NewReader(stored, &head)
+	if err != nil {
 		return err
 	}
 	if head.Tutti != segmentKind || head.Version != 1 || head.Before != seg.Before {
@@ -111,7 +98,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bo
 	begin, before := uint64(0), seg.Before
 	for {
 		var l line
-		err := readLine(lines, &l)
+		err := r.Next(&l)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -135,16 +122,4 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bo
 		return errors.New("its entries do not lead to what comes behind it")
 	}
 	return nil
-}
-
-// readLine decodes the next line; io.EOF: there is none.
-func readLine(r *bufio.Reader, into any) error {
-	raw, err := r.ReadBytes('\n')
-	if errors.Is(err, io.EOF) && len(raw) > 0 {
-		return io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
 }

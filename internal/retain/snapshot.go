@@ -1,15 +1,13 @@
 package retain
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
 	"iter"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/lines"
 )
 
 // A snapshot is stored as gzipped lines of JSON: a header, then one line for each
@@ -32,35 +30,25 @@ type line struct {
 
 // Writer encodes a snapshot. Its first error is that of Close.
 type Writer struct {
-	out    bytes.Buffer
-	zip    *gzip.Writer
-	lines  *json.Encoder
+	lines  *lines.Writer
 	events int
-	err    error
 }
 
 // NewWriter begins the snapshot of the events up to an entry.
 func NewWriter(through tutti.Entry) *Writer {
-	w := &Writer{}
-	w.zip = gzip.NewWriter(&w.out)
-	w.lines = json.NewEncoder(w.zip)
-	w.lines.SetEscapeHTML(false) // events stay as they are
-	w.err = w.lines.Encode(header{Tutti: snapshotKind, Version: 1, Through: through.Seq, Link: through.Link})
-	return w
+	return &Writer{lines: lines.NewWriter(header{Tutti: snapshotKind, Version: 1, Through: through.Seq, Link: through.Link})}
 }
 
 // Add adds the next entry that is needed.
 func (w *Writer) Add(e tutti.Entry) {
-	if w.err == nil {
-		w.err = w.lines.Encode(line{e.Seq, e.Link, e.Raw})
-		w.events++
-	}
+	w.lines.Add(line{e.Seq, e.Link, e.Raw})
+	w.events++
 }
 
 // Close returns the snapshot and how many events it has.
 func (w *Writer) Close() ([]byte, int, error) {
-	err := errors.Join(w.err, w.zip.Close())
-	return w.out.Bytes(), w.events, tutti.Wrap(tutti.CodeInternal, err, "encode a snapshot")
+	stored, err := w.lines.Close()
+	return stored, w.events, tutti.Wrap(tutti.CodeInternal, err, "encode a snapshot")
 }
 
 // Entries yields the entries of a stored snapshot after a sequence. It ends with
@@ -78,21 +66,16 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 			damaged(nil, "it has the digest "+string(got))
 			return
 		}
-		unzip, err := gzip.NewReader(bytes.NewReader(stored))
-		if err != nil {
-			damaged(err, "")
-			return
-		}
-		lines := bufio.NewReaderSize(unzip, 1<<16)
 		var head header
-		if err := readLine(lines, &head); err != nil || head.Tutti != snapshotKind || head.Version != 1 {
+		r, err := lines.NewReader(stored, &head)
+		if err != nil || head.Tutti != snapshotKind || head.Version != 1 {
 			damaged(err, "it is none that this release knows")
 			return
 		}
 		var last uint64
 		for {
 			var l line
-			err := readLine(lines, &l)
+			err := r.Next(&l)
 			if errors.Is(err, io.EOF) {
 				return
 			}
@@ -110,16 +93,4 @@ func Entries(taken tutti.SnapshotTaken, stored []byte, after uint64) iter.Seq2[t
 			}
 		}
 	}
-}
-
-// readLine decodes the next line; io.EOF: there is none.
-func readLine(r *bufio.Reader, into any) error {
-	raw, err := r.ReadBytes('\n')
-	if errors.Is(err, io.EOF) && len(raw) > 0 {
-		return io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
 }

@@ -47,8 +47,14 @@ func (a access) load(from operators) {
 func (a access) apply(events []tutti.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	ended := false
 	for _, e := range events {
 		a.operators.apply(e)
+		_, revoked := e.Body.(*tutti.OperatorRevoked)
+		ended = ended || revoked
+	}
+	if !ended {
+		return
 	}
 	for v := range a.inside {
 		if err := a.operators.admit(v.name, v.serial); err != nil {

@@ -81,11 +81,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err != nil {
-			return err
-		}
-		r, err := tx.ownRun(n, in.Run)
+		n, r, err := tx.nodeOwnRun(key, in.Run)
 		if err != nil {
 			return err
 		}
@@ -157,6 +153,17 @@ func checkValue(in tutti.Publish) (tutti.Publish, error) {
 		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
 	}
 	return in, err
+}
+
+// nodeOwnRun returns the node of a key and a run that it has claimed, also if that
+// has ended.
+func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*node, *engine.Run, error) {
+	n, err := tx.node(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := tx.ownRun(n, id)
+	return n, r, err
 }
 
 // nodeRun returns the node of a key and its active run.

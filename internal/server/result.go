@@ -23,11 +23,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err != nil {
-			return err
-		}
-		r, err := tx.ownRun(n, in.Run)
+		n, r, err := tx.nodeOwnRun(key, in.Run)
 		if err != nil {
 			return err
 		}
@@ -64,11 +60,7 @@ func (s *Server) storeEnclosed(ctx context.Context, key tutti.NodeKey, in tutti.
 	// needs no other bound.
 	wanted := false
 	err := s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err != nil {
-			return err
-		}
-		r, err := tx.ownRun(n, in.Run)
+		_, r, err := tx.nodeOwnRun(key, in.Run)
 		wanted = err == nil && r.Result == nil
 		return err
 	})
