@@ -31,7 +31,7 @@ const (
 )
 
 const exitCodes = `   0  success
-   1  the job failed: runs failed, or a wait was in vain
+   1  the job failed: runs failed, or a wait was in vain; doctor or chaos found something
    2  bad input: nothing was changed
    3  refused: no grant, no certificate, a token that does not fit
    4  the server cannot be reached, or did not answer in time
