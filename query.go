@@ -71,7 +71,7 @@ type KeyRead struct {
 // Compiled is what a compiled catalog is, besides its exports.
 type Compiled struct {
 	Catalog Digest `json:"catalog"`           // normalised
-	Sources Digest `json:"sources,omitempty"` // of the content of all puppet:/// sources that it names
+	Sources Digest `json:"sources,omitempty"` // of the content of all puppet:/// sources that it names; empty: unknown, never equal
 	Lib     Digest `json:"lib,omitempty"`     // of lib/ and facts.d/ of all modules
 	Facts   Digest `json:"facts,omitempty"`   // without volatile ones
 	Puppet  string `json:"puppet,omitempty"`  // version
@@ -99,6 +99,8 @@ type Inputs struct {
 	Module  string `json:"module"`
 	Facts   Digest `json:"facts,omitempty"`
 	Catalog Digest `json:"catalog,omitempty"`
+	Sources Digest `json:"sources,omitempty"` // as in Compiled
+	Lib     Digest `json:"lib,omitempty"`
 }
 
 // Record is what one run read and published.

@@ -134,6 +134,19 @@ func (b *book) hieraData() *hieraEntry {
 	return b.hiera
 }
 
+// greeted returns what the launcher last said of itself.
+func (b *book) greeted() hello {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out hello
+	for _, e := range b.entries {
+		if e.Hello != nil {
+			out = *e.Hello
+		}
+	}
+	return out
+}
+
 func queryKey(q tutti.Query) string {
 	raw, _ := json.Marshal(q) // strings and raw JSON always encode
 	return string(raw)
@@ -205,6 +218,7 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 	case err == nil:
 		out.Reads, out.Keys = gate.Reads, gate.Keys
 		out.Inputs.Catalog, out.Inputs.Facts = gate.Catalog, gate.Facts
+		out.Inputs.Sources, out.Inputs.Lib = gate.Sources, gate.Lib
 		for _, e := range gate.Exports {
 			out.Exports = append(out.Exports, e.Ref())
 		}
@@ -213,10 +227,9 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 	default:
 		return out, err
 	}
+	by := b.greeted()
+	out.Inputs.Puppet, out.Inputs.Module = by.Puppet, by.Module
 	for _, e := range b.entries {
-		if e.Hello != nil {
-			out.Inputs.Puppet, out.Inputs.Module = e.Hello.Puppet, e.Hello.Module
-		}
 		if p := e.Published; p != nil {
 			if out.Published == nil {
 				out.Published = map[string]tutti.Digest{}

@@ -173,7 +173,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := tutti.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
-		Compiled: tutti.Compiled{Catalog: req.Catalog.Digest, Facts: req.Facts, Values: req.Values},
+		Compiled: s.compiled(req),
 	}
 	raw, err := seal(handed)
 	if err != nil {
@@ -204,6 +204,14 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		if err := s.agent.heldFor(ctx, wait); err != nil {
 			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server's word")
 		}
+	}
+}
+
+func (s *socket) compiled(req request) tutti.Compiled {
+	by := s.book.greeted()
+	return tutti.Compiled{
+		Catalog: req.Catalog.Digest, Sources: req.Catalog.Sources, Lib: req.Catalog.Lib, Deferred: req.Catalog.Deferred,
+		Facts: req.Facts, Values: req.Values, Puppet: by.Puppet, Module: by.Module,
 	}
 }
 

@@ -4,11 +4,13 @@ require 'puppet'
 require_relative 'errors'
 require_relative 'catalog_digest'
 require_relative 'collectors'
+require_relative 'content'
 require_relative 'exports'
 require_relative 'values'
 require_relative 'facts_digest'
 require_relative 'filter'
 require_relative 'key_recorder'
+require_relative 'leaves'
 
 module PuppetX
   module Tutti
@@ -68,8 +70,7 @@ module PuppetX
       # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
       def gate(catalog)
         @client.call('gate', {
-                       'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key),
-                                      'resources' => catalog.resources.size },
+                       'catalog' => description(catalog),
                        'exports' => Exports.of(catalog), 'values' => Values.of(catalog), 'keys' => keys.keys,
                        'facts_digest' => FactsDigest.of(facts)
                      }, timeout: order.gate_timeout).values_at('verdict', 'reason')
@@ -98,6 +99,14 @@ module PuppetX
       end
 
       private
+
+      # What a catalog is, without showing it.
+      def description(catalog)
+        leaves = Leaves.new(catalog)
+        content = Content.new(Puppet.lookup(:current_environment))
+        { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size,
+          'sources' => content.sources(leaves.sources), 'lib' => content.lib, 'deferred' => leaves.deferred? }
+      end
 
       def ask(operation, fields = {}, **options)
         @client.call(operation, fields, **options)
