@@ -172,6 +172,8 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 		return s.collect(ctx, req)
 	case "gate":
 		return s.gate(ctx, req)
+	case "asked":
+		return s.asked(req)
 	case "published":
 		return s.published(ctx, req)
 	case "publish", "withdraw":

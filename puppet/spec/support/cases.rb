@@ -39,6 +39,33 @@ module Cases
                exit: 1, last: 'compile', error: /parameter 'port' expects an Integer value, got String/, at: ['site.pp', 2]),
       Case.new(name: 'compile-value', reason: 'a shared value that nobody has published', setup: ->(r) { r.manifest("$v = tutti::value('swift/rings')\n") },
                exit: 1, last: 'compile', error: %r{there is no value "swift/rings" \(nobody has published it\)}, at: ['site.pp', 1]),
+      Case.new(name: 'compile-rescued', reason: 'an unanswered question that somebody rescued, and another failure', exit: 1, last: 'compile',
+               setup: lambda { |r|
+                 r.write('code/production/modules/m/lib/puppet/functions/attempt.rb', <<~RUBY)
+                   Puppet::Functions.create_function(:attempt) do
+                     def attempt
+                       call_function('tutti::value', 'swift/rings')
+                     rescue StandardError
+                       raise Puppet::Error, 'no second way either'
+                     end
+                   end
+                 RUBY
+                 r.manifest("\nattempt()\n")
+               }, error: /no second way either/, at: ['site.pp', 2]),
+      Case.new(name: 'compile-parameters', reason: 'a parameter without a value, and another one of the wrong type', exit: 1, last: 'compile',
+               setup: ->(r) { r.manifest("class db(Integer $port, String $host) { }\nclass { 'db': port => 'x' }\n") },
+               error: /expects a value for parameter 'host'/, at: ['site.pp', 2]),
+      Case.new(name: 'waiting-parameters', reason: 'class parameters that nobody has set', exit: 1, last: 'compile',
+               setup: ->(r) { r.manifest("class db(Integer $port, String $host) { }\n\ninclude db\n") },
+               error: /expects a value for parameter 'host'/, at: ['site.pp', 3]),
+      Case.new(name: 'waiting-required', reason: 'a key that a level requires, whatever the levels below it have', exit: 1, last: 'compile',
+               setup: lambda { |r|
+                 r.agent.hiera = { 'db::port' => 5432 }
+                 r.write('code/production/hiera.yaml', "version: 5\nhierarchy:\n- {name: t, lookup_key: 'tutti::hiera', options: {required: ['^db::']}}\n" \
+                                                       "- {name: c, path: c.yaml}\n")
+                 r.write('code/production/data/c.yaml', "db::host: localhost\n")
+                 r.manifest("class db(Integer $port, String $host) { }\n\ninclude db\n")
+               }, error: /no value for the key "db::host" \(nobody has set it\)/),
       Case.new(name: 'compile-unavailable', reason: 'the agent has no answer to a question',
                setup: lambda { |r|
                  r.manifest("$v = tutti::value('swift/rings', 1)\n")
