@@ -60,8 +60,13 @@ var endings = map[string]verdict{
 	"refused-hello":          {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "is not here"},
 	"terminated":             {Outcome: tutti.Interrupted, Says: "SIGTERM"},
 	"unchanged":              {Outcome: tutti.Unchanged},
-	"waiting-parameters":     {Outcome: tutti.Waiting, Says: `waits for hiera "db::port" (Class[Db], `, Waits: `hiera "db::port", hiera "db::host"`},
-	"waiting-required":       {Outcome: tutti.Waiting, Says: `waits for hiera "db::host" (Class[Db], `, Waits: `hiera "db::host"`},
+	"waiting-blocks": {Outcome: tutti.Waiting, Says: `waits for value "swift/rings" (Class[A], /srv/tutti/code/production/manifests/site.pp:1), Sshkey <<| |>> (Class[B], `,
+		Waits: `value "swift/rings", Sshkey <<| |>>`},
+	"failed-blocks":      {Outcome: tutti.Failed, Reason: tutti.BecauseResources, File: "site.pp", Line: 1, Says: "3 resources failed"},
+	"noop-blocks":        {Outcome: tutti.Unchanged},
+	"compile-blocks":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 5},
+	"waiting-parameters": {Outcome: tutti.Waiting, Says: `waits for hiera "db::port" (Class[Db], `, Waits: `hiera "db::port", hiera "db::host"`},
+	"waiting-required":   {Outcome: tutti.Waiting, Says: `waits for hiera "db::host" (Class[Db], `, Waits: `hiera "db::host"`},
 }
 
 // TestJudgeRealRuns judges what real runs left, on every Puppet that there are

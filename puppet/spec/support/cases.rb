@@ -11,8 +11,15 @@ module Cases
 
   GOOD = "notify { 'hello': }\n"
 
+  BLOCKS = <<~PUPPET
+    class a { tutti::with('swift/rings') |$v| { notify { 'v': } } }
+    class b { tutti::require_exports('sshkey') || { Sshkey <<| |>> } }
+    include a, b
+    notify { 'after': require => Class['a'] }
+  PUPPET
+
   def self.all
-    compiled + catalogs + before + applied + stopped
+    compiled + catalogs + before + applied + waiting + stopped
   end
 
   # Carries a case out.
@@ -136,6 +143,19 @@ module Cases
                setup: ->(r) { r.waiting_manifest.end_by('KILL') }),
       Case.new(name: 'terminated', reason: 'the process is asked to end while it applies', exit: 1, last: 'report', report: 'failed',
                setup: ->(r) { r.waiting_manifest.end_by('TERM') })
+    ]
+  end
+
+  def self.waiting
+    [
+      Case.new(name: 'waiting-blocks', reason: 'blocks that were left out, and what requires one of them', exit: 4, last: 'report', report: 'failed',
+               setup: ->(r) { r.manifest(BLOCKS) }, error: %r{waits for value "swift/rings"}, at: ['site.pp', 1]),
+      Case.new(name: 'failed-blocks', reason: 'blocks that were left out, and another failure', exit: 4, last: 'report', report: 'failed',
+               setup: ->(r) { r.manifest("#{BLOCKS}exec { '/bin/false': }\n") }, error: %r{'/bin/false' returned 1}, at: ['site.pp', 5]),
+      Case.new(name: 'noop-blocks', reason: 'blocks that were left out of a noop run', order: { 'mode' => 'noop' }, exit: 0, last: 'report', report: 'unchanged',
+               setup: ->(r) { r.manifest(BLOCKS) }),
+      Case.new(name: 'compile-blocks', reason: 'blocks that were left out, and a compile that failed', exit: 1, last: 'compile',
+               setup: ->(r) { r.manifest("#{BLOCKS}fail('no')\n") }, error: /no/, at: ['site.pp', 5])
     ]
   end
 

@@ -56,7 +56,8 @@ RSpec.describe PuppetX::Tutti::Waits do
     { reason: 'a parameter and one that Tutti has', manifest: "class db($port, $host) { }\ninclude db",
       asked: ['db::port', 'db::host'], waits: [] },
     { reason: 'a parameter of a define', manifest: "define db($port) { }\ndb { 'x': }", asked: ['db::port'], waits: [] },
-    { reason: 'a parameter of the wrong type, too', manifest: "class db($port, Integer $x) { }\nclass { 'db': x => 'a' }", asked: ['db::port', 'db::x'], waits: [] },
+    { reason: 'a parameter of the wrong type, too', manifest: "class db($port, Integer $x) { }\nclass { 'db': x => 'a' }",
+      asked: ['db::port', 'db::x'], waits: [] },
     { reason: 'somebody who only says so', manifest: "fail(\"it says: Function lookup() did not find a value for the name 'a'\")", asked: ['a'], waits: [] },
     { reason: 'something else', manifest: "fail('no')", asked: ['a'], waits: [] }
   ].each do |row|

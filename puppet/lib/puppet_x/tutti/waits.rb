@@ -76,7 +76,8 @@ module PuppetX
           found[:names].scan(/'([^']+)'/).map { |(name)| Puppet::Pops::Lookup::LookupKey.new(name).root_key.to_s }
         elsif (found = PARAMETERS.match(message))
           found[:list].scan(/'(\w+)'/).map { |(name)| "#{found[:class].downcase}::#{name}" }
-        else []
+        else
+          []
         end
       end
     end
