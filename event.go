@@ -125,17 +125,20 @@ type (
 	// RunCompiled is what a compile handed over at its gate, appended before or with
 	// the gate's decision. What the run asked is the blob Asked.
 	RunCompiled struct {
-		Run RunID `json:"run"`
+		Run RunID  `json:"run"`
+		Set Digest `json:"set,omitempty"` // of its exports, empty: none
 		Compiled
-		Asked Digest `json:"asked"`
-		Reads *Asked `json:"-"` // the content of Asked
+		Asked  Digest `json:"asked"`
+		Absent Digest `json:"absent,omitempty"` // the blob that Asked names
+		Reads  *Asked `json:"-"`                // the content of Asked
 	}
 	// RunAsked replaces what is known of what a run asked: it failed before its
 	// gate, or asked more behind it.
 	RunAsked struct {
-		Run   RunID  `json:"run"`
-		Asked Digest `json:"asked"`
-		Reads *Asked `json:"-"`
+		Run    RunID  `json:"run"`
+		Asked  Digest `json:"asked"`
+		Absent Digest `json:"absent,omitempty"`
+		Reads  *Asked `json:"-"`
 	}
 	// RunProved says that a run that was stopped at its gate has shown that its node
 	// is good: nothing can have changed since its last run.

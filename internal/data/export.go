@@ -156,10 +156,20 @@ func (s *State) replace(node tutti.NodeName, set exportSet) {
 	s.nodes[node] = set
 }
 
+// Handed returns what a node has handed over in a job and not published, sorted by
+// reference.
+func (s *State) Handed(job tutti.JobID, node tutti.NodeName) []tutti.Export {
+	return s.jobs[job][node].exports()
+}
+
 // Exports returns what a node exports now, sorted by reference.
 func (s *State) Exports(node tutti.NodeName) []tutti.Export {
+	return s.nodes[node].exports()
+}
+
+func (s exportSet) exports() []tutti.Export {
 	var exports []tutti.Export
-	for _, members := range s.nodes[node] {
+	for _, members := range s {
 		for _, m := range members {
 			exports = append(exports, m.Export)
 		}
