@@ -117,7 +117,7 @@ func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
 // outdated names the first read whose answer is no longer the one that the
 // compile was given, or returns the empty string.
 func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
-	changed := tx.data.Outdated(in.Reads, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+	changed := tx.data.Outdated(in.Reads, asker(n, r))
 	if len(changed) > 0 {
 		return "the answer to " + describe(changed[0].Query) + " has changed since it was read"
 	}
@@ -141,7 +141,7 @@ func describe(q tutti.Query) string {
 }
 
 func (tx *tx) setExports(n *node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
-	if !overlay && n.exports == set {
+	if !overlay && n.exports == set && !tx.data.Overlaid(r.Job, n.Node) {
 		return // what others read is as it was
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
