@@ -300,6 +300,9 @@ type Order struct {
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
 	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
+	// Proof: it is stopped at its gate, and the node is good, if nothing can have
+	// changed since its last run.
+	Proof bool `json:"proof,omitempty"`
 }
 
 // Validate refuses an order that no node can carry out.

@@ -47,7 +47,7 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 		}
 	case *tutti.RunGated:
 		return s.gate(e, b)
-	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunFinished, *tutti.RunLost:
+	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunFinished, *tutti.RunLost:
 		s.applyRun(e)
 	case *tutti.ConvergeFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
@@ -93,7 +93,12 @@ func (s *State) applyRun(e tutti.Event) {
 		s.wantRun(e, b.Order)
 	case *tutti.RunCompiled:
 		if r := s.Runs[b.Run]; r != nil {
-			r.CompiledAt, r.Values = e.At, b.Values
+			compiled := b.Compiled
+			r.CompiledAt, r.Values, r.Compiled, r.Asked = e.At, b.Values, &compiled, b.Reads
+		}
+	case *tutti.RunAsked:
+		if r := s.Runs[b.Run]; r != nil {
+			r.Asked = b.Reads
 		}
 	case *tutti.RunFinished:
 		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {

@@ -96,15 +96,18 @@ type Run struct {
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
 	// CompiledAt is when its catalog was handed over; a run that is compiled and has
 	// no gate yet is held.
-	CompiledAt time.Time         `json:"compiled_at,omitzero"`
-	GatedAt    time.Time         `json:"gated_at,omitzero"`
-	Gate       tutti.GateVerdict `json:"gate,omitempty"`
-	GateWhy    string            `json:"gate_why,omitempty"`
-	Proved     bool              `json:"proved,omitempty"` // stopped, because its node is good
-	Values     []string          `json:"values,omitempty"` // the keys that its catalog wants published
-	EndedAt    time.Time         `json:"ended_at,omitzero"`
-	Lost       string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
-	Result     *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
+	CompiledAt time.Time `json:"compiled_at,omitzero"`
+	// Compiled and Asked are what the node handed over, nil before and without.
+	Compiled *tutti.Compiled   `json:\"compiled,omitempty\"`
+	Asked    *tutti.Asked      `json:\"-\"`
+	GatedAt  time.Time         `json:"gated_at,omitzero"`
+	Gate     tutti.GateVerdict `json:"gate,omitempty"`
+	GateWhy  string            `json:"gate_why,omitempty"`
+	Proved   bool              `json:"proved,omitempty"` // stopped, because its node is good
+	Values   []string          `json:"values,omitempty"` // the keys that its catalog wants published
+	EndedAt  time.Time         `json:"ended_at,omitzero"`
+	Lost     string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
+	Result   *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
 }
 
 // Outcome is the run's outcome so far, empty while it goes on and for a run
@@ -121,6 +124,19 @@ func (r *Run) Outcome() tutti.Outcome {
 
 // Ended reports whether the run no longer holds its node.
 func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
+
+// Last are the runs by which a node is judged; each may be nil.
+type Last struct {
+	Claimed *Run // of any mode
+	Applied *Run // claimed in mode apply
+	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
+}
+
+// Last returns the last runs of a node.
+func (s *State) Last(node tutti.NodeName) Last {
+	l := s.last[node]
+	return Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
+}
 
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }
