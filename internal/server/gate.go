@@ -156,7 +156,7 @@ func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
 }
 
 func (tx *tx) setExports(n *node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
-	if !overlay && n.exports == set {
+	if !overlay && n.exports == set && !tx.data.Overlaid(r.Job, n.Node) {
 		return // what others read is as it was
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}

@@ -60,10 +60,9 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
-		asker := tx.asker(r)
 		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
 		for k := range out.Data {
-			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, tx.asker(r)).Digest
 		}
 		return nil
 	})
