@@ -113,7 +113,7 @@ RSpec.describe 'the run protocol' do
     run.agent.start
     reader, writer = IO.pipe
     run.write("#{run.run}/run.json", JSON.generate(run.order))
-    pid = Process.spawn(RbConfig.ruby, RealRun::LAUNCHER, run.dir, in: reader, out: writer, err: writer)
+    pid = Process.spawn(run.environment, RbConfig.ruby, RealRun::LAUNCHER, run.dir, in: reader, out: writer, err: writer)
     [reader, writer].each(&:close)
     status = Process.wait2(pid).last
     run.agent.stop
