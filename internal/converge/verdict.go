@@ -32,6 +32,9 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		tell("%s was not run: %s", ready, resting)
 	}
 	stuck := tell("%s waits: %s", waiting)
+	if d.job.Mode == tutti.ModeCompile && !divergent && !broken && !stuck {
+		return tutti.VerdictConverged, d.plan()
+	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is paused: %s", paused)
 	switch {
