@@ -64,7 +64,7 @@ func (s *sim) converged(j *engine.Job, operator map[string]string) {
 	if diff := cmp.Diff(want, s.world()); diff != "" {
 		s.t.Fatalf("-want +got\n%s\n%s", diff, s.tail())
 	}
-	if needy := s.converge.Needy(func(tutti.NodeName) string { return s.puppet }); len(needy) > 0 {
+	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
 		s.t.Fatalf("after it %v need something: %s\n%s", needy, s.converge.Standing(needy[0], s.puppet).Why, s.tail())
 	}
 	if again := s.all(first); again.Verdict != tutti.VerdictConverged || len(done(again)) > 0 {
@@ -74,7 +74,7 @@ func (s *sim) converged(j *engine.Job, operator map[string]string) {
 
 func (s *sim) setAll(operator map[string]string) {
 	for _, key := range sortedKeys(operator) {
-		s.set(key, operator[key])
+		s.write(key, operator[key])
 	}
 }
 

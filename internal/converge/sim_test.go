@@ -46,6 +46,7 @@ type sim struct {
 	hold     bool
 	compiles int
 	inFlight int
+	reaction *tutti.Reaction
 	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
 }
 
@@ -139,18 +140,24 @@ func (s *sim) view() converge.View {
 			}
 			return s.names()
 		},
+		Reaction: s.reaction, Environment: "production",
 	}
 }
 
 // begin starts a converge job.
 func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
+	id := s.startJob(mode, spec)
+	s.settle()
+	return id
+}
+
+func (s *sim) startJob(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 	id := s.engine.NextJob("converge")
 	s.append(&tutti.JobStarted{
 		Job: id, Mode: mode, Env: "production", Code: s.code,
 		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
 	})
 	s.cut()
-	s.settle()
 	return id
 }
 
@@ -160,6 +167,9 @@ func (s *sim) settle() {
 	s.t.Helper()
 	s.cut()
 	for range 1000 {
+		if spec := s.converge.React(s.view()); spec != nil {
+			s.startJob(tutti.ModeApply, *spec)
+		}
 		bodies := s.engine.Decide(engine.View{
 			Now: s.now, Since: s.since, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return s.now },
 		})
@@ -252,9 +262,12 @@ func done(j *engine.Job) map[tutti.NodeName]string {
 	return out
 }
 
-// set is an operator who sets a value.
-func (s *sim) set(key, value string) {
-	s.append(&tutti.ValueSet{Key: key, Value: fmt.Appendf(nil, "%q", value)})
+// write is an operator who sets a value.
+func (s *sim) write(key, value string) {
+	raw := fmt.Appendf(nil, "%q", value)
+	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does
+		s.append(&tutti.ValueSet{Key: key, Value: raw})
+	}
 }
 
 func (s *sim) tail() string {
