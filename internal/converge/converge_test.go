@@ -72,7 +72,7 @@ func (s *sim) converged(j *engine.Job, operator map[string]string) {
 	}
 }
 
-func (s *sim) setAll(operator map[string]string) {
+func (s *sim) writeAll(operator map[string]string) {
 	for _, key := range sortedKeys(operator) {
 		s.write(key, operator[key])
 	}
@@ -83,7 +83,7 @@ func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
 		d := rapidDice{rt}
 		operator := operators(d)
 		s := newSim(rt, acyclic(d, kinds{nodes: 7}))
-		s.setAll(operator)
+		s.writeAll(operator)
 		s.converged(s.all(pick(d)), operator)
 	})
 }
