@@ -7,7 +7,6 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
-	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // answers are what a compile was told: values by key and hiera keys as hiera:KEY
@@ -56,7 +55,7 @@ func (s *sim) actions() []func() {
 		case r.ClaimedAt.IsZero():
 			out = append(out, func() { s.claim(r.Run, n) })
 		case p == nil:
-			out = append(out, func() { s.compile(r) })
+			out = append(out, func() { s.compile(r.Run) })
 		case p.catalog.waits != "":
 			out = append(out, func() { s.wait(r.Run, p) })
 		case r.Compiled == nil:
@@ -64,7 +63,8 @@ func (s *sim) actions() []func() {
 		case r.Gate == tutti.GateStop:
 			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Stopped: true}) })
 		case r.Gate == tutti.GateGo && p.catalog.fails == "" && p.published < len(p.catalog.values):
-			out = append(out, func() { s.publish(r.Run, p, p.published) })
+			which := p.published
+			out = append(out, func() { s.publish(r.Run, p, which) })
 		case r.Gate == tutti.GateGo && p.catalog.fails != "":
 			out = append(out, func() {
 				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke"})
@@ -77,7 +77,11 @@ func (s *sim) actions() []func() {
 }
 
 // compile asks, and remembers.
-func (s *sim) compile(r *engine.Run) {
+func (s *sim) compile(id tutti.RunID) {
+	r := s.engine.Runs[id]
+	if r == nil || s.memory[id] != nil {
+		return
+	}
 	m := s.manifests[r.Code][r.Node]
 	asker := data.Asker{Node: r.Node, Job: r.Job, Overlay: true}
 	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Asked{}}

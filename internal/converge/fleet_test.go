@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
 )
 
 // world is what a fleet has published, and what its nodes last read to do so.
@@ -266,4 +267,26 @@ func bits(s string) int {
 		}
 	}
 	return n
+}
+
+// mustNeed fails if a run is wanted without a reason: its node has a last run that
+// was good, of the same code, and all that it read is as it was.
+func (s *sim) mustNeed(o tutti.Order) {
+	last := s.engine.Last(o.Node)
+	r := last.Passed
+	if r == nil || r != last.Applied || r.Code != o.Code || r.Asked == nil || r.Result == nil || !r.Result.Outcome.Good() {
+		return
+	}
+	for _, job := range []tutti.JobID{"", o.Job} {
+		asker := data.Asker{Node: o.Node, Job: job, Overlay: job != ""}
+		if len(s.data.Outdated(r.Asked.Reads, asker)) > 0 {
+			return
+		}
+		for _, key := range r.Asked.Keys {
+			if s.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: key}, asker).Found {
+				return
+			}
+		}
+	}
+	s.t.Fatalf("a run of %s is wanted that needs nothing:\n%s", o.Node, s.tail())
 }
