@@ -75,10 +75,45 @@ func decodeGate(payload []byte) (tutti.Gate, error) {
 	if filters > maxFilters {
 		return in, tutti.Errorf(tutti.CodeInvalid, "gate: %d bytes of filters, at most %d", filters, maxFilters)
 	}
-	if in.Catalog != "" {
-		return in, in.Catalog.Validate()
+	return in, checkCompiled(in.Compiled)
+}
+
+// maxVersion bounds what a node says of its Puppet, in bytes.
+const maxVersion = 100
+
+// checkCompiled refuses digests that are none; a digest that nobody could make is
+// empty.
+func checkCompiled(c tutti.Compiled) error {
+	for name, digest := range map[string]tutti.Digest{"catalog": c.Catalog, "sources": c.Sources, "lib": c.Lib, "facts": c.Facts} {
+		if digest == "" {
+			continue
+		}
+		if err := digest.Validate(); err != nil {
+			return tutti.Wrap(tutti.CodeInvalid, err, "gate: %s", name)
+		}
 	}
-	return in, nil
+	if len(c.Puppet) > maxVersion || len(c.Module) > maxVersion {
+		return tutti.Errorf(tutti.CodeInvalid, "gate: a version of %d bytes, at most %d", max(len(c.Puppet), len(c.Module)), maxVersion)
+	}
+	return nil
+}
+
+// decodeRecord reads what a run asked out of its record, within the bounds of a
+// gate.
+func decodeRecord(raw []byte) (tutti.Record, error) {
+	in, err := decode[struct {
+		Reads json.RawMessage `json:"reads"`
+		Keys  json.RawMessage `json:"keys"`
+	}]("record", raw)
+	var out tutti.Record
+	if err != nil {
+		return out, err
+	}
+	if out.Reads, err = elements[tutti.Read]("reads", in.Reads, maxReads); err != nil {
+		return out, err
+	}
+	out.Keys, err = elements[tutti.KeyRead]("hiera keys", in.Keys, maxKeys)
+	return out, err
 }
 
 // elements decodes a list one element after the other, and stops at what is too
