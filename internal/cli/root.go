@@ -18,6 +18,7 @@ type Server interface {
 	tutti.Codes
 	tutti.Values
 	tutti.Audits
+	tutti.Explains
 }
 
 // Deps are what the commands call.
