@@ -131,11 +131,11 @@ func (s *Server) fillStatus(ctx context.Context, report tutti.Digest, out *tutti
 		return tutti.Wrap(tutti.CodeInvalid, err, "the report of run %s, resource %s", out.Run.Run, out.Resource)
 	}
 	out.Reported, out.Status, out.At = true, st.word(), st.Time
-	out.Place = tutti.Place{File: st.File, Line: st.Line}
+	out.Place = plainPlace(tutti.Place{File: st.File, Line: st.Line})
 	out.Containers = containers(st.Containment)
 	for _, e := range st.Events {
 		out.Events = append(out.Events, tutti.ResourceEvent{
-			Property: e.Property, Status: e.Status, Message: e.Message, Old: plainText(e.Previous), New: plainText(e.Desired),
+			Property: words(e.Property), Status: words(e.Status), Message: words(e.Message), Old: plainText(e.Previous), New: plainText(e.Desired),
 			At: e.Time, Corrective: e.Corrective,
 		})
 	}
@@ -156,13 +156,14 @@ func (st resourceStatus) word() string {
 	return "unchanged"
 }
 
-// plainText is a value as Puppet prints it: text without quotes, nothing for null.
+// plainText is a value as Puppet prints it, in words: text without quotes, nothing
+// for null.
 func plainText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		return text
+		return words(text)
 	}
-	return string(raw)
+	return words(string(raw))
 }
 
 // containers are the classes and defines of a containment path, which has classes
@@ -179,7 +180,7 @@ func containers(path []string) []string {
 		case !strings.HasSuffix(name, "]"):
 			name = "Class[" + name + "]"
 		}
-		out = append(out, name)
+		out = append(out, words(name))
 	}
 	return out
 }
@@ -214,7 +215,7 @@ func (s *Server) fillExported(ctx context.Context, record tutti.Record, exports 
 			if filter, err := data.ParseFilter(r.Query.Filter); err != nil || !filter.Match(e) {
 				continue
 			}
-			out.Exported = append(out.Exported, tutti.Exported{Node: e.Node, Place: tutti.Place{File: e.File, Line: e.Line}, Read: r})
+			out.Exported = append(out.Exported, tutti.Exported{Node: e.Node, Place: plainPlace(tutti.Place{File: e.File, Line: e.Line}), Read: r})
 			break
 		}
 	}

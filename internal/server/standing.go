@@ -179,6 +179,7 @@ func (s *Server) loadRecord(ctx context.Context, digest tutti.Digest) (*tutti.Re
 		return nil, tutti.Wrap("", err, "the record of a run")
 	}
 	record, err := decode[tutti.Record]("record", raw)
+	record = plainRecord(record)
 	return &record, err
 }
 

@@ -218,7 +218,7 @@ func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSe
 		if err != nil {
 			return nil, err
 		}
-		out[e.Ref()] = string(text)
+		out[words(e.Ref())] = string(text)
 	}
 	return out, nil
 }
