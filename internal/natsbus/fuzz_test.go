@@ -3,8 +3,8 @@ package natsbus
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
