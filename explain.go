@@ -65,6 +65,10 @@ type RunView struct {
 	Proved  bool      `json:"proved,omitempty"`  // its node good, and was stopped for that
 	Phase   string    `json:"phase,omitempty"`   // of a run that goes on
 	EndedAt time.Time `json:"ended_at,omitzero"`
+	// Of a run that changed something, where the run of its node before is kept:
+	// whether it had other code, and the questions to which it was given other answers.
+	OtherCode bool    `json:"other_code,omitempty"`
+	Because   []Query `json:"because,omitempty"`
 }
 
 // NodeDetail is a node with its standing and the record of the run by which it is
@@ -225,4 +229,6 @@ type GraphEdge struct {
 	Questions []Query    `json:"questions,omitempty"`
 	// Hard: answered when From have applied, else (exports) when they have compiled.
 	Hard bool `json:"hard,omitempty"`
+	// Explicit: the fleet file says so (`order`), whatever is read.
+	Explicit bool `json:"explicit,omitempty"`
 }

@@ -203,7 +203,7 @@ func (r *fakeRun) apply() {
 			name := fmt.Sprintf("Exec[%d]", s.line)
 			r.failed[name] = ask{"resource": name, "file": r.site, "line": s.line, "failed": true,
 				"containment_path": []string{"Stage[main]", "Main", name},
-				"events": []any{ask{"status": "failure", "message": strings.Join(s.args, " ")}}}
+				"events":           []any{ask{"status": "failure", "message": strings.Join(s.args, " ")}}}
 		}
 	}
 }

@@ -129,6 +129,9 @@ func runText(r tutti.RunView, now time.Time) string {
 	if r.Step != "" {
 		text += fmt.Sprintf(", step %s", r.Step)
 	}
+	if r.By == "server" {
+		return text + ", begun by the server itself)"
+	}
 	return text + ", started by " + r.By + ")"
 }
 
@@ -153,7 +156,18 @@ func addCause(to *outline, c tutti.Cause, now time.Time) {
 		line.add("what it exported before is not kept any more")
 	}
 	if c.Run != nil {
-		line.add("in %s", runText(*c.Run, now))
+		addRun(line, *c.Run, now)
+	}
+}
+
+// addRun says in which run something happened, and why that was.
+func addRun(to *outline, r tutti.RunView, now time.Time) {
+	line := to.add("in %s", runText(r, now))
+	if r.OtherCode {
+		line.add("it had other code than the run before")
+	}
+	for _, q := range r.Because {
+		line.add("it was told something else than the run before: %s", question(q))
 	}
 }
 
@@ -201,7 +215,7 @@ func printValueExplanation(w io.Writer, e tutti.ValueExplanation, now time.Time)
 		root.add("owned by %s", owner)
 		line := root.add("set by %s, %s (%s)", v.By, stamp(v.At), ago(v.At, now))
 		if e.Run != nil {
-			line.add("in %s", runText(*e.Run, now))
+			addRun(line, *e.Run, now)
 		}
 	}
 	if len(e.Declared) > 0 {

@@ -19,7 +19,8 @@ func newGraphCommand(o *options) *cobra.Command {
 		Long: `Shows the dependencies of a fleet (or of those of a group or one node) that follow
 from the records of its runs: who publishes into which questions, and who asks them.
 A soft edge is one of exports, which are there when their node has compiled; a hard
-one is of values, which are there when it has applied.`,
+one is of values, which are there when it has applied; an explicit one is of the
+fleet file (order).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
@@ -54,7 +55,7 @@ func printGraph(w io.Writer, g tutti.Graph) error {
 		for _, n := range slices.Concat(e.From, e.To) {
 			linked[n] = true
 		}
-		rows = append(rows, []string{some(e.From), some(e.To), hardness(e), some(questions(e))})
+		rows = append(rows, []string{some(e.From), some(e.To), kind(e), some(questions(e))})
 	}
 	if err := table(w, "PUBLISHES\tREADS\tEDGE\tQUESTIONS", rows); err != nil {
 		return err
@@ -77,8 +78,11 @@ func printGraph(w io.Writer, g tutti.Graph) error {
 	return nil
 }
 
-func hardness(e tutti.GraphEdge) string {
-	if e.Hard {
+func kind(e tutti.GraphEdge) string {
+	switch {
+	case e.Explicit:
+		return "explicit"
+	case e.Hard:
 		return "hard"
 	}
 	return "soft"
@@ -93,7 +97,7 @@ func questions(e tutti.GraphEdge) []string {
 }
 
 // printDot prints the graph for Graphviz: who is not good is red, soft edges are
-// dashed. Between many nodes there is one vertex, so that n nodes that all read
+// dashed, explicit ones blue. Between many nodes there is one vertex, so that n nodes that all read
 // from each other cost 2n lines.
 func printDot(w io.Writer, g tutti.Graph) error {
 	var b strings.Builder
@@ -106,11 +110,11 @@ func printDot(w io.Writer, g tutti.Graph) error {
 		fmt.Fprintf(&b, "  %s%s;\n", dotText(string(n.Node)), style)
 	}
 	for i, e := range g.Edges {
-		style := "style=dashed"
-		if e.Hard {
-			style = "style=solid"
-		}
+		style := map[string]string{"soft": "style=dashed", "hard": "style=solid", "explicit": "style=bold, color=blue"}[kind(e)]
 		label := strings.Join(questions(e), "\n")
+		if e.Explicit {
+			label = "order"
+		}
 		if len(e.From) == 1 && len(e.To) == 1 {
 			fmt.Fprintf(&b, "  %s -> %s [%s, label=%s];\n", dotText(string(e.From[0])), dotText(string(e.To[0])), style, dotText(label))
 			continue

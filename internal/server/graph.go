@@ -8,12 +8,14 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 )
 
 // Graph implements tutti.Explains.
 func (s *Server) Graph(ctx context.Context, target string) (tutti.Graph, error) {
 	var links []data.Link
+	var explicit []tutti.GraphEdge
 	members := map[tutti.NodeName]bool{}
 	needs := map[tutti.NodeName]bool{}
 	err := s.do(ctx, func(tx *tx) error {
@@ -24,19 +26,22 @@ func (s *Server) Graph(ctx context.Context, target string) (tutti.Graph, error) 
 		for _, n := range names {
 			members[n] = true
 		}
-		for _, n := range tx.converge.Needy(s.puppetOf) {
+		for _, n := range tx.converge.Needy(converge.View{Puppet: s.puppetOf}) {
 			needs[n] = true
 		}
 		for _, l := range tx.data.Links() {
 			l.Question = &data.Question{Query: l.Query, Node: l.Node, Hard: l.Hard} // no part of the fold
 			links = append(links, l)
 		}
+		for _, o := range tx.fleet().Order {
+			explicit = append(explicit, tutti.GraphEdge{From: tx.members(string(o.First)), To: tx.members(string(o.Then)), Explicit: true})
+		}
 		return nil
 	})
 	if err != nil {
 		return tutti.Graph{}, err
 	}
-	out := tutti.Graph{Edges: edges(links, members)}
+	out := tutti.Graph{Edges: edges(links, explicit, members)}
 	for _, e := range out.Edges {
 		for _, n := range slices.Concat(e.From, e.To) {
 			members[n] = true
@@ -56,26 +61,29 @@ func (s *Server) puppetOf(n tutti.NodeName) string {
 
 // edges makes one edge of all questions between the same nodes, as far as a
 // member takes part.
-func edges(links []data.Link, members map[tutti.NodeName]bool) []tutti.GraphEdge {
+func edges(links []data.Link, explicit []tutti.GraphEdge, members map[tutti.NodeName]bool) []tutti.GraphEdge {
 	var out []tutti.GraphEdge
 	at := map[string]int{}
-	add := func(from, to []tutti.NodeName, l data.Link) {
+	add := func(e tutti.GraphEdge, from, to []tutti.NodeName) {
 		if len(from) == 0 || len(to) == 0 || len(from) == 1 && slices.Equal(from, to) {
 			return
 		}
-		key := identifyEdge(from, to, l.Hard)
+		key := fmt.Sprint(from, to, e.Hard, e.Explicit)
 		i, known := at[key]
 		if !known {
 			i, at[key] = len(out), len(out)
-			out = append(out, tutti.GraphEdge{From: from, To: to, Hard: l.Hard})
+			out = append(out, tutti.GraphEdge{From: from, To: to, Hard: e.Hard, Explicit: e.Explicit})
 		}
-		out[i].Questions = append(out[i].Questions, l.Query)
+		out[i].Questions = append(out[i].Questions, e.Questions...)
 	}
 	for _, l := range links {
-		fromIn, fromOut := split(l.From, members)
-		toIn, _ := split(l.To, members)
-		add(fromIn, l.To, l)
-		add(fromOut, toIn, l)
+		explicit = append(explicit, tutti.GraphEdge{From: l.From, To: l.To, Hard: l.Hard, Questions: []tutti.Query{l.Query}})
+	}
+	for _, e := range explicit {
+		fromIn, fromOut := split(e.From, members)
+		toIn, _ := split(e.To, members)
+		add(e, fromIn, e.To)
+		add(e, fromOut, toIn)
 	}
 	slices.SortStableFunc(out, func(a, b tutti.GraphEdge) int {
 		return cmp.Or(slices.Compare(a.From, b.From), slices.Compare(a.To, b.To))
@@ -92,8 +100,4 @@ func split(names []tutti.NodeName, members map[tutti.NodeName]bool) (in, out []t
 		}
 	}
 	return in, out
-}
-
-func identifyEdge(from, to []tutti.NodeName, hard bool) string {
-	return fmt.Sprint(from, "→", to, hard)
 }

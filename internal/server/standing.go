@@ -149,21 +149,67 @@ func phaseOf(r *engine.Run) string {
 	return "stopped at its gate"
 }
 
-// runs completes the views of runs of which only the ids are known.
+// pair is a run and the one of its node before, by what they asked.
+type pair struct {
+	view        *tutti.RunView
+	wanted      time.Time
+	now, before *tutti.Asked // shared with the fold, which never changes one
+	beforeAt    time.Time
+	beforeCode  tutti.Digest
+}
+
+// runs completes the views of runs of which only the ids are known, and says why
+// they were.
 func (s *Server) runs(ctx context.Context, views ...*tutti.RunView) error {
-	return s.do(ctx, func(tx *tx) error {
+	pairs := map[tutti.NodeName][]*pair{}
+	err := s.do(ctx, func(tx *tx) error {
 		for _, v := range views {
 			if v == nil {
 				continue
 			}
 			if r := tx.engine.Runs[v.Run]; r != nil {
 				*v = tx.runView(r)
+				pairs[r.Node] = append(pairs[r.Node], &pair{view: v, wanted: r.WantedAt, now: r.Asked})
 			} else if j := tx.engine.Jobs[v.Job]; j != nil {
 				v.By, v.Plan, v.Mode = j.By, j.Plan.Name, j.Mode
 			}
 		}
+		if len(pairs) == 0 {
+			return nil
+		}
+		for _, r := range tx.engine.Runs {
+			for _, p := range pairs[r.Node] {
+				if r.Asked != nil && r.Passed() && r.Mode == tutti.ModeApply && r.WantedAt.Before(p.wanted) && r.WantedAt.After(p.beforeAt) {
+					p.before, p.beforeAt, p.beforeCode = r.Asked, r.WantedAt, r.Code
+				}
+			}
+		}
 		return nil
 	})
+	for _, of := range pairs {
+		for _, p := range of {
+			p.tell()
+		}
+	}
+	return err
+}
+
+// tell notes what was another for a run than for the one before.
+func (p *pair) tell() {
+	if p.before == nil || p.now == nil {
+		return
+	}
+	p.view.OtherCode = p.view.Code != p.beforeCode
+	before := map[string]tutti.Read{}
+	for _, r := range p.before.Reads {
+		before[identify(r.Query)] = r
+	}
+	for _, r := range p.now.Reads {
+		old, asked := before[identify(r.Query)]
+		if asked && (old.Found != r.Found || old.Digest != r.Digest) || !asked && r.Query.Kind == tutti.QueryHiera && slices.Contains(p.before.Keys, r.Query.Key) {
+			p.view.Because = append(p.view.Because, r.Query)
+		}
+	}
 }
 
 // loadRecord reads the record of a run, nil if it is not kept.

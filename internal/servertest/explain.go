@@ -19,10 +19,11 @@ plans:
     steps: [{run: db}, {run: web}]
 `
 
-// The questions of web-01.
+// The questions of the nodes.
 var (
 	askPort     = tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}
 	askDatabase = tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}
+	askMotd     = tutti.Query{Kind: tutti.QueryValue, Key: "shared/motd"} // of db-01
 	askTune     = tutti.Query{Kind: tutti.QueryHiera, Key: "web::tune"}
 )
 
@@ -53,7 +54,7 @@ func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string
 func runDB(t *testing.T, db *Node, port string, databases ...string) {
 	t.Helper()
 	o := db.MustClaim()
-	gate := tutti.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/port"}}}
+	gate := tutti.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/port"}}, Reads: []tutti.Read{db.Read(o.Run, askMotd)}}
 	for _, title := range databases {
 		gate.Exports = append(gate.Exports, tutti.Export{Type: "Database", Title: title, File: "/x/db.pp", Line: 3})
 	}
@@ -131,6 +132,9 @@ func testGraph(t *testing.T, api API) {
 func testStale(t *testing.T, f *Fleet, api API, db *Node) {
 	t.Helper()
 	ctx := Operator()
+	if err := api.SetValue(ctx, "shared/motd", json.RawMessage("1")); err != nil {
+		t.Fatal(err)
+	}
 	f.Start("deploy", tutti.ModeApply)
 	runDB(t, db, "5433", "other")
 	for _, v := range []string{"1", "2"} {
@@ -155,6 +159,7 @@ func testStale(t *testing.T, f *Fleet, api API, db *Node) {
 			one := cause{Question: c.Query.Key + c.Query.Type, By: e.By, Key: e.Key, Added: e.Added, Removed: e.Removed}
 			if e.Run != nil {
 				one.Job, one.Starter = string(e.Run.Job), e.Run.By
+				want(t, "why that run was", []tutti.Query{askMotd}, e.Run.Because, nil)
 			}
 			got = append(got, one)
 		}
