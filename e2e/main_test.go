@@ -215,7 +215,7 @@ func start(t *testing.T, f *app.LabFleet, plan tutti.PlanName, mode tutti.Mode) 
 }
 
 // patience is for one job, on a machine that does much else.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 var errSeen = errors.New("seen")
 
