@@ -151,6 +151,20 @@ type (
 		Step    StepName `json:"step"`
 		Verdict Verdict  `json:"verdict"`
 		Message string   `json:"message,omitempty"`
+		// Diverging are nodes that are let alone, each with the digest of the answers
+		// that it last had: another digest is a reason to try again.
+		Diverging map[NodeName]Digest `json:"diverging,omitempty"`
+	}
+	// Paused keeps converging from starting anything on a target: a group, a node, or
+	// (empty) the whole fleet. It replaces what was said of the same target before.
+	Paused struct {
+		Target string    `json:"target"`
+		Reason string    `json:"reason"`
+		Until  time.Time `json:"until"` // zero: until it is unpaused
+	}
+	// Unpaused ends that.
+	Unpaused struct {
+		Target string `json:"target"`
 	}
 	// RunFinished is the node's word on its run.
 	RunFinished struct {
@@ -344,7 +358,7 @@ func init() {
 		func() Body { return &StepStarted{} }, func() Body { return &StepFinished{} },
 		func() Body { return &RunWanted{} }, func() Body { return &RunClaimed{} }, func() Body { return &RunGated{} },
 		func() Body { return &RunCompiled{} }, func() Body { return &RunAsked{} }, func() Body { return &RunProved{} },
-		func() Body { return &ConvergeFinished{} },
+		func() Body { return &ConvergeFinished{} }, func() Body { return &Paused{} }, func() Body { return &Unpaused{} },
 		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} },
 		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
 		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },

@@ -26,6 +26,14 @@ func needsExports(l *Ledger, e tutti.Event) bool {
 	return l.last[exportsKey(b.Node)] == e.Seq
 }
 
+// Paused targets: the last word on each, as long as it holds.
+
+func pausedKey(e tutti.Event) string { return "paused " + e.Body.ID() }
+
+func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
+
+func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
+
 // Values: the last change of each key, if it has a value. How much one run may
 // change is counted, so the changes since a node's last claim are needed as well;
 // whichever of them is not the last of its key must not be that in the fold.
