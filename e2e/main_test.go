@@ -176,6 +176,14 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // files by their path inside it.
 func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 	t.Helper()
+	if err := fleet.Push(t.Context(), write(t, fleetFile, site, more...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write writes what push sends into a directory, and returns it.
+func write(t *testing.T, fleetFile, site string, more ...map[string]string) string {
+	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{"tutti.yaml": fleetFile, "code/manifests/site.pp": site}
 	for _, m := range more {
@@ -192,9 +200,7 @@ func push(t *testing.T, fleetFile, site string, more ...map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	if err := fleet.Push(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	return dir
 }
 
 // job is a job that was begun, watched and folded.
