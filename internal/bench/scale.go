@@ -47,7 +47,7 @@ func measureScale(ctx context.Context, o options) (figures []figure, err error) 
 		return nil, err
 	}
 	defer s.kill()
-	m := &scaleMeasure{options: o, server: s, fleet: &simulatedFleet{dir: nodes}, dir: dir}
+	m := &scaleMeasure{options: o, server: s, fleet: &simulatedFleet{dir: nodes, behind: o.behind}, dir: dir}
 	ctx, cancel := context.WithCancel(ctx)
 	defer m.fleet.parts.Wait()
 	defer cancel()

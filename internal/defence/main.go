@@ -145,6 +145,12 @@ func (d defence) test(ctx context.Context, more ...string) (string, bool) {
 	return string(out), err != nil
 }
 
+// diffRE is the heading of a difference, changeRE its first line that tells one.
+var (
+	diffRE   = regexp.MustCompile(`-\w+ \+\w+\)?:?$`)
+	changeRE = regexp.MustCompile(`(?m)^[\s\x{a0}]*([-+])[\s\x{a0}]+(\S.*)$`)
+)
+
 var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
 
 // complaint is the first thing that a failing test said, in one line. A build
@@ -153,11 +159,15 @@ func complaint(out string) string {
 	if strings.Contains(out, "[build failed]") {
 		return ""
 	}
-	m := saidRE.FindStringSubmatch(out)
-	if m == nil {
+	at := saidRE.FindStringSubmatchIndex(out)
+	if at == nil {
 		return ""
 	}
+	m := saidRE.FindStringSubmatch(out)
 	said := strings.TrimSpace(m[1] + m[2] + m[3])
+	if change := changeRE.FindStringSubmatch(out[at[1]:]); change != nil && diffRE.MatchString(said) {
+		said += " " + change[1] + change[2]
+	}
 	if cut := 160; len(said) > cut {
 		said = said[:cut] + " …"
 	}
