@@ -56,15 +56,9 @@ func run(ctx context.Context, file, only string) error {
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(filepath.Clean(file))
+	all, err := read(file)
 	if err != nil {
 		return err
-	}
-	var all []defence
-	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	dec.KnownFields(true)
-	if err := dec.Decode(&all); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
 	}
 	fmt.Println("| invariant or attack | taken out | test | printed without it | prints with it |")
 	fmt.Println("|---|---|---|---|---|")
@@ -81,6 +75,21 @@ func run(ctx context.Context, file, only string) error {
 		fmt.Printf("| %s | %s | `%s` %s | %s | %s |\n", d.Promise, d.Out, d.Test, d.Package, without, with)
 	}
 	return errors.Join(errs...)
+}
+
+// read reads the list.
+func read(file string) ([]defence, error) {
+	raw, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return nil, err
+	}
+	var all []defence
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return all, nil
 }
 
 // try runs the test without and with the defence.
