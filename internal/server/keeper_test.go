@@ -145,7 +145,7 @@ func (p *past) job() (tutti.JobID, error) {
 		return "", err
 	}
 	run := claimed.Order.Run
-	gate := tutti.Gate{Run: run, Exports: []tutti.Export{database(string(run))}, Values: []string{"db/x"}}
+	gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database(string(run))}}
 	if err := p.db.Call(tutti.OpGate, gate, nil); err != nil {
 		return "", err
 	}

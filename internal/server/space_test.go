@@ -67,7 +67,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 		t.Errorf("the log took %v", got)
 	}
 	// What has begun ends, and nothing follows it.
-	db.Gate(tutti.Gate{Run: order.Run, Catalog: pushed.Code, Values: []string{"db/ready"}})
+	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)
 	}
