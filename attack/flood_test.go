@@ -119,7 +119,7 @@ func (f *flood) hold(ctx context.Context, port string) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(comesAgain/2 + rand.N(comesAgain)):
+		case <-time.After(comesAgain/2 + rand.N(comesAgain)): //nolint:gosec // spreads them, keeps no secret
 		}
 	}
 }
