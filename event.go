@@ -125,17 +125,20 @@ type (
 	// RunCompiled is what a compile handed over at its gate, appended before or with
 	// the gate's decision. What the run asked is the blob Asked.
 	RunCompiled struct {
-		Run RunID `json:"run"`
+		Run RunID  `json:"run"`
+		Set Digest `json:"set,omitempty"` // of its exports, empty: none
 		Compiled
-		Asked Digest `json:"asked"`
-		Reads *Asked `json:"-"` // the content of Asked
+		Asked  Digest `json:"asked"`
+		Absent Digest `json:"absent,omitempty"` // the blob that Asked names
+		Reads  *Asked `json:"-"`                // the content of Asked
 	}
 	// RunAsked replaces what is known of what a run asked: it failed before its
 	// gate, or asked more behind it.
 	RunAsked struct {
-		Run   RunID  `json:"run"`
-		Asked Digest `json:"asked"`
-		Reads *Asked `json:"-"`
+		Run    RunID  `json:"run"`
+		Asked  Digest `json:"asked"`
+		Absent Digest `json:"absent,omitempty"`
+		Reads  *Asked `json:"-"`
 	}
 	// RunProved says that a run that was stopped at its gate has shown that its node
 	// is good: nothing can have changed since its last run.
@@ -148,6 +151,20 @@ type (
 		Step    StepName `json:"step"`
 		Verdict Verdict  `json:"verdict"`
 		Message string   `json:"message,omitempty"`
+		// Diverging are nodes that are let alone, each with the digest of the answers
+		// that it last had: another digest is a reason to try again.
+		Diverging map[NodeName]Digest `json:"diverging,omitempty"`
+	}
+	// Paused keeps converging from starting anything on a target: a group, a node, or
+	// (empty) the whole fleet. It replaces what was said of the same target before.
+	Paused struct {
+		Target string    `json:"target"`
+		Reason string    `json:"reason"`
+		Until  time.Time `json:"until"` // zero: until it is unpaused
+	}
+	// Unpaused ends that.
+	Unpaused struct {
+		Target string `json:"target"`
 	}
 	// RunFinished is the node's word on its run.
 	RunFinished struct {
@@ -341,7 +358,7 @@ func init() {
 		func() Body { return &StepStarted{} }, func() Body { return &StepFinished{} },
 		func() Body { return &RunWanted{} }, func() Body { return &RunClaimed{} }, func() Body { return &RunGated{} },
 		func() Body { return &RunCompiled{} }, func() Body { return &RunAsked{} }, func() Body { return &RunProved{} },
-		func() Body { return &ConvergeFinished{} },
+		func() Body { return &ConvergeFinished{} }, func() Body { return &Paused{} }, func() Body { return &Unpaused{} },
 		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} },
 		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
 		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },

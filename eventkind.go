@@ -175,3 +175,23 @@ func (*ConvergeFinished) Kind() string { return "converge.finished" }
 
 // ID implements Body.
 func (b *ConvergeFinished) ID() string { return string(b.Job) }
+
+// Kind implements Body.
+func (*Paused) Kind() string { return "target.paused" }
+
+// ID implements Body.
+func (b *Paused) ID() string { return pausedID(b.Target) }
+
+// Kind implements Body.
+func (*Unpaused) Kind() string { return "target.unpaused" }
+
+// ID implements Body.
+func (b *Unpaused) ID() string { return pausedID(b.Target) }
+
+// pausedID names a target; an id is never empty.
+func pausedID(target string) string {
+	if target == "" {
+		return "fleet"
+	}
+	return "target " + target
+}

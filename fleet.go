@@ -12,7 +12,62 @@ type Fleet struct {
 	Groups      []Group     `json:"groups"`
 	Grants      []Grant     `json:"grants,omitempty"`
 	Plans       []Plan      `json:"plans,omitempty"`
+	// Order is explicit order between groups, for converging.
+	Order []GroupOrder `json:"order,omitempty"`
+	// Reaction keeps the fleet converged; nil: only people start jobs.
+	Reaction *Reaction `json:"reaction,omitempty"`
 }
+
+// GroupOrder lets the nodes of one group run after those of another one are good.
+type GroupOrder struct {
+	First GroupName `json:"first"`
+	Then  GroupName `json:"then"`
+}
+
+// Reaction says how the fleet reacts to changes of data, code and membership.
+type Reaction struct {
+	// Window is how long changes are collected before nodes run.
+	Window time.Duration `json:"window"`
+	// Wide is the same for answers that more than a tenth of the fleet reads: its
+	// nodes run spread over the second half of it.
+	Wide time.Duration `json:"wide"`
+	// Safety is after how long a node runs though nothing has changed, spread over
+	// the fleet; 0: never.
+	Safety time.Duration `json:"safety,omitempty"`
+	// Limit is how many runs there are at once, 0: no limit of its own.
+	Limit int `json:"limit,omitempty"`
+	// AskAbove is how many runs a change may cause before it asks for confirmation.
+	AskAbove int            `json:"ask_above"`
+	Reads    []ReadReaction `json:"reads,omitempty"` // the first that fits counts
+}
+
+// ReadReaction says how the readers of some answers react. One of Type (of a
+// collector) and Key (a pattern of values and, with hiera/ before it, hiera keys)
+// is set.
+type ReadReaction struct {
+	Type string       `json:"type,omitempty"`
+	Key  string       `json:"key,omitempty"`
+	When ReactionTime `json:"when"`
+}
+
+// ReactionTime is when a change of an answer makes its readers run.
+type ReactionTime string
+
+// The times. Without one of them, it is now, or window where more than a tenth of the
+// fleet, and more than 20 nodes, read the answer.
+const (
+	ReactNow       ReactionTime = "now"       // after Reaction.Window
+	ReactWindow    ReactionTime = "window"    // after Reaction.Wide
+	ReactScheduled ReactionTime = "scheduled" // with the next run for another reason, or the safety run
+)
+
+// The defaults of a Reaction.
+const (
+	DefaultWindow   = 2 * time.Second
+	DefaultWide     = 15 * time.Minute
+	DefaultSafety   = 24 * time.Hour
+	DefaultAskAbove = 100
+)
 
 // Environment says where the Puppet code is. Path is relative to the fleet
 // file and means something only to the person who pushes the code.

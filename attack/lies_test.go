@@ -148,7 +148,7 @@ func TestLies(t *testing.T) {
 	// Nothing of it became a fact about anybody else.
 	for _, e := range f.events() {
 		if _, denied := e.Body.(*tutti.Denied); e.By == "node:taken" && !denied && !slices.Contains([]string{
-			"node.enrolled", "run.claimed", "run.gated", "exports.set",
+			"node.enrolled", "run.claimed", "run.compiled", "run.gated", "exports.set",
 		}, e.Body.Kind()) {
 			t.Errorf("the log has %s %s by node taken", e.Body.Kind(), e.Body.ID())
 		}

@@ -144,8 +144,11 @@ func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
 	if passed.Asked == nil {
 		return true
 	}
-	asker := data.Asker{Node: passed.Node, Job: job, Overlay: true}
-	return len(s.data.Outdated(passed.Asked.Reads, asker)) > 0 || s.data.AnyHiera(passed.Node, passed.Asked.Keys)
+	reads := slices.Clone(passed.Asked.Reads)
+	for _, key := range passed.Asked.Keys { // that were absent
+		reads = append(reads, tutti.Read{Query: tutti.Query{Kind: tutti.QueryHiera, Key: key}})
+	}
+	return len(s.data.Outdated(reads, data.Asker{Node: passed.Node, Job: job, Overlay: true})) > 0
 }
 
 // provable reports whether a compile shows that nothing can have changed since the

@@ -94,7 +94,7 @@ func (s *State) applyRun(e tutti.Event) {
 	case *tutti.RunCompiled:
 		if r := s.Runs[b.Run]; r != nil {
 			compiled := b.Compiled
-			r.CompiledAt, r.Values, r.Compiled, r.Asked = e.At, b.Values, &compiled, b.Reads
+			r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
 		}
 	case *tutti.RunAsked:
 		if r := s.Runs[b.Run]; r != nil {

@@ -98,8 +98,9 @@ type Run struct {
 	// no gate yet is held.
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
 	// Compiled and Asked are what the node handed over, nil before and without.
-	Compiled *tutti.Compiled   `json:\"compiled,omitempty\"`
-	Asked    *tutti.Asked      `json:\"-\"`
+	Compiled *tutti.Compiled   `json:"compiled,omitempty"`
+	Asked    *tutti.Asked      `json:"-"`
+	Set      tutti.Digest      `json:"set,omitempty"` // of the exports that it handed over
 	GatedAt  time.Time         `json:"gated_at,omitzero"`
 	Gate     tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy  string            `json:"gate_why,omitempty"`

@@ -12,6 +12,7 @@ func noteExports(l *Ledger, e tutti.Event) {
 	switch {
 	case !b.Overlay:
 		l.last[exportsKey(b.Node)] = e.Seq
+		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops it, too
 	case l.lives(b.Job) && !l.finished[b.Job]:
 		l.overlays[overlay{b.Job, b.Node}] = e.Seq
 	}
@@ -24,6 +25,14 @@ func needsExports(l *Ledger, e tutti.Event) bool {
 	}
 	return l.last[exportsKey(b.Node)] == e.Seq
 }
+
+// Paused targets: the last word on each, as long as it holds.
+
+func pausedKey(e tutti.Event) string { return "paused " + e.Body.ID() }
+
+func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
+
+func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
 
 // Values: the last change of each key, if it has a value. How much one run may
 // change is counted, so the changes since a node's last claim are needed as well;

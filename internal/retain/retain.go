@@ -103,6 +103,8 @@ var rules = map[string]rule{
 	"step.finished": {nil, needsJob},
 
 	"converge.finished": {nil, needsJob},
+	"target.paused":     {notePaused, isPaused},
+	"target.unpaused":   {notePaused, never},
 
 	"run.wanted":   {noteWanted, needsRun},
 	"run.claimed":  {noteClaimed, needsRun},

@@ -50,7 +50,7 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 		}, tutti.CodeInvalid},
 		"read of the gate": {"the gate's answer quotes it", func(run tutti.RunID) (string, any) {
 			return tutti.OpGate, tutti.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
-		}, ""},
+		}, tutti.CodeInvalid},
 		"values of the gate": {"no key can be so", func(run tutti.RunID) (string, any) {
 			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "shared/x"}}}
 		}, ""},

@@ -72,7 +72,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 		t.Error(err)
 	}
 	db.Finish(order.Run)
-	if diff := cmp.Diff([]string{"run.gated", "value.set", "run.finished"}, f.Since(before)); diff != "" {
+	if diff := cmp.Diff([]string{"run.compiled", "run.gated", "value.set", "run.finished"}, f.Since(before)); diff != "" {
 		t.Errorf("of the run that had begun (-want +got):\n%s", diff)
 	}
 	if got := f.Job(job); got.Verdict != "" || !strings.Contains(got.Message, "nothing more begins: the disk is full") {
