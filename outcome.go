@@ -78,14 +78,47 @@ type Change struct {
 	Message  string `json:"message"`
 }
 
-// Wait is a question without the answer that a run cannot do without.
+// Wait is a question without the answer that a run cannot do without. A hiera
+// question without a key is the whole level.
 type Wait struct {
 	Query Query `json:"query"`
 	At    Place `json:"at,omitzero"`
 }
 
-// MaxFailures bounds how many failures, and how many changes that a noop run
-// would make, a Result carries; the report has all.
+// maxWait bounds the texts of one Wait, in bytes.
+const maxWait = 8 << 10
+
+// Validate refuses what is no question that a run can wait for.
+func (w Wait) Validate() error {
+	var good bool
+	switch w.Query.Kind {
+	case QueryValue:
+		good = w.Query.Key != ""
+	case QueryHiera:
+		good = w.Query.Type == ""
+	case QueryCollect:
+		good = w.Query.Type != "" && w.Query.Key == ""
+	}
+	size := len(w.Query.Key) + len(w.Query.Type) + len(w.Query.Filter) + len(w.At.Resource) + len(w.At.File)
+	if !good || size > maxWait {
+		return Errorf(CodeInvalid, "a run cannot wait for a question of kind %q with %d bytes, at most %d", string(w.Query.Kind), size, maxWait)
+	}
+	return nil
+}
+
+// RoomForWaits returns those that a Result has room for.
+func RoomForWaits(waits []Wait) []Wait {
+	var out []Wait
+	for _, w := range waits {
+		if w.Validate() == nil && len(out) < MaxFailures {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// MaxFailures bounds how many failures, questions, and changes that a noop run
+// would make, a Result carries; report and record have all.
 const MaxFailures = 20
 
 // Result is how a run ended, measured and judged by the agent. Report, Log and
@@ -130,8 +163,15 @@ func (r Result) Validate() error {
 		return Errorf(CodeInvalid, "result of run %s: %d failures, at most %d", r.Run, len(r.Failures), MaxFailures)
 	case len(r.Changes) > MaxFailures:
 		return Errorf(CodeInvalid, "result of run %s: %d changes, at most %d", r.Run, len(r.Changes), MaxFailures)
+	case len(r.Waits) > MaxFailures:
+		return Errorf(CodeInvalid, "result of run %s: waits for %d questions, at most %d", r.Run, len(r.Waits), MaxFailures)
 	case r.EndedAt.Before(r.StartedAt):
 		return Errorf(CodeInvalid, "result of run %s: ended before it started", r.Run)
+	}
+	for _, w := range r.Waits {
+		if err := w.Validate(); err != nil {
+			return Wrap(CodeInvalid, err, "result of run %s", r.Run)
+		}
 	}
 	for _, d := range r.Attachments() {
 		if err := d.Validate(); err != nil {

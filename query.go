@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"encoding/json"
+	"fmt"
 )
 
 // QueryKind is the kind of a question to the data plane.
@@ -23,6 +24,19 @@ type Query struct {
 	Key    string          `json:"key,omitempty"`    // value, hiera
 	Type   string          `json:"type,omitempty"`   // collect: Capitalised::Type
 	Filter json.RawMessage `json:"filter,omitempty"` // collect: normal form of a filter, absent for all
+}
+
+// String names the question, for people.
+func (q Query) String() string {
+	switch {
+	case q.Kind == QueryCollect && len(q.Filter) == 0:
+		return q.Type + " <<| |>>"
+	case q.Kind == QueryCollect:
+		return q.Type + " <<| " + string(q.Filter) + " |>>"
+	case q.Kind == QueryHiera && q.Key == "":
+		return "the hiera level"
+	}
+	return fmt.Sprintf("%s %q", q.Kind, q.Key)
 }
 
 // Place is where in the Puppet code a question was asked, as far as Puppet
@@ -71,7 +85,7 @@ type KeyRead struct {
 // Compiled is what a compiled catalog is, besides its exports.
 type Compiled struct {
 	Catalog Digest `json:"catalog"`           // normalised
-	Sources Digest `json:"sources,omitempty"` // of the content of all puppet:/// sources that it names
+	Sources Digest `json:"sources,omitempty"` // of the content of all puppet:/// sources that it names; empty: unknown, never equal
 	Lib     Digest `json:"lib,omitempty"`     // of lib/ and facts.d/ of all modules
 	Facts   Digest `json:"facts,omitempty"`   // without volatile ones
 	Puppet  string `json:"puppet,omitempty"`  // version
@@ -99,6 +113,8 @@ type Inputs struct {
 	Module  string `json:"module"`
 	Facts   Digest `json:"facts,omitempty"`
 	Catalog Digest `json:"catalog,omitempty"`
+	Sources Digest `json:"sources,omitempty"` // as in Compiled
+	Lib     Digest `json:"lib,omitempty"`
 }
 
 // Record is what one run read and published.

@@ -32,7 +32,8 @@ type entry struct {
 	Hiera     *hieraEntry     `json:"hiera,omitempty"`
 	Hello     *hello          `json:"hello,omitempty"`
 	Published *publishedEntry `json:"published,omitempty"`
-	Missing   *tutti.Query    `json:"missing,omitempty"` // nobody could say
+	Missing   *tutti.Wait     `json:"missing,omitempty"` // nobody could say
+	Asked     *askedEntry     `json:"asked,omitempty"`
 	// Overlapped are the Puppets that ran beside it and take no lock.
 	Overlapped []string `json:"overlapped,omitempty"`
 }
@@ -47,6 +48,12 @@ type answerEntry struct {
 type hieraEntry struct {
 	Data     tutti.HieraData `json:"data"`
 	Degraded bool            `json:"degraded,omitempty"`
+}
+
+// askedEntry is what was looked up and no gate has seen.
+type askedEntry struct {
+	Keys  []tutti.KeyRead `json:"keys"`
+	Facts tutti.Digest    `json:"facts,omitempty"`
 }
 
 type publishedEntry struct {
@@ -134,6 +141,19 @@ func (b *book) hieraData() *hieraEntry {
 	return b.hiera
 }
 
+// greeted returns what the launcher last said of itself.
+func (b *book) greeted() hello {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out hello
+	for _, e := range b.entries {
+		if e.Hello != nil {
+			out = *e.Hello
+		}
+	}
+	return out
+}
+
 func queryKey(q tutti.Query) string {
 	raw, _ := json.Marshal(q) // strings and raw JSON always encode
 	return string(raw)
@@ -157,18 +177,15 @@ func (b *book) overlapped() bool {
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
 }
 
-// unanswered names the first question that nobody could answer, if any.
-func (b *book) unanswered() string {
+// unanswered lists the questions that nobody could answer.
+func (b *book) unanswered() []tutti.Wait {
+	var out []tutti.Wait
 	for _, e := range b.entries {
-		if e.Missing == nil {
-			continue
+		if e.Missing != nil {
+			out = append(out, *e.Missing)
 		}
-		if e.Missing.Kind == tutti.QueryCollect {
-			return "the collector of " + e.Missing.Type
-		}
-		return string(e.Missing.Kind) + " " + e.Missing.Key + ": the server is away and it was never asked before"
 	}
-	return ""
+	return out
 }
 
 // reads lists the questions and the digests of what was answered, with the
@@ -203,20 +220,24 @@ func (b *book) record(spec Spec) (tutti.Record, error) {
 	gate, err := readSealed[tutti.Gate](filepath.Join(b.dir, gateFile))
 	switch {
 	case err == nil:
-		out.Reads, out.Keys = gate.Reads, gate.Keys
+		out.Keys = gate.Keys
 		out.Inputs.Catalog, out.Inputs.Facts = gate.Catalog, gate.Facts
+		out.Inputs.Sources, out.Inputs.Lib = gate.Sources, gate.Lib
 		for _, e := range gate.Exports {
 			out.Exports = append(out.Exports, e.Ref())
 		}
-	case errors.Is(err, fs.ErrNotExist):
-		out.Reads = b.reads(nil) // it never came to its gate
-	default:
+	case !errors.Is(err, fs.ErrNotExist):
 		return out, err
 	}
 	for _, e := range b.entries {
-		if e.Hello != nil {
-			out.Inputs.Puppet, out.Inputs.Module = e.Hello.Puppet, e.Hello.Module
+		if e.Asked != nil { // it never came to its gate, or asked more behind it
+			out.Keys, out.Inputs.Facts = e.Asked.Keys, e.Asked.Facts
 		}
+	}
+	out.Reads = b.reads(out.Keys)
+	by := b.greeted()
+	out.Inputs.Puppet, out.Inputs.Module = by.Puppet, by.Module
+	for _, e := range b.entries {
 		if p := e.Published; p != nil {
 			if out.Published == nil {
 				out.Published = map[string]tutti.Digest{}

@@ -19,6 +19,7 @@ type line struct {
 	mu      sync.Mutex
 	cut     bool
 	ops     []string
+	sent    map[string][]byte                    // the last payload of each operation
 	refuse  map[string]error                     // by operation
 	alter   func(op string, reply []byte) []byte // what an attacker would
 	answer  string                               // the operation that alter answers, whatever the server says
@@ -59,12 +60,20 @@ func (l *line) hang(ctx context.Context, op string, answered bool) error {
 }
 
 func newLine(n *servertest.Node) *line {
-	return &line{fleet: n.Fleet, key: n.Key, refuse: map[string]error{}, calls: make(chan struct{})}
+	return &line{fleet: n.Fleet, key: n.Key, sent: map[string][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
+}
+
+// payload is what was last sent for an operation.
+func (l *line) payload(op string) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent[op]
 }
 
 func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	l.mu.Lock()
 	l.ops = append(l.ops, op)
+	l.sent[op] = bytes.Clone(payload)
 	close(l.calls)
 	l.calls = make(chan struct{})
 	cut, refused, alter, answer := l.cut, l.refuse[op], l.alter, l.answer

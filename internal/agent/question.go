@@ -34,7 +34,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return out, err
 	case away(err):
 		if !s.agent.known.last(q, &out.Answer) || checkAnswered(q, out.Answer) != nil {
-			_ = s.book.write(entry{Missing: &q})
+			_ = s.book.write(entry{Missing: &tutti.Wait{Query: q, At: at}})
 			return out, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 		}
 		out.Degraded = true
@@ -149,7 +149,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 			return nil, err
 		case away(err):
 			if !s.agent.known.last(hieraQuery, &h.Data) || checkHiera(h.Data) != nil {
-				_ = s.book.write(entry{Missing: &tutti.Query{Kind: tutti.QueryHiera, Key: "level"}})
+				_ = s.book.write(entry{Missing: &tutti.Wait{Query: hieraQuery}})
 				return nil, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 			}
 			h.Degraded = true
@@ -173,7 +173,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := tutti.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
-		Compiled: tutti.Compiled{Catalog: req.Catalog.Digest, Facts: req.Facts, Values: req.Values},
+		Compiled: s.compiled(req),
 	}
 	raw, err := seal(handed)
 	if err != nil {
@@ -207,6 +207,14 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	}
 }
 
+func (s *socket) compiled(req request) tutti.Compiled {
+	by := s.book.greeted()
+	return tutti.Compiled{
+		Catalog: req.Catalog.Digest, Sources: req.Catalog.Sources, Lib: req.Catalog.Lib, Deferred: req.Catalog.Deferred,
+		Facts: req.Facts, Values: req.Values, Puppet: by.Puppet, Module: by.Module,
+	}
+}
+
 // heldFor waits at a gate that has not decided, until the doorbell says that it
 // may have.
 func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
@@ -232,6 +240,11 @@ func withoutPlaces(g tutti.Gate) tutti.Gate {
 		g.Keys[i].At = tutti.Place{}
 	}
 	return g
+}
+
+// asked keeps what was looked up and no gate has seen: it belongs to the record.
+func (s *socket) asked(req request) (response, error) {
+	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
 // published tells a tutti_value what its key holds now; that is no read.

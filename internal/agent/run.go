@@ -218,6 +218,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	if _, err := book.record(spec); err != nil {
 		return a.end(ctx, dir, unrecorded(out, err))
 	}
+	unanswered := book.unanswered()
 	out.Degraded, out.Overlapped = book.degraded(), book.overlapped()
 	switch {
 	case errors.Is(why, errTimeout):
@@ -225,8 +226,9 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 		out.Message = fmt.Sprintf("ended after its timeout of %s, in phase %s", spec.Order.Timeout, out.Phase)
 	case errors.Is(why, errCancelled):
 		out.Outcome, out.Reason, out.Message = tutti.Interrupted, "", "cancelled in phase "+out.Phase
-	case out.Reason == tutti.BecauseCompile && book.unanswered() != "":
-		out.Outcome, out.Reason, out.Message = tutti.Waiting, "", "no answer to "+book.unanswered()
+	case out.Reason == tutti.BecauseCompile && len(unanswered) > 0:
+		out.Outcome, out.Reason, out.Waits = tutti.Waiting, "", tutti.RoomForWaits(unanswered)
+		out.Message = fmt.Sprintf("no answer to %s: the server is away and it was never asked before", unanswered[0].Query)
 	}
 	return a.end(ctx, dir, out)
 }

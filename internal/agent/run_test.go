@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -32,6 +33,50 @@ func TestARunFromItsClaimToItsResult(t *testing.T) {
 	want := tutti.Inputs{Code: rec.Inputs.Code, Mode: tutti.ModeApply, Puppet: "8.10.0", Module: "1.0", Catalog: tutti.DigestOf([]byte("catalog"))}
 	if diff := cmp.Diff(want, rec.Inputs); diff != "" || rec.Node != "db-01" || rec.Inputs.Code == "" {
 		t.Errorf("record of %q: -want +got\n%s", rec.Node, diff)
+	}
+}
+
+// TestTheGateHasWhatTheCatalogIs: what can be proved of it, and by which Puppet.
+func TestTheGateHasWhatTheCatalogIs(t *testing.T) {
+	digest := func(of string) tutti.Digest { return tutti.DigestOf([]byte(of)) }
+	l := newLab(t, func(p *puppet) tutti.Result {
+		r := p.say(ask{"op": "gate", "facts_digest": digest("facts"), "values": []string{"db/x"}, "catalog": ask{
+			"digest": digest("catalog"), "sources": digest("sources"), "lib": digest("lib"), "deferred": true, "resources": 3}})
+		if r.Verdict != tutti.GateGo {
+			t.Errorf("gate %+v", r)
+		}
+		return changed()
+	})
+	l.start()
+	rec := l.record(l.end(l.job()).Run)
+	var got tutti.Gate
+	if err := json.Unmarshal(l.line.payload(tutti.OpGate), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := tutti.Compiled{
+		Catalog: digest("catalog"), Sources: digest("sources"), Lib: digest("lib"), Facts: digest("facts"),
+		Puppet: "8.10.0", Module: "1.0", Deferred: true, Values: []string{"db/x"},
+	}
+	if diff := cmp.Diff(want, got.Compiled); diff != "" {
+		t.Errorf("gate -want +got\n%s", diff)
+	}
+	if rec.Inputs.Sources != want.Sources || rec.Inputs.Lib != want.Lib {
+		t.Errorf("inputs of the record %+v", rec.Inputs)
+	}
+}
+
+// TestTheGateDoesNotKnowWhatNobodyCouldRead: null is no digest, and no error.
+func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
+	l := newLab(t, func(p *puppet) tutti.Result {
+		if r := p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf(nil), "sources": nil, "lib": nil}}); r.Verdict != tutti.GateGo {
+			t.Errorf("gate %+v", r)
+		}
+		return changed()
+	})
+	l.start()
+	l.end(l.job())
+	if raw := l.line.payload(tutti.OpGate); len(raw) == 0 || bytes.Contains(raw, []byte(`"sources"`)) || bytes.Contains(raw, []byte(`"lib"`)) {
+		t.Errorf("sent %s, want neither sources nor lib", raw)
 	}
 }
 

@@ -92,14 +92,21 @@ type request struct {
 	Type     string          `json:"type"`
 	Filter   json.RawMessage `json:"filter"`
 	At       tutti.Place     `json:"at"`
-	Catalog  struct {
-		Digest    tutti.Digest `json:"digest"`
-		Resources int          `json:"resources"`
-	} `json:"catalog"`
-	Exports []tutti.Export  `json:"exports"`
-	Values  []string        `json:"values"`
-	Keys    []tutti.KeyRead `json:"keys"`
-	Facts   tutti.Digest    `json:"facts_digest"`
+	Catalog  catalog         `json:"catalog"`
+	Exports  []tutti.Export  `json:"exports"`
+	Values   []string        `json:"values"`
+	Keys     []tutti.KeyRead `json:"keys"`
+	Facts    tutti.Digest    `json:"facts_digest"`
+}
+
+// catalog is what the module says of a compiled catalog. Sources or Lib are empty
+// where it cannot know the content.
+type catalog struct {
+	Digest    tutti.Digest `json:"digest"`
+	Sources   tutti.Digest `json:"sources"`
+	Lib       tutti.Digest `json:"lib"`
+	Deferred  bool         `json:"deferred"`
+	Resources int          `json:"resources"`
 }
 
 // response is any response that is ok.
@@ -165,6 +172,8 @@ func (s *socket) answer(ctx context.Context, req request) (response, error) {
 		return s.collect(ctx, req)
 	case "gate":
 		return s.gate(ctx, req)
+	case "asked":
+		return s.asked(req)
 	case "published":
 		return s.published(ctx, req)
 	case "publish", "withdraw":

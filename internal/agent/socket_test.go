@@ -158,6 +158,52 @@ func TestTheRecordHasWhatWasRead(t *testing.T) {
 	}
 }
 
+// TestARunThatDidNotCompileHasItsRecord, and one that asked more behind its gate.
+func TestARunThatDidNotCompileHasItsRecord(t *testing.T) {
+	facts := tutti.DigestOf([]byte("facts"))
+	keys := []ask{{"key": "other"}, {"key": "port", "found": true, "at": ask{"resource": "Class[Db]", "line": 3}}}
+	handOver := ask{"op": "asked", "keys": keys, "facts_digest": facts}
+	for _, tc := range []struct {
+		reason string
+		gate   bool
+		end    tutti.Result
+	}{
+		{"failed", false, tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseCompile}},
+		{"waits", false, tutti.Result{Outcome: tutti.Waiting}},
+		{"resolved more while applying", true, changed()},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			l := started(t)
+			l.set("shared/hiera/port", "2")
+			l.ruby.does(func(p *puppet) tutti.Result {
+				p.say(ask{"op": "hiera"})
+				if tc.gate {
+					p.say(ask{"op": "gate", "keys": keys[:1], "facts_digest": facts})
+				}
+				p.say(ask{"op": "value", "key": "shared/absent"})
+				for range 2 { // every request is safe to repeat
+					if r := p.say(handOver); !r.OK {
+						t.Errorf("asked: %+v", r)
+					}
+				}
+				return tc.end
+			})
+			rec := l.record(l.end(l.job()).Run)
+			var reads []string
+			for _, r := range rec.Reads {
+				reads = append(reads, r.Query.String())
+			}
+			if diff := cmp.Diff([]string{`value "shared/absent"`, `hiera "port"`}, reads); diff != "" {
+				t.Errorf("reads -want +got\n%s", diff)
+			}
+			want := []tutti.KeyRead{{Key: "other"}, {Key: "port", Found: true, At: tutti.Place{Resource: "Class[Db]", Line: 3}}}
+			if diff := cmp.Diff(want, rec.Keys); diff != "" || rec.Inputs.Facts != facts {
+				t.Errorf("facts %q, keys -want +got\n%s", rec.Inputs.Facts, diff)
+			}
+		})
+	}
+}
+
 func TestWithoutAServerTheLastKnownAnswersCount(t *testing.T) {
 	l := started(t)
 	l.set("shared/x", "1")
@@ -180,10 +226,13 @@ func TestNoAnswerIsNoEmptyAnswer(t *testing.T) {
 	cases := map[string]struct {
 		in    ask
 		names string
+		waits tutti.Wait
 	}{
-		"value":   {ask{"op": "value", "key": "shared/x"}, "value shared/x"},
-		"hiera":   {ask{"op": "hiera"}, "hiera level"},
-		"collect": {ask{"op": "collect", "type": "Database"}, "the collector of Database"},
+		"value": {ask{"op": "value", "key": "shared/x", "at": ask{"file": "site.pp", "line": 3}}, `value "shared/x"`,
+			tutti.Wait{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, At: tutti.Place{File: "site.pp", Line: 3}}},
+		"hiera": {ask{"op": "hiera"}, "the hiera level", tutti.Wait{Query: tutti.Query{Kind: tutti.QueryHiera}}},
+		"collect": {ask{"op": "collect", "type": "Database"}, "Database <<| |>>",
+			tutti.Wait{Query: tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +250,9 @@ func TestNoAnswerIsNoEmptyAnswer(t *testing.T) {
 			got := l.end(l.job())
 			if got.Outcome != tutti.Waiting || !strings.Contains(got.Message, tc.names) {
 				t.Errorf("result %+v, want waiting for %s", got, tc.names)
+			}
+			if diff := cmp.Diff([]tutti.Wait{tc.waits}, got.Waits); diff != "" {
+				t.Errorf("waits -want +got\n%s", diff)
 			}
 		})
 	}

@@ -12,17 +12,21 @@ import (
 
 // View is what a decision needs besides the log.
 type View struct {
-	Now      time.Time
-	Since    time.Time // this server serves since then
-	Seen     func(tutti.NodeName) time.Time
-	Silence  time.Duration                 // a node silent for so long is not connected
-	Puppet   func(tutti.NodeName) string   // the version that it says it has, empty: not known
-	Members  func(string) []tutti.NodeName // of a target, empty: all that have joined
-	Paused   func(tutti.NodeName) string   // why nothing may begin there; empty: it may
-	Order    []Order                       // of the fleet file
-	Hold     bool                          // no run may begin
-	InFlight int                           // runs at once in the fleet, 0: no limit
-	Compiles int                           // compiles at once, 0: no limit
+	Now     time.Time
+	Since   time.Time // this server serves since then
+	Seen    func(tutti.NodeName) time.Time
+	Silence time.Duration                 // a node silent for so long is not connected
+	Puppet  func(tutti.NodeName) string   // the version that it says it has, empty: not known
+	Members func(string) []tutti.NodeName // of a target, empty: all that have joined
+	Paused  func(tutti.NodeName) string   // why nothing may begin there; empty: it may
+	Order   []Order                       // of the fleet file
+	// Reaction says how the fleet reacts by itself, nil: not at all. Environment is
+	// that of its code.
+	Reaction    *tutti.Reaction
+	Environment string
+	Hold        bool // no run may begin
+	InFlight    int  // runs at once in the fleet, 0: no limit
+	Compiles    int  // compiles at once, 0: no limit
 }
 
 // Order is an edge of the fleet file: the first are good before the others run.
@@ -95,7 +99,16 @@ func (d *decision) decide() []tutti.Body {
 	}
 	if len(d.out) == 0 && d.over(spent) {
 		verdict, message := d.verdict(spent)
-		d.out = []tutti.Body{&tutti.ConvergeFinished{Job: d.job.ID, Step: d.step.Name, Verdict: verdict, Message: message}}
+		end := &tutti.ConvergeFinished{Job: d.job.ID, Step: d.step.Name, Verdict: verdict, Message: message}
+		for n, seat := range d.seats {
+			if seat.phase == diverging {
+				if end.Diverging == nil {
+					end.Diverging = map[tutti.NodeName]tutti.Digest{}
+				}
+				end.Diverging[n] = d.state.fingerprint(n)
+			}
+		}
+		d.out = []tutti.Body{end}
 	}
 	return d.out
 }
@@ -118,8 +131,8 @@ func (d *decision) start(seat *seat) {
 		d.view.Compiles > 0 && d.count(compiling) >= d.view.Compiles:
 		return
 	case !seat.known:
-	case d.blockers(seat.node) != nil, !d.room(compiling, applying):
-		return
+	case d.discovering(), d.blockers(seat.node) != nil, !d.room(compiling, applying):
+		return // what it would be told now changes with every node that hands over
 	}
 	seat.phase = compiling
 	d.out = append(d.out, &tutti.RunWanted{Order: tutti.Order{
@@ -217,7 +230,7 @@ func (d *decision) discovering() bool {
 func (d *decision) over(spent bool) bool {
 	for _, seat := range d.seats {
 		switch seat.phase {
-		case compiling, held:
+		case compiling, held, soon:
 			return false
 		case applying:
 			if len(seat.runs) > 0 || seat.standing.Need != Nothing {

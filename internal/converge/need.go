@@ -102,9 +102,14 @@ func unfinished(last engine.Last) string {
 	return ""
 }
 
-// Needy returns the nodes that need something, sorted, as everybody sees them. It
-// looks anew at those only that something has happened to since the last call.
-func (s *State) Needy(puppet func(tutti.NodeName) string) []tutti.NodeName {
+// Needy returns the nodes that need something, sorted, as everybody sees them.
+func (s *State) Needy(v View) []tutti.NodeName {
+	s.look(v)
+	return slices.Sorted(maps.Keys(s.needy))
+}
+
+// look judges anew the nodes to which something has happened since the last call.
+func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {
 		if s.nodes[n] {
 			s.dirty[n] = true
@@ -112,12 +117,17 @@ func (s *State) Needy(puppet func(tutti.NodeName) string) []tutti.NodeName {
 	}
 	for n := range s.dirty {
 		delete(s.needy, n)
-		if s.Standing(n, puppet(n)).Need != Nothing {
-			s.needy[n] = true
+		if standing := s.Standing(n, v.Puppet(n)); standing.Need != Nothing {
+			s.needy[n] = standing
+		}
+		if d := s.diverged[n]; d != "" && d != s.fingerprint(n) {
+			delete(s.diverged, n)
 		}
 	}
 	clear(s.dirty)
-	return slices.Sorted(maps.Keys(s.needy))
+	if v.Reaction != nil {
+		s.schedule(v)
+	}
 }
 
 // Suspect says that something about a node may have changed that no event tells.

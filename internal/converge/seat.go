@@ -36,6 +36,8 @@ const (
 	diverging phase = "diverging"
 	absent    phase = "absent" // not connected
 	paused    phase = "paused"
+	deferred  phase = "deferred" // its reasons are for a later reaction
+	soon      phase = "soon"     // changes are collected a moment longer
 )
 
 // toDo reports whether a node runs or can start.
@@ -68,21 +70,53 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 		members[n] = true
 	}
 	out := map[tutti.NodeName]*seat{}
-	for _, n := range s.Needy(v.Puppet) {
+	candidates := s.Needy
+	if st.Converge.Reaction && v.Reaction != nil {
+		candidates = s.Due
+	}
+	for _, n := range candidates(v) {
 		if members[n] {
 			out[n] = &seat{node: n}
 		}
+	}
+	var later []tutti.NodeName
+	if st.Converge.Reaction && v.Reaction != nil {
+		later = s.soon(v)
 	}
 	for _, n := range st.Nodes {
 		if s.nodes[n.Node] {
 			out[n.Node] = &seat{node: n.Node, runs: n.Runs}
 		}
 	}
+	s.affected(v, j, st, members, out)
 	lastGood := lastGoodEnd(st)
 	for _, seat := range out {
 		s.sit(v, j, st, seat, lastGood)
 	}
+	for _, n := range later {
+		if out[n] == nil && members[n] {
+			out[n] = &seat{node: n, phase: soon}
+		}
+	}
 	return out
+}
+
+// affected adds the nodes that are good as everybody sees them, and will not be
+// once what others have handed over in the job is published: to know it early saves
+// these others a run, if they read what the nodes then publish.
+func (s *State) affected(v View, j *engine.Job, st *engine.Step, members map[tutti.NodeName]bool, out map[tutti.NodeName]*seat) {
+	for _, n := range s.data.AffectedBy(j.ID) {
+		if out[n] != nil || !members[n] || !s.nodes[n] || s.diverged[n] != "" {
+			continue
+		}
+		standing := s.standing(n, j.ID, j.Code, v.Puppet(n))
+		if standing.Need == Nothing {
+			continue
+		}
+		if s.urgent(v, st, standing) {
+			out[n] = &seat{node: n}
+		}
+	}
 }
 
 // lastGoodEnd is when the last good run of a step ended, by node.
@@ -118,6 +152,9 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		return
 	}
 	last := lastOf(seat.runs)
+	if last == nil && s.scheduled[seat.node] && seat.standing.Need == Nothing {
+		seat.standing.Need, seat.why = Apply, "nothing has changed; it runs once in a while all the same"
+	}
 	switch {
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
 		seat.phase = good // as far as a job goes that changes nothing
@@ -129,6 +166,8 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		seat.phase = absent
 	case last == nil:
 		s.begin(j, st, seat)
+	case last.Outcome().Good() && !s.urgent(v, st, seat.standing):
+		seat.phase = deferred
 	default:
 		s.again(v, seat, last, lastGood)
 	}
@@ -150,16 +189,23 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 // again if a person asks, or if something has changed since.
 func (s *State) begin(j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
-	last := s.engine.Last(seat.node).Applied
-	if !st.Converge.Reaction || last == nil || last.Result == nil || last.Code != j.Code || len(seat.standing.Changed) > 0 {
+	if !st.Converge.Reaction || !s.hopeless(seat.node, seat.standing, j.Code) {
 		return
 	}
-	switch last.Result.Outcome {
-	case tutti.Waiting:
+	seat.phase = failed
+	if s.engine.Last(seat.node).Applied.Result.Outcome == tutti.Waiting {
 		seat.phase = waiting
-	case tutti.Failed:
-		seat.phase = failed
 	}
+}
+
+// urgent reports whether a node's reasons let it run in a step at once: all do, if
+// a person has asked for it.
+func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
+	if !st.Converge.Reaction || v.Reaction == nil {
+		return true
+	}
+	now, _ := s.urgency(v, standing)
+	return now
 }
 
 // again is for a node that has run in this step and is not good.

@@ -52,6 +52,7 @@ type sim struct {
 	catalogs map[tutti.RunID]catalog
 	order    []converge.Order
 	gone     map[tutti.NodeName]bool
+	reaction *tutti.Reaction
 	log      []string
 }
 
@@ -122,24 +123,34 @@ func (s *sim) view() converge.View {
 		Puppet:  func(tutti.NodeName) string { return "" },
 		Paused:  func(tutti.NodeName) string { return "" },
 		Members: func(string) []tutti.NodeName { return s.names() },
+
+		Reaction: s.reaction, Environment: "production",
 	}
 }
 
 // start begins a converge job.
 func (s *sim) start(mode tutti.Mode, spec tutti.ConvergeStep) *engine.Job {
+	id := s.begin(mode, spec)
+	s.settle()
+	return s.engine.Jobs[id]
+}
+
+func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 	id := s.engine.NextJob("converge")
 	s.append(&tutti.JobStarted{
 		Job: id, Mode: mode, Env: "production", Code: s.code,
 		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
 	})
-	s.settle()
-	return s.engine.Jobs[id]
+	return id
 }
 
 // settle appends what is decided until nothing is.
 func (s *sim) settle() {
 	s.t.Helper()
 	for range 1000 {
+		if spec := s.converge.React(s.view()); spec != nil {
+			s.begin(tutti.ModeApply, *spec)
+		}
 		bodies := s.converge.Decide(s.view())
 		bodies = append(bodies, s.engine.Decide(engine.View{
 			Now: s.now, Since: epoch, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return time.Time{} },
@@ -285,6 +296,60 @@ func (s *sim) run(j *engine.Job, pick func(n int) int) {
 		s.settle()
 	}
 	s.t.Fatalf("job %s has no verdict after %s:\n%s", j.ID, s.now.Sub(epoch), tail(s.log))
+}
+
+// live lets the nodes act, and time pass, for so long.
+func (s *sim) live(d time.Duration) {
+	s.t.Helper()
+	for end := s.now.Add(d); s.now.Before(end); {
+		s.settle()
+		actions := s.actions()
+		if len(actions) == 0 {
+			s.now = s.now.Add(time.Second)
+			continue
+		}
+		s.now = s.now.Add(100 * time.Millisecond)
+		actions[0]()
+	}
+	s.settle()
+}
+
+// set is what an operator does.
+func (s *sim) set(key, value string) {
+	raw, _ := json.Marshal(value)
+	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does
+		s.append(&tutti.ValueSet{Key: key, Value: raw})
+	}
+	s.settle()
+}
+
+func (s *sim) join(n tutti.NodeName, m *manifest) {
+	s.nodes[n] = m
+	s.append(&tutti.NodeEnrolled{Node: n})
+	s.settle()
+}
+
+func (s *sim) remove(n tutti.NodeName) {
+	delete(s.nodes, n)
+	s.append(&tutti.NodeRemoved{Node: n})
+	s.settle()
+}
+
+// runs are how often each node has passed its gate since a place in the log.
+func (s *sim) runs() map[tutti.NodeName]int {
+	out := map[tutti.NodeName]int{}
+	for _, id := range s.engine.Order {
+		for _, st := range s.engine.Jobs[id].Steps {
+			for _, n := range st.Nodes {
+				for _, r := range n.Runs {
+					if r.Passed() {
+						out[n.Node]++
+					}
+				}
+			}
+		}
+	}
+	return out
 }
 
 func tail(log []string) string {

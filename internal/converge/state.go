@@ -1,6 +1,9 @@
 package converge
 
 import (
+	"maps"
+	"time"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
@@ -11,10 +14,17 @@ import (
 type State struct {
 	engine *engine.State
 	data   *data.State
-	code   map[string]tutti.Digest // the current one of each environment
-	nodes  map[tutti.NodeName]bool // that have joined
-	dirty  map[tutti.NodeName]bool // whose need is to be found anew
-	needy  map[tutti.NodeName]bool // that need something, but for those that are dirty
+	code   map[string]tutti.Digest     // the current one of each environment
+	nodes  map[tutti.NodeName]bool     // that have joined
+	dirty  map[tutti.NodeName]bool     // whose need is to be found anew
+	needy  map[tutti.NodeName]Standing // that need something, but for those that are dirty
+
+	// Of reactions (react.go).
+	diverged   map[tutti.NodeName]tutti.Digest // that are let alone, until they would be told something else
+	waked      map[tutti.NodeName]waked
+	scheduled  map[tutti.NodeName]bool
+	nextSafety time.Time
+	reacted    time.Time // when the last job by itself began
 }
 
 // New returns the state before the first event.
@@ -24,7 +34,11 @@ func New(e *engine.State, d *data.State) *State {
 		code:  map[string]tutti.Digest{},
 		nodes: map[tutti.NodeName]bool{},
 		dirty: map[tutti.NodeName]bool{},
-		needy: map[tutti.NodeName]bool{},
+		needy: map[tutti.NodeName]Standing{},
+
+		diverged:  map[tutti.NodeName]tutti.Digest{},
+		waked:     map[tutti.NodeName]waked{},
+		scheduled: map[tutti.NodeName]bool{},
 	}
 }
 
@@ -34,16 +48,26 @@ func (s *State) Apply(e tutti.Event) {
 	case *tutti.NodeEnrolled:
 		s.nodes[b.Node], s.dirty[b.Node] = true, true
 	case *tutti.NodeRemoved:
-		for _, names := range []map[tutti.NodeName]bool{s.nodes, s.dirty, s.needy} {
+		for _, names := range []map[tutti.NodeName]bool{s.nodes, s.dirty, s.scheduled} {
 			delete(names, b.Node)
 		}
+		delete(s.needy, b.Node)
+		delete(s.waked, b.Node)
+		delete(s.diverged, b.Node)
 		s.data.Forget(b.Node)
 		s.data.Declare(b.Node, nil)
 	case *tutti.CodePushed:
 		s.code[b.Environment] = b.Code
+		clear(s.diverged)
 		for n := range s.nodes {
 			s.dirty[n] = true
 		}
+	case *tutti.JobStarted:
+		if reaction(b.Plan) {
+			s.reacted = e.At
+		}
+	case *tutti.ConvergeFinished:
+		maps.Copy(s.diverged, b.Diverging)
 	case *tutti.JobFinished:
 		s.leave(s.engine.Jobs[b.Job])
 	case *tutti.RunCompiled, *tutti.RunGated, *tutti.RunAsked, *tutti.RunProved, *tutti.RunClaimed, *tutti.RunFinished, *tutti.RunLost:
@@ -59,6 +83,11 @@ func (s *State) Apply(e tutti.Event) {
 func (s *State) follow(r *engine.Run, body tutti.Body) {
 	job := s.overlay(r)
 	switch b := body.(type) {
+	case *tutti.RunClaimed:
+		delete(s.scheduled, r.Node)
+		if j := s.engine.Jobs[r.Job]; j != nil && !reaction(j.Plan) {
+			delete(s.diverged, r.Node) // a person has asked for it
+		}
 	case *tutti.RunCompiled:
 		if job != "" {
 			s.remember(r, job)
@@ -77,6 +106,11 @@ func (s *State) follow(r *engine.Run, body tutti.Body) {
 			s.remember(r, job)
 		}
 	}
+}
+
+// reaction reports whether a plan is of a job that the server began by itself.
+func reaction(p tutti.Plan) bool {
+	return len(p.Steps) == 1 && p.Steps[0].Converge != nil && p.Steps[0].Converge.Reaction
 }
 
 // remember makes what a run asked and declared the latest word of its node.

@@ -1,6 +1,11 @@
 package data
 
-import "github.com/tutti-project/tutti"
+import (
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
 
 // overlay is what the nodes of one job handed over without applying it: sets that
 // replace the current ones for the runs of that job.
@@ -95,4 +100,20 @@ func (s *State) dropOverlay(job tutti.JobID, node tutti.NodeName) {
 		delete(o.sets, node)
 		s.exportsChanged(node, job, set, s.nodes[node])
 	}
+}
+
+// AffectedBy returns the nodes that ask a question whose answer the overlay of a
+// job changes, sorted.
+func (s *State) AffectedBy(job tutti.JobID) []tutti.NodeName {
+	o := s.jobs[job]
+	if o == nil {
+		return nil
+	}
+	nodes := map[tutti.NodeName]struct{}{}
+	for q := range o.change {
+		for r := range q.readers {
+			nodes[r.node] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
 }

@@ -203,6 +203,22 @@ func (s *State) Readers(query tutti.Query) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
+// ReaderCount is how many nodes Readers returns at most, without looking at each.
+func (s *State) ReaderCount(query tutti.Query) int {
+	if normal, err := NormalQuery(query); err == nil {
+		query = normal
+	}
+	q := s.questions[identify(query)]
+	if q == nil {
+		return 0
+	}
+	count := len(q.readers)
+	for a := range q.absent {
+		count += len(a.readers)
+	}
+	return count
+}
+
 // askers yields its readers, those for which it was absent too. A record that has it
 // in both ways comes twice.
 func (q *Question) askers() iter.Seq[*record] {

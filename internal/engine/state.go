@@ -155,6 +155,13 @@ func NewState() *State {
 	}
 }
 
+// Open calls f for every job that has no verdict, the oldest first.
+func (s *State) Open(f func(*Job)) {
+	for _, j := range s.open {
+		f(j)
+	}
+}
+
 // Converging calls f for every converge step that may go on now, the oldest job
 // first.
 func (s *State) Converging(f func(*Job, *Step)) {

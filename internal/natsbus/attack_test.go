@@ -66,6 +66,7 @@ func (a *attacker) wantRefused(t *testing.T, operation, subject string) {
 }
 
 func TestNodeHasNoOtherSubjects(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	heard := make(chan string, 100)
 	serve(t, bus, func(_ context.Context, from tutti.NodeKey, op string, _ []byte) ([]byte, error) {
@@ -118,6 +119,7 @@ func TestNodeHasNoOtherSubjects(t *testing.T) {
 }
 
 func TestAnswersGoToTheirSenderOnly(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	denied, called := make(chan string, 100), make(chan string, 100)
 	serve(t, bus, func(_ context.Context, _ tutti.NodeKey, op string, _ []byte) ([]byte, error) {
@@ -205,6 +207,7 @@ func TestDeniedIsBounded(t *testing.T) {
 }
 
 func TestOversizedMessageEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	evil := bus.Join(t, "evil")
 	called := make(chan int, 10)
@@ -237,6 +240,7 @@ func TestOversizedMessageEndsTheConnection(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	bus, other := bustest.Start(t), bustest.Start(t)
 	node, foreign := bus.Join(t, "web"), other.Join(t, "web")
 	config, otherCA := bus.TLS(t), other.TLS(t)
@@ -271,6 +275,7 @@ func TestStrangersAreRefused(t *testing.T) {
 }
 
 func TestRevokedNodeIsCutOff(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	node, innocent := bus.Join(t, "web"), bus.Join(t, "db")
 	closed := make(chan struct{})

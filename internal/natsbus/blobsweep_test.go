@@ -51,6 +51,7 @@ func content(i int) []byte {
 }
 
 func TestTheDiskShrinksWithItsContent(t *testing.T) {
+	t.Parallel()
 	var dir string
 	bus := bustest.StartWith(t, func(o *embed.Options) { dir, o.SyncEvery = o.Dir, 20*time.Millisecond })
 	blobs := openBlobs(t, bus)
@@ -100,6 +101,7 @@ func TestTheDiskShrinksWithItsContent(t *testing.T) {
 // What a Put has left that was cut off is no content, is listed and can be
 // removed.
 func TestHalfABlobIsListedAndRemoved(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	blobs := openBlobs(t, bus)
 	js, err := jetstream.New(bus.Log(t))

@@ -74,6 +74,7 @@ func chained(t *testing.T) *bustest.Bus {
 }
 
 func TestAForgedLogIsFound(t *testing.T) {
+	t.Parallel()
 	other := tutti.DigestOf([]byte("another blob"))
 	for _, c := range []struct {
 		reason string
@@ -108,6 +109,7 @@ func TestAForgedLogIsFound(t *testing.T) {
 		{"an event before the first", func(m []*nats.Msg) []*nats.Msg { return slices.Insert(m, 0, m[4]) }, tutti.CodeDamaged, 0},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
 			bus := chained(t)
 			forge(t, bus, c.change)
 			read, entries := uint64(0), uint64(0)
@@ -132,6 +134,7 @@ func TestAForgedLogIsFound(t *testing.T) {
 }
 
 func TestALogWithoutLinksIsRefused(t *testing.T) {
+	t.Parallel()
 	bus := chained(t)
 	forge(t, bus, func(m []*nats.Msg) []*nats.Msg {
 		for _, msg := range m {
@@ -164,6 +167,7 @@ func TestALogWithoutLinksIsRefused(t *testing.T) {
 }
 
 func TestNoSingleEventCanBeRemoved(t *testing.T) {
+	t.Parallel()
 	bus := chained(t)
 	js, err := jetstream.New(bus.Log(t))
 	if err != nil {
@@ -190,6 +194,7 @@ func TestNoSingleEventCanBeRemoved(t *testing.T) {
 }
 
 func TestASnapshotInATornAppendIsNone(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	log := openLog(t, bus)
 	events := []tutti.Event{setValue("a"), setValue("b")}

@@ -50,6 +50,7 @@ func TestCrashChild(t *testing.T) {
 // its appends, several times on one log: what it had acknowledged is there, and
 // every batch is there as a whole or not at all.
 func TestKilledWhileAppending(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	acknowledged := uint64(0)
 	for round := range 6 {

@@ -297,6 +297,7 @@ func (c *client) read(ctx context.Context) error {
 // connections are cut: what they saw must be what a list would have shown them,
 // in some order that fits the clock.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	dir, r := t.TempDir(), newRelay(t)
 	kill := r.startBus(t, dir)
 	h := &history{began: time.Now(), progress: make(chan int, 10_000), damage: make(chan error, 10_000)}

@@ -58,6 +58,7 @@ func tear(t *testing.T, bus *bustest.Bus, before tutti.Digest, parts, of int) {
 }
 
 func TestTornBatchIsNotRead(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	log := openLog(t, bus)
 	events := []tutti.Event{setValue("a"), setValue("b")}
@@ -92,6 +93,7 @@ func TestTornBatchIsNotRead(t *testing.T) {
 }
 
 func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	lost, back := make(chan struct{}, 1), make(chan struct{}, 1)
 	nc := bus.RemoteLog(t,
@@ -170,6 +172,7 @@ func TestSubjects(t *testing.T) {
 }
 
 func TestDamagedBlobIsReported(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	blobs := openBlobs(t, bus)
 	small, err := blobs.Put(t.Context(), []byte("small"))

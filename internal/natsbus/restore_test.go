@@ -15,6 +15,7 @@ import (
 // and with a gap where a loss of power had torn an append; it is appended to as
 // ever, and opened again.
 func TestARestoredLogIsTheSame(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	conn := bus.Log(t)
 	before := tutti.DigestOf([]byte("what is gone"))

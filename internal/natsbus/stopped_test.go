@@ -72,6 +72,7 @@ func dialLog(t *testing.T, authority *identity.Authority, url string) *nats.Conn
 // TestAStoppedWriterCannotWrite stops a writer's process, lets another one write,
 // and lets the first go on.
 func TestAStoppedWriterCannotWrite(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	bus := bustest.StartSyncIn(t, dir)
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoppedChild$")

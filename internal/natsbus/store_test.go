@@ -33,6 +33,7 @@ func openLog(t *testing.T, bus *bustest.Bus) *natsbus.Log {
 }
 
 func TestLog(t *testing.T) {
+	t.Parallel()
 	storetest.TestLog(t, func(t *testing.T) (tutti.Log, func() tutti.Log) {
 		bus := bustest.Start(t)
 		return openLog(t, bus), func() tutti.Log { return openLog(t, bus) }
@@ -40,6 +41,7 @@ func TestLog(t *testing.T) {
 }
 
 func TestBlobs(t *testing.T) {
+	t.Parallel()
 	storetest.TestBlobs(t, func(t *testing.T) (tutti.Blobs, func() tutti.Blobs) {
 		bus := bustest.Start(t)
 		return openBlobs(t, bus), func() tutti.Blobs { return openBlobs(t, bus) }

@@ -92,6 +92,7 @@ func pattern(size int) []byte {
 }
 
 func TestCall(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	node := bus.Join(t, "web.example.net")
 	serve(t, bus, func(_ context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error) {
@@ -135,6 +136,7 @@ func TestCall(t *testing.T) {
 }
 
 func TestCallOfTheLargestPayload(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	serve(t, bus, func(_ context.Context, _ tutti.NodeKey, _ string, payload []byte) ([]byte, error) {
 		return payload, nil
@@ -148,6 +150,7 @@ func TestCallOfTheLargestPayload(t *testing.T) {
 }
 
 func TestNoAnswerIsNoSuccess(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	c := dial(t, bus, bus.Join(t, "web"))
 	_, err := c.Call(within(t), "op", nil)
@@ -208,6 +211,7 @@ func TestDialWithoutServer(t *testing.T) {
 }
 
 func TestCallEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	entered := make(chan struct{}, 1)
 	stop := serve(t, bus, func(ctx context.Context, _ tutti.NodeKey, _ string, _ []byte) ([]byte, error) {
@@ -229,6 +233,7 @@ func TestCallEndsWithItsConnection(t *testing.T) {
 }
 
 func TestLargePayloadOutlivesItsConnection(t *testing.T) {
+	t.Parallel()
 	const size, cut = 16 << 20, 8 << 20
 	for _, c := range []struct {
 		reason string
@@ -271,6 +276,7 @@ func TestLargePayloadOutlivesItsConnection(t *testing.T) {
 }
 
 func TestSendAndRing(t *testing.T) {
+	t.Parallel()
 	bus := bustest.Start(t)
 	node, other := bus.Join(t, "web"), bus.Join(t, "web.example.net")
 	got := make(chan string, 10)

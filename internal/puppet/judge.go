@@ -24,6 +24,7 @@ type phaseLine struct {
 		Class   string `json:"class"`
 		Message string `json:"message"`
 	} `json:"error"`
+	Waits      []tutti.Wait `json:"waits"`
 	WaitingFor struct {
 		PID     int    `json:"pid"`
 		Command string `json:"command"`
@@ -52,6 +53,7 @@ type trace struct {
 	reached    map[string]bool
 	gate       phaseLine
 	lock       phaseLine
+	waits      []tutti.Wait // what the compile waits for
 	done       *phaseLine
 	errors     []logLine
 	stderr     string
@@ -127,6 +129,8 @@ func judgeTrace(out *tutti.Result, tr trace) {
 	}
 	message := tr.message()
 	switch {
+	case tr.last == "compile" && len(tr.waits) > 0:
+		wait(out, tr.waits)
 	case exit == exitRefused:
 		fail(out, tutti.BecauseRefused, message)
 	case exit == exitLocked:
@@ -211,6 +215,8 @@ func readTrace(dir string) (trace, error) {
 			tr.done = &p
 		case p.Phase == "gate" && p.Verdict != "":
 			tr.gate = p
+		case p.Phase == "compile" && len(p.Waits) > 0:
+			tr.waits = p.Waits
 		case p.Phase == "lock" && p.WaitingFor.PID != 0:
 			tr.lock = p
 		}

@@ -24,6 +24,7 @@ type verdict struct {
 	File    string // of the first failure
 	Line    int
 	Says    string // part of the message
+	Waits   string // the questions
 }
 
 var endings = map[string]verdict{
@@ -39,7 +40,9 @@ var endings = map[string]verdict{
 	"compile-syntax":         {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "Syntax error"},
 	"compile-type":           {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "expects an Integer"},
 	"compile-unavailable":    {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "the server is away"},
-	"compile-value":          {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "there is no value"},
+	"compile-rescued":        {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "no second way either"},
+	"compile-parameters":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 2, Says: "expects a value for parameter 'host'"},
+	"compile-value":          {Outcome: tutti.Waiting, Says: `waits for value "swift/rings" (Class[main], /srv/tutti/code/production/manifests/site.pp:1)`, Waits: `value "swift/rings"`},
 	"facts-exit":             {Outcome: tutti.Failed, Reason: tutti.BecauseFacts},
 	"facts-missing":          {Outcome: tutti.Failed, Reason: tutti.BecauseFacts, Says: "no facts of node"},
 	"facts-node":             {Outcome: tutti.Failed, Reason: tutti.BecauseFacts, Says: "returned 4"},
@@ -57,6 +60,13 @@ var endings = map[string]verdict{
 	"refused-hello":          {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "is not here"},
 	"terminated":             {Outcome: tutti.Interrupted, Says: "SIGTERM"},
 	"unchanged":              {Outcome: tutti.Unchanged},
+	"waiting-blocks": {Outcome: tutti.Waiting, Says: `waits for value "swift/rings" (Class[A], /srv/tutti/code/production/manifests/site.pp:1), Sshkey <<| |>> (Class[B], `,
+		Waits: `value "swift/rings", Sshkey <<| |>>`},
+	"failed-blocks":      {Outcome: tutti.Failed, Reason: tutti.BecauseResources, File: "site.pp", Line: 1, Says: "3 resources failed"},
+	"noop-blocks":        {Outcome: tutti.Unchanged},
+	"compile-blocks":     {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 5},
+	"waiting-parameters": {Outcome: tutti.Waiting, Says: `waits for hiera "db::port" (Class[Db], `, Waits: `hiera "db::port", hiera "db::host"`},
+	"waiting-required":   {Outcome: tutti.Waiting, Says: `waits for hiera "db::host" (Class[Db], `, Waits: `hiera "db::host"`},
 }
 
 // TestJudgeRealRuns judges what real runs left, on every Puppet that there are
@@ -81,6 +91,11 @@ func TestJudgeRealRuns(t *testing.T) {
 func checkVerdict(t *testing.T, want verdict, got tutti.Result) {
 	t.Helper()
 	have := verdict{Outcome: got.Outcome, Reason: got.Reason, Stopped: got.Stopped, Says: want.Says}
+	var waits []string
+	for _, w := range got.Waits {
+		waits = append(waits, w.Query.String())
+	}
+	have.Waits = strings.Join(waits, ", ")
 	if want.File != "" && len(got.Failures) > 0 {
 		have.File, have.Line = filepath.Base(got.Failures[0].File), got.Failures[0].Line
 	}
@@ -176,6 +191,31 @@ func TestJudgeNeverTakesAnotherReport(t *testing.T) {
 				t.Errorf("judged %s:%s, want failed:%s", got.Outcome, got.Reason, tc.reason)
 			}
 		})
+	}
+}
+
+// TestAResultHasRoomForSoManyWaits: the message has them all.
+func TestAResultHasRoomForSoManyWaits(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	waits := []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: long}}, {Query: tutti.Query{Kind: "dance", Key: "k"}}}
+	for range 2 * tutti.MaxFailures {
+		waits = append(waits, tutti.Wait{Query: tutti.Query{Kind: tutti.QueryValue, Key: "k"}, At: tutti.Place{File: long}})
+	}
+	raw, err := json.Marshal(map[string]any{"t": "2026-11-21T16:00:00Z", "phase": "compile", "waits": waits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	lines := string(raw) + "\n" + `{"t":"2026-11-21T16:00:00Z","phase":"done","exit":1}` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "phase.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := puppet.Judge(dir, "00000000-0000-0000-0000-000000000001")
+	if got.Outcome != tutti.Waiting || len(got.Waits) != tutti.MaxFailures || got.Waits[0].Query.Key != "k" {
+		t.Errorf("judged %s, %d waits", got.Outcome, len(got.Waits))
+	}
+	if err := got.Validate(); err != nil {
+		t.Errorf("the server would refuse it: %v", err)
 	}
 }
 

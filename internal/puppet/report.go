@@ -91,6 +91,9 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 		fail(out, tutti.BecauseRefused, tr.message())
 	case r.Status == "failed" && tr.cycle() != "":
 		fail(out, tutti.BecauseCatalog, tr.cycle())
+	case r.onlyWaits() && len(tr.waits) > 0:
+		out.Failures = nil
+		wait(out, tr.waits)
 	case r.Status == "failed" && out.Counts.Failed > 0:
 		fail(out, tutti.BecauseResources, plural(out.Counts.Failed, "resource")+" failed")
 	case r.Status == "failed":
@@ -103,6 +106,25 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	default:
 		judgeGood(out, r, tr)
 	}
+}
+
+// onlyWaits reports whether the catalog was applied to its end, and nothing
+// failed but the stand-ins of blocks that were left out of it.
+func (r report) onlyWaits() bool {
+	if r.Status != "failed" || r.TransactionCompleted == nil || !*r.TransactionCompleted {
+		return false
+	}
+	some := false
+	for name, s := range r.ResourceStatuses {
+		if !s.Failed && !s.FailedToRestart {
+			continue
+		}
+		if !strings.HasPrefix(name, "Tutti_waiting[") {
+			return false
+		}
+		some = true
+	}
+	return some
 }
 
 // The exit codes of Puppet that belong to a good report (--detailed-exitcodes).

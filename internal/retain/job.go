@@ -32,6 +32,20 @@ func (l *Ledger) lives(job tutti.JobID) bool {
 
 func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body.ID())) }
 
+// Who was let alone because nodes kept changing each other's data stays so.
+
+const divergedKey = "diverged"
+
+func noteDiverged(l *Ledger, e tutti.Event) {
+	if len(e.Body.(*tutti.ConvergeFinished).Diverging) > 0 {
+		l.last[divergedKey] = e.Seq
+	}
+}
+
+func needsDiverged(l *Ledger, e tutti.Event) bool {
+	return needsJob(l, e) || l.last[divergedKey] == e.Seq
+}
+
 func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
 	l.jobs[o.Run], l.nodes[o.Run] = o.Job, o.Node

@@ -102,7 +102,7 @@ var rules = map[string]rule{
 	"step.started":  {nil, needsJob},
 	"step.finished": {nil, needsJob},
 
-	"converge.finished": {nil, needsJob},
+	"converge.finished": {noteDiverged, needsDiverged},
 	"target.paused":     {notePaused, isPaused},
 	"target.unpaused":   {notePaused, never},
 

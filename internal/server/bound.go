@@ -75,10 +75,27 @@ func decodeGate(payload []byte) (tutti.Gate, error) {
 	if filters > maxFilters {
 		return in, tutti.Errorf(tutti.CodeInvalid, "gate: %d bytes of filters, at most %d", filters, maxFilters)
 	}
-	if in.Catalog != "" {
-		return in, in.Catalog.Validate()
+	return in, checkCompiled(in.Compiled)
+}
+
+// maxVersion bounds what a node says of its Puppet, in bytes.
+const maxVersion = 100
+
+// checkCompiled refuses digests that are none; a digest that nobody could make is
+// empty.
+func checkCompiled(c tutti.Compiled) error {
+	for name, digest := range map[string]tutti.Digest{"catalog": c.Catalog, "sources": c.Sources, "lib": c.Lib, "facts": c.Facts} {
+		if digest == "" {
+			continue
+		}
+		if err := digest.Validate(); err != nil {
+			return tutti.Wrap(tutti.CodeInvalid, err, "gate: %s", name)
+		}
 	}
-	return in, nil
+	if len(c.Puppet) > maxVersion || len(c.Module) > maxVersion {
+		return tutti.Errorf(tutti.CodeInvalid, "gate: a version of %d bytes, at most %d", max(len(c.Puppet), len(c.Module)), maxVersion)
+	}
+	return nil
 }
 
 // elements decodes a list one element after the other, and stops at what is too

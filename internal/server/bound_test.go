@@ -29,6 +29,36 @@ func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	}
 }
 
+func TestAGateHasDigestsOrNone(t *testing.T) {
+	good := tutti.DigestOf([]byte("x"))
+	for _, tc := range []struct {
+		reason   string
+		compiled tutti.Compiled
+		says     string
+	}{
+		{"all of them", tutti.Compiled{Catalog: good, Sources: good, Lib: good, Facts: good, Puppet: "8.10.0", Module: "0.1.0"}, ""},
+		{"none", tutti.Compiled{}, ""},
+		{"a catalog that is none", tutti.Compiled{Catalog: "x"}, "gate: catalog"},
+		{"sources that are none", tutti.Compiled{Sources: "x"}, "gate: sources"},
+		{"a lib that is none", tutti.Compiled{Lib: "sha256:12"}, "gate: lib"},
+		{"facts that are none", tutti.Compiled{Facts: good + "0"}, "gate: facts"},
+		{"a version that is a book", tutti.Compiled{Puppet: strings.Repeat("8", 101)}, "a version of 101 bytes"},
+		{"another", tutti.Compiled{Module: strings.Repeat("8", 1000)}, "a version of 1000 bytes"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			err := f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Compiled: tc.compiled}, nil)
+			if tc.says == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			wantCode(t, err, tutti.CodeInvalid, tc.says)
+		})
+	}
+}
+
 func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	for op, in := range map[string]any{

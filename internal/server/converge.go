@@ -36,14 +36,21 @@ func (tx *tx) asker(r *engine.Run) data.Asker {
 // convergence decides what begins, goes and ends in converge steps. It reports
 // whether there was anything.
 func (w *writer) convergence(tx *tx, hold bool) bool {
-	bodies := w.state.converge.Decide(converge.View{
+	view := converge.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Puppet:   func(n tutti.NodeName) string { _, beat := w.presence.last(n); return beat.Puppet },
 		Members:  tx.members,
 		Paused:   func(tutti.NodeName) string { return "" },
 		Hold:     hold,
 		InFlight: w.opts.InFlight, Compiles: maxCompiles,
-	})
+	}
+	if f := w.state.registry.fleet; f != nil {
+		view.Reaction, view.Environment = f.Reaction, f.Environment.Name
+	}
+	if tx.react(view) {
+		return true
+	}
+	bodies := w.state.converge.Decide(view)
 	for _, b := range bodies {
 		switch b := b.(type) {
 		case *tutti.RunWanted:
@@ -56,6 +63,27 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		tx.mayCut()
 	}
 	return len(bodies) > 0
+}
+
+// react starts a job if something has changed to which the fleet reacts by itself.
+func (tx *tx) react(view converge.View) bool {
+	code, pushed := tx.registry.code[view.Environment]
+	if !pushed {
+		return false
+	}
+	spec := tx.converge.React(view)
+	if spec == nil {
+		return false
+	}
+	plan, err := tx.convergePlan(*spec)
+	if err != nil { // a target, which reactions have not
+		return false
+	}
+	tx.emit(actorServer, &tutti.JobStarted{
+		Job: tx.engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: code.Code,
+	})
+	tx.mayCut()
+	return true
 }
 
 // letGo emits the gate's decision on a run that was held; on go, its exports

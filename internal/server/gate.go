@@ -56,7 +56,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, k
 		if err != nil {
 			return err
 		}
-		if r.Gate == "" && !(r.Held() && tx.converging(r)) {
+		if r.Gate == "" && (!r.Held() || !tx.converging(r)) {
 			if err := tx.mayExport(n, in.Exports); err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ RSpec.describe 'Puppet without a run of Tutti' do
   after { run.clean }
 
   def puppet(*arguments)
-    Open3.capture2e('puppet', *arguments, '--confdir', run.path('conf'), '--vardir', run.path('var'),
+    Open3.capture2e(run.environment, 'puppet', *arguments, '--confdir', run.path('conf'), '--vardir', run.path('var'),
                     '--modulepath', run.path('module'), '--color=false')
   end
 

@@ -58,6 +58,21 @@ RSpec.describe 'the run protocol' do
     )
   end
 
+  it 'hands over what a compile looked up that failed, before it ends' do
+    run.agent.hiera = { 'found' => 1 }
+    run.manifest("$a = lookup('found')\n$b = lookup('absent', default_value => 1)\nfail('no')\n").call
+    asked = run.agent.asked('asked')
+    expect(asked.length).to eq(1), run.said
+    expect(asked.first['keys'].map { |key| key.values_at('key', 'found') }).to eq([['absent', false], ['found', true], ['lookup_options', false]])
+    expect([asked.first['keys'][0]['at']['line'], asked.first['facts_digest']]).to match([2, /\Asha256:/])
+    expect(run.agent.asked('gate')).to be_empty
+  end
+
+  it 'hands over nothing twice' do
+    run.manifest("$a = lookup('absent', default_value => 1)\nnotify { 'a': }\n").call
+    expect([run.agent.asked('gate').length, run.agent.asked('asked').length]).to eq([1, 0]), run.said
+  end
+
   it 'waits for another Puppet through the agent, tells whom, and runs when it is gone' do
     run.agent.on('lock_wait') do
       run.release_lock
@@ -98,7 +113,7 @@ RSpec.describe 'the run protocol' do
     run.agent.start
     reader, writer = IO.pipe
     run.write("#{run.run}/run.json", JSON.generate(run.order))
-    pid = Process.spawn(RbConfig.ruby, RealRun::LAUNCHER, run.dir, in: reader, out: writer, err: writer)
+    pid = Process.spawn(run.environment, RbConfig.ruby, RealRun::LAUNCHER, run.dir, in: reader, out: writer, err: writer)
     [reader, writer].each(&:close)
     status = Process.wait2(pid).last
     run.agent.stop

@@ -11,8 +11,15 @@ module Cases
 
   GOOD = "notify { 'hello': }\n"
 
+  BLOCKS = <<~PUPPET
+    class a { tutti::with('swift/rings') |$v| { notify { 'v': } } }
+    class b { tutti::require_exports('sshkey') || { Sshkey <<| |>> } }
+    include a, b
+    notify { 'after': require => Class['a'] }
+  PUPPET
+
   def self.all
-    compiled + catalogs + before + applied + stopped
+    compiled + catalogs + before + applied + waiting + stopped
   end
 
   # Carries a case out.
@@ -39,6 +46,33 @@ module Cases
                exit: 1, last: 'compile', error: /parameter 'port' expects an Integer value, got String/, at: ['site.pp', 2]),
       Case.new(name: 'compile-value', reason: 'a shared value that nobody has published', setup: ->(r) { r.manifest("$v = tutti::value('swift/rings')\n") },
                exit: 1, last: 'compile', error: %r{there is no value "swift/rings" \(nobody has published it\)}, at: ['site.pp', 1]),
+      Case.new(name: 'compile-rescued', reason: 'an unanswered question that somebody rescued, and another failure', exit: 1, last: 'compile',
+               setup: lambda { |r|
+                 r.write('code/production/modules/m/lib/puppet/functions/attempt.rb', <<~RUBY)
+                   Puppet::Functions.create_function(:attempt) do
+                     def attempt
+                       call_function('tutti::value', 'swift/rings')
+                     rescue StandardError
+                       raise Puppet::Error, 'no second way either'
+                     end
+                   end
+                 RUBY
+                 r.manifest("\nattempt()\n")
+               }, error: /no second way either/, at: ['site.pp', 2]),
+      Case.new(name: 'compile-parameters', reason: 'a parameter without a value, and another one of the wrong type', exit: 1, last: 'compile',
+               setup: ->(r) { r.manifest("class db(Integer $port, String $host) { }\nclass { 'db': port => 'x' }\n") },
+               error: /expects a value for parameter 'host'/, at: ['site.pp', 2]),
+      Case.new(name: 'waiting-parameters', reason: 'class parameters that nobody has set', exit: 1, last: 'compile',
+               setup: ->(r) { r.manifest("class db(Integer $port, String $host) { }\n\ninclude db\n") },
+               error: /expects a value for parameter 'host'/, at: ['site.pp', 3]),
+      Case.new(name: 'waiting-required', reason: 'a key that a level requires, whatever the levels below it have', exit: 1, last: 'compile',
+               setup: lambda { |r|
+                 r.agent.hiera = { 'db::port' => 5432 }
+                 r.write('code/production/hiera.yaml', "version: 5\nhierarchy:\n- {name: t, lookup_key: 'tutti::hiera', options: {required: ['^db::']}}\n" \
+                                                       "- {name: c, path: c.yaml}\n")
+                 r.write('code/production/data/c.yaml', "db::host: localhost\n")
+                 r.manifest("class db(Integer $port, String $host) { }\n\ninclude db\n")
+               }, error: /no value for the key "db::host" \(nobody has set it\)/),
       Case.new(name: 'compile-unavailable', reason: 'the agent has no answer to a question',
                setup: lambda { |r|
                  r.manifest("$v = tutti::value('swift/rings', 1)\n")
@@ -109,6 +143,19 @@ module Cases
                setup: ->(r) { r.waiting_manifest.end_by('KILL') }),
       Case.new(name: 'terminated', reason: 'the process is asked to end while it applies', exit: 1, last: 'report', report: 'failed',
                setup: ->(r) { r.waiting_manifest.end_by('TERM') })
+    ]
+  end
+
+  def self.waiting
+    [
+      Case.new(name: 'waiting-blocks', reason: 'blocks that were left out, and what requires one of them', exit: 4, last: 'report', report: 'failed',
+               setup: ->(r) { r.manifest(BLOCKS) }, error: %r{waits for value "swift/rings"}, at: ['site.pp', 1]),
+      Case.new(name: 'failed-blocks', reason: 'blocks that were left out, and another failure', exit: 4, last: 'report', report: 'failed',
+               setup: ->(r) { r.manifest("#{BLOCKS}exec { '/bin/false': }\n") }, error: %r{'/bin/false' returned 1}, at: ['site.pp', 5]),
+      Case.new(name: 'noop-blocks', reason: 'blocks that were left out of a noop run', order: { 'mode' => 'noop' }, exit: 0, last: 'report', report: 'unchanged',
+               setup: ->(r) { r.manifest(BLOCKS) }),
+      Case.new(name: 'compile-blocks', reason: 'blocks that were left out, and a compile that failed', exit: 1, last: 'compile',
+               setup: ->(r) { r.manifest("#{BLOCKS}fail('no')\n") }, error: /no/, at: ['site.pp', 5])
     ]
   end
 

@@ -105,6 +105,10 @@ class FakeAgent
     { ok: true, verdict: 'go' }
   end
 
+  def answer_asked(_request)
+    { ok: true }
+  end
+
   def answer_published(request)
     found = @store.key?(request['key'])
     { ok: true, found: found, value: @store[request['key']] }

@@ -17,7 +17,9 @@ class RealRun
   def initialize(node: 'node.example.net', mode: 'apply')
     @root = Dir.mktmpdir('tutti')
     @run = SecureRandom.uuid
-    @environment = {}
+    # Facter asks augparse for its version; where there is none it loads all lenses of Augeas: three quarters of a run's time.
+    write('bin/augparse', "#!/bin/sh\necho augparse 1.14.1\n", mode: 0o755)
+    @environment = { 'PATH' => "#{path('bin')}:#{ENV.fetch('PATH')}" }
     FileUtils.mkdir_p([dir, path('code/production/manifests'), path('module'), path('conf'), path('var')])
     File.symlink(MODULE, path('module/tutti'))
     write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\n")

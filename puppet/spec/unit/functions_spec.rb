@@ -49,13 +49,13 @@ end
 
 RSpec.describe 'tutti::hiera' do
   # As Hiera calls it.
-  def lookup(key)
+  def lookup(key, options = {})
     environment = Puppet::Node::Environment.create(:production, [RSpec.configuration.module_path])
     Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment)) do
       function = Puppet.lookup(:loaders).private_environment_loader.load(:function, 'tutti::hiera')
       context = Puppet::Pops::Lookup::Context.allocate
       allow(context).to receive(:not_found) { throw :no_such_key, :none }
-      catch(:no_such_key) { function.class.dispatcher && function.lookup_key(key, {}, context) }
+      catch(:no_such_key) { function.class.dispatcher && function.lookup_key(key, options, context) }
     end
   end
 
@@ -64,6 +64,7 @@ RSpec.describe 'tutti::hiera' do
   before do
     recorder = instance_double(PuppetX::Tutti::KeyRecorder)
     allow(recorder).to receive(:record) { |key| keys << key }
+    allow(recorder).to receive(:position) { |key| { 'resource' => "Class[#{key}]" } }
     PuppetX::Tutti::Run.current = instance_double(PuppetX::Tutti::Run, hiera: { 'a' => nil, 'b' => { 'c' => 1 } }, keys: recorder)
   end
 
@@ -79,8 +80,30 @@ RSpec.describe 'tutti::hiera' do
     expect(keys).to eq(['lookup_options'])
   end
 
-  it 'knows nothing without a run' do
+  it 'knows nothing without a run, and requires nothing' do
     PuppetX::Tutti::Run.current = nil
-    expect(lookup('a')).to eq(:none)
+    expect(lookup('a', 'required' => ['.'])).to eq(:none)
+  end
+
+  it 'requires what the level names, and nothing else' do
+    options = { 'required' => ['^db::', 'x$'] }
+    expect([lookup('a', options), lookup('web::db::', options), lookup('b', options)]).to eq([nil, :none, { 'c' => 1 }])
+    %w[db::host the::x].each do |key|
+      expect { lookup(key, options) }.to raise_error(PuppetX::Tutti::Unanswered, /the key "#{key}"/) { |e|
+        expect(e.wait).to eq('query' => { 'kind' => 'hiera', 'key' => key }, 'at' => { 'resource' => "Class[#{key}]" })
+      }
+    end
+  end
+
+  it 'never requires what Hiera itself asks for' do
+    expect(lookup('lookup_options', 'required' => ['.'])).to eq(:none)
+  end
+
+  [
+    { options: { 'require' => ['a'] }, error: /unknown options require/ },
+    { options: { 'required' => 'a' }, error: /`required` is a list of regular expressions/ },
+    { options: { 'required' => ['('] }, error: /`required`: .*unmatched/ }
+  ].each do |row|
+    it("refuses the options #{row[:options]}") { expect { lookup('c', row[:options]) }.to raise_error(ArgumentError, row[:error]) }
   end
 end

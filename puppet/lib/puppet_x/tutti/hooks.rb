@@ -14,6 +14,7 @@ module PuppetX
     module Hooks
       def self.install
         Puppet::Application::Apply.prepend(Apply)
+        Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
         Puppet::Configurer.prepend(Configurer)
         Puppet::Transaction.prepend(Transaction)
         Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
@@ -42,6 +43,16 @@ module PuppetX
           node
         rescue SystemExit => e
           Puppet.err("tutti: a fact, or what else says which node this is, ended the process with exit #{e.status}")
+          raise
+        end
+      end
+
+      # Why a compile ended without a catalog.
+      module Compiler
+        def compile(node, code_id = nil)
+          super
+        rescue StandardError => e
+          Launcher.current.not_compiled(e)
           raise
         end
       end

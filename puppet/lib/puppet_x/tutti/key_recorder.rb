@@ -32,8 +32,18 @@ module PuppetX
       # @return [Array<Hash>] the keys of this compile, sorted and unique
       def keys
         @asked.sort.map do |key, at|
-          { 'key' => key, 'found' => @run.hiera.key?(key), 'at' => at }
+          { 'key' => key, 'found' => @run.hiera?(key), 'at' => at }
         end
+      end
+
+      # Whether this run asked for a key that Tutti's level does not have.
+      def unanswered?(key)
+        @asked.key?(key) && !@run.hiera?(key)
+      end
+
+      # Where a key was first asked for.
+      def position(key)
+        @asked[key]
       end
     end
   end

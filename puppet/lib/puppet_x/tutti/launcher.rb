@@ -66,7 +66,11 @@ module PuppetX
       # Everything from lock to report.
       def surround(&block)
         Settings.new(@order, @dir).route
-        with_lock { Puppet.override({ lookup_key_recorder: Run.current.keys }, 'the run of Tutti', &block) }
+        with_lock do
+          Puppet.override({ lookup_key_recorder: Run.current.keys }, 'the run of Tutti', &block)
+        ensure
+          Run.current.hand_over
+        end
       rescue Refused => e
         refuse(e.message)
       end
@@ -79,8 +83,14 @@ module PuppetX
         Settings.check_manifest(node)
       end
 
+      # The compile ended with an error.
+      def not_compiled(error)
+        waits(Run.current.waits.ending(error))
+      end
+
       # Waits at the gate; returns only when the run may apply its catalog.
       def gate(catalog)
+        waits(Run.current.waits.noted)
         phase('gate')
         verdict, reason = Run.current.gate(catalog)
         phase('gate', 'verdict' => verdict, 'reason' => reason)
@@ -108,6 +118,11 @@ module PuppetX
       end
 
       private
+
+      # Says what this compile waits for.
+      def waits(list)
+        phase('compile', 'waits' => list) unless list.empty?
+      end
 
       def run
         @order = Order.read(@dir)

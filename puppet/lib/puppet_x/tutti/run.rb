@@ -4,11 +4,14 @@ require 'puppet'
 require_relative 'errors'
 require_relative 'catalog_digest'
 require_relative 'collectors'
+require_relative 'content'
 require_relative 'exports'
 require_relative 'values'
 require_relative 'facts_digest'
 require_relative 'filter'
 require_relative 'key_recorder'
+require_relative 'leaves'
+require_relative 'waits'
 
 module PuppetX
   module Tutti
@@ -34,7 +37,7 @@ module PuppetX
         end
       end
 
-      attr_reader :order, :keys, :collectors
+      attr_reader :order, :keys, :collectors, :waits
       attr_accessor :facts
 
       # @param order [Order]
@@ -44,12 +47,19 @@ module PuppetX
         @client = client
         @keys = KeyRecorder.new(self)
         @collectors = Collectors.new
+        @waits = Waits.new(self)
+        @handed = nil
         @answers = {}
       end
 
       # All hiera data of this node, asked for once.
       def hiera
         @hiera ||= part(ask('hiera'), 'hiera', 'data', Hash)
+      end
+
+      # Whether Tutti's level is known to have a key; it has none while nobody has answered.
+      def hiera?(key)
+        @hiera ? @hiera.key?(key) : false
       end
 
       # @return [Answer] the shared value of a key; the same one whenever it is asked in this run
@@ -68,13 +78,19 @@ module PuppetX
       # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
       def gate(catalog)
         @client.call('gate', {
-                       'catalog' => { 'digest' => CatalogDigest.of(catalog, key: order.digest_key),
-                                      'resources' => catalog.resources.size },
-                       'exports' => Exports.of(catalog), 'values' => Values.of(catalog), 'keys' => keys.keys,
-                       'facts_digest' => FactsDigest.of(facts)
+                       'catalog' => description(catalog),
+                       'exports' => Exports.of(catalog), 'values' => Values.of(catalog), **asked
                      }, timeout: order.gate_timeout).values_at('verdict', 'reason')
       rescue NoAnswer => e
         [e.code, e.message]
+      end
+
+      # Hands over what was looked up and no gate has seen: a compile that failed, or values that were resolved while the
+      # catalog was applied.
+      def hand_over
+        @client.call('asked', asked) unless facts.nil? || @handed == keys.keys
+      rescue NoAnswer => e
+        Puppet.warning("tutti: #{e.message} (#{e.code})")
       end
 
       # Waits until a lock may be free.
@@ -98,6 +114,19 @@ module PuppetX
       end
 
       private
+
+      def asked
+        @handed = keys.keys
+        { 'keys' => @handed, 'facts_digest' => FactsDigest.of(facts) }
+      end
+
+      # What a catalog is, without showing it.
+      def description(catalog)
+        leaves = Leaves.new(catalog)
+        content = Content.new(Puppet.lookup(:current_environment))
+        { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size,
+          'sources' => content.sources(leaves.sources), 'lib' => content.lib, 'deferred' => leaves.deferred? }
+      end
 
       def ask(operation, fields = {}, **options)
         @client.call(operation, fields, **options)

@@ -2,28 +2,49 @@
 
 require 'puppet_x/tutti/run'
 
-# The Hiera level of Tutti (`lookup_key`). In a run it is injected as the first level of the global layer;
-# outside of a run of Tutti it knows no key.
+# The Hiera level of Tutti (`lookup_key`). In a run it is injected as the first level of the global layer, where it has no
+# options. A hiera.yaml of the code may name it once more, to say which keys nobody below may answer.
+# Outside of a run of Tutti it knows no key and requires none.
 Puppet::Functions.create_function(:'tutti::hiera') do
   # @param key the key that Hiera looks up
-  # @param _options the options of the level; there are none yet
+  # @param options the options of the level: `required`, a list of regular expressions; a key that one of them matches and
+  #   that Tutti does not have ends the compile, and the run's outcome is `waiting`
   # @param context Hiera's context
   # @return the value of the key
   dispatch :lookup_key do
     param 'String[1]', :key
-    param 'Hash[String[1], Any]', :_options
+    param 'Hash[String[1], Any]', :options
     param 'Puppet::LookupContext', :context
     return_type 'Any'
   end
 
-  def lookup_key(key, _options, context)
+  def lookup_key(key, options, context)
     run = PuppetX::Tutti::Run.current
     return context.not_found if run.nil?
 
     # Puppet's recorder learns of every key but this one, which is looked up for every compile.
     run.keys.record(key) if key == 'lookup_options'
-    return context.not_found unless run.hiera.key?(key)
+    return run.hiera[key] if run.hiera.key?(key)
 
-    run.hiera[key]
+    raise unanswered(run, key) if key != 'lookup_options' && required(options).any? { |pattern| pattern.match?(key) }
+
+    context.not_found
+  end
+
+  def unanswered(run, key)
+    wait = PuppetX::Tutti::Waits.wait('hiera', key, run.keys.position(key))
+    PuppetX::Tutti::Unanswered.new("tutti::hiera: there is no value for the key #{key.inspect} (nobody has set it), which the level requires", wait)
+  end
+
+  def required(options)
+    unknown = options.keys - ['required']
+    raise ArgumentError, "tutti::hiera: unknown options #{unknown.join(', ')}; there is `required` only" unless unknown.empty?
+
+    patterns = options.fetch('required', [])
+    raise ArgumentError, 'tutti::hiera: `required` is a list of regular expressions' unless patterns.is_a?(Array) && patterns.all?(String)
+
+    patterns.map { |pattern| Regexp.new(pattern) }
+  rescue RegexpError => e
+    raise ArgumentError, "tutti::hiera: `required`: #{e.message}"
   end
 end

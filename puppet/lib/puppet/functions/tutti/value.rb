@@ -6,7 +6,7 @@ require 'puppet_x/tutti/run'
 # when the value changes, this node runs again.
 Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFunction) do
   # @param key the path of the value
-  # @return the value; without one the compile ends
+  # @return the value; without one the compile ends, and the run's outcome is `waiting`
   # @example
   #   $rings = tutti::value('swift/rings/object')
   dispatch :required do
@@ -29,8 +29,11 @@ Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFu
     answer = ask(scope, key)
     return answer.value if answer&.found
 
-    why = answer.nil? ? 'this Puppet was not started by Tutti' : 'nobody has published it'
-    raise Puppet::Error, "tutti::value: there is no value #{key.inspect} (#{why}) and no default is given"
+    missing = "tutti::value: there is no value #{key.inspect}"
+    raise Puppet::Error, "#{missing} (this Puppet was not started by Tutti) and no default is given" if answer.nil?
+
+    wait = PuppetX::Tutti::Waits.wait('value', key, PuppetX::Tutti::Position.of(scope))
+    raise PuppetX::Tutti::Unanswered.new("#{missing} (nobody has published it) and no default is given", wait)
   end
 
   def optional(scope, key, default)

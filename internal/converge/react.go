@@ -1,0 +1,213 @@
+package converge
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// wide is from which part of the fleet on, and from how many nodes on, the readers
+// of an answer are many: they do not run at once.
+const (
+	widePart = 10
+	wideMin  = 20
+)
+
+// aloneFor is how long a node is let alone whose last run was lost or interrupted,
+// before a reaction tries it again.
+const aloneFor = 2 * time.Minute
+
+// waked is since when a node has reasons to run, by when that may be; zero: it has
+// none.
+type waked struct{ now, wide time.Time }
+
+// React returns the job that is to be started now, without its id, because of what
+// has changed; nil if there is no reason, or one goes on that takes care of it.
+func (s *State) React(v View) *tutti.ConvergeStep {
+	if v.Reaction == nil || v.Hold || v.Now.Sub(s.reacted) < v.Reaction.Window {
+		return nil
+	}
+	goesOn := false
+	s.engine.Open(func(j *engine.Job) { goesOn = goesOn || reaction(j.Plan) })
+	if goesOn || len(s.Due(v)) == 0 {
+		return nil
+	}
+	return &tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}
+}
+
+// Due returns the nodes that are to run now by themselves, sorted.
+func (s *State) Due(v View) []tutti.NodeName {
+	s.look(v)
+	var out []tutti.NodeName
+	for n, standing := range s.needy {
+		if s.due(v, n, standing) && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
+			out = append(out, n)
+		}
+	}
+	for n := range s.waked {
+		if _, needy := s.needy[n]; !needy {
+			delete(s.waked, n)
+		}
+	}
+	for n := range s.scheduled {
+		if _, needy := s.needy[n]; !needy && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// due reports whether the time has come for a node that needs something. What
+// failed waits for a change of its inputs, or for a person.
+func (s *State) due(v View, n tutti.NodeName, standing Standing) bool {
+	if s.diverged[n] != "" || s.hopeless(n, standing, s.code[v.Environment]) {
+		return false
+	}
+	w := s.waked[n]
+	now, wide := s.urgency(v, standing)
+	since := func(is bool, was time.Time) time.Time {
+		switch {
+		case !is:
+			return time.Time{}
+		case was.IsZero():
+			return v.Now
+		}
+		return was
+	}
+	w.now, w.wide = since(now, w.now), since(wide, w.wide)
+	s.waked[n] = w
+	half := v.Reaction.Wide / 2
+	return !w.now.IsZero() && !v.Now.Before(later(w.now.Add(v.Reaction.Window), s.alone(n))) ||
+		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
+}
+
+// soon returns the nodes that are not due yet and will be within the window. A
+// job does not end before: what nodes cause each other to do is one story, and
+// its bounds are those of one job.
+func (s *State) soon(v View) []tutti.NodeName {
+	var out []tutti.NodeName
+	for n, w := range s.waked {
+		standing, needy := s.needy[n]
+		if needy && !w.now.IsZero() && !s.due(v, n, standing) && !s.alone(n).After(v.Now) &&
+			s.diverged[n] == "" && !s.hopeless(n, standing, s.code[v.Environment]) && v.connected(n) && v.Paused(n) == "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// urgency says by when a node's reasons let it run: now, or later with many
+// others. Neither: at the next run for another reason.
+func (s *State) urgency(v View, standing Standing) (now, wide bool) {
+	if len(standing.Changed) == 0 {
+		return true, false
+	}
+	for _, q := range standing.Changed {
+		switch s.When(v.Reaction, q) {
+		case tutti.ReactNow:
+			now = true
+		case tutti.ReactWindow:
+			wide = true
+		}
+	}
+	return now, wide
+}
+
+// When says by when the readers of a question run after its answer has changed.
+func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
+	key := q.Key
+	if q.Kind == tutti.QueryHiera {
+		key = "hiera/" + key
+	}
+	for _, rule := range r.Reads {
+		if q.Kind == tutti.QueryCollect && rule.Type == q.Type || q.Kind != tutti.QueryCollect && rule.Key != "" && tutti.MatchPattern(rule.Key, key) {
+			return rule.When
+		}
+	}
+	if readers := s.data.ReaderCount(q); readers > wideMin && readers*widePart > len(s.nodes) {
+		return tutti.ReactWindow
+	}
+	return tutti.ReactNow
+}
+
+// hopeless reports whether a node has failed, or waits, and nothing has changed
+// since.
+func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
+	last := s.engine.Last(n).Applied
+	if last == nil || last.Result == nil || last.Result.Stopped || last.Code != code || len(standing.Changed) > 0 {
+		return false
+	}
+	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
+}
+
+// alone is until when a node is let alone whose last run ended unknown.
+func (s *State) alone(n tutti.NodeName) time.Time {
+	last := s.engine.Last(n).Applied
+	if last == nil || !last.Ended() {
+		return time.Time{}
+	}
+	switch last.Outcome() {
+	case tutti.Lost, tutti.Interrupted:
+		return last.EndedAt.Add(aloneFor)
+	}
+	return time.Time{}
+}
+
+// spread is a node's own part of a time, the same at each call: what many are to do
+// they do one after the other.
+func spread(n tutti.NodeName, over time.Duration) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(n))
+	return time.Duration(float64(over) * float64(h.Sum32()) / (1 << 32))
+}
+
+// schedule notes the nodes whose last run is so long ago that they run though they
+// need nothing. It looks at all of them only when one can be due.
+func (s *State) schedule(v View) {
+	safety := v.Reaction.Safety
+	if safety == 0 {
+		clear(s.scheduled)
+		return
+	}
+	if v.Now.Before(s.nextSafety) {
+		return
+	}
+	s.nextSafety = v.Now.Add(safety)
+	for n := range s.nodes {
+		last := s.engine.Last(n).Applied
+		if last == nil || !last.Ended() {
+			continue
+		}
+		at := last.EndedAt.Add(safety - spread(n, safety/10))
+		if !at.After(v.Now) {
+			s.scheduled[n] = true
+		} else if at.Before(s.nextSafety) {
+			s.nextSafety = at
+		}
+	}
+}
+
+// fingerprint is a digest of the answers to all that a node is known to ask.
+func (s *State) fingerprint(n tutti.NodeName) tutti.Digest {
+	asked := s.data.Asked(n)
+	if asked == nil {
+		return ""
+	}
+	text := ""
+	for _, r := range asked.Reads {
+		a := s.data.Answer(r.Query, data.Asker{Node: n})
+		text += fmt.Sprintf("%s %t %s\n", Describe(r.Query), a.Found, a.Digest)
+	}
+	for _, q := range s.data.OutdatedOf(n, "", 0) { // hiera keys that were absent
+		if q.Kind == tutti.QueryHiera {
+			text += fmt.Sprintf("%s %s\n", Describe(q), s.data.Answer(q, data.Asker{Node: n}).Digest)
+		}
+	}
+	return tutti.DigestOf([]byte(text))
+}

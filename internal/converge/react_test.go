@@ -1,0 +1,203 @@
+package converge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+)
+
+func reactive() *tutti.Reaction {
+	return &tutti.Reaction{Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, AskAbove: tutti.DefaultAskAbove}
+}
+
+// since returns the runs of each node that were not there before.
+func since(before, now map[tutti.NodeName]int) map[tutti.NodeName]int {
+	out := map[tutti.NodeName]int{}
+	for n, runs := range now {
+		if runs > before[n] {
+			out[n] = runs - before[n]
+		}
+	}
+	return out
+}
+
+func reads(keys ...string) *manifest {
+	return &manifest{values: keys, compile: func(a answers) catalog { return catalog{extra: fmt.Sprint(a)} }}
+}
+
+// living is a fleet that keeps itself converged, and has been.
+func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
+	s := newSim(t, nodes)
+	s.reaction = reactive()
+	s.live(5 * time.Minute)
+	for n := range nodes {
+		if s.runs()[n] == 0 {
+			t.Fatalf("%s has not run:\n%s", n, tail(s.log))
+		}
+	}
+	return s
+}
+
+func TestAChangeRunsItsReaders(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x"), "b": reads("y")})
+	cases := []struct {
+		reason string
+		change func()
+		want   map[tutti.NodeName]int
+	}{
+		{"one run of the one who reads it", func() { s.set("x", "1") }, map[tutti.NodeName]int{"a": 1}},
+		{"the same again is no change", func() { s.set("x", "1") }, map[tutti.NodeName]int{}},
+		{"what nobody reads runs nobody", func() { s.set("z", "1") }, map[tutti.NodeName]int{}},
+		{"there and back within the window is no change", func() { s.set("x", "2"); s.set("x", "1") }, map[tutti.NodeName]int{}},
+	}
+	for _, tc := range cases {
+		before := s.runs()
+		tc.change()
+		s.live(time.Minute)
+		if diff := cmp.Diff(tc.want, since(before, s.runs())); diff != "" {
+			t.Errorf("%s: -want +got\n%s%s", tc.reason, diff, tail(s.log))
+		}
+	}
+
+	before := s.runs()
+	for i := range 100 {
+		s.set("x", fmt.Sprint(100+i))
+		s.now = s.now.Add(10 * time.Millisecond)
+		s.settle()
+	}
+	s.live(time.Minute)
+	if got := since(before, s.runs()); got["a"] < 1 || got["a"] > 2 || len(got) != 1 {
+		t.Errorf("100 changes in a second caused %v, want one or two runs of a", got)
+	}
+}
+
+func TestAChangeDuringARunIsNotLost(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	before := s.runs()
+	s.set("x", "1")
+	for i := 0; s.engine.Active["a"] == "" || !s.engine.Runs[s.engine.Active["a"]].Passed(); i++ {
+		if i > 1000 {
+			t.Fatalf("a does not apply:\n%s", tail(s.log))
+		}
+		s.live(100 * time.Millisecond)
+	}
+	s.set("x", "2") // behind its gate
+	s.live(time.Minute)
+	if got := since(before, s.runs()); got["a"] != 2 {
+		t.Errorf("%v, want two runs: what the first one read had changed when it ended\n%s", got, tail(s.log))
+	}
+}
+
+func TestManyReadersRunLater(t *testing.T) {
+	nodes := map[tutti.NodeName]*manifest{}
+	host := func(i int) (tutti.NodeName, *manifest) {
+		name := fmt.Sprintf("node-%04d", i)
+		return tutti.NodeName(name), &manifest{types: []string{"Sshkey"}, compile: func(a answers) catalog {
+			return catalog{exports: map[string][]string{"Sshkey": {name}}, extra: strings.Join(a.exports["Sshkey"], " ")}
+		}}
+	}
+	const hosts, joins = 100, 50
+	for i := range hosts {
+		n, m := host(i)
+		nodes[n] = m
+	}
+	s := living(t, nodes)
+	s.live(time.Hour)
+	before := s.runs()
+	for i := range joins {
+		n, m := host(hosts + i)
+		s.join(n, m)
+		s.live(time.Minute / joins)
+	}
+	s.live(2 * time.Hour)
+	for n, runs := range since(before, s.runs()) {
+		if runs > 2 {
+			t.Errorf("%s ran %d times", n, runs)
+		}
+	}
+	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
+		t.Errorf("%d nodes were never told of the last joins: %v", len(needy), needy[:1])
+	}
+}
+
+// DESIGN's example: what a fourth storage node causes, and its end.
+func TestScaleOut(t *testing.T) {
+	nodes := swift()
+	delete(nodes, "storage-03")
+	s := living(t, nodes)
+	before := s.runs()
+	s.join("storage-03", swift()["storage-03"])
+	s.live(5 * time.Minute)
+	want := map[tutti.NodeName]int{"storage-01": 1, "storage-02": 1, "storage-03": 1, "proxy-01": 1}
+	if diff := cmp.Diff(want, since(before, s.runs())); diff != "" {
+		t.Errorf("a storage node joined: -want +got\n%s%s", diff, tail(s.log))
+	}
+	before = s.runs()
+	s.remove("storage-03")
+	s.live(5 * time.Minute)
+	want = map[tutti.NodeName]int{"storage-01": 1, "storage-02": 1, "proxy-01": 1} // these rings lose its devices
+	if diff := cmp.Diff(want, since(before, s.runs())); diff != "" {
+		t.Errorf("a storage node was removed: -want +got\n%s%s", diff, tail(s.log))
+	}
+}
+
+func TestWhatFailedWaitsForAChange(t *testing.T) {
+	broken := true
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(a answers) catalog {
+		return catalog{fails: a.values["x"] == "" && broken}
+	}}})
+	s.reaction = reactive()
+	s.live(time.Hour)
+	if got := s.runs()["a"]; got != 3 {
+		t.Fatalf("%d runs in an hour, want the first and two more\n%s", got, tail(s.log))
+	}
+	s.set("x", "1")
+	s.live(time.Minute)
+	if got := s.runs()["a"]; got != 4 {
+		t.Errorf("%d runs after what it reads has changed, want one more\n%s", got, tail(s.log))
+	}
+}
+
+func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
+	negate := func(mine, other string) *manifest {
+		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {
+			return catalog{values: map[string]string{mine: a.values[other] + "x"}}
+		}}
+	}
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": negate("of/a", "of/b"), "b": negate("of/b", "of/a")})
+	s.reaction = reactive()
+	s.live(2 * time.Hour)
+	first := s.runs()
+	if total := first["a"] + first["b"]; total > 12 {
+		t.Fatalf("%v runs in two hours, want six each at most\n%s", first, tail(s.log))
+	}
+	last := s.engine.Jobs[s.engine.Order[len(s.engine.Order)-1]]
+	if last.Verdict != tutti.VerdictDiverging || !strings.Contains(last.Message, `value "of/`) {
+		t.Errorf("verdict %s: %s", last.Verdict, last.Message)
+	}
+	s.set("salt", "1") // somebody does something about it
+	s.live(2 * time.Hour)
+	if got := since(first, s.runs()); got["a"]+got["b"] == 0 || got["a"]+got["b"] > 12 {
+		t.Errorf("%v runs after somebody changed what they read", got)
+	}
+}
+
+func TestSafetyRuns(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x"), "b": reads("y")})
+	before := s.runs()
+	s.reaction.Safety = time.Hour
+	s.live(5 * time.Hour)
+	for n, runs := range since(before, s.runs()) {
+		if runs < 4 || runs > 6 {
+			t.Errorf("%s ran %d times in five hours, once an hour is wanted", n, runs)
+		}
+	}
+	if len(since(before, s.runs())) != 2 {
+		t.Error("not all ran")
+	}
+}

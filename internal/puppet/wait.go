@@ -1,0 +1,37 @@
+package puppet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// wait makes the result one of a run that waits for answers.
+func wait(out *tutti.Result, waits []tutti.Wait) {
+	out.Outcome = tutti.Waiting
+	var names []string
+	for _, w := range waits {
+		names = append(names, w.Query.String()+place(w.At))
+	}
+	out.Message = "waits for " + strings.Join(names, ", ")
+	for i := range waits {
+		at := &waits[i].At
+		at.Resource, at.File = short(at.Resource), short(at.File)
+	}
+	out.Waits = tutti.RoomForWaits(waits)
+}
+
+// place says where a question was asked, as far as that is known.
+func place(at tutti.Place) string {
+	where := at.File
+	if at.Line > 0 {
+		where += fmt.Sprintf(":%d", at.Line)
+	}
+	parts := slices.DeleteFunc([]string{at.Resource, where}, func(s string) bool { return s == "" })
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}

@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+require 'puppet_x/tutti/left_out'
+require 'puppet_x/tutti/run'
+
+# Evaluates a block once other nodes export enough resources of a type. Until then the block is left out of the catalog, the
+# rest of it is applied, and the run ends `waiting`. The question is that of a collector `Type <<| |>>`.
+Puppet::Functions.create_function(:'tutti::require_exports', Puppet::Functions::InternalFunction) do
+  # @param type the resource type, as a word or by its name
+  # @param at_least how many exports of other nodes are enough
+  # @param block what to evaluate then
+  # @return what the block returns; undef if it was left out
+  # @example
+  #   tutti::require_exports(Ring_object_device, 3) || {
+  #     Ring_object_device <<| |>>
+  #     -> exec { 'rebalance': command => '/usr/bin/swift-ring-builder /etc/swift/object.builder rebalance' }
+  #   }
+  dispatch :require_exports do
+    scope_param
+    param 'Variant[Pattern[/\A(?i:[a-z]\w*)(::(?i:[a-z]\w*))*\z/], Type[Resource]]', :type
+    optional_param 'Integer[1]', :at_least
+    block_param 'Callable[0, 0]', :block
+  end
+
+  def require_exports(scope, type, at_least = 1)
+    name = name_of(type)
+    run = PuppetX::Tutti::Run.current
+    PuppetX::Tutti::Run.warn_bare if run.nil?
+    at = PuppetX::Tutti::Position.of(scope)
+    return yield if run && run.collect(name, nil, at).length >= at_least
+
+    run&.waits&.note(PuppetX::Tutti::Waits.wait('collect', name, at))
+    PuppetX::Tutti::LeftOut.declare(scope, "#{at_least} #{name}", "#{name} <<| |>> with at least #{at_least} of other nodes")
+    nil
+  end
+
+  # As collectors name the type.
+  def name_of(type)
+    return type.split('::').map(&:capitalize).join('::') if type.is_a?(String)
+    raise ArgumentError, "tutti::require_exports: #{type} is not a resource type without a title" if type.type_name.nil? || type.title
+
+    name_of(type.type_name)
+  end
+end

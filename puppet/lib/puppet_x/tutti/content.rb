@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require 'digest'
+require 'puppet'
+require 'puppet/file_serving/configuration'
+require 'puppet/indirector/request'
+
+module PuppetX
+  module Tutti
+    # What a catalog does not contain and yet decides what applying it does: files that it names, and code that is loaded
+    # while it is applied. Digests do not depend on where the code lies. Each file is read once; there is no cache that
+    # could be wrong.
+    class Content
+      # Two directories that link to each other, and what is not there, are content too.
+      LOOP = 'loop'
+      ABSENT = 'absent'
+
+      # @param environment [Puppet::Node::Environment]
+      def initialize(environment)
+        @environment = environment
+        @known = {}
+      end
+
+      # @param uris [Array<String>] `puppet:` addresses, all alternatives
+      # @return [String, nil] the digest of their content; nil where nobody can know it: another mount than `modules`,
+      #   another server, a file that cannot be read
+      def sources(uris)
+        listed(uris.uniq.sort) { |uri| [uri, of(path(uri))] }
+      rescue SystemCallError, ArgumentError
+        nil
+      end
+
+      # @return [String, nil] the digest of lib/ and facts.d/ of all modules on the modulepath
+      def lib
+        roots = @environment.modulepath.each_with_index.flat_map do |dir, index|
+          Dir.children(dir).sort.product(%w[lib facts.d]).map { |name, part| [index.to_s, name, part, File.join(dir, name, part)] }
+        end
+        listed(roots.select { |root| File.directory?(root.last) }) { |*label, path| [*label, of(path)] }
+      rescue SystemCallError
+        nil
+      end
+
+      private
+
+      # Where an address leads on this node; nil where its module has no such file.
+      def path(uri)
+        request = Puppet::Indirector::Request.new(:file_metadata, :find, uri, nil, environment: @environment)
+        mount, path = Puppet::FileServing::Configuration.configuration.split_path(request)
+        unless request.server.nil? && mount.instance_of?(Puppet::FileServing::Mount::Modules) && path
+          raise ArgumentError, "nobody knows here what #{uri} leads to"
+        end
+
+        mount.find(path, request)
+      end
+
+      def of(path)
+        return ABSENT if path.nil?
+
+        real = File.realpath(path)
+        return @known[real] if @known.key?(real)
+
+        @known[real] = LOOP
+        @known[real] = read(real, File.stat(real))
+      rescue Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP
+        ABSENT
+      end
+
+      def read(path, stat)
+        return listed([[stat.ftype, stat.mode.to_s(8), Digest::SHA256.file(path).hexdigest]]) if stat.file?
+        return stat.ftype unless stat.directory?
+
+        listed(Dir.children(path).sort) do |name|
+          inner = File.join(path, name)
+          [name, File.symlink?(inner) ? File.readlink(inner) : '', of(inner)]
+        end
+      end
+
+      # The digest of a list of lists of strings; the block makes the inner lists.
+      def listed(items)
+        sum = Digest::SHA256.new
+        items.each do |item|
+          fields = block_given? ? yield(*item) : item
+          sum << "#{fields.length};" << fields.map { |field| "#{field.bytesize}:#{field}".b }.join
+        end
+        "sha256:#{sum.hexdigest}"
+      end
+    end
+  end
+end

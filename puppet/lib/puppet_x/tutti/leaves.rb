@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require 'puppet'
+
+module PuppetX
+  module Tutti
+    # The single values in the parameters of what a catalog applies, at any depth, also those of secrets: nothing of them
+    # may leave this process.
+    class Leaves
+      def initialize(catalog)
+        @leaves = []
+        catalog.resources.reject(&:virtual).each { |resource| collect(resource.to_hash.values) }
+      end
+
+      # @return [Array<String>] all addresses on a file server: every alternative of every `source`, whatever the type
+      def sources
+        @leaves.grep(/\Apuppet:/i)
+      end
+
+      # Whether something is resolved only while the catalog is applied.
+      def deferred?
+        deferred = Puppet::Pops::Types::TypeFactory.deferred.implementation_class
+        @leaves.any?(deferred)
+      end
+
+      private
+
+      def collect(value)
+        case value
+        when Array then value.each { |item| collect(item) }
+        when Hash then value.each { |key, item| [key, item].each { |part| collect(part) } }
+        when Puppet::Pops::Types::PSensitiveType::Sensitive then collect(value.unwrap)
+        else @leaves << value
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+require 'puppet'
+require_relative 'position'
+
+module PuppetX
+  module Tutti
+    # Declares in the catalog that something was left out of it.
+    module LeftOut
+      TYPE = 'Tutti_waiting'
+
+      # One resource for each question and container: what requires a class must not be applied if a block of that class is
+      # left out, whoever else waits for the same.
+      # @param title [String] what is missing
+      # @param question [String] for people
+      def self.declare(scope, title, question)
+        container = scope.resource
+        titles = [title, "#{title} in #{container.ref}"]
+        there = titles.map { |name| scope.catalog.resource(TYPE, name) }
+        return if there.compact.any? { |resource| resource.scope.resource.equal?(container) }
+
+        file, line = Position.of(scope).values_at('file', 'line')
+        parameter = Puppet::Parser::Resource::Param.new(name: :question, value: question, source: scope.source, file: file, line: line)
+        scope.compiler.add_resource(scope, Puppet::Parser::Resource.new(TYPE, titles[there.index(nil)], scope: scope, source: scope.source,
+                                                                        parameters: [parameter], file: file, line: line))
+      end
+    end
+  end
+end

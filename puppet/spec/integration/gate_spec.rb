@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+
+# What the gate is told of a catalog, so that it can be proved that applying it again would change nothing.
+RSpec.describe "the gate's points" do
+  # What is handed over for code that is written into a directory of its own.
+  def point(manifest, files)
+    run = RealRun.new(mode: 'compile')
+    run.order['mode'] = 'compile'
+    files.each { |name, content| run.write("code/production/modules/#{name}", content) }
+    yield run if block_given?
+    run.manifest(manifest).call
+    gate = run.agent.asked('gate').first or raise run.said
+    gate['catalog'].merge('facts' => gate['facts_digest'])
+  ensure
+    run&.clean
+  end
+
+  manifest = <<~PUPPET
+    file { '/one': source => ['puppet:///modules/m/one', 'puppet:///modules/m/two'] }
+    notify { 'role': message => $facts['site'] ? { undef => 'none', default => 'some' } }
+    class m { }
+    include m
+  PUPPET
+  files = { 'm/files/one' => '1', 'm/files/two' => '2', 'm/lib/puppet_x/m/api.rb' => '# 1', 'm/lib/facter/role.rb' => '# 1', 'm/facts.d/site.txt' => 'site=1' }
+
+  base = nil
+  before(:all) { base = point(manifest, files) }
+
+  def differing(one, other)
+    one.keys.reject { |name| one[name] == other[name] }
+  end
+
+  it 'are digests, and do not depend on where the code lies, on positions, times and ids' do
+    digest = /\Asha256:\h{64}\z/
+    expect(base).to match('digest' => digest, 'resources' => Integer, 'sources' => digest, 'lib' => digest, 'facts' => digest, 'deferred' => false)
+    moved = point("\n\n# moved\n#{manifest}", files) { |run| run.write('code/production/environment.conf', "config_version = /bin/date\n") }
+    expect(differing(base, moved)).to be_empty
+  end
+
+  [
+    { reason: 'the content of a source', file: 'm/files/two', content: 'x', counts: %w[sources] },
+    { reason: 'a custom fact with the same value', file: 'm/lib/facter/role.rb', content: '# 2', counts: %w[lib] },
+    { reason: 'an external fact', file: 'm/facts.d/site.txt', content: 'site=2', counts: %w[facts lib] }
+  ].each do |row|
+    it "count #{row[:reason]} as #{row[:counts].join(' and ')}" do
+      expect(differing(base, point(manifest, files.merge(row[:file] => row[:content])))).to match_array(row[:counts])
+    end
+  end
+
+  it 'say what nobody can prove' do
+    expect(point("file { '/x': source => 'puppet:///private/x', content => Deferred('sprintf', ['x']) }", files))
+      .to include('sources' => nil, 'lib' => base['lib'], 'deferred' => true)
+  end
+end
