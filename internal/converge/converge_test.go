@@ -52,3 +52,48 @@ func TestSwiftFromNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestPlan(t *testing.T) {
+	s := newSim(t, swift())
+	plan := func() string {
+		j := s.start(tutti.ModeCompile, tutti.ConvergeStep{})
+		s.run(j, first)
+		if sum := j.Summary(s.now); sum.Runs != 0 || j.Verdict != tutti.VerdictConverged {
+			t.Fatalf("%d runs, verdict %s:\n%s", sum.Runs, j.Verdict, tail(s.log))
+		}
+		return j.Message
+	}
+	cold := `1. proxy-01: it never ran
+2. storage-01: it never ran; after proxy-01
+2. storage-02: it never ran; after proxy-01
+2. storage-03: it never ran; after proxy-01`
+	if got := plan(); got != cold {
+		t.Errorf("cold:\n%s\nwant\n%s", got, cold)
+	}
+	s.run(s.start(tutti.ModeApply, tutti.ConvergeStep{}), first)
+	if got := s.runs(); len(got) != 4 {
+		t.Fatalf("%v ran\n%s", got, tail(s.log))
+	}
+	if got := plan(); got != "nothing would run" {
+		t.Errorf("converged:\n%s", got)
+	}
+	s.push("two")
+	if got, want := plan(), "nothing to do, as their compiles show: proxy-01, storage-01, storage-02, storage-03"; got != want {
+		t.Errorf("other code, the same catalogs:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestNoop(t *testing.T) {
+	s := newSim(t, swift())
+	j := s.start(tutti.ModeNoop, tutti.ConvergeStep{})
+	s.run(j, first)
+	if sum := j.Summary(s.now); sum.Runs != 4 || j.Verdict != tutti.VerdictConverged {
+		t.Errorf("%d runs, verdict %s, want each node once\n%s", sum.Runs, j.Verdict, tail(s.log))
+	}
+	if _, published := s.data.Value("swift/rings/object"); published || len(s.data.Exports("storage-01")) > 0 {
+		t.Error("a noop job has published")
+	}
+	if needy := s.converge.Needy(s.view()); len(needy) != 4 {
+		t.Errorf("%v need something, want all: nothing was applied", needy)
+	}
+}

@@ -164,7 +164,7 @@ func (s *sim) settle() {
 				w.Order.Run = tutti.RunID(fmt.Sprintf("00000000-0000-0000-0000-%012d", s.ids))
 			}
 			s.append(b)
-			if g, ok := b.(*tutti.RunGated); ok && g.Verdict == tutti.GateGo {
+			if g, ok := b.(*tutti.RunGated); ok && g.Verdict == tutti.GateGo && s.engine.Runs[g.Run].Mode == tutti.ModeApply {
 				s.setExports(s.engine.Runs[g.Run], false)
 			}
 		}
