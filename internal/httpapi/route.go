@@ -14,6 +14,7 @@ type Services struct {
 	Operators tutti.Operators
 	Codes     tutti.Codes
 	Values    tutti.Values
+	Pauses    tutti.Pauses
 	Audits    tutti.Audits
 }
 
@@ -49,6 +50,9 @@ const (
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
 	callListValues   = "data/list"
+	callPause        = "pauses/set"
+	callUnpause      = "pauses/end"
+	callListPauses   = "pauses/list"
 
 	// These are not JSON in, JSON out, or need no certificate.
 	callPutBlob  = "blobs/put"
@@ -83,5 +87,8 @@ func (s Services) routes() map[string]call {
 		}),
 		callUnsetValue: do(s.Values.UnsetValue),
 		callListValues: answer(s.Values.ListValues),
+		callPause:      answer(s.Pauses.Pause),
+		callUnpause:    do(s.Pauses.Unpause),
+		callListPauses: list(s.Pauses.ListPauses),
 	}
 }

@@ -42,11 +42,12 @@ type (
 	operators struct{ tutti.Operators }
 	codes     struct{ tutti.Codes }
 	values    struct{ tutti.Values }
+	pauses    struct{ tutti.Pauses }
 	audits    struct{ tutti.Audits }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Audits: audits{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}}
 }
 
 var nothing = services(jobs{})
