@@ -16,6 +16,7 @@ type Services struct {
 	Values    tutti.Values
 	Pauses    tutti.Pauses
 	Audits    tutti.Audits
+	Explains  tutti.Explains
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -53,6 +54,11 @@ const (
 	callPause        = "pauses/set"
 	callUnpause      = "pauses/end"
 	callListPauses   = "pauses/list"
+	callShowNode     = "nodes/show"
+	callExplainNode  = "explain/node"
+	callExplainValue = "explain/value"
+	callExplainRes   = "explain/resource"
+	callGraph        = "graph"
 
 	// These are not JSON in, JSON out, or need no certificate.
 	callPutBlob  = "blobs/put"
@@ -90,5 +96,11 @@ func (s Services) routes() map[string]call {
 		callPause:      answer(s.Pauses.Pause),
 		callUnpause:    do(s.Pauses.Unpause),
 		callListPauses: list(s.Pauses.ListPauses),
+
+		callShowNode:     answer(s.Explains.ShowNode),
+		callExplainNode:  answer(s.Explains.ExplainNode),
+		callExplainValue: answer(s.Explains.ExplainValue),
+		callExplainRes:   answer(s.Explains.ExplainResource),
+		callGraph:        answer(s.Explains.Graph),
 	}
 }

@@ -44,10 +44,11 @@ type (
 	values    struct{ tutti.Values }
 	pauses    struct{ tutti.Pauses }
 	audits    struct{ tutti.Audits }
+	explains  struct{ tutti.Explains }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}}
 }
 
 var nothing = services(jobs{})

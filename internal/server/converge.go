@@ -38,7 +38,7 @@ func (tx *tx) asker(r *engine.Run) data.Asker {
 func (w *writer) convergence(tx *tx, hold bool) bool {
 	view := converge.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
-		Puppet:   func(n tutti.NodeName) string { _, beat := w.presence.last(n); return beat.Puppet },
+		Puppet:   w.puppetOf,
 		Members:  tx.members,
 		Paused:   tx.paused(),
 		Hold:     hold,

@@ -21,6 +21,7 @@ type API interface {
 	tutti.Codes
 	tutti.Values
 	tutti.Pauses
+	tutti.Explains
 }
 
 // Side makes one side of a server's interfaces: the server itself, or a client
