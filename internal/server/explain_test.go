@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -284,7 +285,9 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 		}()
 		<-slow.asked
 		synctest.Wait()
-		if _, err := f.ListNodes(servertest.Operator()); err != nil {
+		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Minute) // of the bubble
+		defer cancel()
+		if _, err := f.ListNodes(ctx); err != nil {
 			t.Error(err)
 		}
 		close(slow.may)
