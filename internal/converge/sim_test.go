@@ -48,6 +48,7 @@ type sim struct {
 	inFlight int
 	reaction *tutti.Reaction
 	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
+	compiled func(*tutti.Compiled)  // changes what a compile hands over
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
