@@ -66,6 +66,7 @@ func emptySim(t tester) *sim {
 		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{},
 	}
 	s.fold()
+	s.since = epoch.Add(-48 * time.Hour)
 	return s
 }
 
