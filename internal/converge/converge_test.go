@@ -95,3 +95,45 @@ func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 		s.converged(s.all(pick(d)), nil)
 	})
 }
+
+func TestPlan(t *testing.T) {
+	s := newSim(t, swift())
+	plan := func() string {
+		j := s.run(s.begin(tutti.ModeCompile, tutti.ConvergeStep{}), first)
+		if sum := j.Summary(s.now); sum.Runs != 0 || j.Verdict != tutti.VerdictConverged {
+			t.Fatalf("%d runs, verdict %s:\n%s", sum.Runs, j.Verdict, s.tail())
+		}
+		return j.Message
+	}
+	cold := `1. proxy-01: it never ran
+2. storage-01: it never ran; after proxy-01
+2. storage-02: it never ran; after proxy-01
+2. storage-03: it never ran; after proxy-01`
+	if got := plan(); got != cold {
+		t.Errorf("cold:\n%s\nwant\n%s", got, cold)
+	}
+	if sum := s.all(first).Summary(s.now); sum.Runs != 4 {
+		t.Fatalf("%d ran\n%s", sum.Runs, s.tail())
+	}
+	if got := plan(); got != "nothing would run" {
+		t.Errorf("converged:\n%s", got)
+	}
+	s.push("two", swift())
+	if got, want := plan(), "nothing to do, as their compiles show: proxy-01, storage-01, storage-02, storage-03"; got != want {
+		t.Errorf("other code, the same catalogs:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestNoop(t *testing.T) {
+	s := newSim(t, swift())
+	j := s.run(s.begin(tutti.ModeNoop, tutti.ConvergeStep{}), first)
+	if sum := j.Summary(s.now); sum.Runs != 4 || j.Verdict != tutti.VerdictConverged {
+		t.Errorf("%d runs, verdict %s, want each node once\n%s", sum.Runs, j.Verdict, s.tail())
+	}
+	if _, published := s.data.Value("swift/rings/object"); published || len(s.data.Exports("storage-01")) > 0 {
+		t.Error("a noop job has published")
+	}
+	if needy := s.converge.Needy(s.view()); len(needy) != 4 {
+		t.Errorf("%v need something, want all: nothing was applied", needy)
+	}
+}

@@ -166,7 +166,7 @@ func (d *decision) gate(seat *seat, spent bool) {
 	case spent:
 		stop(fmt.Sprintf("%d nodes have failed: nothing more begins", d.step.Converge.MaxFailed))
 	case len(outdated) > 0:
-		stop("the answer to " + Describe(outdated[0]) + " has changed since it was read")
+		stop("the answer to " + outdated[0].String() + " has changed since it was read")
 	case r.Proof && d.proves(r):
 		d.out = append(d.out, &tutti.RunProved{Run: r.Run})
 		stop("nothing can have changed since its last run: it is good")

@@ -202,11 +202,11 @@ func (s *State) fingerprint(n tutti.NodeName) tutti.Digest {
 	text := ""
 	for _, r := range asked.Reads {
 		a := s.data.Answer(r.Query, data.Asker{Node: n})
-		text += fmt.Sprintf("%s %t %s\n", Describe(r.Query), a.Found, a.Digest)
+		text += fmt.Sprintf("%s %t %s\n", r.Query, a.Found, a.Digest)
 	}
 	for _, q := range s.data.OutdatedOf(n, "", 0) { // hiera keys that were absent
 		if q.Kind == tutti.QueryHiera {
-			text += fmt.Sprintf("%s %s\n", Describe(q), s.data.Answer(q, data.Asker{Node: n}).Digest)
+			text += fmt.Sprintf("%s %s\n", q, s.data.Answer(q, data.Asker{Node: n}).Digest)
 		}
 	}
 	return tutti.DigestOf([]byte(text))

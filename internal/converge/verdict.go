@@ -32,6 +32,9 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		tell("%s was not run: %s", ready, resting)
 	}
 	stuck := tell("%s waits: %s", waiting)
+	if d.job.Mode == tutti.ModeCompile && !divergent && !broken && !stuck {
+		return tutti.VerdictConverged, d.plan()
+	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is paused: %s", paused)
 	switch {
@@ -98,8 +101,8 @@ func (d *decision) changers(seat *seat) string {
 	}
 	var parts []string
 	for _, q := range seat.standing.Changed {
-		part := Describe(q)
-		if names := d.state.publishers(seat.node, q, d.job.ID); len(names) > 0 {
+		part := q.String()
+		if names := d.state.Publishers(seat.node, q, d.job.ID); len(names) > 0 {
 			part += " (by " + list(names) + ")"
 		}
 		parts = append(parts, part)
@@ -115,15 +118,15 @@ func (d *decision) missing(seat *seat) string {
 	}
 	text := last.Result.Message
 	for _, w := range last.Result.Waits {
-		if names := d.state.publishers(seat.node, w.Query, d.job.ID); len(names) > 0 {
-			text += fmt.Sprintf("; %s is to come from %s", Describe(w.Query), list(names))
+		if names := d.state.Publishers(seat.node, w.Query, d.job.ID); len(names) > 0 {
+			text += fmt.Sprintf("; %s is to come from %s", w.Query, list(names))
 		}
 	}
 	return text
 }
 
-// publishers returns who publishes into a question of a node, or declares to.
-func (s *State) publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
+// Publishers returns who publishes into a question of a node, or declares to.
+func (s *State) Publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
 	var out []tutti.NodeName
 	for q := range s.data.Questions(node) {
 		if q.Query.Kind == query.Kind && q.Query.Key == query.Key && q.Query.Type == query.Type && string(q.Query.Filter) == string(query.Filter) {
