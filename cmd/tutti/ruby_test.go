@@ -160,7 +160,7 @@ func (r *fakeRun) parse() error {
 func (r *fakeRun) compile() bool {
 	r.say(ask{"op": "hiera"})
 	for _, s := range r.todo {
-		at := ask{"file": r.site, "line": s.line}
+		at := ask{"resource": "Class[main]", "file": r.site, "line": s.line}
 		switch s.verb {
 		case "read":
 			r.say(ask{"op": "value", "key": s.args[0], "at": at})
@@ -202,7 +202,8 @@ func (r *fakeRun) apply() {
 		case "fail":
 			name := fmt.Sprintf("Exec[%d]", s.line)
 			r.failed[name] = ask{"resource": name, "file": r.site, "line": s.line, "failed": true,
-				"events": []any{ask{"status": "failure", "message": strings.Join(s.args, " ")}}}
+				"containment_path": []string{"Stage[main]", "Main", name},
+				"events":           []any{ask{"status": "failure", "message": strings.Join(s.args, " ")}}}
 		}
 	}
 }

@@ -167,11 +167,7 @@ func printReads(cmd *cobra.Command, server tutti.Jobs, j *engine.Job) error {
 	return eachRecord(cmd, server, j, func(r *engine.Run, rec tutti.Record) error {
 		fmt.Fprintf(w, "\n%s  %s  run %s\n  puppet %s, facts %.19s, catalog %.19s\n", r.Step, r.Node, r.Run, orDash(rec.Inputs.Puppet), orDash(string(rec.Inputs.Facts)), orDash(string(rec.Inputs.Catalog)))
 		for _, read := range rec.Reads {
-			answer := "absent"
-			if read.Found {
-				answer = fmt.Sprintf("%.19s", read.Digest)
-			}
-			fmt.Fprintf(w, "  read       %s  %s%s\n", question(read.Query), answer, place(read.At))
+			printRead(w, read, "")
 		}
 		absent := 0
 		for _, k := range rec.Keys {
@@ -179,15 +175,29 @@ func printReads(cmd *cobra.Command, server tutti.Jobs, j *engine.Job) error {
 				absent++
 			}
 		}
-		fmt.Fprintf(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(len(rec.Keys), "key"), absent)
-		for _, e := range rec.Exports {
-			fmt.Fprintf(w, "  exported   %s\n", e)
-		}
-		for _, key := range sortedKeys(rec.Published) {
-			fmt.Fprintf(w, "  published  %s  %.19s\n", key, rec.Published[key])
-		}
+		printRest(w, len(rec.Keys), absent, rec)
 		return nil
 	})
+}
+
+// printRead prints a question, the digest of its answer, and what is to be noted.
+func printRead(w io.Writer, read tutti.Read, note string) {
+	answer := "absent"
+	if read.Found {
+		answer = fmt.Sprintf("%.19s", read.Digest)
+	}
+	fmt.Fprintf(w, "  read       %s  %s%s%s\n", question(read.Query), answer, place(read.At), note)
+}
+
+// printRest prints what else a record has: hiera keys, exports and values.
+func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
+	fmt.Fprintf(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(keys, "key"), absent)
+	for _, e := range rec.Exports {
+		fmt.Fprintf(w, "  exported   %s\n", e)
+	}
+	for _, key := range sortedKeys(rec.Published) {
+		fmt.Fprintf(w, "  published  %s  %.19s\n", key, rec.Published[key])
+	}
 }
 
 func question(q tutti.Query) string {

@@ -79,28 +79,23 @@ func outcome(o tutti.Outcome, r tutti.Reason) string {
 func newNodeShowCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NODE",
-		Short: "Show a node, its last run and what failed in it",
+		Short: "Show a node: whether it is good, its last run, and what that read and published",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
 				return err
 			}
-			nodes, err := server.ListNodes(cmd.Context())
+			n, err := server.ShowNode(cmd.Context(), tutti.NodeName(args[0]))
 			if err != nil {
 				return err
 			}
-			for _, n := range nodes {
-				if string(n.Node) != args[0] {
-					continue
-				}
-				if o.json {
-					return printJSON(cmd.OutOrStdout(), n)
-				}
-				printNode(cmd.OutOrStdout(), n, time.Now())
-				return nil
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), n)
 			}
-			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", args[0])
+			printNode(cmd.OutOrStdout(), n.NodeView, time.Now())
+			printStanding(cmd.OutOrStdout(), n, time.Now())
+			return nil
 		},
 	}
 }

@@ -18,6 +18,7 @@ type Server interface {
 	tutti.Codes
 	tutti.Values
 	tutti.Audits
+	tutti.Explains
 }
 
 // Deps are what the commands call.
@@ -92,7 +93,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newDataCommand(o), newAuditCommand(o), newDoctorCommand(o),
+		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

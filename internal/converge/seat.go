@@ -181,7 +181,7 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 			return true
 		}
 	}
-	basis := s.basis(seat.node)
+	basis := s.Basis(seat.node)
 	return basis != nil && basis.Asked != nil && basis.Code == j.Code && seat.standing.Need == Apply
 }
 

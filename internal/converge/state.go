@@ -144,7 +144,7 @@ func (s *State) leave(j *engine.Job) {
 
 // restore remembers of a node what the run asked by which it is judged.
 func (s *State) restore(node tutti.NodeName, job tutti.JobID) {
-	basis := s.basis(node)
+	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
 		s.data.Forget(node)
 		return
@@ -155,9 +155,9 @@ func (s *State) restore(node tutti.NodeName, job tutti.JobID) {
 	}
 }
 
-// basis is the run by whose reads it is seen that a node is stale: the last one
+// Basis is the run by whose reads it is seen that a node is stale: the last one
 // that it applied, or that failed before it could.
-func (s *State) basis(node tutti.NodeName) *engine.Run {
+func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	last := s.engine.Last(node)
 	if a := last.Applied; a != nil && a.Asked != nil && !(a.Proof && a.Gate == tutti.GateStop) {
 		return a

@@ -102,7 +102,7 @@ func (d *decision) changers(seat *seat) string {
 	var parts []string
 	for _, q := range seat.standing.Changed {
 		part := q.String()
-		if names := d.state.publishers(seat.node, q, d.job.ID); len(names) > 0 {
+		if names := d.state.Publishers(seat.node, q, d.job.ID); len(names) > 0 {
 			part += " (by " + list(names) + ")"
 		}
 		parts = append(parts, part)
@@ -118,15 +118,15 @@ func (d *decision) missing(seat *seat) string {
 	}
 	text := last.Result.Message
 	for _, w := range last.Result.Waits {
-		if names := d.state.publishers(seat.node, w.Query, d.job.ID); len(names) > 0 {
+		if names := d.state.Publishers(seat.node, w.Query, d.job.ID); len(names) > 0 {
 			text += fmt.Sprintf("; %s is to come from %s", w.Query, list(names))
 		}
 	}
 	return text
 }
 
-// publishers returns who publishes into a question of a node, or declares to.
-func (s *State) publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
+// Publishers returns who publishes into a question of a node, or declares to.
+func (s *State) Publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
 	var out []tutti.NodeName
 	for q := range s.data.Questions(node) {
 		if q.Query.Kind == query.Kind && q.Query.Key == query.Key && q.Query.Type == query.Type && string(q.Query.Filter) == string(query.Filter) {

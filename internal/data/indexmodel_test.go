@@ -194,6 +194,37 @@ func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
 	return all
 }
 
+// edges is who reads what whom publishes, found node by node.
+func (m *indexModel) edges() []string {
+	var all []string
+	for node := range m.known {
+		for q := range m.indexed.Questions(node) {
+			for producer := range q.Producers("") {
+				all = append(all, fmt.Sprintf("%s > %s: %v", producer, node, identity(q)))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func edges(s *data.State) []string {
+	var all []string
+	for _, l := range s.Links() {
+		for _, node := range l.To {
+			for _, producer := range l.From {
+				all = append(all, fmt.Sprintf("%s > %s: %v", producer, node, identity(l.Question)))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func identity(q *data.Question) string {
+	return fmt.Sprintf("%s %s%s %s of %q, hard %t", q.Query.Kind, q.Query.Key, q.Query.Type, q.Query.Filter, q.Node, q.Hard)
+}
+
 func (m *indexModel) check(t *rapid.T) {
 	for _, node := range someNodes {
 		k := m.known[node]
@@ -217,6 +248,9 @@ func (m *indexModel) check(t *rapid.T) {
 				}
 			}
 		}
+	}
+	if diff := cmp.Diff(m.edges(), edges(m.indexed)); diff != "" {
+		t.Fatalf("links: -want +got\n%s", diff)
 	}
 	for _, q := range append(indexReads, tutti.Query{Kind: tutti.QueryHiera, Key: "with space"}) {
 		var want []tutti.NodeName

@@ -31,6 +31,7 @@ var (
 
 	_ tutti.Operators = (*Client)(nil)
 	_ tutti.Audits    = (*Client)(nil)
+	_ tutti.Explains  = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -271,4 +272,29 @@ func (c *Client) UnsetValue(ctx context.Context, key string) error {
 // ListValues implements tutti.Values.
 func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
 	return ask[[]tutti.ValueView](ctx, c, callListValues, prefix)
+}
+
+// ShowNode implements tutti.Explains.
+func (c *Client) ShowNode(ctx context.Context, node tutti.NodeName) (tutti.NodeDetail, error) {
+	return ask[tutti.NodeDetail](ctx, c, callShowNode, node)
+}
+
+// ExplainNode implements tutti.Explains.
+func (c *Client) ExplainNode(ctx context.Context, node tutti.NodeName) (tutti.NodeExplanation, error) {
+	return ask[tutti.NodeExplanation](ctx, c, callExplainNode, node)
+}
+
+// ExplainValue implements tutti.Explains.
+func (c *Client) ExplainValue(ctx context.Context, key string) (tutti.ValueExplanation, error) {
+	return ask[tutti.ValueExplanation](ctx, c, callExplainValue, key)
+}
+
+// ExplainResource implements tutti.Explains.
+func (c *Client) ExplainResource(ctx context.Context, in tutti.ExplainResource) (tutti.ResourceExplanation, error) {
+	return ask[tutti.ResourceExplanation](ctx, c, callExplainRes, in)
+}
+
+// Graph implements tutti.Explains.
+func (c *Client) Graph(ctx context.Context, target string) (tutti.Graph, error) {
+	return ask[tutti.Graph](ctx, c, callGraph, target)
 }

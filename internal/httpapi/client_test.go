@@ -24,7 +24,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Audits: f},
+		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Audits: f, Explains: f},
 		Admit: func(r *http.Request) (context.Context, func(), error) {
 			name, serial, err := identity.OperatorName(r.TLS)
 			if err != nil {
@@ -71,6 +71,7 @@ func TestClientIsTokens(t *testing.T)    { servertest.TestTokens(t, client) }
 func TestClientIsOperators(t *testing.T) { servertest.TestOperators(t, client) }
 func TestClientIsCodes(t *testing.T)     { servertest.TestCodes(t, client) }
 func TestClientIsValues(t *testing.T)    { servertest.TestValues(t, client) }
+func TestClientIsExplains(t *testing.T)  { servertest.TestExplains(t, client) }
 
 // Without an operator's certificate there is enrolment and nothing else.
 func TestWithoutACertificate(t *testing.T) {
@@ -106,6 +107,11 @@ func TestWithoutACertificate(t *testing.T) {
 		"renew":   func() error { _, err := nobody.RenewOperator(ctx, nil); return err },
 		"people":  func() error { _, err := nobody.ListOperators(ctx); return err },
 		"revoke":  func() error { return nobody.RevokeOperator(ctx, tutti.RevokeOperator{}) },
+		"show":    func() error { _, err := nobody.ShowNode(ctx, "x"); return err },
+		"why":     func() error { _, err := nobody.ExplainNode(ctx, "x"); return err },
+		"whence":  func() error { _, err := nobody.ExplainValue(ctx, "x"); return err },
+		"what":    func() error { _, err := nobody.ExplainResource(ctx, tutti.ExplainResource{}); return err },
+		"graph":   func() error { _, err := nobody.Graph(ctx, ""); return err },
 	}
 	for name, call := range calls {
 		if err := call(); tutti.CodeOf(err) != tutti.CodeUnauthenticated {

@@ -26,6 +26,8 @@ var bodies = [][2]string{
 	{"blobs/put", "content"}, {"code/push", `{"manifest":"eyJ2IjoxfQ==","signature":"c2lnbmVkIGJ5IHRoZSBvcGVyYXRvcg=="}`},
 	{"fleet/set", `{"file":"a.yaml","source":"ZmxlZXQ6IGEK"}`}, {"fleet/get", `{}`}, {"data/set", `{"key":"a/b","value":{"a":[1,2.50,null]}}`},
 	{"data/unset", `"shared/x"`}, {"data/list", `"shared"`}, {"jobs/watch", `{"job":"","follow":true}`}, {"audit/read", `{"after":1,"acts":true}`},
+	{"nodes/show", `"db-01"`}, {"explain/node", `"db-01"`}, {"explain/value", `"shared/x"`}, {"explain/resource", `{"node":"db-01","resource":"File[/x]"}`},
+	{"graph", `"db"`},
 	{"enrol", `{"token":"t","secret":"AAAA","name":"web-01","key":"` + string(servertest.Key("web-01")) + `","box_key":"AAAA","signature":"AAAA"}`},
 }
 
@@ -48,7 +50,7 @@ func FuzzCall(f *testing.F) {
 		fleet.Start("deploy", tutti.ModeApply)
 		node.Pass()
 		handler := httpapi.NewHandler(httpapi.Options{
-			Services: httpapi.Services{Jobs: fleet, Nodes: fleet, Tokens: fleet, Operators: fleet, Codes: fleet, Values: fleet, Audits: fleet},
+			Services: httpapi.Services{Jobs: fleet, Nodes: fleet, Tokens: fleet, Operators: fleet, Codes: fleet, Values: fleet, Audits: fleet, Explains: fleet},
 			Admit: func(r *http.Request) (context.Context, func(), error) {
 				return tutti.WithActor(r.Context(), "operator:ada"), func() {}, nil
 			},

@@ -15,6 +15,7 @@ type Services struct {
 	Codes     tutti.Codes
 	Values    tutti.Values
 	Audits    tutti.Audits
+	Explains  tutti.Explains
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -49,6 +50,11 @@ const (
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
 	callListValues   = "data/list"
+	callShowNode     = "nodes/show"
+	callExplainNode  = "explain/node"
+	callExplainValue = "explain/value"
+	callExplainRes   = "explain/resource"
+	callGraph        = "graph"
 
 	// These are not JSON in, JSON out, or need no certificate.
 	callPutBlob  = "blobs/put"
@@ -83,5 +89,11 @@ func (s Services) routes() map[string]call {
 		}),
 		callUnsetValue: do(s.Values.UnsetValue),
 		callListValues: answer(s.Values.ListValues),
+
+		callShowNode:     answer(s.Explains.ShowNode),
+		callExplainNode:  answer(s.Explains.ExplainNode),
+		callExplainValue: answer(s.Explains.ExplainValue),
+		callExplainRes:   answer(s.Explains.ExplainResource),
+		callGraph:        answer(s.Explains.Graph),
 	}
 }

@@ -43,10 +43,11 @@ type (
 	codes     struct{ tutti.Codes }
 	values    struct{ tutti.Values }
 	audits    struct{ tutti.Audits }
+	explains  struct{ tutti.Explains }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Audits: audits{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Audits: audits{}, Explains: explains{}}
 }
 
 var nothing = services(jobs{})

@@ -52,6 +52,29 @@ func plainResult(r tutti.Result) tutti.Result {
 	return r
 }
 
+// plainRecord returns a record whose texts are words.
+func plainRecord(r tutti.Record) tutti.Record {
+	for i, read := range r.Reads {
+		r.Reads[i].Query.Key, r.Reads[i].Query.Type, r.Reads[i].At = words(read.Query.Key), words(read.Query.Type), plainPlace(read.At)
+	}
+	for i, k := range r.Keys {
+		r.Keys[i].Key, r.Keys[i].At = words(k.Key), plainPlace(k.At)
+	}
+	for i, ref := range r.Exports {
+		r.Exports[i] = words(ref)
+	}
+	published := make(map[string]tutti.Digest, len(r.Published))
+	for key, digest := range r.Published {
+		published[words(key)] = tutti.Digest(words(string(digest)))
+	}
+	r.Published = published
+	return r
+}
+
+func plainPlace(p tutti.Place) tutti.Place {
+	return tutti.Place{Resource: words(p.Resource), File: words(p.File), Line: p.Line}
+}
+
 func plainLive(l tutti.Live) tutti.Live {
 	l.Phase, l.Resource, l.Message = words(l.Phase), words(l.Resource), words(l.Message)
 	return l

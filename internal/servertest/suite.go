@@ -20,6 +20,7 @@ type API interface {
 	tutti.Operators
 	tutti.Codes
 	tutti.Values
+	tutti.Explains
 }
 
 // Side makes one side of a server's interfaces: the server itself, or a client

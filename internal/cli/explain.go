@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newExplainCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Say why a node, a value or a resource is as it is",
+		Long: `Every run records what it read and what it published. From that, and from the
+log, these commands say who changed what, when, in which job and run.`,
+	}
+	cmd.AddCommand(
+		newExplanationCommand(o, "node NODE", "Why a node is good, stale, suspect, waiting or failed", 1,
+			func(ctx context.Context, s Server, args []string) (tutti.NodeExplanation, error) {
+				return s.ExplainNode(ctx, tutti.NodeName(args[0]))
+			}, printNodeExplanation),
+		newExplanationCommand(o, "value KEY", "Where a value comes from, what it was before, and who reads it", 1,
+			func(ctx context.Context, s Server, args []string) (tutti.ValueExplanation, error) {
+				return s.ExplainValue(ctx, args[0])
+			}, printValueExplanation),
+		newExplanationCommand(o, "resource NODE 'TYPE[TITLE]'", "What the last run did to a resource, and what was read where it is declared", 2,
+			func(ctx context.Context, s Server, args []string) (tutti.ResourceExplanation, error) {
+				return s.ExplainResource(ctx, tutti.ExplainResource{Node: tutti.NodeName(args[0]), Resource: args[1]})
+			}, printResourceExplanation),
+	)
+	return cmd
+}
+
+// newExplanationCommand makes a command that asks for an explanation and prints it.
+func newExplanationCommand[Out any](
+	o *options, use, summary string, args int,
+	ask func(context.Context, Server, []string) (Out, error), show func(io.Writer, Out, time.Time),
+) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: summary,
+		Args:  cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			out, err := ask(cmd.Context(), server, args)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			show(cmd.OutOrStdout(), out, time.Now())
+			return nil
+		},
+	}
+}

@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// printStanding prints whether a node is good and what its record has.
+func printStanding(w io.Writer, n tutti.NodeDetail, now time.Time) {
+	fmt.Fprintf(w, "stands    %s\nneeds     %s\n", standing(n.Standing, now), n.Standing.Needs)
+	if n.Recorded == "" {
+		fmt.Fprintln(w, "record    none")
+		return
+	}
+	fmt.Fprintf(w, "record    of run %s\n", n.Recorded)
+	for _, r := range n.Reads {
+		changed := ""
+		if r.Changed {
+			changed = "  CHANGED since"
+			if !r.ChangedAt.IsZero() {
+				changed += ", " + ago(r.ChangedAt, now)
+			}
+		}
+		printRead(w, r.Read, changed)
+	}
+	printRest(w, n.Keys, n.Absent, tutti.Record{Exports: n.Exports, Published: n.Published})
+}
+
+// standing says how a node stands in one line.
+func standing(st tutti.NodeStanding, now time.Time) string {
+	text := string(st.State)
+	if !st.Since.IsZero() {
+		text += fmt.Sprintf(" since %s (%s)", stamp(st.Since), ago(st.Since, now))
+	}
+	if st.Why != "" {
+		text += ": " + st.Why
+	}
+	return text
+}
+
+func stamp(t time.Time) string { return t.Local().Format(time.DateTime) }
+
+func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
+	root := &outline{text: string(e.Node) + " is " + standing(e.Standing, now)}
+	if e.Standing.State == tutti.NodeNew {
+		root.text = fmt.Sprintf("%s never ran; it joined %s (%s)", e.Node, stamp(e.Standing.Since), ago(e.Standing.Since, now))
+	}
+	if r := e.Standing.Run; r != nil {
+		line := root.add("judged by %s", runText(*r, now))
+		line.add("it was given %s, %s", count(e.Reads, "answer"), stillSo(e))
+	}
+	for _, f := range e.Failures {
+		root.add("%s", failure(f))
+	}
+	for _, c := range e.Changed {
+		line := root.add("%s has another answer%s", question(c.Query), askedAt(c.At))
+		if len(c.Causes) == 0 {
+			line.add("who changed it is not kept any more")
+		}
+		for _, cause := range c.Causes {
+			addCause(line, cause, now)
+		}
+	}
+	for _, wait := range e.Waits {
+		addWait(root, wait, now)
+	}
+	switch {
+	case e.Active != nil:
+		root.add("now %s: %s", e.Active.Phase, runText(*e.Active, now))
+	case e.Standing.Needs == "proof":
+		root.add("next: a compile, which proves it good if nothing can have changed; else it is applied")
+	case e.Standing.Needs == "apply":
+		root.add("next: a run")
+	}
+	root.print(w)
+}
+
+func stillSo(e tutti.NodeExplanation) string {
+	switch len(e.Changed) {
+	case 0:
+		return "and none has changed since"
+	case 1:
+		return "and 1 question has another one now"
+	}
+	return fmt.Sprintf("and %d questions have another one now", len(e.Changed))
+}
+
+// askedAt is where a question was asked, and in which class or define.
+func askedAt(p tutti.Place) string {
+	text := strings.TrimPrefix(place(p), "  at ")
+	switch {
+	case text == "":
+		return ""
+	case p.Resource != "":
+		return fmt.Sprintf(" (asked at %s, in %s)", text, p.Resource)
+	}
+	return fmt.Sprintf(" (asked at %s)", text)
+}
+
+// runText is a run and why it was, in one line.
+func runText(r tutti.RunView, now time.Time) string {
+	text := fmt.Sprintf("run %s", r.Run)
+	if r.Node != "" {
+		text += " of " + string(r.Node)
+	}
+	switch {
+	case r.Proved:
+		text += ", which proved it good"
+	case r.Stopped:
+		text += ", stopped at its gate"
+	case r.Outcome != "":
+		text += ", " + outcome(r.Outcome, r.Reason)
+	}
+	if !r.EndedAt.IsZero() {
+		text += " " + ago(r.EndedAt, now)
+	}
+	if r.Job == "" {
+		return text
+	}
+	text += fmt.Sprintf(", in job %s", r.Job)
+	if r.By == "" {
+		return text
+	}
+	text += fmt.Sprintf(" (plan %s", r.Plan)
+	if r.Step != "" {
+		text += fmt.Sprintf(", step %s", r.Step)
+	}
+	if r.By == "server" {
+		return text + ", begun by the server itself)"
+	}
+	return text + ", started by " + r.By + ")"
+}
+
+func addCause(to *outline, c tutti.Cause, now time.Time) {
+	what := "exports changed"
+	switch {
+	case c.Unset:
+		what = "value " + c.Key + " unset"
+	case c.Key != "":
+		what = "value " + c.Key + " set"
+	}
+	line := to.add("%s by %s, %s (%s)", what, c.By, stamp(c.At), ago(c.At, now))
+	for _, part := range []struct {
+		sign string
+		refs []string
+	}{{"new", c.Added}, {"gone", c.Removed}, {"another", c.Altered}} {
+		if len(part.refs) > 0 {
+			line.add("%s: %s", part.sign, some(part.refs))
+		}
+	}
+	if c.Unknown {
+		line.add("what it exported before is not kept any more")
+	}
+	if c.Run != nil {
+		addRun(line, *c.Run, now)
+	}
+}
+
+// addRun says in which run something happened, and why that was.
+func addRun(to *outline, r tutti.RunView, now time.Time) {
+	line := to.add("in %s", runText(r, now))
+	if r.OtherCode {
+		line.add("it had other code than the run before")
+	}
+	for _, q := range r.Because {
+		line.add("it was told something else than the run before: %s", question(q))
+	}
+}
+
+func addWait(root *outline, wait tutti.WaitedFor, now time.Time) {
+	line := root.add("it waits for %s%s", question(wait.Query), askedAt(wait.At))
+	if wait.Answered {
+		line.add("which has an answer by now")
+	}
+	if len(wait.Publishers) > 0 {
+		line.add("to come from %s", some(wait.Publishers))
+	}
+	for _, cause := range wait.Before {
+		addCause(line, cause, now)
+	}
+	if !wait.Answered && len(wait.Publishers)+len(wait.Before) == 0 {
+		line.add("no catalog that is known publishes it, and nobody did before")
+	}
+}
+
+// some names the first few.
+func some[T ~string](names []T) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(plain(names), ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(plain(names[:most]), ", "), len(names)-most)
+}
+
+func plain[T ~string](names []T) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = string(n)
+	}
+	return out
+}
+
+func printValueExplanation(w io.Writer, e tutti.ValueExplanation, now time.Time) {
+	root := &outline{text: fmt.Sprintf("value %s has none", e.Key)}
+	if v := e.Value; v != nil {
+		root.text = fmt.Sprintf("value %s = %s", e.Key, v.Value)
+		owner := "operators"
+		if v.Owner != "" {
+			owner = "node " + string(v.Owner)
+		}
+		root.add("owned by %s", owner)
+		line := root.add("set by %s, %s (%s)", v.By, stamp(v.At), ago(v.At, now))
+		if e.Run != nil {
+			addRun(line, *e.Run, now)
+		}
+	}
+	if len(e.Declared) > 0 {
+		root.add("published by the catalogs of %s", some(e.Declared))
+	}
+	if len(e.Readers) > 0 {
+		root.add("read by %s", some(e.Readers))
+	}
+	if h := e.Hiera; h != nil {
+		where := "on all nodes"
+		if h.Node != "" {
+			where = "on " + string(h.Node)
+		}
+		line := root.add("feeds hiera key %s %s", h.Key, where)
+		if len(h.Readers) > 0 {
+			line.add("looked up by %s", some(h.Readers))
+		}
+		if len(h.Hidden) > 0 {
+			line.add("hidden by a value of their own on %s", some(h.Hidden))
+		}
+	}
+	if len(e.Versions) > 0 {
+		line := root.add("its versions, as far as they are kept")
+		for _, v := range e.Versions {
+			line.add("%s", versionText(v))
+		}
+	}
+	root.print(w)
+}
+
+func versionText(v tutti.ValueVersion) string {
+	text := string(v.Value) + " set"
+	if v.Unset {
+		text = "unset"
+	}
+	text = fmt.Sprintf("%s by %s, %s", text, v.By, stamp(v.At))
+	if v.Job != "" {
+		text += fmt.Sprintf(", job %s, run %s", v.Job, v.Run)
+	}
+	return text
+}
+
+func printResourceExplanation(w io.Writer, e tutti.ResourceExplanation, now time.Time) {
+	root := &outline{text: fmt.Sprintf("%s on %s", e.Resource, e.Node)}
+	root.add("as of %s", runText(*e.Run, now))
+	if e.Reported {
+		line := root.add("%s%s", e.Status, place(e.Place))
+		for _, ev := range e.Events {
+			what := ev.Status
+			if ev.Property != "" {
+				what = ev.Property + " " + what
+			}
+			if ev.Corrective {
+				what += ", corrective"
+			}
+			event := line.add("%s: %s", what, ev.Message)
+			if ev.Old != "" || ev.New != "" {
+				event.add("from %s to %s", orDash(ev.Old), orDash(ev.New))
+			}
+		}
+	} else {
+		root.add("not in the report of that run: it was as wanted (Puppet 8 reports only what was not), or it is not in the catalog")
+	}
+	if len(e.Containers) > 0 {
+		root.add("in %s", strings.Join(e.Containers, " > "))
+	}
+	for _, x := range e.Exported {
+		line := root.add("exported by %s%s", x.Node, place(x.Place))
+		if x.Run != nil {
+			line.add("in %s", runText(*x.Run, now))
+		}
+		line.add("collected by %s%s", question(x.Read.Query), askedAt(x.Read.At))
+	}
+	addReads(root, e)
+	root.print(w)
+}
+
+// addReads says what was read where a resource is declared, and what that means.
+func addReads(root *outline, e tutti.ResourceExplanation) {
+	if !e.Reported {
+		root.add("what was read for it is not known: the classes that contain it are known from the report alone")
+		return
+	}
+	if len(e.Reads)+len(e.Keys) == 0 {
+		root.add("nothing was read in these classes, as far as Puppet tells")
+		return
+	}
+	line := root.add("read in these classes; which of it decided an attribute is not known")
+	for _, r := range e.Reads {
+		line.add("%s  %.19s%s", question(r.Query), orDash(string(r.Digest)), askedAt(r.At))
+	}
+	absent := 0
+	for _, k := range e.Keys {
+		if k.Found {
+			line.add("hiera key %s%s", k.Key, askedAt(k.At))
+		} else {
+			absent++
+		}
+	}
+	if absent > 0 {
+		line.add("%s that Tutti did not have", count(absent, "hiera key"))
+	}
+}

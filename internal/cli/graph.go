@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newGraphCommand(o *options) *cobra.Command {
+	var dot bool
+	cmd := &cobra.Command{
+		Use:   "graph [TARGET]",
+		Short: "Show who reads what whom publishes, as their last runs recorded it",
+		Long: `Shows the dependencies of a fleet (or of those of a group or one node) that follow
+from the records of its runs: who publishes into which questions, and who asks them.
+A soft edge is one of exports, which are there when their node has compiled; a hard
+one is of values, which are there when it has applied; an explicit one is of the
+fleet file (order).`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			target := ""
+			if len(args) > 0 {
+				target = args[0]
+			}
+			g, err := server.Graph(cmd.Context(), target)
+			switch {
+			case err != nil:
+				return err
+			case o.json:
+				return printJSON(cmd.OutOrStdout(), g)
+			case dot:
+				return printDot(cmd.OutOrStdout(), g)
+			}
+			return printGraph(cmd.OutOrStdout(), g)
+		},
+	}
+	cmd.Flags().BoolVar(&dot, "dot", false, "print it for Graphviz: tutti graph --dot | dot -Tsvg")
+	return cmd
+}
+
+// printGraph prints an edge a line, then who has none and who is not good.
+func printGraph(w io.Writer, g tutti.Graph) error {
+	linked := map[tutti.NodeName]bool{}
+	var rows [][]string
+	for _, e := range g.Edges {
+		for _, n := range slices.Concat(e.From, e.To) {
+			linked[n] = true
+		}
+		rows = append(rows, []string{some(e.From), some(e.To), kind(e), some(questions(e))})
+	}
+	if err := table(w, "PUBLISHES\tREADS\tEDGE\tQUESTIONS", rows); err != nil {
+		return err
+	}
+	var alone, bad []tutti.NodeName
+	for _, n := range g.Nodes {
+		if !linked[n.Node] {
+			alone = append(alone, n.Node)
+		}
+		if !n.Good {
+			bad = append(bad, n.Node)
+		}
+	}
+	if len(alone) > 0 {
+		fmt.Fprintf(w, "without an edge: %s\n", some(alone))
+	}
+	if len(bad) > 0 {
+		fmt.Fprintf(w, "not good: %s\n", some(bad))
+	}
+	return nil
+}
+
+func kind(e tutti.GraphEdge) string {
+	switch {
+	case e.Explicit:
+		return "explicit"
+	case e.Hard:
+		return "hard"
+	}
+	return "soft"
+}
+
+func questions(e tutti.GraphEdge) []string {
+	var out []string
+	for _, q := range e.Questions {
+		out = append(out, question(q))
+	}
+	return out
+}
+
+// printDot prints the graph for Graphviz: who is not good is red, soft edges are
+// dashed, explicit ones blue. Between many nodes there is one vertex, so that n nodes that all read
+// from each other cost 2n lines.
+func printDot(w io.Writer, g tutti.Graph) error {
+	var b strings.Builder
+	b.WriteString("digraph tutti {\n  rankdir=LR;\n  node [shape=box];\n")
+	for _, n := range g.Nodes {
+		style := ""
+		if !n.Good {
+			style = " [color=red]"
+		}
+		fmt.Fprintf(&b, "  %s%s;\n", dotText(string(n.Node)), style)
+	}
+	for i, e := range g.Edges {
+		style := map[string]string{"soft": "style=dashed", "hard": "style=solid", "explicit": "style=bold, color=blue"}[kind(e)]
+		label := strings.Join(questions(e), "\n")
+		if e.Explicit {
+			label = "order"
+		}
+		if len(e.From) == 1 && len(e.To) == 1 {
+			fmt.Fprintf(&b, "  %s -> %s [%s, label=%s];\n", dotText(string(e.From[0])), dotText(string(e.To[0])), style, dotText(label))
+			continue
+		}
+		hub := fmt.Sprintf("q%d", i)
+		fmt.Fprintf(&b, "  %s [shape=ellipse, label=%s];\n", hub, dotText(label))
+		for _, n := range e.From {
+			fmt.Fprintf(&b, "  %s -> %s [%s, arrowhead=none];\n", dotText(string(n)), hub, style)
+		}
+		for _, n := range e.To {
+			fmt.Fprintf(&b, "  %s -> %s [%s];\n", hub, dotText(string(n)), style)
+		}
+	}
+	b.WriteString("}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// dotText quotes a text as Graphviz reads it.
+func dotText(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text) + `"`
+}

@@ -1,0 +1,242 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// moment is when an answer was given: as of a sequence of the log or, where that
+// is not kept, at a time at the earliest.
+type moment struct {
+	seq uint64
+	at  time.Time
+}
+
+func (m moment) before(seq uint64, at time.Time) bool {
+	if m.seq > 0 {
+		return seq > m.seq
+	}
+	return at.After(m.at)
+}
+
+// stood is how a node stood at one moment of the fold.
+type stood struct {
+	view     tutti.NodeView
+	standing tutti.NodeStanding
+	active   *tutti.RunView
+	changed  []tutti.Query
+	asked    *tutti.Asked // nil: nothing is known of what it read
+	basis    tutti.RunID  // who asked it
+	asOf     time.Time    // what it asked is as of then or later
+	record   tutti.Digest // of the basis, empty: not kept
+	code     tutti.Digest // the current one
+	waits    []tutti.WaitedFor
+	failures []tutti.Failure
+}
+
+// stand returns how a node stands; nothing in it belongs to the fold.
+func (tx *tx) stand(name tutti.NodeName) (stood, error) {
+	n := tx.registry.nodes[name]
+	if n == nil {
+		return stood{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
+	}
+	view := tx.server.nodeView(tx, n)
+	st := tx.converge.Standing(name, view.Puppet)
+	last := tx.engine.Last(name)
+	out := stood{
+		view:     view,
+		standing: tutti.NodeStanding{State: stateOf(st, last), Needs: string(st.Need), Why: st.Why},
+		changed:  slices.Clone(st.Changed),
+	}
+	if r := st.Run; r != nil {
+		run := tx.runView(r)
+		out.standing.Run, out.standing.Since = &run, r.EndedAt
+		out.code = tx.registry.code[r.Environment].Code
+	}
+	if last.Applied == nil {
+		out.standing.Since = n.joinedAt
+	}
+	if r := tx.engine.Runs[view.Active]; r != nil {
+		run := tx.runView(r)
+		out.active = &run
+	}
+	if basis := tx.converge.Basis(name); basis != nil {
+		out.basis, out.asOf = basis.Run, basis.WantedAt
+		if basis.Passed() { // its answers were current at its gate
+			out.asOf = basis.GatedAt
+		}
+		if basis.Result != nil {
+			out.record = basis.Result.Record
+		}
+		out.asked = tx.data.Asked(name)
+	}
+	if a := last.Applied; a != nil && a.Result != nil && st.Need == converge.Apply {
+		out.failures = slices.Clone(a.Result.Failures)
+		for _, w := range a.Result.Waits {
+			out.waits = append(out.waits, tutti.WaitedFor{
+				Wait: w, Answered: tx.data.Answer(w.Query, data.Asker{Node: name}).Found, Publishers: tx.converge.Publishers(name, w.Query, ""),
+			})
+		}
+	}
+	return out, nil
+}
+
+// stateOf is the word for a standing.
+func stateOf(st converge.Standing, last engine.Last) tutti.NodeState {
+	switch st.Need {
+	case converge.Nothing:
+		return tutti.NodeGood
+	case converge.Proof:
+		return tutti.NodeSuspect
+	}
+	a := last.Applied
+	if a == nil || a.Result == nil && a.Lost == "" && last.Passed == nil {
+		return tutti.NodeNew
+	}
+	outcome := a.Outcome()
+	if a.Result != nil {
+		outcome = a.Result.Outcome
+	}
+	switch outcome {
+	case tutti.Waiting:
+		return tutti.NodeWaiting
+	case tutti.Failed, tutti.Lost, tutti.Interrupted:
+		return tutti.NodeFailed
+	}
+	return tutti.NodeStale
+}
+
+// runView is a run as it is shown.
+func (tx *tx) runView(r *engine.Run) tutti.RunView {
+	v := tutti.RunView{
+		Run: r.Run, Node: r.Node, Job: r.Job, Step: r.Step, Mode: r.Mode, Code: r.Code,
+		Outcome: r.Outcome(), Proved: r.Proved, EndedAt: r.EndedAt,
+	}
+	if r.Result != nil {
+		v.Reason, v.Stopped = r.Result.Reason, r.Result.Stopped
+	}
+	if r.Compiled != nil {
+		v.Puppet = r.Compiled.Puppet
+	}
+	if !r.Ended() {
+		v.Phase = phaseOf(r)
+	}
+	if j := tx.engine.Jobs[r.Job]; j != nil {
+		v.By, v.Plan = j.By, j.Plan.Name
+	}
+	return v
+}
+
+// phaseOf is where a run is that goes on.
+func phaseOf(r *engine.Run) string {
+	switch {
+	case r.ClaimedAt.IsZero():
+		return "wanted"
+	case r.CompiledAt.IsZero() && r.Gate == "":
+		return "compiling"
+	case r.Held():
+		return "held at its gate"
+	case r.Passed():
+		return "applying"
+	}
+	return "stopped at its gate"
+}
+
+// pair is a run and the one of its node before, by what they asked.
+type pair struct {
+	view        *tutti.RunView
+	wanted      time.Time
+	now, before *tutti.Asked // shared with the fold, which never changes one
+	beforeAt    time.Time
+	beforeCode  tutti.Digest
+}
+
+// runs completes the views of runs of which only the ids are known, and says why
+// they were.
+func (s *Server) runs(ctx context.Context, views ...*tutti.RunView) error {
+	pairs := map[tutti.NodeName][]*pair{}
+	err := s.do(ctx, func(tx *tx) error {
+		for _, v := range views {
+			if v == nil {
+				continue
+			}
+			if r := tx.engine.Runs[v.Run]; r != nil {
+				*v = tx.runView(r)
+				pairs[r.Node] = append(pairs[r.Node], &pair{view: v, wanted: r.WantedAt, now: r.Asked})
+			} else if j := tx.engine.Jobs[v.Job]; j != nil {
+				v.By, v.Plan, v.Mode = j.By, j.Plan.Name, j.Mode
+			}
+		}
+		if len(pairs) == 0 {
+			return nil
+		}
+		for _, r := range tx.engine.Runs {
+			for _, p := range pairs[r.Node] {
+				if r.Asked != nil && r.Passed() && r.Mode == tutti.ModeApply && r.WantedAt.Before(p.wanted) && r.WantedAt.After(p.beforeAt) {
+					p.before, p.beforeAt, p.beforeCode = r.Asked, r.WantedAt, r.Code
+				}
+			}
+		}
+		return nil
+	})
+	for _, of := range pairs {
+		for _, p := range of {
+			p.tell()
+		}
+	}
+	return err
+}
+
+// tell notes what was another for a run than for the one before.
+func (p *pair) tell() {
+	if p.before == nil || p.now == nil {
+		return
+	}
+	p.view.OtherCode = p.view.Code != p.beforeCode
+	before := map[string]tutti.Read{}
+	for _, r := range p.before.Reads {
+		before[identify(r.Query)] = r
+	}
+	for _, r := range p.now.Reads {
+		old, asked := before[identify(r.Query)]
+		if asked && (old.Found != r.Found || old.Digest != r.Digest) || !asked && r.Query.Kind == tutti.QueryHiera && slices.Contains(p.before.Keys, r.Query.Key) {
+			p.view.Because = append(p.view.Because, r.Query)
+		}
+	}
+}
+
+// loadRecord reads the record of a run, nil if it is not kept.
+func (s *Server) loadRecord(ctx context.Context, digest tutti.Digest) (*tutti.Record, error) {
+	if digest == "" {
+		return nil, nil
+	}
+	raw, err := s.opts.Blobs.Get(ctx, digest)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, tutti.Wrap("", err, "the record of a run")
+	}
+	record, err := decode[tutti.Record]("record", raw)
+	record = plainRecord(record)
+	return &record, err
+}
+
+// identify returns a text that is equal for equal questions.
+func identify(q tutti.Query) string {
+	if normal, err := data.NormalQuery(q); err == nil {
+		q = normal
+	}
+	raw, err := json.Marshal(q)
+	if err != nil { // a filter that is no JSON, which nobody can have asked
+		return string(q.Kind) + q.Key + q.Type
+	}
+	return string(raw)
+}
