@@ -22,8 +22,8 @@ deps: ## install the Debian packages that tests, lab and demo need (root)
 	script/install-deps
 
 .PHONY: demo
-demo: deps build ## deploy OpenStack Swift on four lab hosts, store and fetch an object (root)
-	bin/tutti demo swift $(DEMO)
+demo: deps build ## deploy OpenStack Swift on four lab hosts, without a plan; store and fetch an object (root)
+	bin/tutti demo swift --converge $(DEMO)
 
 .PHONY: test
 test: deps ## every test that needs no lab hosts: Go with -race, testscript, kill -9 and loss of power at every point, the module's lint and specs

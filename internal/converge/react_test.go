@@ -254,3 +254,26 @@ func TestSafetyRuns(t *testing.T) {
 		t.Error("not all ran")
 	}
 }
+
+// A new fleet file may have the grant that a node lacked.
+func TestAFleetFileIsAReasonToTryAgain(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{fails: tutti.BecauseResources} }}})
+	s.reaction = reactive()
+	s.live(time.Hour)
+	before := s.runs()["a"]
+	s.append(&tutti.FleetSet{})
+	s.live(time.Hour)
+	if got := s.runs()["a"]; got <= before {
+		t.Errorf("%d runs before the fleet file was set, %d after it\n%s", before, got, s.tail())
+	}
+}
+
+// Held nodes give their places to those who have not compiled yet.
+func TestHeldNodesMakeRoom(t *testing.T) {
+	s := newSim(t, swift())
+	s.inFlight = 1
+	j := s.all(first)
+	if sum := j.Summary(s.now); j.Verdict != tutti.VerdictConverged || sum.Runs != 4 || sum.Wall > 2*time.Minute {
+		t.Errorf("%s after %s, %d runs\n%s", j.Verdict, sum.Wall, sum.Runs, s.tail())
+	}
+}
