@@ -22,8 +22,8 @@ deps: ## install the Debian packages that tests, lab and demo need (root)
 	script/install-deps
 
 .PHONY: demo
-demo: deps build ## deploy OpenStack Swift on four lab hosts, store and fetch an object (root)
-	bin/tutti demo swift $(DEMO)
+demo: deps build ## deploy OpenStack Swift on four lab hosts, without a plan; store and fetch an object (root)
+	bin/tutti demo swift --converge $(DEMO)
 
 .PHONY: test
 test: deps ## every test that needs no lab hosts: Go with -race, testscript, kill -9 and loss of power at every point, the module's lint and specs
@@ -47,11 +47,16 @@ vuln: ## known vulnerabilities that this code reaches (fails, and says so, where
 	@out=$$($(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./... 2>&1) && { echo "$$out"; exit 0; }; echo "$$out"; \
 	case "$$out" in *"exit status 3"*) ;; *) echo "vuln: NOT CHECKED: govulncheck or its database cannot be reached from here" ;; esac; exit 1
 
-# What the second round leaves out is about the server and the network, and never looks at Puppet.
+# What the second round leaves out is about the server and the network, and never looks at Puppet; the example is deployed
+# there once, by converging.
 .PHONY: e2e
 e2e: deps build ## tests on lab hosts: with Puppet 8 (Debian 13), then with Puppet 7 (Debian 12) (root)
 	$(GO) test -tags e2e -count 1 -timeout 60m -p 1 ./internal/lab/... ./e2e/...
-	E2E_RELEASE=bookworm $(GO) test -tags e2e -count 1 -timeout 60m -skip 'TestChaos|TestPausedServer|TestSwiftPower' ./e2e/...
+	E2E_RELEASE=bookworm $(GO) test -tags e2e -count 1 -timeout 60m -skip 'TestChaos|TestPausedServer|TestSwift' ./e2e/...
+
+.PHONY: e2e-cold
+e2e-cold: deps build ## Swift from nothing without a plan, COLD=1,2,…,20 are the seeds of delayed agents and slow links (root)
+	E2E_COLD=$(or $(COLD),$(shell seq -s , 20)) $(GO) test -tags e2e -count 1 -timeout 4h -v -run '^TestConvergeSwift$$' ./e2e
 
 .PHONY: bench
 bench: deps build ## one line per figure: name value unit goal met|missed (root)

@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -42,13 +43,48 @@ type Reaction struct {
 }
 
 // ReadReaction says how the readers of some answers react. One of Type (of a
-// collector) and Key (a pattern of values and, with hiera/ before it, hiera keys)
+// collector) and Key (a pattern of values or, with hiera/ before it, hiera keys)
 // is set.
 type ReadReaction struct {
 	Type string       `json:"type,omitempty"`
 	Key  string       `json:"key,omitempty"`
 	When ReactionTime `json:"when"`
 }
+
+// Fits reports whether the rule is about a question. A pattern that begins with
+// hiera/ is about hiera keys only, in which `::` parts as `/` does: `hiera/ntp/**` is
+// about all parameters of the class ntp. `**` is about everything with a key.
+func (r ReadReaction) Fits(q Query) bool {
+	switch q.Kind {
+	case QueryCollect:
+		return r.Type != "" && r.Type == q.Type
+	case QueryHiera:
+		return r.Key != "" && MatchPattern(hieraParts(r.Key), hieraParts(hieraKeys+q.Key))
+	}
+	return r.Key != "" && !strings.HasPrefix(r.Key, hieraKeys) && MatchPattern(r.Key, q.Key)
+}
+
+// CoveredBy reports whether another rule fits whatever this one fits.
+func (r ReadReaction) CoveredBy(other ReadReaction) bool {
+	if r.Type != "" || r.Key == "" {
+		return r.Type != "" && r.Type == other.Type
+	}
+	hiera := strings.HasPrefix(r.Key, hieraKeys)
+	switch {
+	case other.Key == "**":
+		return true
+	case other.Key == "" || hiera != strings.HasPrefix(other.Key, hieraKeys):
+		return false
+	case hiera:
+		return MatchPattern(hieraParts(other.Key), hieraParts(r.Key))
+	}
+	return MatchPattern(other.Key, r.Key)
+}
+
+// hieraKeys stands before the hiera keys in a pattern.
+const hieraKeys = "hiera/"
+
+func hieraParts(key string) string { return strings.ReplaceAll(key, "::", "/") }
 
 // ReactionTime is when a change of an answer makes its readers run.
 type ReactionTime string

@@ -129,8 +129,9 @@ type Result struct {
 	Reason      Reason    `json:"reason,omitempty"`
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
-	Waits       []Wait    `json:"waits,omitempty"`   // what a waiting run lacks
-	Stopped     bool      `json:"stopped,omitempty"` // ended at the gate, nothing was applied
+	Waits       []Wait    `json:"waits,omitempty"`      // what a waiting run lacks
+	AskedMore   bool      `json:"asked_more,omitempty"` // behind its gate
+	Stopped     bool      `json:"stopped,omitempty"`    // ended at the gate, nothing was applied
 	NoopPending bool      `json:"noop_pending,omitempty"`
 	Changes     []Change  `json:"changes,omitempty"` // that a noop run would make
 	Corrective  bool      `json:"corrective,omitempty"`

@@ -1,12 +1,15 @@
 package attack
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -14,58 +17,40 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// halfOpen is how many connections never finish TLS.
-const halfOpen = 10_000
+const (
+	// halfOpen is how many connections never finish TLS.
+	halfOpen = 10_000
+	// comesAgain is when a connection that was put out is made anew, on average.
+	comesAgain = 2 * time.Second
+	// slack is what the server may have open beyond its bound: who has just come.
+	slack = 3000
+)
 
-// TestHalfOpenConnections: ten thousand connections that never finish TLS, on each
-// port, keep nobody out and do not fill the server: it lets of one source so many
-// stay and no more.
+// TestHalfOpenConnections: ten thousand connections from one address that never
+// finish TLS, on each port, made again as soon as they are put out. While that goes
+// on, runs go through, and nodes and operators from the same address get in. The
+// server lets so many stay and no more.
 func TestHalfOpenConnections(t *testing.T) {
 	moreFiles(t)
 	for _, tc := range []struct {
 		name  string
 		port  func(f *fleet) string
-		audit string
+		bound int
+		// before the server's own deadline for TLS puts them out, bound or no bound
+		within time.Duration
+		audit  string
 	}{
-		{"operators", func(f *fleet) string { return f.https }, "finish TLS with the operators' port"},
-		{"nodes", func(f *fleet) string { return f.bus }, "finish TLS with the nodes' port"},
+		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port"},
+		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := start(t)
 			files, memory := f.files(), f.memory()
-			var conns []net.Conn
-			var mu sync.Mutex
-			t.Cleanup(func() {
-				for _, c := range conns {
-					c.Close()
-				}
-			})
-			var wait sync.WaitGroup
-			for range 20 {
-				wait.Go(func() {
-					for range halfOpen / 20 {
-						c, err := net.Dial("tcp", tc.port(f))
-						if err != nil {
-							t.Errorf("the port takes no connections: %v", err)
-							return
-						}
-						mu.Lock()
-						conns = append(conns, c)
-						mu.Unlock()
-						_, _ = c.Write([]byte{0x16, 3, 1}) // the beginning of a hello
-					}
-				})
-			}
-			most := f.mostFiles(&wait)
+			began := time.Now()
+			flood := newFlood(t, tc.port(f))
+			flood.full()
+			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
 			f.works("during") // over connections that are there
-			wait.Wait()
-			if more := <-most - files; more > halfOpen/2 {
-				t.Errorf("the server had %d files open more than before", more)
-			}
-			if len(conns) != halfOpen {
-				t.Fatalf("only %d connections were made", len(conns))
-			}
-			// New ones, on both ports, from the attacker's own address.
 			fresh := f.join("taken")
 			if err := fresh.call(t.Context(), tutti.OpClaim, tutti.Claim{}, nil); err != nil {
 				t.Errorf("a node that comes now: %v", err)
@@ -73,21 +58,79 @@ func TestHalfOpenConnections(t *testing.T) {
 			if _, err := f.issued("bob").ListJobs(t.Context()); err != nil {
 				t.Errorf("an operator who comes now: %v", err)
 			}
+			f.works("still during")
+			flood.end()
+			if more := f.memory() - memory; more > 400<<20 {
+				t.Errorf("the server took %d MiB more", more>>20)
+			}
 			f.eventually(func() error {
 				if more := f.files() - files; more > 300 {
 					return fmt.Errorf("the server has %d files open more than before", more)
 				}
 				return nil
 			})
-			if more := f.memory() - memory; more > 400<<20 {
-				t.Errorf("the server took %d MiB more", more>>20)
-			}
 			f.audited(denial{"address:127.0.0.1", tc.audit, ""})
 			if told := f.count(func(b tutti.Body) bool { d, ok := b.(*tutti.Denied); return ok && d.What == tc.audit }); told > 5 {
 				t.Errorf("the audit log has it %d times", told)
 			}
 			f.works("after")
 		})
+	}
+}
+
+// flood is many connections that begin TLS and say no more.
+type flood struct {
+	t     *testing.T
+	end   func()         // all are closed when it returns
+	first sync.WaitGroup // that each has been made once
+	made  atomic.Int64
+}
+
+func newFlood(t *testing.T, port string) *flood {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &flood{t: t}
+	var all sync.WaitGroup
+	f.end = func() { cancel(); all.Wait() }
+	t.Cleanup(f.end)
+	for range halfOpen {
+		f.first.Add(1)
+		all.Go(func() { f.hold(ctx, port) })
+	}
+	return f
+}
+
+// hold keeps one connection open.
+func (f *flood) hold(ctx context.Context, port string) {
+	first := sync.OnceFunc(f.first.Done)
+	defer first()
+	for ctx.Err() == nil {
+		if c, err := new(net.Dialer).DialContext(ctx, "tcp", port); err == nil {
+			f.made.Add(1)
+			first()
+			stop := context.AfterFunc(ctx, func() { c.Close() })
+			_, _ = c.Write([]byte{0x16, 3, 1}) // the beginning of a hello
+			_, _ = c.Read(make([]byte, 1))     // until it is put out
+			stop()
+			_ = c.(*net.TCPConn).SetLinger(0) // ports are few
+			c.Close()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(comesAgain/2 + rand.N(comesAgain)): //nolint:gosec // spreads them, keeps no secret
+		}
+	}
+}
+
+// full returns when each connection has been made.
+func (f *flood) full() {
+	f.t.Helper()
+	all := make(chan struct{})
+	go func() { f.first.Wait(); close(all) }() // the end of the flood ends it
+	select {
+	case <-all:
+	case <-time.After(patience):
+		f.t.Fatalf("waited %s for %d connections: %d were made", patience, halfOpen, f.made.Load())
 	}
 }
 
@@ -116,25 +159,18 @@ func (f *fleet) files() int {
 	return len(entries)
 }
 
-// mostFiles is how many files the server has open at most, until all have come by.
-func (f *fleet) mostFiles(until *sync.WaitGroup) <-chan int {
-	most, done := make(chan int, 1), make(chan struct{})
-	go func() { until.Wait(); close(done) }()
-	go func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		n := 0
-		for {
-			n = max(n, f.files())
-			select {
-			case <-done:
-				most <- n
-				return
-			case <-tick.C:
-			}
+// holdsNoMore waits until the server has no more files open than that. It looks
+// once at least.
+func (f *fleet) holdsNoMore(most int, until time.Time) {
+	f.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for now := f.files(); now > most; now = f.files() {
+		if time.Now().After(until) {
+			f.t.Fatalf("the server has %d files open, want at most %d", now, most)
 		}
-	}()
-	return most
+		<-tick.C
+	}
 }
 
 // memory is the most that the server has had resident, in bytes.

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 	"strings"
@@ -60,16 +61,8 @@ func TestChaos(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seeds := os.Getenv("E2E_SEEDS")
-	if seeds == "" {
-		seeds = chaosSeeds
-	}
-	for text := range strings.SplitSeq(seeds, ",") {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(text, func(t *testing.T) {
+	for _, seed := range seeds(t, "E2E_SEEDS", chaosSeeds) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			found, err := app.Chaos{Fleet: fleet, Plan: "chaos", Seed: seed, For: length, Say: t.Logf}.Run(t.Context())
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -79,4 +72,18 @@ func TestChaos(t *testing.T) {
 			}
 		})
 	}
+}
+
+// seeds reads the numbers, with commas, of an environment variable.
+func seeds(t *testing.T, variable, without string) []uint64 {
+	t.Helper()
+	var out []uint64
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv(variable), without), ",") {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", variable, err)
+		}
+		out = append(out, seed)
+	}
+	return out
 }

@@ -38,7 +38,7 @@ func TestLeave(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() { // the other tests need the node
 			_, _ = app.Output(context.WithoutCancel(t.Context()), h, nil, hostTutti, "leave", "--yes", "--offline")
-			joinAgain(t, h)
+			joinAgain(context.WithoutCancel(t.Context()), t, h)
 		}
 	})
 	leave(t, h)
@@ -48,14 +48,14 @@ func TestLeave(t *testing.T) {
 			t.Errorf("%s is left", path)
 		}
 	}
-	joinAgain(t, h)
+	joinAgain(t.Context(), t, h)
 	push(t, leavesFleet, "notify { 'hello again': }\n")
 	execute(t, "leaver", tutti.ModeApply)
 	leave(t, h)
 	if diff := cmp.Diff(before, tree(t, h)); diff != "" {
 		t.Errorf("files -after the first time +after the second\n%s", diff)
 	}
-	joinAgain(t, h)
+	joinAgain(t.Context(), t, h)
 }
 
 const hostTutti = "/usr/local/bin/tutti"
@@ -77,13 +77,13 @@ func leave(t *testing.T, h *lab.Host) {
 	}
 }
 
-func joinAgain(t *testing.T, h *lab.Host) {
+func joinAgain(ctx context.Context, t *testing.T, h *lab.Host) {
 	t.Helper()
-	token, err := fleet.Client.CreateToken(t.Context(), tutti.CreateToken{Name: leaver, TTL: time.Hour})
+	token, err := fleet.Client.CreateToken(ctx, tutti.CreateToken{Name: leaver, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.Output(t.Context(), h, []byte(token.Text), hostTutti, "join"); err != nil {
+	if _, err := app.Output(ctx, h, []byte(token.Text), hostTutti, "join"); err != nil {
 		t.Fatal(err)
 	}
 }

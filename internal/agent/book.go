@@ -213,6 +213,12 @@ func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 	return out
 }
 
+// askedMore reports whether a run asked something behind its gate.
+func (b *book) askedMore(record tutti.Record) bool {
+	gate, err := readSealed[tutti.Gate](filepath.Join(b.dir, gateFile))
+	return err == nil && (len(record.Reads) != len(gate.Reads) || len(record.Keys) != len(gate.Keys))
+}
+
 // record is the run's record, as far as the run came. An error: what was handed
 // over at the gate cannot be read.
 func (b *book) record(spec Spec) (tutti.Record, error) {

@@ -188,7 +188,11 @@ func TestARunThatDidNotCompileHasItsRecord(t *testing.T) {
 				}
 				return tc.end
 			})
-			rec := l.record(l.end(l.job()).Run)
+			got := l.end(l.job())
+			if got.AskedMore != tc.gate {
+				t.Errorf("asked more behind its gate: %t, want %t", got.AskedMore, tc.gate)
+			}
+			rec := l.record(got.Run)
 			var reads []string
 			for _, r := range rec.Reads {
 				reads = append(reads, r.Query.String())
@@ -218,6 +222,44 @@ func TestWithoutAServerTheLastKnownAnswersCount(t *testing.T) {
 		l.line.mend()
 	})
 	if got.Outcome != tutti.Changed || !got.Degraded {
+		t.Errorf("result %+v, want degraded", got)
+	}
+}
+
+// TestAServerThatIsAwayRemovesNoMember: what is collected then is what was last
+// collected, never nothing.
+func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
+	l := started(t)
+	member := tutti.Export{Type: "Database", Title: "main", Node: "db-02"}
+	l.line.mu.Lock()
+	l.line.alter = func(op string, reply []byte) []byte {
+		var answer tutti.Answered
+		if op != tutti.OpAsk || json.Unmarshal(reply, &answer) != nil {
+			return reply
+		}
+		answer.Exports = []tutti.Export{member}
+		raw, err := json.Marshal(answer)
+		if err != nil {
+			t.Error(err)
+		}
+		return raw
+	}
+	l.line.mu.Unlock()
+	collects := func(p *puppet) reply { return p.say(ask{"op": "collect", "type": "Database", "filter": nil}) }
+	l.inRun(func(p *puppet) {
+		if r := collects(p); len(r.Exports) != 1 || r.Degraded {
+			t.Errorf("collected %+v", r)
+		}
+	})
+	got := l.inRun(func(p *puppet) {
+		l.line.sever()
+		r := collects(p)
+		if diff := cmp.Diff([]tutti.Export{member}, r.Exports); diff != "" || !r.Degraded {
+			t.Errorf("collected while the server is away: degraded %t, -want +got\n%s", r.Degraded, diff)
+		}
+		l.line.mend()
+	})
+	if !got.Degraded {
 		t.Errorf("result %+v, want degraded", got)
 	}
 }

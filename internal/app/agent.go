@@ -61,11 +61,11 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		}
 	}
 	a := &Agent{opts: opts}
-	if a.node, err = identity.LoadNode(identityDir(opts.Dir)); err != nil {
-		return nil, tutti.Wrap("", err, "this machine is no node yet, join it with: tutti join")
+	if a.node, err = loadKeys(identityDir(opts.Dir)); err != nil {
+		return nil, err
 	}
-	if a.membership, err = identity.LoadMembership(identityDir(opts.Dir)); err != nil {
-		return nil, tutti.Wrap("", err, "this machine is no node yet, join it with: tutti join")
+	if a.membership, err = loadMembership(identityDir(opts.Dir)); err != nil {
+		return nil, err
 	}
 	if a.codeKey, err = identity.ParseCodePublicKey(a.membership.CodeKey); err != nil {
 		return nil, err
@@ -192,18 +192,21 @@ type JoinOptions struct {
 
 // Join makes the node's keys, enrols them and writes what the agent needs. Keys
 // that were made by a join that did not end are used again: the token knows
-// them.
+// them. Keys that cannot be used are an error, and stay.
 func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	token, err := identity.ParseToken(o.Token)
 	if err != nil {
 		return "", err
 	}
 	dir := identityDir(o.Dir)
-	if m, err := identity.LoadMembership(dir); err == nil {
-		if !o.Again && !ended(m) {
-			return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server does not let it in any more, add --again; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
-		}
+	m, err := loadMembership(dir)
+	switch {
+	case err == nil && !o.Again && !ended(m):
+		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server does not let it in any more, add --again; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
+	case err == nil:
 		o.Name = cmp.Or(o.Name, m.Node)
+	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:
+		return "", err
 	}
 	if o.Name == "" {
 		if o.Name, err = defaultName(token.Name); err != nil {
@@ -213,14 +216,14 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	node, err := identity.LoadNode(dir)
+	node, err := loadKeys(dir)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		if node, err = identity.NewNode(); err == nil {
+			err = node.Write(dir)
+		}
+	}
 	if err != nil {
-		if node, err = identity.NewNode(); err != nil {
-			return "", err
-		}
-		if err := node.Write(dir); err != nil {
-			return "", err
-		}
+		return "", err
 	}
 	req := identity.EnrolRequest{Token: token.ID, Secret: token.Secret, Name: o.Name, Key: node.Key, BoxKey: node.BoxKey()}
 	if err := req.Sign(node.Seed); err != nil {

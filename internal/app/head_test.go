@@ -18,11 +18,14 @@ import (
 )
 
 // stored is a server's data directory and the operator that it was made with.
-type stored struct{ dir, operator string }
+type stored struct {
+	dir, operator string
+	socket        string // "-": none
+}
 
 func initStored(t *testing.T) stored {
 	t.Helper()
-	s := stored{filepath.Join(t.TempDir(), "server"), filepath.Join(t.TempDir(), "operator")}
+	s := stored{dir: filepath.Join(t.TempDir(), "server"), operator: filepath.Join(t.TempDir(), "operator"), socket: "-"}
 	err := InitServer(InitOptions{
 		Dir: s.dir, Host: "127.0.0.1", Listen: "127.0.0.1:0", Bus: "127.0.0.1:0", Operator: "ada", OperatorDir: s.operator,
 	})
@@ -37,7 +40,7 @@ func initStored(t *testing.T) stored {
 func (s stored) serve(t *testing.T, work func(ctx context.Context, c tutti.Values) error) (logged string, err error) {
 	t.Helper()
 	var out bytes.Buffer
-	server, err := NewServer(ServerOptions{Dir: s.dir, Socket: "-", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	server, err := NewServer(ServerOptions{Dir: s.dir, Socket: s.socket, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	if err != nil {
 		return out.String(), err
 	}

@@ -48,9 +48,12 @@ type Left struct {
 // goes on, or the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
-	member, err := identity.LoadMembership(identityDir(o.Dir))
+	member, err := loadMembership(identityDir(o.Dir))
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return out, tutti.Errorf(tutti.CodeNotFound, "this machine is no node: there is no membership in %s", o.Dir)
+	}
 	if err != nil {
-		return out, tutti.Wrap("", err, "this machine is no node: there is no membership in %s", o.Dir)
+		return out, err
 	}
 	out.Node = member.Node
 	unit, err := unitOf(o.Dir)
@@ -114,7 +117,7 @@ const leaveDeadline = 20 * time.Second
 
 // tellLeave asks the server to let the node go, and notes that it did.
 func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
-	node, err := identity.LoadNode(identityDir(dir))
+	node, err := loadKeys(identityDir(dir))
 	if err != nil {
 		return err
 	}

@@ -39,16 +39,18 @@ func (f figure) String() string {
 type options struct {
 	binary  string // the tutti to measure
 	nodes   int    // of the fleet of simulated nodes
+	behind  bool   // these nodes come from one address
 	profile string // directory for profiles of that fleet's server and agents
 }
 
 func main() {
 	var o options
 	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
-	only := flag.String("only", "", "one of gap, start, past, scale, swift")
+	only := flag.String("only", "", "one of gap, start, past, scale, return, swift")
 	serve := flag.String("serve", "", "be the server of this data directory, with profiles on "+profileAddress)
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
+	flag.BoolVar(&o.behind, "one-address", false, "simulated nodes come from one address, as behind one NAT, not each from its own")
 	flag.StringVar(&o.profile, "profile", "", "write profiles of the large fleet's processes into this directory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -75,6 +77,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"start", measureStart, false},
 		{"past", measurePast, false},
 		{"scale", measureScale, o.nodes == 0},
+		{"return", measureReturn, only != "return"}, // scale has it, too, in the middle of a job
 		{"swift", measureSwift, noLab},
 	}
 	for _, m := range measures {

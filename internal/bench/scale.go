@@ -31,7 +31,39 @@ const (
 // this process with a Puppet that sleeps, the server is a process of its own
 // on the same cores. The agents' directories are in memory, where they can be:
 // a thousand nodes have a thousand disks.
-func measureScale(ctx context.Context, o options) (figures []figure, err error) {
+func measureScale(ctx context.Context, o options) ([]figure, error) {
+	return withFleet(ctx, o, (*scaleMeasure).run)
+}
+
+// returns is how often a server is killed to see its idle nodes come back.
+const returns = 3
+
+// measureReturn measures how long nodes that have nothing to do take to come back
+// to a server that was killed.
+func measureReturn(ctx context.Context, o options) ([]figure, error) {
+	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
+		if err := m.server.start(ctx); err != nil {
+			return err
+		}
+		if err := m.fleet.grow(ctx, m.server, 0, m.nodes); err != nil {
+			return err
+		}
+		var times []time.Duration
+		for range returns {
+			began := time.Now()
+			if err := m.bounce(ctx, m.nodes); err != nil {
+				return err
+			}
+			times = append(times, time.Since(began))
+		}
+		m.add(fmt.Sprintf("kill -9 to all %d idle nodes back, best", m.nodes), quantile(times, 0)/1000, "s", 0)
+		m.add(fmt.Sprintf("kill -9 to all %d idle nodes back, median", m.nodes), quantile(times, 0.5)/1000, "s", 10)
+		return nil
+	})
+}
+
+// withFleet measures one server with agents that are part of this process.
+func withFleet(ctx context.Context, o options, measure func(*scaleMeasure, context.Context) error) (figures []figure, err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
 		return nil, err
@@ -47,11 +79,11 @@ func measureScale(ctx context.Context, o options) (figures []figure, err error) 
 		return nil, err
 	}
 	defer s.kill()
-	m := &scaleMeasure{options: o, server: s, fleet: &simulatedFleet{dir: nodes}, dir: dir}
+	m := &scaleMeasure{options: o, server: s, fleet: &simulatedFleet{dir: nodes, behind: o.behind}, dir: dir}
 	ctx, cancel := context.WithCancel(ctx)
 	defer m.fleet.parts.Wait()
 	defer cancel()
-	err = m.run(ctx)
+	err = measure(m, ctx)
 	return m.figures, err
 }
 

@@ -24,8 +24,9 @@ const joiners = 16
 // simulatedFleet is many agents in this process, each with its own key,
 // connection and directory.
 type simulatedFleet struct {
-	dir   string
-	parts sync.WaitGroup
+	dir    string
+	behind bool // one address
+	parts  sync.WaitGroup
 
 	heard atomic.Int64 // nodes that the server answered since expect
 }
@@ -70,10 +71,14 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
+	local := net.IPv4(127, 1, byte(i>>8), byte(i))
+	if f.behind {
+		local = nil
+	}
 	f.parts.Go(func() {
 		conn, err := natsbus.Dial(ctx, natsbus.DialOptions{
 			URLs: []string{"nats://" + member.Bus}, JWT: member.JWT, Seed: node.Seed, CA: []byte(member.CA),
-			Local: net.IPv4(127, 1, byte(i>>8), byte(i)), // the bus bounds who comes from one address
+			Local: local,
 		})
 		if err != nil {
 			return // ctx has ended

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,14 @@ type Demo struct {
 	Release string // of Debian, instead of the lab file's
 }
 
+// demoLine is the last line of a demonstration that converges: its first job, and
+// what the second had to do.
+type demoLine struct {
+	summaryLine
+	SecondRuns     int `json:"second_runs"`
+	SecondCompiles int `json:"second_compiles"`
+}
+
 func newDemoCommand(o *options) *cobra.Command {
 	var in Demo
 	cmd := &cobra.Command{
@@ -32,10 +41,17 @@ func newDemoCommand(o *options) *cobra.Command {
 				return tutti.Errorf(tutti.CodeInvalid, "no demo %q; there is: swift", args[0])
 			}
 			in.Name, in.JSON = args[0], o.json
-			return o.deps.Demo(cmd.Context(), in, func(ctx context.Context, s Server, job tutti.JobID) error {
+			var shown []summaryLine
+			err := o.deps.Demo(cmd.Context(), in, func(ctx context.Context, s Server, job tutti.JobID) error {
 				cmd.SetContext(ctx)
-				return o.watch(cmd, s, job)
+				p := newProgress()
+				defer func() { shown = append(shown, summarize(p.job(), time.Now())) }()
+				return o.watchInto(cmd, s, job, p)
 			})
+			if err != nil || !o.json || len(shown) != 2 {
+				return err
+			}
+			return newEncoder(cmd.OutOrStdout()).Encode(demoLine{shown[0], shown[1].Runs, shown[1].Compiles})
 		},
 	}
 	cmd.Flags().BoolVar(&in.Keep, "keep", false, "keep the lab afterwards")

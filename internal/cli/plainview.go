@@ -149,11 +149,15 @@ func resultText(res tutti.Result) string {
 func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	s := j.Summary(now)
 	fmt.Fprintf(w, "\n%s %s", j.ID, verdict(s.Outcome, j.Cancelled))
-	if j.Message != "" {
+	converges := len(j.Steps) == 1 && j.Steps[0].Converge != nil
+	if j.Message != "" && !converges {
 		fmt.Fprintf(w, " (%s)", j.Message)
 	}
 	fmt.Fprintf(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
 		short(s.Wall), count(s.Runs, "run"), s.Compiles, s.Failed, short(s.CriticalPath))
+	if j.Message != "" && converges { // a line for each node
+		fmt.Fprintln(w, j.Message)
+	}
 }
 
 // verdict is what a job came to, or what it is doing.

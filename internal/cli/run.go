@@ -62,7 +62,11 @@ const (
 // watch shows a job until its verdict, which becomes the exit code. A server
 // that restarts is waited for.
 func (o *options) watch(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID) error {
-	p := newProgress()
+	return o.watchInto(cmd, server, job, newProgress())
+}
+
+// watchInto is watch for who needs to know how the job ended.
+func (o *options) watchInto(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID, p *progress) error {
 	view := o.newView(cmd, p)
 	defer view.close()
 	err := follow(cmd.Context(), server, job, p, view)

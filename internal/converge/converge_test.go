@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // swift is the example: storage exports its devices and reads what the ring
@@ -38,17 +40,100 @@ func swift() map[tutti.NodeName]*manifest {
 
 func TestSwiftFromNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := newSim(t, swift())
-		j := s.start(tutti.ModeApply, tutti.ConvergeStep{})
-		s.run(j, func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "next") })
+		s := newSim(rt, swift())
+		j := s.all(pick(rapidDice{rt}))
 		sum := j.Summary(s.now)
 		if j.Verdict != tutti.VerdictConverged || sum.Runs != 4 || sum.Failed != 0 {
-			rt.Fatalf("verdict %s, %d runs, %d failed, want converged, 4, 0:\n%s", j.Verdict, sum.Runs, sum.Failed, tail(s.log))
+			rt.Fatalf("verdict %s, %d runs, %d failed, want converged, 4, 0:\n%s", j.Verdict, sum.Runs, sum.Failed, s.tail())
 		}
-		again := s.start(tutti.ModeApply, tutti.ConvergeStep{})
-		s.run(again, first)
-		if sum := again.Summary(s.now); again.Verdict != tutti.VerdictConverged || sum.Runs+sum.Compiles != 0 {
-			rt.Fatalf("the second: %s, %d runs, %d compiles, want converged and nothing done", again.Verdict, sum.Runs, sum.Compiles)
-		}
+		s.converged(j, nil)
 	})
+}
+
+// converged fails unless a job has converged, the fleet is where running everything
+// over and over would have taken it, and another job finds nothing to do.
+func (s *sim) converged(j *engine.Job, operator map[string]string) {
+	s.t.Helper()
+	if j.Verdict != tutti.VerdictConverged {
+		s.t.Fatalf("verdict %s: %s\n%s", j.Verdict, j.Message, s.tail())
+	}
+	want, ok := fixpoint(s.nodes, operator)
+	if !ok {
+		s.t.Fatalf("the reference has no fixpoint")
+	}
+	if diff := cmp.Diff(want, s.world()); diff != "" {
+		s.t.Fatalf("-want +got\n%s\n%s", diff, s.tail())
+	}
+	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
+		s.t.Fatalf("after it %v need something: %s\n%s", needy, s.converge.Standing(needy[0], s.puppet).Why, s.tail())
+	}
+	if again := s.all(first); again.Verdict != tutti.VerdictConverged || len(done(again)) > 0 {
+		s.t.Fatalf("the second: %s, %v, want converged and nothing done\n%s", again.Verdict, done(again), s.tail())
+	}
+}
+
+func (s *sim) writeAll(operator map[string]string) {
+	for _, key := range sortedKeys(operator) {
+		s.write(key, operator[key])
+	}
+}
+
+func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		operator := operators(d)
+		s := newSim(rt, acyclic(d, kinds{nodes: 7}))
+		s.writeAll(operator)
+		s.converged(s.all(pick(d)), operator)
+	})
+}
+
+func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		s := newSim(rt, monotone(d, kinds{nodes: 5}))
+		s.converged(s.all(pick(d)), nil)
+	})
+}
+
+func TestPlan(t *testing.T) {
+	s := newSim(t, swift())
+	plan := func() string {
+		j := s.run(s.begin(tutti.ModeCompile, tutti.ConvergeStep{}), first)
+		if sum := j.Summary(s.now); sum.Runs != 0 || j.Verdict != tutti.VerdictConverged {
+			t.Fatalf("%d runs, verdict %s:\n%s", sum.Runs, j.Verdict, s.tail())
+		}
+		return j.Message
+	}
+	cold := `1. proxy-01: it never ran
+2. storage-01: it never ran; after proxy-01
+2. storage-02: it never ran; after proxy-01
+2. storage-03: it never ran; after proxy-01`
+	if got := plan(); got != cold {
+		t.Errorf("cold:\n%s\nwant\n%s", got, cold)
+	}
+	if sum := s.all(first).Summary(s.now); sum.Runs != 4 {
+		t.Fatalf("%d ran\n%s", sum.Runs, s.tail())
+	}
+	if got := plan(); got != "nothing would run" {
+		t.Errorf("converged:\n%s", got)
+	}
+	s.push("two", swift())
+	if got, want := plan(), "nothing to do, as their compiles show: proxy-01, storage-01, storage-02, storage-03"; got != want {
+		t.Errorf("other code, the same catalogs:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestNoop(t *testing.T) {
+	s := newSim(t, swift())
+	j := s.run(s.begin(tutti.ModeNoop, tutti.ConvergeStep{}), first)
+	if sum := j.Summary(s.now); sum.Runs != 4 || j.Verdict != tutti.VerdictConverged {
+		t.Errorf("%d runs, verdict %s, want each node once\n%s", sum.Runs, j.Verdict, s.tail())
+	}
+	if _, published := s.data.Value("swift/rings/object"); published || len(s.data.Exports("storage-01")) > 0 {
+		t.Error("a noop job has published")
+	}
+	if needy := s.converge.Needy(s.view()); len(needy) != 4 {
+		t.Errorf("%v need something, want all: nothing was applied", needy)
+	}
 }

@@ -165,8 +165,10 @@ func (d *decision) gate(seat *seat, spent bool) {
 		stop("asked only to compile")
 	case spent:
 		stop(fmt.Sprintf("%d nodes have failed: nothing more begins", d.step.Converge.MaxFailed))
+	case d.view.Paused(seat.node) != "":
+		stop(d.view.Paused(seat.node))
 	case len(outdated) > 0:
-		stop("the answer to " + Describe(outdated[0]) + " has changed since it was read")
+		stop("the answer to " + outdated[0].String() + " has changed since it was read")
 	case r.Proof && d.proves(r):
 		d.out = append(d.out, &tutti.RunProved{Run: r.Run})
 		stop("nothing can have changed since its last run: it is good")
@@ -188,6 +190,9 @@ func (d *decision) proves(r *engine.Run) bool {
 
 // tooLong says why a run is no longer held, or returns the empty string.
 func (d *decision) tooLong(seat *seat) string {
+	if d.starved() {
+		return "others have to compile before anybody goes: it compiles again when its turn comes"
+	}
 	if d.count(held) > maxHeld {
 		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)
 	}
@@ -195,6 +200,20 @@ func (d *decision) tooLong(seat *seat) string {
 		return d.whyHeld(seat) + " for " + holdFor.String() + ": it compiles again when its turn comes"
 	}
 	return ""
+}
+
+// starved reports whether those who are held take the room that others need to
+// compile for the first time.
+func (d *decision) starved() bool {
+	if d.view.InFlight == 0 || len(d.state.engine.Active)+d.started < d.view.InFlight {
+		return false
+	}
+	for _, seat := range d.seats {
+		if seat.phase == ready && !seat.known {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decision) whyHeld(seat *seat) string {

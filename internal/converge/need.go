@@ -55,7 +55,7 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	out.Run = passed
 	if out.Changed = s.data.OutdatedOf(node, job, 0); len(out.Changed) > 0 {
-		out.Why = Describe(out.Changed[0]) + " has changed since it was read"
+		out.Why = out.Changed[0].String() + " has changed since it was read"
 		if more := len(out.Changed) - 1; more > 0 {
 			out.Why += fmt.Sprintf(", and %d more", more)
 		}
@@ -135,17 +135,6 @@ func (s *State) Suspect(node tutti.NodeName) {
 	if s.nodes[node] {
 		s.dirty[node] = true
 	}
-}
-
-// Describe names a question, for people.
-func Describe(q tutti.Query) string {
-	if q.Kind == tutti.QueryCollect {
-		if len(q.Filter) == 0 {
-			return q.Type + " <<| |>>"
-		}
-		return q.Type + " <<| " + string(q.Filter) + " |>>"
-	}
-	return fmt.Sprintf("%s %q", q.Kind, q.Key)
 }
 
 // changedSince reports whether an answer that a node's last good run read is

@@ -21,7 +21,7 @@ func (v vertex) isNode() bool { return v.node != "" }
 
 // edge says that one vertex comes before another. A soft one is dropped first when
 // it lies on a cycle: its question is answered after a compile already. A firm one
-// is of the fleet file and never dropped.
+// is of the fleet file and dropped last.
 type edge struct {
 	from, to vertex
 	soft     bool
@@ -32,13 +32,14 @@ type edge struct {
 type order struct {
 	state *State
 	job   tutti.JobID
+	seats map[tutti.NodeName]*seat
 	edges []edge
 }
 
 // precedence finds who precedes whom among the nodes of a step that still have
 // something to do. Those that apply already precede others and follow nobody.
 func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) map[tutti.NodeName][]tutti.NodeName {
-	o := &order{state: s, job: job}
+	o := &order{state: s, job: job, seats: seats}
 	asked := map[*data.Question]bool{}
 	names := sortedSeats(seats)
 	for _, name := range names {
@@ -83,7 +84,9 @@ func (o *order) explicit(v View, seats map[tutti.NodeName]*seat) {
 
 // breakCycles drops edges until nobody precedes himself: of each cycle the soft
 // ones; of what is still one, those that lead to the node with the fewest unanswered
-// questions in it, by name among equals.
+// questions in it; among equals to the one that has run least, so that none of them
+// follows each single change of the others; then by name. The fleet file's own edges
+// go only where they alone make a cycle, by nodes that are in several groups.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {
@@ -97,8 +100,8 @@ func (o *order) breakCycles() {
 		}
 		before := len(o.edges)
 		o.drop(knots, func(e edge, _ map[vertex]bool) bool { return first[e.to] && !e.firm })
-		if len(o.edges) == before { // the fleet file alone is a cycle, which it cannot be
-			return
+		if len(o.edges) == before {
+			o.drop(knots, func(e edge, _ map[vertex]bool) bool { return first[e.to] })
 		}
 	}
 }
@@ -162,7 +165,8 @@ func (o *order) first(knot map[vertex]bool) vertex {
 		}
 	}
 	return slices.MinFunc(nodes, func(a, b vertex) int {
-		return cmp.Or(cmp.Compare(waits[a], waits[b]), cmp.Compare(unanswered[a], unanswered[b]), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(waits[a], waits[b]), cmp.Compare(unanswered[a], unanswered[b]),
+			cmp.Compare(len(o.seats[a.node].runs), len(o.seats[b.node].runs)), cmp.Compare(a.node, b.node))
 	})
 }
 

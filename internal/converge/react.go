@@ -121,12 +121,8 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 
 // When says by when the readers of a question run after its answer has changed.
 func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
-	key := q.Key
-	if q.Kind == tutti.QueryHiera {
-		key = "hiera/" + key
-	}
 	for _, rule := range r.Reads {
-		if q.Kind == tutti.QueryCollect && rule.Type == q.Type || q.Kind != tutti.QueryCollect && rule.Key != "" && tutti.MatchPattern(rule.Key, key) {
+		if rule.Fits(q) {
 			return rule.When
 		}
 	}
@@ -140,7 +136,8 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 // since.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
-	if last == nil || last.Result == nil || last.Result.Stopped || last.Code != code || len(standing.Changed) > 0 {
+	if last == nil || last.Result == nil || last.Result.Stopped || last.Code != code || len(standing.Changed) > 0 ||
+		last.EndedAt.Before(s.fleetAt) { // grants are inputs, too
 		return false
 	}
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
@@ -202,11 +199,11 @@ func (s *State) fingerprint(n tutti.NodeName) tutti.Digest {
 	text := ""
 	for _, r := range asked.Reads {
 		a := s.data.Answer(r.Query, data.Asker{Node: n})
-		text += fmt.Sprintf("%s %t %s\n", Describe(r.Query), a.Found, a.Digest)
+		text += fmt.Sprintf("%s %t %s\n", r.Query, a.Found, a.Digest)
 	}
 	for _, q := range s.data.OutdatedOf(n, "", 0) { // hiera keys that were absent
 		if q.Kind == tutti.QueryHiera {
-			text += fmt.Sprintf("%s %s\n", Describe(q), s.data.Answer(q, data.Asker{Node: n}).Digest)
+			text += fmt.Sprintf("%s %s\n", q, s.data.Answer(q, data.Asker{Node: n}).Digest)
 		}
 	}
 	return tutti.DigestOf([]byte(text))

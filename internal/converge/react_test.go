@@ -37,10 +37,61 @@ func living(t *testing.T, nodes map[tutti.NodeName]*manifest) *sim {
 	s.live(5 * time.Minute)
 	for n := range nodes {
 		if s.runs()[n] == 0 {
-			t.Fatalf("%s has not run:\n%s", n, tail(s.log))
+			t.Fatalf("%s has not run:\n%s", n, s.tail())
 		}
 	}
 	return s
+}
+
+// live lets the nodes act, and time pass, for so long.
+func (s *sim) live(d time.Duration) {
+	s.t.Helper()
+	for end := s.now.Add(d); s.now.Before(end); {
+		s.settle()
+		actions := s.actions()
+		if len(actions) == 0 {
+			s.now = s.now.Add(time.Second)
+			continue
+		}
+		s.now = s.now.Add(100 * time.Millisecond)
+		actions[0]()
+	}
+	s.settle()
+}
+
+// set is what an operator does.
+func (s *sim) set(key, value string) {
+	s.write(key, value)
+	s.settle()
+}
+
+func (s *sim) join(n tutti.NodeName, m *manifest) {
+	s.nodes[n] = m
+	s.append(&tutti.NodeEnrolled{Node: n})
+	s.settle()
+}
+
+func (s *sim) remove(n tutti.NodeName) {
+	delete(s.nodes, n)
+	s.append(&tutti.NodeRemoved{Node: n})
+	s.settle()
+}
+
+// runs are how often each node has passed its gate.
+func (s *sim) runs() map[tutti.NodeName]int {
+	out := map[tutti.NodeName]int{}
+	for _, id := range s.engine.Order {
+		for _, st := range s.engine.Jobs[id].Steps {
+			for _, n := range st.Nodes {
+				for _, r := range n.Runs {
+					if r.Passed() {
+						out[n.Node]++
+					}
+				}
+			}
+		}
+	}
+	return out
 }
 
 func TestAChangeRunsItsReaders(t *testing.T) {
@@ -60,7 +111,7 @@ func TestAChangeRunsItsReaders(t *testing.T) {
 		tc.change()
 		s.live(time.Minute)
 		if diff := cmp.Diff(tc.want, since(before, s.runs())); diff != "" {
-			t.Errorf("%s: -want +got\n%s%s", tc.reason, diff, tail(s.log))
+			t.Errorf("%s: -want +got\n%s%s", tc.reason, diff, s.tail())
 		}
 	}
 
@@ -82,14 +133,14 @@ func TestAChangeDuringARunIsNotLost(t *testing.T) {
 	s.set("x", "1")
 	for i := 0; s.engine.Active["a"] == "" || !s.engine.Runs[s.engine.Active["a"]].Passed(); i++ {
 		if i > 1000 {
-			t.Fatalf("a does not apply:\n%s", tail(s.log))
+			t.Fatalf("a does not apply:\n%s", s.tail())
 		}
 		s.live(100 * time.Millisecond)
 	}
 	s.set("x", "2") // behind its gate
 	s.live(time.Minute)
 	if got := since(before, s.runs()); got["a"] != 2 {
-		t.Errorf("%v, want two runs: what the first one read had changed when it ended\n%s", got, tail(s.log))
+		t.Errorf("%v, want two runs: what the first one read had changed when it ended\n%s", got, s.tail())
 	}
 }
 
@@ -135,31 +186,33 @@ func TestScaleOut(t *testing.T) {
 	s.live(5 * time.Minute)
 	want := map[tutti.NodeName]int{"storage-01": 1, "storage-02": 1, "storage-03": 1, "proxy-01": 1}
 	if diff := cmp.Diff(want, since(before, s.runs())); diff != "" {
-		t.Errorf("a storage node joined: -want +got\n%s%s", diff, tail(s.log))
+		t.Errorf("a storage node joined: -want +got\n%s%s", diff, s.tail())
 	}
 	before = s.runs()
 	s.remove("storage-03")
 	s.live(5 * time.Minute)
 	want = map[tutti.NodeName]int{"storage-01": 1, "storage-02": 1, "proxy-01": 1} // these rings lose its devices
 	if diff := cmp.Diff(want, since(before, s.runs())); diff != "" {
-		t.Errorf("a storage node was removed: -want +got\n%s%s", diff, tail(s.log))
+		t.Errorf("a storage node was removed: -want +got\n%s%s", diff, s.tail())
 	}
 }
 
 func TestWhatFailedWaitsForAChange(t *testing.T) {
-	broken := true
 	s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(a answers) catalog {
-		return catalog{fails: a.values["x"] == "" && broken}
+		if a.values["x"] == "" {
+			return catalog{fails: tutti.BecauseResources}
+		}
+		return catalog{}
 	}}})
 	s.reaction = reactive()
 	s.live(time.Hour)
 	if got := s.runs()["a"]; got != 3 {
-		t.Fatalf("%d runs in an hour, want the first and two more\n%s", got, tail(s.log))
+		t.Fatalf("%d runs in an hour, want the first and two more\n%s", got, s.tail())
 	}
 	s.set("x", "1")
 	s.live(time.Minute)
 	if got := s.runs()["a"]; got != 4 {
-		t.Errorf("%d runs after what it reads has changed, want one more\n%s", got, tail(s.log))
+		t.Errorf("%d runs after what it reads has changed, want one more\n%s", got, s.tail())
 	}
 }
 
@@ -174,7 +227,7 @@ func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
 	s.live(2 * time.Hour)
 	first := s.runs()
 	if total := first["a"] + first["b"]; total > 12 {
-		t.Fatalf("%v runs in two hours, want six each at most\n%s", first, tail(s.log))
+		t.Fatalf("%v runs in two hours, want six each at most\n%s", first, s.tail())
 	}
 	last := s.engine.Jobs[s.engine.Order[len(s.engine.Order)-1]]
 	if last.Verdict != tutti.VerdictDiverging || !strings.Contains(last.Message, `value "of/`) {
@@ -199,5 +252,28 @@ func TestSafetyRuns(t *testing.T) {
 	}
 	if len(since(before, s.runs())) != 2 {
 		t.Error("not all ran")
+	}
+}
+
+// A new fleet file may have the grant that a node lacked.
+func TestAFleetFileIsAReasonToTryAgain(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{fails: tutti.BecauseResources} }}})
+	s.reaction = reactive()
+	s.live(time.Hour)
+	before := s.runs()["a"]
+	s.append(&tutti.FleetSet{})
+	s.live(time.Hour)
+	if got := s.runs()["a"]; got <= before {
+		t.Errorf("%d runs before the fleet file was set, %d after it\n%s", before, got, s.tail())
+	}
+}
+
+// Held nodes give their places to those who have not compiled yet.
+func TestHeldNodesMakeRoom(t *testing.T) {
+	s := newSim(t, swift())
+	s.inFlight = 1
+	j := s.all(first)
+	if sum := j.Summary(s.now); j.Verdict != tutti.VerdictConverged || sum.Runs != 4 || sum.Wall > 2*time.Minute {
+		t.Errorf("%s after %s, %d runs\n%s", j.Verdict, sum.Wall, sum.Runs, s.tail())
 	}
 }

@@ -1,10 +1,9 @@
 package converge_test
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -15,85 +14,272 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// answers are what a compile was told: by key the value (absent: not there), by
-// type the exports.
-type answers struct {
-	values  map[string]string
-	exports map[string][]string
-}
-
-// catalog is what a compile makes of the answers.
-type catalog struct {
-	exports map[string][]string // type → titles
-	values  map[string]string   // published when applied
-	fails   bool                // when applied
-	waits   string              // a key without which there is no catalog
-	extra   string              // the rest of it
-}
-
-// manifest is a node's code: what it asks, and what it makes of it.
-type manifest struct {
-	values  []string
-	types   []string
-	compile func(answers) catalog
+// tester is what testing and rapid have in common.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
 }
 
 // sim is a fleet of simulated nodes, with the real folds and decisions.
 type sim struct {
-	t        testing.TB
-	seq      uint64
-	now      time.Time
-	ids      int
+	t     tester
+	now   time.Time
+	since time.Time // the server serves
+	ids   int
+
 	engine   *engine.State
 	data     *data.State
 	converge *converge.State
-	code     tutti.Digest
-	nodes    map[tutti.NodeName]*manifest
-	catalogs map[tutti.RunID]catalog
+	log      []tutti.Event
+	cuts     []int // lengths of the log at which it may end
+
+	code      tutti.Digest
+	nodes     map[tutti.NodeName]*manifest                  // of the current code
+	manifests map[tutti.Digest]map[tutti.NodeName]*manifest // by code
+	memory    map[tutti.RunID]*process                      // of the nodes
+	late      []func()                                      // messages that come (once more) some time
+
 	order    []converge.Order
 	gone     map[tutti.NodeName]bool
+	puppet   string
+	paused   tutti.NodeName
+	hold     bool
+	compiles int
+	inFlight int
 	reaction *tutti.Reaction
-	log      []string
+	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
 }
 
-func newSim(t testing.TB, nodes map[tutti.NodeName]*manifest) *sim {
-	s := &sim{
-		t: t, now: epoch, engine: engine.NewState(), data: data.NewState(), nodes: nodes,
-		catalogs: map[tutti.RunID]catalog{}, gone: map[tutti.NodeName]bool{},
-	}
-	s.converge = converge.New(s.engine, s.data)
-	for _, n := range s.names() {
+func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
+	s := emptySim(t)
+	for _, n := range sortedKeys(nodes) {
 		s.append(&tutti.NodeEnrolled{Node: n})
 	}
-	s.push("one")
+	s.push("one", nodes)
 	return s
 }
 
-func (s *sim) names() []tutti.NodeName {
-	var out []tutti.NodeName
-	for n := range s.nodes {
-		out = append(out, n)
+func emptySim(t tester) *sim {
+	s := &sim{
+		t: t, now: epoch, since: epoch, manifests: map[tutti.Digest]map[tutti.NodeName]*manifest{},
+		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{},
 	}
-	slices.Sort(out)
-	return out
+	s.fold()
+	return s
 }
 
-func (s *sim) push(code string) {
-	s.code = tutti.DigestOf([]byte(code))
+// fold is a start of the server: all is folded anew.
+func (s *sim) fold() {
+	s.engine, s.data = engine.NewState(), data.NewState()
+	s.converge = converge.New(s.engine, s.data)
+	s.since = s.now
+	for _, e := range s.log {
+		s.apply(e)
+	}
+}
+
+func (s *sim) apply(e tutti.Event) {
+	s.engine.Apply(e)
+	s.data.Apply(e)
+	s.converge.Apply(e)
+}
+
+// from returns a server that finds the first events of another one's log, and nodes
+// that remember what they did.
+func (s *sim) from(end int) *sim {
+	out := *s
+	out.log, out.cuts, out.late = slices.Clone(s.log[:end]), nil, nil
+	out.memory = map[tutti.RunID]*process{}
+	for id, p := range s.memory {
+		again := *p
+		again.published = 0
+		out.memory[id] = &again
+	}
+	out.now = s.log[end-1].At
+	out.fold()
+	return &out
+}
+
+func (s *sim) names() []tutti.NodeName { return sortedKeys(s.nodes) }
+
+// push makes these manifests the current code.
+func (s *sim) push(code string, nodes map[tutti.NodeName]*manifest) {
+	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
+	s.manifests[s.code] = nodes
 	s.append(&tutti.CodePushed{Environment: "production", Code: s.code})
 }
 
 func (s *sim) append(b tutti.Body) {
-	s.seq++
-	e := tutti.Event{Seq: s.seq, At: s.now, Body: b}
-	s.engine.Apply(e)
-	s.data.Apply(e)
-	s.converge.Apply(e)
-	s.log = append(s.log, fmt.Sprintf("%s %s", s.now.Sub(epoch), describeBody(s, b)))
+	e := tutti.Event{Seq: uint64(len(s.log) + 1), At: s.now, Body: b}
+	s.log = append(s.log, e)
+	s.apply(e)
 }
 
-func describeBody(s *sim, b tutti.Body) string {
-	node := func(id tutti.RunID) string {
+// cut says that the log may end here.
+func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
+
+func (s *sim) view() converge.View {
+	return converge.View{
+		Now: s.now, Since: s.since, Silence: 24 * time.Hour, Order: s.order, Compiles: s.compiles, InFlight: s.inFlight, Hold: s.hold,
+		Seen: func(n tutti.NodeName) time.Time {
+			if s.gone[n] {
+				return s.now.Add(-48 * time.Hour)
+			}
+			return s.now
+		},
+		Puppet: func(tutti.NodeName) string { return s.puppet },
+		Paused: func(n tutti.NodeName) string {
+			if n == s.paused {
+				return "somebody works on it"
+			}
+			return ""
+		},
+		Members: func(target string) []tutti.NodeName {
+			if target != "" {
+				return []tutti.NodeName{tutti.NodeName(target)}
+			}
+			return s.names()
+		},
+		Reaction: s.reaction, Environment: "production",
+	}
+}
+
+// begin starts a converge job.
+func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
+	id := s.startJob(mode, spec)
+	s.settle()
+	return id
+}
+
+func (s *sim) startJob(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
+	id := s.engine.NextJob("converge")
+	s.append(&tutti.JobStarted{
+		Job: id, Mode: mode, Env: "production", Code: s.code,
+		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
+	})
+	s.cut()
+	return id
+}
+
+// settle appends what is decided until nothing is, as the server does after each
+// batch.
+func (s *sim) settle() {
+	s.t.Helper()
+	s.cut()
+	for range 1000 {
+		if spec := s.converge.React(s.view()); spec != nil {
+			s.startJob(tutti.ModeApply, *spec)
+		}
+		bodies := s.engine.Decide(engine.View{
+			Now: s.now, Since: s.since, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return s.now },
+		})
+		s.emit(bodies)
+		more := s.converge.Decide(s.view())
+		s.emit(more)
+		if len(bodies)+len(more) == 0 {
+			return
+		}
+	}
+	s.t.Fatalf("decides without end:\n%s", s.tail())
+}
+
+func (s *sim) emit(bodies []tutti.Body) {
+	for _, b := range bodies {
+		switch b := b.(type) {
+		case *tutti.RunWanted:
+			s.ids++
+			b.Order.Run = tutti.RunID(fmt.Sprintf("00000000-0000-0000-0000-%012d", s.ids))
+			if s.onWanted != nil {
+				s.onWanted(b)
+			}
+		case *tutti.RunGated:
+			r := s.engine.Runs[b.Run]
+			if b.Verdict == tutti.GateGo && r.Mode == tutti.ModeApply {
+				s.exports(r, s.data.Handed(r.Job, r.Node), false)
+			}
+		}
+		s.append(b)
+		if _, proved := b.(*tutti.RunProved); !proved {
+			s.cut()
+		}
+	}
+}
+
+func (s *sim) exports(r *engine.Run, exports []tutti.Export, overlay bool) {
+	s.append(&tutti.ExportsSet{Node: r.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Count: len(exports), Exports: exports})
+}
+
+// run lets the nodes act, in the order that pick chooses, until the job has its
+// verdict.
+func (s *sim) run(id tutti.JobID, pick func(n int) int) *engine.Job {
+	s.t.Helper()
+	for range 5000 {
+		if j := s.engine.Jobs[id]; j.Ended() {
+			return j
+		}
+		s.step(pick)
+		s.settle()
+	}
+	s.t.Fatalf("job %s has no verdict after %s:\n%s", id, s.now.Sub(epoch), s.tail())
+	return nil
+}
+
+// step lets one node act, or time pass.
+func (s *sim) step(pick func(n int) int) {
+	actions := s.actions()
+	if len(actions) == 0 {
+		s.now = s.now.Add(10 * time.Second)
+		return
+	}
+	s.now = s.now.Add(time.Second)
+	actions[pick(len(actions))]()
+}
+
+// all runs a converge job to its end.
+func (s *sim) all(pick func(n int) int) *engine.Job {
+	s.t.Helper()
+	return s.run(s.begin(tutti.ModeApply, tutti.ConvergeStep{}), pick)
+}
+
+// done are how often each node ran and compiled in a job, without those that did
+// neither.
+func done(j *engine.Job) map[tutti.NodeName]string {
+	out := map[tutti.NodeName]string{}
+	for _, n := range j.Steps[0].Nodes {
+		for _, r := range n.Runs {
+			switch {
+			case r.Passed():
+				out[n.Node] += "run "
+			case r.Proved:
+				out[n.Node] += "proved "
+			case r.Result != nil && r.Result.Stopped:
+				out[n.Node] += "stopped "
+			default:
+				out[n.Node] += string(r.Outcome()) + " "
+			}
+		}
+	}
+	return out
+}
+
+// write is an operator who sets a value.
+func (s *sim) write(key, value string) {
+	raw := fmt.Appendf(nil, "%q", value)
+	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does
+		s.append(&tutti.ValueSet{Key: key, Value: raw})
+	}
+}
+
+func (s *sim) tail() string {
+	out := ""
+	for _, e := range s.log[max(0, len(s.log)-80):] {
+		out += fmt.Sprintf("%s %s\n", e.At.Sub(epoch), s.describe(e.Body))
+	}
+	return out
+}
+
+func (s *sim) describe(b tutti.Body) string {
+	run := func(id tutti.RunID) string {
 		if r := s.engine.Runs[id]; r != nil {
 			return fmt.Sprintf("%s#%d", r.Node, r.Attempt)
 		}
@@ -101,263 +287,31 @@ func describeBody(s *sim, b tutti.Body) string {
 	}
 	switch b := b.(type) {
 	case *tutti.RunWanted:
-		return fmt.Sprintf("wanted %s proof=%t", b.Order.Node, b.Order.Proof)
+		return fmt.Sprintf("wanted %s#%d proof=%t", b.Order.Node, b.Order.Attempt, b.Order.Proof)
 	case *tutti.RunGated:
-		return fmt.Sprintf("gated %s %s %s", node(b.Run), b.Verdict, b.Reason)
+		return fmt.Sprintf("gated %s %s %s", run(b.Run), b.Verdict, b.Reason)
 	case *tutti.RunFinished:
-		return fmt.Sprintf("finished %s %s %s", node(b.Result.Run), b.Result.Outcome, b.Result.Message)
+		return fmt.Sprintf("finished %s %s stopped=%t %s", run(b.Result.Run), b.Result.Outcome, b.Result.Stopped, b.Result.Message)
 	case *tutti.RunCompiled:
-		return "compiled " + node(b.Run)
+		return "compiled " + run(b.Run)
+	case *tutti.RunClaimed:
+		return "claimed " + run(b.Run)
+	case *tutti.RunLost:
+		return "lost " + run(b.Run)
 	case *tutti.ValueSet:
-		return "set " + b.Key + " " + string(b.Value)
+		return fmt.Sprintf("set %s %s by %q", b.Key, b.Value, b.Owner)
+	case *tutti.ExportsSet:
+		var refs []string
+		for _, e := range b.Exports {
+			refs = append(refs, e.Ref())
+		}
+		return fmt.Sprintf("exports of %s overlay=%t %v", b.Node, b.Overlay, refs)
 	case *tutti.ConvergeFinished:
 		return "verdict " + string(b.Verdict) + " " + b.Message
 	}
 	return b.Kind() + " " + b.ID()
 }
 
-func (s *sim) view() converge.View {
-	return converge.View{
-		Now: s.now, Since: epoch, Silence: time.Hour * 24, Order: s.order,
-		Seen:    func(tutti.NodeName) time.Time { return time.Time{} },
-		Puppet:  func(tutti.NodeName) string { return "" },
-		Paused:  func(tutti.NodeName) string { return "" },
-		Members: func(string) []tutti.NodeName { return s.names() },
-
-		Reaction: s.reaction, Environment: "production",
-	}
-}
-
-// start begins a converge job.
-func (s *sim) start(mode tutti.Mode, spec tutti.ConvergeStep) *engine.Job {
-	id := s.begin(mode, spec)
-	s.settle()
-	return s.engine.Jobs[id]
-}
-
-func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
-	id := s.engine.NextJob("converge")
-	s.append(&tutti.JobStarted{
-		Job: id, Mode: mode, Env: "production", Code: s.code,
-		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
-	})
-	return id
-}
-
-// settle appends what is decided until nothing is.
-func (s *sim) settle() {
-	s.t.Helper()
-	for range 1000 {
-		if spec := s.converge.React(s.view()); spec != nil {
-			s.begin(tutti.ModeApply, *spec)
-		}
-		bodies := s.converge.Decide(s.view())
-		bodies = append(bodies, s.engine.Decide(engine.View{
-			Now: s.now, Since: epoch, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return time.Time{} },
-		})...)
-		if len(bodies) == 0 {
-			return
-		}
-		for _, b := range bodies {
-			if w, ok := b.(*tutti.RunWanted); ok {
-				s.ids++
-				w.Order.Run = tutti.RunID(fmt.Sprintf("00000000-0000-0000-0000-%012d", s.ids))
-			}
-			s.append(b)
-			if g, ok := b.(*tutti.RunGated); ok && g.Verdict == tutti.GateGo {
-				s.setExports(s.engine.Runs[g.Run], false)
-			}
-		}
-	}
-	s.t.Fatalf("decides without end: %v", s.log[len(s.log)-20:])
-}
-
-func (s *sim) setExports(r *engine.Run, overlay bool) {
-	var exports []tutti.Export
-	for typ, titles := range s.catalogs[r.Run].exports {
-		for _, title := range titles {
-			exports = append(exports, tutti.Export{Type: typ, Title: title})
-		}
-	}
-	s.append(&tutti.ExportsSet{Node: r.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Count: len(exports), Exports: exports})
-}
-
-// actions are what the nodes can do now, by name.
-func (s *sim) actions() []func() {
-	var out []func()
-	for _, n := range s.names() {
-		r := s.engine.Runs[s.engine.Active[n]]
-		if r == nil || s.gone[n] {
-			continue
-		}
-		switch {
-		case r.ClaimedAt.IsZero():
-			out = append(out, func() { s.append(&tutti.RunClaimed{Run: r.Run, Node: n}) })
-		case r.Compiled == nil:
-			out = append(out, func() { s.compile(r) })
-		case r.Gate == tutti.GateStop:
-			out = append(out, func() {
-				s.append(&tutti.RunFinished{Result: tutti.Result{Run: r.Run, Stopped: true}})
-			})
-		case r.Gate == tutti.GateGo:
-			out = append(out, func() { s.apply(r) })
-		}
-	}
-	return out
-}
-
-// compile asks, and hands over.
-func (s *sim) compile(r *engine.Run) {
-	m := s.nodes[r.Node]
-	asker := data.Asker{Node: r.Node, Job: r.Job, Overlay: true}
-	got := answers{values: map[string]string{}, exports: map[string][]string{}}
-	asked := &tutti.Asked{}
-	ask := func(q tutti.Query) data.Answer {
-		a := s.data.Answer(q, asker)
-		asked.Reads = append(asked.Reads, tutti.Read{Query: q, Found: a.Found, Digest: a.Digest})
-		return a
-	}
-	for _, key := range m.values {
-		if a := ask(tutti.Query{Kind: tutti.QueryValue, Key: key}); a.Found {
-			var v string
-			_ = json.Unmarshal(a.Value, &v)
-			got.values[key] = v
-		}
-	}
-	for _, typ := range m.types {
-		for _, e := range ask(tutti.Query{Kind: tutti.QueryCollect, Type: typ}).Exports {
-			got.exports[typ] = append(got.exports[typ], e.Title)
-		}
-		slices.Sort(got.exports[typ])
-	}
-	c := m.compile(got)
-	if c.waits != "" {
-		s.append(&tutti.RunAsked{Run: r.Run, Reads: asked})
-		s.append(&tutti.RunFinished{Result: tutti.Result{Run: r.Run, Outcome: tutti.Waiting, Message: "no value " + c.waits,
-			Waits: []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: c.waits}}}}})
-		return
-	}
-	s.catalogs[r.Run] = c
-	s.setExports(r, true)
-	text := fmt.Sprint(c.exports, c.values, c.extra, s.nodeCode(r.Node))
-	same := tutti.DigestOf([]byte("same"))
-	var keys []string
-	for k := range c.values {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	s.append(&tutti.RunCompiled{Run: r.Run, Reads: asked, Compiled: tutti.Compiled{
-		Catalog: tutti.DigestOf([]byte(text)), Sources: same, Lib: same, Values: keys,
-	}})
-}
-
-func (s *sim) nodeCode(tutti.NodeName) string { return "" }
-
-func (s *sim) apply(r *engine.Run) {
-	c := s.catalogs[r.Run]
-	result := tutti.Result{Run: r.Run, Outcome: tutti.Changed}
-	if c.fails {
-		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseResources
-	} else if r.Mode == tutti.ModeApply {
-		for _, key := range sortedKeys(c.values) {
-			raw, _ := json.Marshal(c.values[key])
-			if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) {
-				s.append(&tutti.ValueSet{Key: key, Value: raw, Owner: r.Node, Run: r.Run, Job: r.Job})
-			}
-		}
-	}
-	s.append(&tutti.RunFinished{Result: result})
-}
-
-func sortedKeys(m map[string]string) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// run lets the nodes act, in the order that pick chooses, until the job has its
-// verdict.
-func (s *sim) run(j *engine.Job, pick func(n int) int) {
-	s.t.Helper()
-	for range 5000 {
-		if j.Ended() {
-			return
-		}
-		actions := s.actions()
-		if len(actions) == 0 {
-			s.now = s.now.Add(10 * time.Second)
-		} else {
-			s.now = s.now.Add(time.Second)
-			actions[pick(len(actions))]()
-		}
-		s.settle()
-	}
-	s.t.Fatalf("job %s has no verdict after %s:\n%s", j.ID, s.now.Sub(epoch), tail(s.log))
-}
-
-// live lets the nodes act, and time pass, for so long.
-func (s *sim) live(d time.Duration) {
-	s.t.Helper()
-	for end := s.now.Add(d); s.now.Before(end); {
-		s.settle()
-		actions := s.actions()
-		if len(actions) == 0 {
-			s.now = s.now.Add(time.Second)
-			continue
-		}
-		s.now = s.now.Add(100 * time.Millisecond)
-		actions[0]()
-	}
-	s.settle()
-}
-
-// set is what an operator does.
-func (s *sim) set(key, value string) {
-	raw, _ := json.Marshal(value)
-	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) { // as the server does
-		s.append(&tutti.ValueSet{Key: key, Value: raw})
-	}
-	s.settle()
-}
-
-func (s *sim) join(n tutti.NodeName, m *manifest) {
-	s.nodes[n] = m
-	s.append(&tutti.NodeEnrolled{Node: n})
-	s.settle()
-}
-
-func (s *sim) remove(n tutti.NodeName) {
-	delete(s.nodes, n)
-	s.append(&tutti.NodeRemoved{Node: n})
-	s.settle()
-}
-
-// runs are how often each node has passed its gate since a place in the log.
-func (s *sim) runs() map[tutti.NodeName]int {
-	out := map[tutti.NodeName]int{}
-	for _, id := range s.engine.Order {
-		for _, st := range s.engine.Jobs[id].Steps {
-			for _, n := range st.Nodes {
-				for _, r := range n.Runs {
-					if r.Passed() {
-						out[n.Node]++
-					}
-				}
-			}
-		}
-	}
-	return out
-}
-
-func tail(log []string) string {
-	out := ""
-	for _, l := range log[max(0, len(log)-60):] {
-		out += l + "\n"
-	}
-	return out
-}
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func first(int) int { return 0 }

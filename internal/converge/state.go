@@ -25,6 +25,7 @@ type State struct {
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
 	reacted    time.Time // when the last job by itself began
+	fleetAt    time.Time // when the fleet file was set
 }
 
 // New returns the state before the first event.
@@ -56,6 +57,8 @@ func (s *State) Apply(e tutti.Event) {
 		delete(s.diverged, b.Node)
 		s.data.Forget(b.Node)
 		s.data.Declare(b.Node, nil)
+	case *tutti.FleetSet:
+		s.fleetAt = e.At
 	case *tutti.CodePushed:
 		s.code[b.Environment] = b.Code
 		clear(s.diverged)

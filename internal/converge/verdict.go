@@ -32,8 +32,11 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		tell("%s was not run: %s", ready, resting)
 	}
 	stuck := tell("%s waits: %s", waiting)
+	if d.job.Mode == tutti.ModeCompile && !divergent && !broken && !stuck {
+		return tutti.VerdictConverged, d.plan()
+	}
 	away := tell("%s is not connected: %s", absent)
-	resting := tell("%s is paused: %s", paused)
+	resting := tell("%s is %s", paused)
 	switch {
 	case divergent:
 		return say(tutti.VerdictDiverging)
@@ -98,7 +101,7 @@ func (d *decision) changers(seat *seat) string {
 	}
 	var parts []string
 	for _, q := range seat.standing.Changed {
-		part := Describe(q)
+		part := q.String()
 		if names := d.state.Publishers(seat.node, q, d.job.ID); len(names) > 0 {
 			part += " (by " + list(names) + ")"
 		}
@@ -116,7 +119,7 @@ func (d *decision) missing(seat *seat) string {
 	text := last.Result.Message
 	for _, w := range last.Result.Waits {
 		if names := d.state.Publishers(seat.node, w.Query, d.job.ID); len(names) > 0 {
-			text += fmt.Sprintf("; %s is to come from %s", Describe(w.Query), list(names))
+			text += fmt.Sprintf("; %s is to come from %s", w.Query, list(names))
 		}
 	}
 	return text

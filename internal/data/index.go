@@ -17,12 +17,45 @@ type record struct {
 	own     map[*Question]*Question // made by Questions
 }
 
-// read is a question and the answer that was given. Digests are shared with the
-// values that they are of.
+// read is a question and the answer that was given. A digest is shared with the
+// value that it is of; for a collector's answer it is, as soon as one has been seen
+// that has it, left out for the sum that it is the digest of: to compare sums takes
+// no hashing, and one export of all nodes changes an answer of each of them.
 type read struct {
 	*Question
 	digest          tutti.Digest
+	sum             sum
+	summed          bool // sum is what the digest is of
 	found, degraded bool
+}
+
+// given is the digest of the answer that was given.
+func (r *read) given() tutti.Digest {
+	if r.summed {
+		return r.sum.digest()
+	}
+	return r.digest
+}
+
+// changed reports whether the answer is another one now.
+func (r *read) changed(asker Asker) bool {
+	if r.Hard || r.refused || !r.found {
+		found, digest := r.answer(asker)
+		if found != r.found || digest != r.digest {
+			return true
+		}
+		r.digest = digest
+		return false
+	}
+	now := r.collected(asker)
+	if r.summed {
+		return now != r.sum
+	}
+	if now.digest() != r.digest {
+		return true
+	}
+	r.sum, r.summed, r.digest = now, true, ""
+	return false
 }
 
 // Remember makes asked what is known of what a node reads, instead of what was
@@ -38,15 +71,12 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 	old, oldAbsent := r.reads, r.absent
 	r.job, r.own = job, nil
 	// Everything is linked before anything is released: what stays is not made anew.
+	asker := Asker{Node: node, Job: job, Overlay: job != ""}
 	r.reads = make([]read, len(asked.Reads))
 	for i, in := range asked.Reads {
 		q := s.intern(in.Query)
-		r.reads[i] = read{q, in.Digest, in.Found, in.Degraded}
-		if q.Hard {
-			if _, digest := q.answer(Asker{Node: node}); digest == in.Digest {
-				r.reads[i].digest = digest
-			}
-		}
+		r.reads[i] = read{Question: q, digest: in.Digest, found: in.Found, degraded: in.Degraded}
+		r.reads[i].changed(asker)
 		q.readers[r] = struct{}{}
 	}
 	r.absent = s.internAbsent(asked)
@@ -95,8 +125,9 @@ func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
 		return nil
 	}
 	asked := &tutti.Asked{Reads: make([]tutti.Read, len(r.reads))}
-	for i, read := range r.reads {
-		asked.Reads[i] = tutti.Read{Query: read.Query, Found: read.found, Digest: read.digest, Degraded: read.degraded}
+	for i := range r.reads {
+		read := &r.reads[i]
+		asked.Reads[i] = tutti.Read{Query: read.Query, Found: read.found, Digest: read.given(), Degraded: read.degraded}
 	}
 	if r.absent != nil {
 		asked.Absent, asked.Keys = r.absent.digest, r.absent.keys
@@ -114,12 +145,11 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 	}
 	var outdated []tutti.Query
 	asker := Asker{Node: node, Job: job, Overlay: job != ""}
-	for _, read := range r.reads {
-		found, digest := read.answer(asker)
-		if found == read.found && digest == read.digest {
+	for i := range r.reads {
+		if !r.reads[i].changed(asker) {
 			continue
 		}
-		outdated = append(outdated, read.Query)
+		outdated = append(outdated, r.reads[i].Query)
 		if len(outdated) == most {
 			return outdated
 		}

@@ -109,15 +109,20 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 		v, found := s.hieraValue(asker.Node, q.Query.Key)
 		return found, v.digest
 	case tutti.QueryCollect:
-		o := s.overlay(asker)
-		all := q.total
-		if o != nil {
-			all = all.plus(o.change[q])
-		}
-		return true, all.minus(sumOf(s.effective(asker.Node, o)[q.Query.Type], q.filter)).digest()
+		return true, q.collected(asker).digest()
 	}
 	v, found := s.values[q.Query.Key]
 	return found, v.digest
+}
+
+// collected is the sum of what a collector finds for an asker now.
+func (q *Question) collected(asker Asker) sum {
+	o := q.state.overlay(asker)
+	all := q.total
+	if o != nil {
+		all = all.plus(o.change[q])
+	}
+	return all.minus(sumOf(q.state.effective(asker.Node, o)[q.Query.Type], q.filter))
 }
 
 // Answered reports whether there is an answer for a node, in the view of a job

@@ -56,15 +56,9 @@ func run(ctx context.Context, file, only string) error {
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(filepath.Clean(file))
+	all, err := read(file)
 	if err != nil {
 		return err
-	}
-	var all []defence
-	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	dec.KnownFields(true)
-	if err := dec.Decode(&all); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
 	}
 	fmt.Println("| invariant or attack | taken out | test | printed without it | prints with it |")
 	fmt.Println("|---|---|---|---|---|")
@@ -81,6 +75,21 @@ func run(ctx context.Context, file, only string) error {
 		fmt.Printf("| %s | %s | `%s` %s | %s | %s |\n", d.Promise, d.Out, d.Test, d.Package, without, with)
 	}
 	return errors.Join(errs...)
+}
+
+// read reads the list.
+func read(file string) ([]defence, error) {
+	raw, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return nil, err
+	}
+	var all []defence
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return all, nil
 }
 
 // try runs the test without and with the defence.
@@ -145,6 +154,12 @@ func (d defence) test(ctx context.Context, more ...string) (string, bool) {
 	return string(out), err != nil
 }
 
+// diffRE is the heading of a difference, changeRE its first line that tells one.
+var (
+	diffRE   = regexp.MustCompile(`-\w+ \+\w+\)?:?$`)
+	changeRE = regexp.MustCompile(`(?m)^[\s\x{a0}]*([-+])[\s\x{a0}]+(\S.*)$`)
+)
+
 var saidRE = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$|^(panic: .+)$|^\s+(FAIL: .+)$`)
 
 // complaint is the first thing that a failing test said, in one line. A build
@@ -153,11 +168,15 @@ func complaint(out string) string {
 	if strings.Contains(out, "[build failed]") {
 		return ""
 	}
-	m := saidRE.FindStringSubmatch(out)
-	if m == nil {
+	at := saidRE.FindStringSubmatchIndex(out)
+	if at == nil {
 		return ""
 	}
+	m := saidRE.FindStringSubmatch(out)
 	said := strings.TrimSpace(m[1] + m[2] + m[3])
+	if change := changeRE.FindStringSubmatch(out[at[1]:]); change != nil && diffRE.MatchString(said) {
+		said += " " + change[1] + change[2]
+	}
 	if cut := 160; len(said) > cut {
 		said = said[:cut] + " …"
 	}

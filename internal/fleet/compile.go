@@ -50,6 +50,8 @@ func defaultName(d draft) string {
 	switch {
 	case d.Run != nil:
 		kind = "run"
+	case d.Converge != nil:
+		kind = "converge"
 	case d.Wait != nil:
 		kind = "wait"
 	}

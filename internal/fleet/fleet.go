@@ -65,11 +65,11 @@ func (r *reader) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// fleet reads the whole file. Groups come first, whatever their place: grants and
-// plans name them.
+// fleet reads the whole file. Groups come first, whatever their place: grants,
+// plans and order name them.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
-	var grants, plans *yaml.Node
+	var grants, plans, reactive, reaction, order *yaml.Node
 	named := false
 	ok := r.mapping(root, "the fleet file", fields{
 		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
@@ -77,6 +77,9 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"groups":      func(n *yaml.Node) { fleet.Groups = r.groups(n) },
 		"grants":      func(n *yaml.Node) { grants = n },
 		"plans":       func(n *yaml.Node) { plans = n },
+		"reactive":    func(n *yaml.Node) { reactive = n },
+		"reaction":    func(n *yaml.Node) { reaction = n },
+		"order":       func(n *yaml.Node) { order = n },
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
@@ -87,6 +90,15 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	}
 	if plans != nil {
 		fleet.Plans = r.plans(plans)
+	}
+	if order != nil {
+		fleet.Order = r.order(order)
+	}
+	if read := r.reaction(reaction); reactive != nil && r.isTrue(reactive, "reactive") {
+		fleet.Reaction = read
+	}
+	if ok && reactive == nil && reaction != nil {
+		r.report(reaction, "add `reactive: true`", "reaction: the fleet does not react")
 	}
 	return fleet
 }

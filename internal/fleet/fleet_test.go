@@ -14,7 +14,26 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
+// names are those of groups, for a list.
+func names(from, to int) string {
+	var out []string
+	for i := from; i < to; i++ {
+		out = append(out, fmt.Sprintf("o%d", i))
+	}
+	return strings.Join(out, ", ")
+}
+
+// reads are reactions to values of as many keys.
+func reads(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "{key: k%d, when: now},", i)
+	}
+	return out.String()
+}
+
 func TestParseBounds(t *testing.T) {
+	manyGroups := strings.ReplaceAll(names(0, 201), ",", ": {joined: true},") + ": {joined: true}"
 	var groups strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&groups, "  g%d: {}\n", i)
@@ -27,7 +46,10 @@ func TestParseBounds(t *testing.T) {
 		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: and 10 problems more from here on", 51},
 		{"an alias is wrong once", "fleet: x\nplans: {p: {steps: [&bad {rum: x}, *bad, *bad]}}\n", `f:2: step: unknown key "rum" (did you mean "run"?)`, 1},
 		{"bytes that are no text", "fleet: \xff\n", "f:1: not YAML: invalid leading UTF-8 octet", 1},
-		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: environment, fleet, grants, groups, plans)`, 1},
+		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: environment, fleet, grants, groups, order, plans, reaction, reactive)`, 1},
+		{"order between more groups than anybody has", "fleet: x\ngroups: {" + manyGroups + "}\norder: [{first: [" + names(0, 101) + "], then: [" + names(101, 201) + "]}]\n", "f:3: order: more than 10000 pairs of groups (put groups that are ordered alike into one)", 1},
+		{"an alias orders the same groups very often", "fleet: x\ngroups: {a: {joined: true}, b: {joined: true}}\norder: [&o {first: a, then: b}" + strings.Repeat(",*o", 200_000) + "]\n", "f:3: order: more than 10000 pairs of groups (put groups that are ordered alike into one)", 2},
+		{"more reactions than anybody has", "fleet: x\nreactive: true\nreaction: {reads: [" + reads(1001) + "]}\n", "f:3: reaction: reads: more than 1000", 1},
 		{"a long plan whose steps all follow one that is not there", "fleet: x\nplans: {p: {steps: [" + strings.Repeat("{run: a,after: q},", 55_000) + "]}}\n", "f:2: and 109950 problems more from here on", 51},
 	} {
 		_, err := fleet.Parse("f", []byte(tc.source))
@@ -156,7 +178,7 @@ func checkPlan(t *testing.T, p tutti.Plan) {
 	t.Helper()
 	g := dag.New[tutti.StepName]()
 	for _, s := range p.Steps {
-		if g.Has(s.Name) || s.Name.Validate() != nil || s.Timeout <= 0 || (s.Run == nil) == (s.Wait == nil) {
+		if g.Has(s.Name) || s.Name.Validate() != nil || s.Timeout <= 0 {
 			t.Errorf("plan %q has the step %+v", p.Name, s)
 		}
 		g.Add(s.Name)
@@ -174,5 +196,59 @@ func checkPlan(t *testing.T, p tutti.Plan) {
 	}
 	if !strings.Contains(fleet.Render(p, nil), string(p.Steps[0].Name)) {
 		t.Errorf("plan %q does not show its first step", p.Name)
+	}
+}
+
+// TestReadReactions: which questions a rule fits, and which rule it leaves nothing.
+func TestReadReactions(t *testing.T) {
+	value := func(key string) tutti.Query { return tutti.Query{Kind: tutti.QueryValue, Key: key} }
+	hiera := func(key string) tutti.Query { return tutti.Query{Kind: tutti.QueryHiera, Key: key} }
+	collect := func(name string) tutti.Query { return tutti.Query{Kind: tutti.QueryCollect, Type: name} }
+	for _, tc := range []struct {
+		reason, key, kind string // one of key and kind (of a resource)
+		query             tutti.Query
+		want              bool
+	}{
+		{"a value", "swift/rings/object", "", value("swift/rings/object"), true},
+		{"values below", "swift/**", "", value("swift/rings/object"), true},
+		{"not the key itself", "swift/**", "", value("swift"), false},
+		{"a hiera key", "hiera/ntp::servers", "", hiera("ntp::servers"), true},
+		{"the keys of a class", "hiera/ntp/**", "", hiera("ntp::servers"), true},
+		{"and of classes below it", "hiera/profile/**", "", hiera("profile::base::motd"), true},
+		{"written as Puppet does", "hiera/profile::base/**", "", hiera("profile::base::motd"), true},
+		{"another class", "hiera/ntp/**", "", hiera("ntpd::servers"), false},
+		{"all hiera keys", "hiera/**", "", hiera("a key of any kind"), true},
+		{"hiera keys are no values", "hiera/**", "", value("hiera/ntp::servers"), false},
+		{"values are no hiera keys", "ntp::servers", "", hiera("ntp::servers"), false},
+		{"whatever has a key", "**", "", hiera("ntp::servers"), true},
+		{"whatever has a key", "**", "", value("x"), true},
+		{"a collector has none", "**", "", collect("Sshkey"), false},
+		{"a type", "", "Sshkey", collect("Sshkey"), true},
+		{"another type", "", "Sshkey", collect("Host"), false},
+		{"a type is no key", "", "Sshkey", value("Sshkey"), false},
+	} {
+		rule := tutti.ReadReaction{Key: tc.key, Type: tc.kind, When: tutti.ReactNow}
+		if got := rule.Fits(tc.query); got != tc.want {
+			t.Errorf("%s: %+v fits %+v: %t, want %t", tc.reason, rule, tc.query, got, tc.want)
+		}
+	}
+	rules := []tutti.ReadReaction{{Type: "Host"}, {Type: "Sshkey"}}
+	for _, key := range []string{"**", "a", "a/**", "a/b", "hiera/**", "hiera/a", "hiera/a/**", "hiera/a::b", "hiera/a/b"} {
+		rules = append(rules, tutti.ReadReaction{Key: key})
+	}
+	queries := []tutti.Query{collect("Host"), collect("Sshkey")}
+	for _, key := range []string{"a", "a/b", "a/b/c", "x", "a::b", "a::b::c", "hiera/a", "hiera/a/b", "hiera/a::b"} {
+		queries = append(queries, value(key), hiera(key))
+	}
+	for _, rule := range rules {
+		for _, other := range rules {
+			covered := true // by what can be asked
+			for _, q := range queries {
+				covered = covered && (other.Fits(q) || !rule.Fits(q))
+			}
+			if got := rule.CoveredBy(other); got != covered {
+				t.Errorf("%+v is covered by %+v: %t, want %t", rule, other, got, covered)
+			}
+		}
 	}
 }

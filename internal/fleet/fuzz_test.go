@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
@@ -34,6 +35,8 @@ func FuzzParse(f *testing.F) {
 	for _, source := range []string{
 		"fleet: x\nplans: {p: {steps: [{wait: {value: a, equals: {a: [1, 1.0, -0, 0x10, 1e3, .5, ~, yes, \"\\u0000\", 2001-01-01]}}}]}}\n",
 		"fleet: x\ngroups: {a: &a {nodes: [b]}, c: *a}\nplans: {p: {steps: [{run: a}, {run: a, per: node}, {run: c.d, after: run-a}]}}\n",
+		"fleet: x\ngroups: {a: {joined: true}, b: {joined: true}}\norder: [{first: a, then: b}]\nreactive: !!bool True\nreaction: {window: 1s, safety: !!str never, reads: [{type: A::B, when: now}, {key: \"**\", when: window}]}\n",
+		"fleet: x\norder: &o [{first: *o, then: *o}]\nreaction: &r {reads: [*r]}\nplans: {p: {steps: [{converge: &f fleet}, {converge: a.b, limit: 1}, {converge: *f}]}}\n",
 		"a: &a [*a]\n", "fleet: &x {<<: *x}\n", "fleet: &f x\ngrants: &g [*g]\n", "--- !!map\nfleet: !!str x\nplans: {p: {steps: [{run: a, timeout: 1h, limit: 0x2}]}}\n",
 	} {
 		f.Add([]byte(source))
@@ -107,18 +110,60 @@ func checkFleet(t *testing.T, f tutti.Fleet) {
 			valid(tutti.ValidateType(e))
 		}
 	}
+	checkOrder(t, f.Order)
+	if f.Reaction != nil {
+		checkReaction(t, *f.Reaction)
+	}
 	for _, p := range f.Plans {
 		valid(p.Name.Validate())
+		if p.Name == tutti.ConvergePlan {
+			t.Error("accepted: a plan converge")
+		}
 		valid(p.Validate())
 		checkPlan(t, p)
 		for _, s := range p.Steps {
 			valid(s.Name.Validate())
+			if s.Converge != nil && s.Converge.Target != "" && !known[s.Converge.Target] && !strings.Contains(s.Converge.Target, ".") {
+				t.Errorf("step %+v", s)
+			}
 			if s.Run != nil && !known[s.Run.Target] && !strings.Contains(s.Run.Target, ".") {
 				t.Errorf("step %+v", s)
 			}
 			if s.Wait != nil && len(s.Wait.Equals) > 0 && !json.Valid(s.Wait.Equals) {
 				t.Errorf("equals %s", s.Wait.Equals)
 			}
+		}
+	}
+}
+
+// checkOrder: pairs of different groups, each once, in no circle.
+func checkOrder(t *testing.T, order []tutti.GroupOrder) {
+	t.Helper()
+	g := dag.New[tutti.GroupName]()
+	seen := map[tutti.GroupOrder]bool{}
+	for _, o := range order {
+		if o.First == o.Then || seen[o] || o.First.Validate() != nil || o.Then.Validate() != nil {
+			t.Errorf("order %+v", o)
+		}
+		seen[o] = true
+		g.Connect(o.First, o.Then)
+	}
+	if cycle := g.Cycle(); cycle != nil {
+		t.Errorf("order: cycle %v", cycle)
+	}
+}
+
+func checkReaction(t *testing.T, r tutti.Reaction) {
+	t.Helper()
+	if r.Window <= 0 || r.Wide < r.Window || r.Safety < 0 || r.Limit < 0 || r.AskAbove < 0 {
+		t.Errorf("reaction %+v", r)
+	}
+	for _, read := range r.Reads {
+		badKey := read.Key != "" && tutti.ValidatePattern(read.Key) != nil
+		badType := read.Type != "" && tutti.ValidateType(read.Type) != nil
+		badTime := read.When != tutti.ReactNow && read.When != tutti.ReactWindow && read.When != tutti.ReactScheduled
+		if badKey || badType || badTime || (read.Key == "") == (read.Type == "") {
+			t.Errorf("reaction to %+v", read)
 		}
 	}
 }

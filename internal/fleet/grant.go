@@ -53,12 +53,8 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 // others decide can have grants; both kinds of groups are such.
 func (r *reader) grantee(n *yaml.Node) tutti.GroupName {
 	name, ok := r.text(n, "grant: to")
-	switch {
-	case !ok || r.known.groups[tutti.GroupName(name)]:
-	case r.known.nodes[tutti.NodeName(name)]:
-		r.report(n, "make a group of it: `NAME: {nodes: ["+name+"]}`", "grant: %q is a node, grants are made to groups", name)
-	default:
-		r.report(n, r.suggest(name, r.known.groupNames()), "grant: undefined group %q", name)
+	if ok {
+		r.isGroup(text{name, n}, "grant", "grants are made to groups")
 	}
 	return tutti.GroupName(name)
 }

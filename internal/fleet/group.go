@@ -8,18 +8,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// members are the names that grants and plans may use.
+// members are the names that grants, plans and order may use.
 type members struct {
 	groups map[tutti.GroupName]bool
 	nodes  map[tutti.NodeName]bool // listed in a group
 	names  []string                // of both, for hints
+	called []string                // of the groups
 }
 
 func membersOf(groups []tutti.Group) members {
 	m := members{groups: map[tutti.GroupName]bool{}, nodes: map[tutti.NodeName]bool{}}
 	for _, g := range groups {
 		m.groups[g.Name] = true
-		m.names = append(m.names, string(g.Name))
+		m.names, m.called = append(m.names, string(g.Name)), append(m.called, string(g.Name))
 		for _, n := range g.Nodes {
 			if !m.nodes[n] {
 				m.nodes[n] = true
@@ -30,12 +31,18 @@ func membersOf(groups []tutti.Group) members {
 	return m
 }
 
-func (m members) groupNames() []string {
-	var names []string
-	for g := range m.groups {
-		names = append(names, string(g))
+// isGroup reports whether there is a group of that name, and why that is needed if
+// there is none.
+func (r *reader) isGroup(name text, what, why string) bool {
+	switch {
+	case r.known.groups[tutti.GroupName(name.string)]:
+		return true
+	case r.known.nodes[tutti.NodeName(name.string)]:
+		r.report(name.at, "make a group of it: `NAME: {nodes: ["+name.string+"]}`", "%s: %q is a node, %s", what, name.string, why)
+	default:
+		r.report(name.at, r.suggest(name.string, r.known.called), "%s: undefined group %q", what, name.string)
 	}
-	return names
+	return false
 }
 
 func (r *reader) groups(n *yaml.Node) []tutti.Group {

@@ -1,6 +1,10 @@
 package fleet
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
@@ -25,6 +29,9 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 		name := tutti.PlanName(e.key.string)
 		if err := name.Validate(); err != nil {
 			r.reportErr(e.key.at, "", err)
+		}
+		if name == tutti.ConvergePlan {
+			r.report(e.key.at, "name it otherwise", "plan name %q: so the jobs of `tutti converge` are called", string(name))
 		}
 		var steps *yaml.Node
 		ok := r.mapping(e.value, "plan "+string(name), fields{
@@ -68,31 +75,50 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
 	var run tutti.RunStep
-	var runAt, waitAt *yaml.Node
-	onlyRun := map[string]*yaml.Node{}
+	var converge tutti.ConvergeStep
+	var kinds []string
+	options := map[string]*yaml.Node{}
 	complete := r.mapping(at, "step", fields{
 		"name":    func(n *yaml.Node) { d.named = n; r.stepName(n, d) },
 		"after":   func(n *yaml.Node) { d.ordered = true; d.after = r.after(n) },
 		"per":     func(n *yaml.Node) { r.per(n, d) },
 		"timeout": func(n *yaml.Node) { d.timeouts = append(d.timeouts, n) },
-		"run":     func(n *yaml.Node) { runAt = n; run.Target = r.target(n) },
-		"accept":  func(n *yaml.Node) { onlyRun["accept"] = n; run.Accept = r.accept(n) },
-		"limit":   func(n *yaml.Node) { onlyRun["limit"] = n; run.Limit = r.limit(n) },
-		"wait":    func(n *yaml.Node) { waitAt = n; r.wait(n, d) },
+		"run":     func(n *yaml.Node) { kinds = append(kinds, "run"); run.Target = r.target(n, "step: run") },
+		"accept":  func(n *yaml.Node) { options["accept"] = n; run.Accept = r.accept(n) },
+		"limit": func(n *yaml.Node) {
+			options["limit"] = n
+			run.Limit = r.limit(n, "step: limit")
+			converge.Limit = run.Limit
+		},
+		"converge":   func(n *yaml.Node) { kinds = append(kinds, "converge"); converge.Target = r.convergeTarget(n) },
+		"max_failed": func(n *yaml.Node) { options["max_failed"] = n; converge.MaxFailed = r.maxFailed(n) },
+		"wait":       func(n *yaml.Node) { kinds = append(kinds, "wait"); r.wait(n, d) },
 	})
 	switch {
-	case runAt != nil && waitAt != nil:
-		r.report(at, "make two steps of it", "the step has two kinds: run and wait")
-	case runAt != nil:
-		d.Run, d.target = &run, run.Target
-	case waitAt != nil:
-		for key, n := range onlyRun {
-			r.report(n, "remove it", "step: %s belongs to a run step, this one waits", key)
+	case len(kinds) > 1:
+		r.report(at, "make a step of each", "the step has more than one kind: %s", strings.Join(kinds, " and "))
+	case len(kinds) == 0:
+		if complete {
+			r.report(at, "add `run: GROUP`, `converge: GROUP` or `wait: {…}`", "the step does nothing")
 		}
-	case complete:
-		r.report(at, "add `run: GROUP` or `wait: {…}`", "the step does nothing")
+	case kinds[0] == "run":
+		d.Run, d.target = &run, run.Target
+	case kinds[0] == "converge":
+		d.Converge, d.target = &converge, cmp.Or(converge.Target, wholeFleet)
+	}
+	if len(kinds) == 1 {
+		r.checkOptions(kinds[0], options)
 	}
 	r.timeout(d)
+}
+
+// checkOptions refuses the keys that belong to steps of other kinds.
+func (r *reader) checkOptions(kind string, options map[string]*yaml.Node) {
+	for key, of := range map[string][]string{"accept": {"run"}, "limit": {"run", "converge"}, "max_failed": {"converge"}} {
+		if n := options[key]; n != nil && !slices.Contains(of, kind) {
+			r.report(n, "remove it", "step: %s belongs to a %s step, this is a %s step", key, strings.Join(of, " or "), kind)
+		}
+	}
 }
 
 func (r *reader) stepName(n *yaml.Node, d *draft) {
@@ -137,6 +163,8 @@ func (r *reader) checkPerNode(drafts []draft) {
 		case d.perNode == nil:
 		case d.Wait != nil:
 			r.report(d.perNode, "leave `per` out", "step %s: a wait step has no nodes", d.Name)
+		case d.Converge != nil:
+			r.report(d.perNode, "leave `per` out", "step %s: a converge step finds the order of its nodes itself", d.Name)
 		case d.Run != nil && !useful:
 			r.report(d.perNode, "leave `per` out, or say after which step", "step %s: it follows no run step whose nodes it could wait for", d.Name)
 		}

@@ -63,6 +63,10 @@ func does(s tutti.Step, targets map[tutti.StepName][]tutti.NodeName) string {
 	switch {
 	case s.Run != nil:
 		return "run " + s.Run.Target + nodeNames(s.Run.Target, targets[s.Name])
+	case s.Converge != nil && s.Converge.Target == "":
+		return "converge the fleet"
+	case s.Converge != nil:
+		return "converge " + s.Converge.Target
 	case s.Wait == nil:
 		return "nothing"
 	case s.Wait.HTTP != "":
@@ -99,6 +103,14 @@ func options(s tutti.Step) string {
 		}
 		if s.Run.Limit > 0 {
 			parts = append(parts, fmt.Sprintf("limit %d", s.Run.Limit))
+		}
+	}
+	if s.Converge != nil {
+		if s.Converge.Limit > 0 {
+			parts = append(parts, fmt.Sprintf("limit %d", s.Converge.Limit))
+		}
+		if s.Converge.MaxFailed > 0 {
+			parts = append(parts, fmt.Sprintf("max_failed %d", s.Converge.MaxFailed))
 		}
 	}
 	parts = append(parts, "timeout "+duration(s.Timeout))

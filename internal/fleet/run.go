@@ -10,20 +10,20 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// target returns the group or node that a run step names. A name with a dot is
+// target returns the group or node that a step names. A name with a dot is
 // no group: it is taken as a node that may join later.
-func (r *reader) target(n *yaml.Node) string {
-	name, ok := r.text(n, "step: run")
+func (r *reader) target(n *yaml.Node, what string) string {
+	name, ok := r.text(n, what)
 	if !ok || r.known.groups[tutti.GroupName(name)] || r.known.nodes[tutti.NodeName(name)] {
 		return name
 	}
 	if strings.Contains(name, ".") {
 		if err := tutti.NodeName(name).Validate(); err != nil {
-			r.reportErr(n, "step: run: ", err)
+			r.reportErr(n, what+": ", err)
 		}
 		return name
 	}
-	r.report(n, r.suggest(name, r.known.names), "step: run: undefined group or node %q", name)
+	r.report(n, r.suggest(name, r.known.names), "%s: undefined group or node %q", what, name)
 	return name
 }
 
@@ -53,16 +53,42 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 	return accepted
 }
 
-// limit returns how many runs of a step may be in flight.
-func (r *reader) limit(n *yaml.Node) int {
+// wholeFleet is how a converge step names all nodes.
+const wholeFleet = "fleet"
+
+// convergeTarget returns the group or node that a converge step names, empty for
+// the whole fleet.
+func (r *reader) convergeTarget(n *yaml.Node) string {
+	const what = "step: converge"
+	if at := follow(n); at.Kind != yaml.ScalarNode || at.ShortTag() != "!!str" || at.Value != wholeFleet {
+		return r.target(n, what)
+	}
+	if r.known.groups[wholeFleet] || r.known.nodes[wholeFleet] {
+		r.report(n, "name that otherwise", "%s: %q is all nodes, and a group or node of this file", what, wholeFleet)
+	}
+	return ""
+}
+
+// limit returns how many runs may be in flight.
+func (r *reader) limit(n *yaml.Node, what string) int {
+	return r.whole(n, what, 1, "leave the key out for no limit")
+}
+
+// maxFailed returns after how many failed nodes nothing more begins.
+func (r *reader) maxFailed(n *yaml.Node) int {
+	return r.whole(n, "step: max_failed", 1, "leave the key out to go on whatever fails")
+}
+
+// whole returns a whole number that is not too small.
+func (r *reader) whole(n *yaml.Node, what string, least int, hint string) int {
 	n = follow(n)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
-		r.wrong(n, "step: limit", "a whole number")
+		r.wrong(n, what, "a whole number")
 		return 0
 	}
-	limit, err := strconv.Atoi(n.Value)
-	if err != nil || limit < 1 {
-		r.report(n, "leave the key out for no limit", "step: limit: %s; at least 1 is needed", n.Value)
+	number, err := strconv.Atoi(n.Value)
+	if err != nil || number < least {
+		r.report(n, hint, "%s: %s; at least %d is needed", what, n.Value, least)
 	}
-	return limit
+	return number
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
 
 // Door is a listener whose connections have finished TLS. Who does not finish it
-// in time is put out, and of one source only so many are at it at once: when
-// there is another one, the oldest goes, so that whoever means it gets in.
+// in time is put out, and only so many are at it at once: when there is another
+// one, the oldest of the source that has the most goes, so that whoever means it
+// gets in.
 type Door struct {
 	net.Listener
 	o      DoorOptions
@@ -21,6 +23,7 @@ type Door struct {
 
 	mu      sync.Mutex
 	waiting map[string][]net.Conn // by source, the oldest first
+	total   int                   // in waiting
 }
 
 // DoorOptions say who gets through. Zero values take the defaults.
@@ -30,13 +33,13 @@ type DoorOptions struct {
 	// block; then others wait, too.
 	Refused func(from string, cause error)
 
-	Timeout   time.Duration // for TLS; 10 s
-	PerSource int           // at it at once; 64
+	Timeout time.Duration // for TLS; 10 s
+	Most    int           // at it at once; 1024
 }
 
 const (
-	doorTimeout   = 10 * time.Second
-	doorPerSource = 64
+	doorTimeout = 10 * time.Second
+	doorMost    = 1024
 )
 
 // NewDoor begins to accept on l. Close ends that.
@@ -44,8 +47,8 @@ func NewDoor(l net.Listener, o DoorOptions) *Door {
 	if o.Timeout == 0 {
 		o.Timeout = doorTimeout
 	}
-	if o.PerSource == 0 {
-		o.PerSource = doorPerSource
+	if o.Most == 0 {
+		o.Most = doorMost
 	}
 	d := &Door{Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}), waiting: map[string][]net.Conn{}}
 	d.wait.Go(d.run)
@@ -107,11 +110,11 @@ func source(c net.Conn) string {
 func (d *Door) enter(from string, c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if there := d.waiting[from]; len(there) >= d.o.PerSource {
-		there[0].Close()
-		d.waiting[from] = there[1:]
+	if d.total >= d.o.Most {
+		d.expel()
 	}
 	d.waiting[from] = append(d.waiting[from], c)
+	d.total++
 	select {
 	case <-d.closed: // Close may have passed here already
 		c.Close()
@@ -119,18 +122,35 @@ func (d *Door) enter(from string, c net.Conn) {
 	}
 }
 
+// expel ends the oldest connection of the source that has the most.
+func (d *Door) expel() {
+	var most string
+	for from, conns := range d.waiting {
+		if len(conns) > len(d.waiting[most]) {
+			most = from
+		}
+	}
+	oldest := d.waiting[most][0]
+	oldest.Close()
+	d.remove(most, oldest)
+}
+
+// remove forgets a connection, if it is known.
+func (d *Door) remove(from string, c net.Conn) {
+	i := slices.Index(d.waiting[from], c)
+	if i < 0 {
+		return
+	}
+	d.total--
+	if d.waiting[from] = slices.Delete(d.waiting[from], i, i+1); len(d.waiting[from]) == 0 {
+		delete(d.waiting, from)
+	}
+}
+
 func (d *Door) leave(from string, c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, w := range d.waiting[from] {
-		if w == c {
-			d.waiting[from] = append(d.waiting[from][:i:i], d.waiting[from][i+1:]...)
-			break
-		}
-	}
-	if len(d.waiting[from]) == 0 {
-		delete(d.waiting, from)
-	}
+	d.remove(from, c)
 }
 
 func (d *Door) shake(from string, c net.Conn) {

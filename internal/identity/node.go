@@ -4,7 +4,9 @@ import (
 	"crypto/ecdh"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/nats-io/nkeys"
 
@@ -58,13 +60,17 @@ func (n NodeIdentity) Write(dir string) error {
 	return writeFile(dir, fileNodeSeed, n.Seed)
 }
 
-// LoadNode reads what Write stored. Errors are those of Load.
+// LoadNode reads what Write stored. Errors are those of Load; CodeNotFound only
+// if there is no seed, which Write stores last.
 func LoadNode(dir string) (NodeIdentity, error) {
 	seed, err := readFile(dir, fileNodeSeed)
 	if err != nil {
 		return NodeIdentity{}, err
 	}
 	boxText, err := readFile(dir, fileNodeBox)
+	if errors.Is(err, ErrMissing) {
+		return NodeIdentity{}, fileError(tutti.CodeInvalid, filepath.Join(dir, fileNodeBox), ErrMissing)
+	}
 	if err != nil {
 		return NodeIdentity{}, err
 	}

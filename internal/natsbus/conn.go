@@ -35,6 +35,7 @@ type DialOptions struct {
 
 const (
 	dialTimeout  = 5 * time.Second
+	helloTimeout = 20 * time.Second // for TLS and the first words: a server that all come back to at once takes its time
 	reconnectMin = 100 * time.Millisecond
 	reconnectMax = 15 * time.Second
 	pingInterval = 10 * time.Second // a silent server is noticed after two
@@ -104,7 +105,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 		nats.CustomReconnectDelay(reconnectDelay),
 		// Nothing is sent later than it was said: whoever asks again knows better.
 		nats.ReconnectBufSize(-1),
-		nats.Timeout(dialTimeout),
+		nats.Timeout(helloTimeout),
 		nats.SetCustomDialer(dialerFrom(o.Local)),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),

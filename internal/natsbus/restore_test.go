@@ -60,7 +60,7 @@ func TestARestoredLogIsTheSame(t *testing.T) {
 			got = append(got, e)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("the restored log is another one: -want +got\n%s", diff)
 		}
 		last := got[len(got)-1]
 		events := []tutti.Event{{Body: &tutti.ValueUnset{Key: "a"}}}

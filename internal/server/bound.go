@@ -98,6 +98,24 @@ func checkCompiled(c tutti.Compiled) error {
 	return nil
 }
 
+// decodeRecord reads what a run asked out of its record, within the bounds of a
+// gate.
+func decodeRecord(raw []byte) (tutti.Record, error) {
+	in, err := decode[struct {
+		Reads json.RawMessage `json:"reads"`
+		Keys  json.RawMessage `json:"keys"`
+	}]("record", raw)
+	var out tutti.Record
+	if err != nil {
+		return out, err
+	}
+	if out.Reads, err = elements[tutti.Read]("reads", in.Reads, maxReads); err != nil {
+		return out, err
+	}
+	out.Keys, err = elements[tutti.KeyRead]("hiera keys", in.Keys, maxKeys)
+	return out, err
+}
+
 // elements decodes a list one element after the other, and stops at what is too
 // much. null and nothing are the empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {

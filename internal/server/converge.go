@@ -40,7 +40,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Puppet:   w.puppetOf,
 		Members:  tx.members,
-		Paused:   func(tutti.NodeName) string { return "" },
+		Paused:   tx.paused(),
 		Hold:     hold,
 		InFlight: w.opts.InFlight, Compiles: maxCompiles,
 	}
@@ -50,6 +50,11 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	if tx.react(view) {
 		return true
 	}
+	w.state.engine.Converging(func(*engine.Job, *engine.Step) {
+		if view.Order == nil {
+			view.Order = tx.registry.order()
+		}
+	})
 	bodies := w.state.converge.Decide(view)
 	for _, b := range bodies {
 		switch b := b.(type) {
@@ -113,10 +118,18 @@ func (tx *tx) members(target string) []tutti.NodeName {
 
 // convergePlan is the plan of a job that converges a target.
 func (tx *tx) convergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
-	if spec.Target != "" && len(tx.members(spec.Target)) == 0 {
-		return tutti.Plan{}, tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
+	if err := tx.canConverge(spec); err != nil {
+		return tutti.Plan{}, err
 	}
 	return tutti.Plan{Name: tutti.ConvergePlan, Steps: []tutti.Step{
 		{Name: tutti.StepName(tutti.ConvergePlan), Timeout: fleet.DefaultRunTimeout, Converge: &spec},
 	}}, nil
+}
+
+// canConverge refuses a target that is nobody.
+func (tx *tx) canConverge(spec tutti.ConvergeStep) error {
+	if spec.Target != "" && len(tx.members(spec.Target)) == 0 {
+		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/policy"
@@ -144,7 +143,7 @@ func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
 func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
 	changed := tx.data.Outdated(in.Reads, tx.asker(r))
 	if len(changed) > 0 {
-		return "the answer to " + converge.Describe(changed[0].Query) + " has changed since it was read"
+		return "the answer to " + changed[0].Query.String() + " has changed since it was read"
 	}
 	hiera := tx.data.Hiera(n.Node)
 	for _, k := range in.Keys {

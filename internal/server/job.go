@@ -57,6 +57,11 @@ func (tx *tx) plan(f tutti.Fleet, in tutti.StartJob) (tutti.Plan, map[tutti.Step
 	if err == nil {
 		err = tx.allJoined(targets)
 	}
+	for _, st := range f.Plans[at].Steps {
+		if err == nil && st.Converge != nil {
+			err = tx.canConverge(*st.Converge)
+		}
+	}
 	return f.Plans[at], targets, err
 }
 

@@ -302,6 +302,10 @@ func writeLog(t *testing.T, dir string) {
 				}
 			case *tutti.SnapshotTaken:
 				keep(b.State)
+			case *tutti.RunCompiled:
+				keepAsked(keep, b.Asked, b.Absent)
+			case *tutti.RunAsked:
+				keepAsked(keep, b.Asked, b.Absent)
 			}
 		}
 		writeFile(t, filepath.Join(dir, "log.jsonl"), lines)
@@ -329,6 +333,13 @@ plans:
       - {name: ready, wait: {value: db/ready}}
       - {name: second, run: web}
 `
+
+func keepAsked(keep func(tutti.Digest), asked, absent tutti.Digest) {
+	keep(asked)
+	if absent != "" {
+		keep(absent)
+	}
+}
 
 // everythingHappens does what makes each kind of event, as operators and nodes do
 // it.
@@ -364,6 +375,7 @@ func everythingHappens(t *testing.T, p *past) {
 		time.Sleep(time.Second)
 		p.act(t, web, "web/x", false) // it may not write there
 	}
+	p.convergeOnce(t, second)
 	lost := p.Start("deploy", tutti.ModeApply)
 	p.act(t, p.db, "db/ready", false)
 	second.MustClaim()
@@ -383,6 +395,60 @@ func everythingHappens(t *testing.T, p *past) {
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
+}
+
+// convergeOnce lets db-01 apply and, under other code, prove that it is good; db-02
+// waits for a value.
+func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
+	t.Helper()
+	begin := func(target string) {
+		t.Helper()
+		_, err := p.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := tutti.DigestOf([]byte("the same"))
+	end := func(n *servertest.Node, result tutti.Result) {
+		t.Helper()
+		if err := n.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, site := range []string{"notify { 'one': }\n", "notify { 'two': }\n"} {
+		p.PushSite(site)
+		begin("db-01")
+		run := p.db.MustClaim().Run
+		gate := tutti.Gate{
+			Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Values: []string{"db/ready"}},
+			Exports: []tutti.Export{database("db-01")},
+			Reads:   []tutti.Read{p.db.Read(run, asksShared)}, Keys: []tutti.KeyRead{{Key: "absent"}},
+		}
+		p.db.Gate(gate)
+		result := servertest.Result(run, tutti.Changed)
+		if i > 0 {
+			result.Outcome, result.Stopped = "", true
+		}
+		end(p.db, result)
+	}
+	begin("db-02")
+	run := second.MustClaim().Run
+	read := tutti.Read{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/nobody"}}
+	record, err := json.Marshal(tutti.Record{Run: run, Node: second.Name, Reads: []tutti.Read{read}, Keys: []tutti.KeyRead{{Key: "absent"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored tutti.BlobStored
+	raw, err := p.Handle(t.Context(), second.Key, tutti.OpBlobPut, record)
+	if err == nil {
+		err = json.Unmarshal(raw, &stored)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := servertest.Result(run, tutti.Waiting)
+	result.Record, result.Waits = stored.Digest, []tutti.Wait{{Query: read.Query}}
+	end(second, result)
 }
 
 // act claims a run and goes through with it; if it is stopped at its gate, twice.

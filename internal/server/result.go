@@ -22,6 +22,10 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	if err := s.storeEnclosed(ctx, key, in); err != nil {
 		return nil, err
 	}
+	more, err := s.askedBesides(ctx, key, in.Result)
+	if err != nil {
+		return nil, err
+	}
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeOwnRun(key, in.Run)
 		if err != nil {
@@ -29,10 +33,45 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		}
 		if r.Result == nil { // the same result may come twice
 			tx.withdrawUndeclared(n, r, in.Result)
+			if more != nil {
+				tx.emit(actorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.digest, Absent: more.content.Absent, Reads: more.content})
+			}
 			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: plainResult(in.Result)})
 		}
 		return nil
 	})
+}
+
+// askedBesides keeps what a run asked that it has not handed over at a gate:
+// because it never came to one, or asked more behind it. nil: there is nothing.
+func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result) (*asked, error) {
+	if in.Record == "" {
+		return nil, nil
+	}
+	wanted := false
+	err := s.do(ctx, func(tx *tx) error {
+		_, r, err := tx.nodeOwnRun(key, in.Run)
+		wanted = err == nil && r.Result == nil && (r.Asked == nil || in.AskedMore)
+		return err
+	})
+	if err != nil || !wanted {
+		return nil, nil // whoever may not is refused with the result
+	}
+	raw, err := s.opts.Blobs.Get(ctx, in.Record)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "record of run %s", in.Run)
+	}
+	record, err := decodeRecord(raw)
+	if err != nil {
+		s.opts.Logger.Warn("a record that is none", "run", in.Run, "error", err)
+		return nil, nil
+	}
+	kept, err := s.storeAsked(ctx, record.Reads, record.Keys)
+	if tutti.CodeOf(err) == tutti.CodeInvalid {
+		s.opts.Logger.Warn("a record with a question that is none", "run", in.Run, "error", err)
+		return nil, nil
+	}
+	return &kept, err
 }
 
 // storeEnclosed keeps what a result encloses, if the result is wanted, and makes

@@ -121,7 +121,7 @@ func TestARefusedAppendEndsTheWriter(t *testing.T) {
 		for range cap(errs) {
 			wantCode(t, <-errs, tutti.CodeUnavailable, "")
 		}
-		if err := f.Wait(); tutti.CodeOf(err) != tutti.CodeConflict {
+		if err := endOf(t, f); tutti.CodeOf(err) != tutti.CodeConflict {
 			t.Errorf("the server ended with %v, want the refused append", err)
 		}
 		wantCode(t, f.SetValue(servertest.Operator(), "shared/x", []byte("1")), tutti.CodeUnavailable, "not serving")
@@ -129,6 +129,20 @@ func TestARefusedAppendEndsTheWriter(t *testing.T) {
 			t.Errorf("log -want +got\n%s", diff)
 		}
 	})
+}
+
+// endOf waits a minute of the test's clock for the server's end.
+func endOf(t *testing.T, f *servertest.Fleet) error {
+	t.Helper()
+	end := make(chan error, 1)
+	go func() { end <- f.Wait() }() // the test's end ends the server
+	select {
+	case err := <-end:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("waited a minute for the server to end: it goes on after an append that was refused")
+		return nil
+	}
 }
 
 func TestALogThatDoesNotAnswerEndsTheWriter(t *testing.T) {

@@ -50,6 +50,10 @@ const (
 	MaxBatch = 20000
 
 	startTimeout = 30 * time.Second
+	// helloTimeout is for TLS, and then for who it is. When a fleet comes back at
+	// once, whoever is put out for being slow comes again and has only cost time; how
+	// many may be at it is bounded by Guard.
+	helloTimeout = 20 * time.Second
 )
 
 // Server is a running NATS server.
@@ -124,8 +128,8 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		TLS:                    true,
 		TLSConfig:              config,
 		TLSHandshakeFirst:      true,
-		TLSTimeout:             5,
-		AuthTimeout:            5,
+		TLSTimeout:             helloTimeout.Seconds(),
+		AuthTimeout:            helloTimeout.Seconds(),
 		NoSigs:                 true,
 		MaxPayload:             MaxPayload,
 		PingInterval:           20 * time.Second,

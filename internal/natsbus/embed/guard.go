@@ -10,10 +10,13 @@ import (
 )
 
 const (
-	// halfOpen is how many connections of one source may be in front of the bus
-	// at once that have not yet shown who they are.
-	halfOpen   = 64
-	guardEvery = 100 * time.Millisecond
+	// halfOpen is how many connections may be in front of the bus at once that have
+	// not yet shown who they are: more than a fleet behind one address has that
+	// comes back at once, and than the server has file descriptors to fear for.
+	halfOpen = 4096
+	// alwaysOpen is how many of one source may, however many others there are.
+	alwaysOpen = 64
+	guardEvery = 20 * time.Millisecond
 )
 
 // GuardOptions are told what the guard sees.
@@ -27,8 +30,12 @@ type GuardOptions struct {
 }
 
 // Guard keeps those who connect and do not say who they are from filling the bus,
-// until ctx ends. Of one source only the youngest stay, so that whoever means it
-// gets in; the others are ended.
+// until ctx ends. When they are too many, those sources that have the most are cut
+// to an equal share. Of a source the youngest stay, so that whoever means it gets
+// in; the others are ended.
+//
+// A bound for each source alone would be either low, and hold a fleet up that comes
+// back from behind one address, or high, and let a few sources fill the bus.
 //
 // NATS accepts by itself, so this looks again and again, first at a number alone.
 // A listener of ours in front of it (in-process connections behind it) would cost
@@ -70,16 +77,35 @@ func (s *Server) expel(refused func(from string, count int)) {
 	for _, c := range list.Conns {
 		sources[c.IP] = append(sources[c.IP], c)
 	}
+	counts := make([]int, 0, len(sources))
+	for _, conns := range sources {
+		counts = append(counts, len(conns))
+	}
+	stay := share(counts)
 	for from, conns := range sources {
-		if len(conns) <= halfOpen {
+		if len(conns) <= stay {
 			continue
 		}
 		slices.SortFunc(conns, func(a, b *server.ConnInfo) int { return cmp.Compare(b.Cid, a.Cid) })
-		for _, c := range conns[halfOpen:] {
+		for _, c := range conns[stay:] {
 			_ = s.nats.DisconnectClientByID(c.Cid) // gone, or shown who he is meanwhile
 		}
-		refused(from, len(conns)-halfOpen)
+		refused(from, len(conns)-stay)
 	}
+}
+
+// share is how many connections of each source may stay: as many as make halfOpen
+// in all, given that some sources have fewer.
+func share(counts []int) int {
+	slices.Sort(counts)
+	left := halfOpen
+	for i, n := range counts {
+		if each := left / (len(counts) - i); n > each {
+			return max(each, alwaysOpen)
+		}
+		left -= n
+	}
+	return halfOpen
 }
 
 // Disconnect ends a connection, known by the number that the bus gave it.

@@ -78,6 +78,18 @@ RSpec.describe 'blocks that wait' do
     expect(run.agent.asked('collect').map { |request| request.values_at('type', 'filter') }).to eq([['Notify', nil]])
   end
 
+  it 'are not needed for what has a default: the catalog grows when the value comes' do
+    grown = [{}, { 'db/host' => 'h' }].map do |values|
+      other = RealRun.new
+      other.agent.values = values
+      other.manifest("$host = tutti::value('db/host', undef)\nnotify { 'always': }\nif $host { notify { 'with': message => $host } }\n").call
+      [other.status.exitstatus, other.events('done').map { |event| event['resource'] }.grep(/Notify|Tutti/)]
+    ensure
+      other&.clean
+    end
+    expect(grown).to eq([[2, ['Notify[always]']], [2, ['Notify[always]', 'Notify[with]']]])
+  end
+
   it 'are reported in a noop run, and do not fail it' do
     run.order['mode'] = 'noop'
     run.manifest(manifest).call

@@ -59,6 +59,7 @@ RSpec.describe PuppetX::Tutti::Waits do
     { reason: 'a parameter of the wrong type, too', manifest: "class db($port, Integer $x) { }\nclass { 'db': x => 'a' }",
       asked: ['db::port', 'db::x'], waits: [] },
     { reason: 'somebody who only says so', manifest: "fail(\"it says: Function lookup() did not find a value for the name 'a'\")", asked: ['a'], waits: [] },
+    { reason: 'a quoted part of what is no key', manifest: "lookup(\"a'..'b\")", asked: [], waits: [] },
     { reason: 'something else', manifest: "fail('no')", asked: ['a'], waits: [] }
   ].each do |row|
     it("#{row[:waits].empty? ? 'does not wait' : 'waits'} for #{row[:reason]}") { expect(ending(row[:manifest], asked: row[:asked])).to eq(row[:waits]) }

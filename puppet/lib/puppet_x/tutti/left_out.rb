@@ -21,8 +21,9 @@ module PuppetX
 
         file, line = Position.of(scope).values_at('file', 'line')
         parameter = Puppet::Parser::Resource::Param.new(name: :question, value: question, source: scope.source, file: file, line: line)
-        scope.compiler.add_resource(scope, Puppet::Parser::Resource.new(TYPE, titles[there.index(nil)], scope: scope, source: scope.source,
-                                                                        parameters: [parameter], file: file, line: line))
+        resource = Puppet::Parser::Resource.new(TYPE, titles[there.index(nil)],
+                                                scope: scope, source: scope.source, parameters: [parameter], file: file, line: line)
+        scope.compiler.add_resource(scope, resource)
       end
     end
   end

@@ -69,6 +69,8 @@ module PuppetX
         return [] unless keys.all? { |key| @run.keys.unanswered?(key) }
 
         keys.map { |key| Waits.wait('hiera', key, @run.keys.position(key)) }
+      rescue Puppet::DataBinding::LookupError
+        [] # what the error names is no key
       end
 
       def named(message)

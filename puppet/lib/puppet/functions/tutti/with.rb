@@ -19,7 +19,8 @@ Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFun
     block_param
   end
 
-  def with(scope, *keys)
+  def with(scope, *keys, &block)
+    check(block.arity, keys.length)
     run = PuppetX::Tutti::Run.current
     PuppetX::Tutti::Run.warn_bare if run.nil?
     at = PuppetX::Tutti::Position.of(scope)
@@ -31,5 +32,13 @@ Puppet::Functions.create_function(:'tutti::with', Puppet::Functions::InternalFun
       PuppetX::Tutti::LeftOut.declare(scope, key, "value #{key.inspect}")
     end
     nil
+  end
+
+  # Puppet calls a block with too many values and says nothing.
+  def check(arity, count)
+    least = arity.negative? ? -arity - 1 : arity
+    return if count == least || (arity.negative? && count > least)
+
+    raise ArgumentError, "tutti::with: the block takes #{least} values, of #{count} keys"
   end
 end

@@ -1,0 +1,157 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// A cold start of Swift takes four runs: each node's one. However the nodes are
+// delayed, it takes at most seven.
+const (
+	coldRuns = 4
+	mostRuns = 7
+)
+
+// weather is what a seed does to a cold start; seed 0 does nothing.
+type weather struct {
+	seed   uint64
+	slowed int // the index of the node whose link is slow, -1: none
+	slow   lab.Slow
+	delays []time.Duration // until each node's agent starts; below the server's deadline of silence
+}
+
+func newWeather(seed uint64, nodes int) weather {
+	w := weather{seed: seed, slowed: -1, delays: make([]time.Duration, nodes)}
+	if seed == 0 {
+		return w
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	w.slowed = int((seed - 1) % uint64(nodes)) // each in turn
+	w.slow = lab.Slow{Delay: time.Duration(20+r.IntN(180)) * time.Millisecond, Loss: float64(r.IntN(4)) / 100}
+	for i := range w.delays {
+		w.delays[i] = time.Duration(r.IntN(200)) * 100 * time.Millisecond
+	}
+	return w
+}
+
+func (w weather) describe(f *app.LabFleet) string {
+	if w.seed == 0 {
+		return "undisturbed"
+	}
+	parts := []string{fmt.Sprintf("%s slow by %s, %g%% lost; agents start after", f.Nodes[w.slowed].Name, w.slow.Delay, w.slow.Loss*100)}
+	for i, d := range w.delays {
+		parts = append(parts, fmt.Sprintf("%s %.1fs", f.Nodes[i].Name, d.Seconds()))
+	}
+	return strings.Join(parts, " ")
+}
+
+// TestConvergeSwift deploys the example from nothing without its plan, in four
+// runs, each node's one, of which none fails; converging again does nothing at
+// all. E2E_COLD, seeds with commas, does so once for each of them: agents start
+// at random times, one node after the other has a slow link.
+func TestConvergeSwift(t *testing.T) {
+	var table []string
+	for _, seed := range seeds(t, "E2E_COLD", "0") {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			table = append(table, coldStart(t, seed))
+		})
+	}
+	t.Logf("cold starts of Swift:\n%5s %5s %9s %7s %12s %16s %7s  %s\n%s",
+		"seed", "runs", "compiles", "failed", "second runs", "second compiles", "wall", "weather", strings.Join(table, "\n"))
+}
+
+// coldStart is one start from nothing. It returns its line of the table.
+func coldStart(t *testing.T, seed uint64) string {
+	t.Helper()
+	f := swiftFleet(t)
+	w := newWeather(seed, len(f.Nodes))
+	t.Logf("seed %d: %s", seed, w.describe(f))
+	j := w.converge(t, f)
+	first := j.Summary(j.EndedAt)
+	if first.Outcome != tutti.VerdictConverged || first.Runs < coldRuns || first.Runs > mostRuns || seed == 0 && first.Runs != coldRuns || first.Failed != 0 {
+		t.Errorf("seed %d: summary %+v (%s), want %d runs, none failed", seed, first, j.Message, coldRuns)
+	}
+	applied := map[tutti.NodeName]int{}
+	for _, r := range runsOf(j.Job) {
+		t.Logf("%6.1fs %6.1fs %s attempt %d: %s %s %s", r.WantedAt.Sub(j.StartedAt).Seconds(), r.EndedAt.Sub(j.StartedAt).Seconds(), r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
+		if r.Passed() {
+			applied[r.Node]++
+		}
+	}
+	for _, h := range f.Nodes {
+		node := tutti.NodeName(h.Name)
+		// What the node says: one line `apply` for each catalog that it began to apply.
+		got := sh(t, h, `cat /var/lib/tutti/agent/runs/*/phase.jsonl | grep -c '"phase":"apply"'`)
+		if got != fmt.Sprint(applied[node]) || seed == 0 && applied[node] != 1 {
+			t.Errorf("seed %d: %s applied %s catalogs, %d by the log, want 1", seed, node, got, applied[node])
+		}
+	}
+	checkStartedOnce(t, f, j.Job)
+	checkAllGood(t, f)
+	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
+		t.Error(err)
+	}
+	again := converge(t, f).end()
+	second := again.Summary(again.EndedAt)
+	if second.Outcome != tutti.VerdictConverged || second.Runs != 0 || second.Compiles != 0 || len(runsOf(again.Job)) != 0 {
+		t.Errorf("seed %d: the second time %+v (%s), want no runs and no compiles", seed, second, again.Message)
+	}
+	return fmt.Sprintf("%5d %5d %9d %7d %12d %16d %6.1fs  %s",
+		seed, first.Runs, first.Compiles, first.Failed, second.Runs, second.Compiles, first.Wall.Seconds(), w.describe(f))
+}
+
+// converge starts the job with all agents down, and each of them when it is its
+// time.
+func (w weather) converge(t *testing.T, f *app.LabFleet) *job {
+	t.Helper()
+	if w.seed == 0 {
+		return converge(t, f).end()
+	}
+	if err := f.Nodes[w.slowed].Slow(t.Context(), w.slow); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range f.Nodes {
+		sh(t, h, "systemctl stop tutti-agent")
+	}
+	j := converge(t, f)
+	for i, h := range f.Nodes {
+		sh(t, h, fmt.Sprintf("systemd-run --quiet --on-active=%dms --timer-property=AccuracySec=50ms systemctl start tutti-agent", w.delays[i].Milliseconds()))
+	}
+	return j.end()
+}
+
+// converge starts a job that converges all nodes of a fleet.
+func converge(t *testing.T, f *app.LabFleet) *job {
+	t.Helper()
+	id, err := f.Client.StartJob(t.Context(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &job{id: id, t: t, f: f}
+}
+
+// checkAllGood asks the server for every node's last run.
+func checkAllGood(t *testing.T, f *app.LabFleet) {
+	t.Helper()
+	nodes, err := f.Client.ListNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes) != len(f.Nodes) {
+		t.Errorf("%d nodes, want %d", len(nodes), len(f.Nodes))
+	}
+	for _, n := range nodes {
+		if !n.Outcome.Good() || n.Active != "" {
+			t.Errorf("%s is not good: %s:%s %s (active %q)", n.Node, n.Outcome, n.Reason, n.Message, n.Active)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+const roundFleet = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  round: {nodes: [node-01, node-02, node-03]}
+grants:
+  - {to: round, write: [shared/round/**], exports: [Notify]}
+`
+
+// roundSite is a circle: node-02 collects what node-01 exports, node-03 reads what
+// node-02 publishes, and node-01 what node-03 does. An export is known after a
+// compile, so node-02 is the first and node-01 the last. Each node notes what it
+// has read; word makes one site differ from another.
+func roundSite(word string) string {
+	return strings.ReplaceAll(`
+		define published(String $text) {
+			tutti_value { "shared/round/${trusted['certname']}": value => $text }
+		}
+		node 'node-01' {
+			@@notify { 'WORD': }
+			$text = tutti::value('shared/round/node-03', 'nothing')
+			file { '/var/tmp/e2e-round': content => $text }
+			-> `+waitExec+`
+		}
+		node 'node-02' {
+			Notify <<| |>>
+			`+waitExec+`
+			-> published { 'it': text => 'WORD' }
+		}
+		node 'node-03' {
+			$text = tutti::value('shared/round/node-02', 'nothing')
+			file { '/var/tmp/e2e-round': content => $text }
+			-> `+waitExec+`
+			-> published { 'it': text => $text }
+		}
+	`, "WORD", word)
+}
+
+// checkRound fails unless what the first node published has come round to the
+// last, and nothing is left to do.
+func checkRound(t *testing.T, word string) {
+	t.Helper()
+	for _, name := range []string{"node-03", "node-01"} {
+		if got := sh(t, host(t, name), "cat /var/tmp/e2e-round"); got != word {
+			t.Errorf("%s: %q has come round, want %q", name, got, word)
+		}
+	}
+	checkAllGood(t, fleet)
+	again := converge(t, fleet).end()
+	if again.Verdict != tutti.VerdictConverged || len(runsOf(again.Job)) != 0 {
+		t.Errorf("converging again: %s (%s) with %d runs, want nothing to do", again.Verdict, again.Message, len(runsOf(again.Job)))
+	}
+}
+
+// checkSummary compares how a converge job ended.
+func (j *job) checkSummary(verdict tutti.Verdict, runs, failed int) {
+	j.t.Helper()
+	s := j.Summary(j.EndedAt)
+	if s.Outcome != verdict || s.Runs != runs || s.Failed != failed {
+		j.t.Errorf("job %s: %+v, want %s with %d runs, %d failed; it says: %s", j.id, s, verdict, runs, failed, j.Message)
+		for _, r := range runsOf(j.Job) {
+			j.t.Logf("%s attempt %d: gate %s (%s), %s", r.Node, r.Attempt, r.Gate, r.GateWhy, r.Outcome())
+		}
+	}
+}
+
+// TestConvergeFaults lets the server be killed, a node lose its network, and a
+// node lose its power, each in the middle of converging a small site. The site
+// is converged in the end, or the verdict says who is missing, and then it is
+// when that one is back.
+func TestConvergeFaults(t *testing.T) {
+	for _, h := range fleet.Nodes {
+		sh(t, h, "rm -f /var/tmp/e2e-round")
+		later(t, h, "rm -f /var/tmp/e2e-round")
+	}
+	t.Run("quiet", func(t *testing.T) {
+		push(t, roundFleet, roundSite("quiet"))
+		j := converge(t, fleet).end()
+		j.checkSummary(tutti.VerdictConverged, 3, 0)
+		checkRound(t, "quiet")
+	})
+	t.Run("server killed", func(t *testing.T) {
+		push(t, roundFleet, roundSite("killed"))
+		first := newBarrier(t, host(t, "node-02"))
+		j := converge(t, fleet)
+		first.wait() // node-02 applies, the others are held at their gates or come to them
+		before := sh(t, fleet.Server, "systemctl show -p MainPID --value tutti-server")
+		sh(t, fleet.Server, "kill -9 "+before)
+		first.open()
+		j.end()
+		if after := sh(t, fleet.Server, "systemctl show -p MainPID --value tutti-server"); after == before {
+			t.Fatalf("the server still has pid %s: it was not killed", before)
+		}
+		j.checkSummary(tutti.VerdictConverged, 3, 0)
+		for _, r := range runsOf(j.Job) {
+			checkOneStart(t, host(t, string(r.Node)), r.Run)
+		}
+		checkRound(t, "killed")
+	})
+	t.Run("node cut off", func(t *testing.T) {
+		push(t, roundFleet, roundSite("cut"))
+		away := host(t, "node-03")
+		t.Cleanup(func() { heal(context.Background(), t, away) })
+		b := newBarrier(t, away)
+		j := converge(t, fleet)
+		b.wait()
+		if err := away.Cut(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		j.end()
+		if j.Verdict != tutti.VerdictPartial || !strings.Contains(j.Message, "node-03 is not connected") {
+			t.Errorf("with node-03 cut off: %s, %q; want partial, naming it", j.Verdict, j.Message)
+		}
+		heal(t.Context(), t, away)
+		b.open()
+		run := j.last(tutti.StepName(tutti.ConvergePlan), "node-03")
+		eventually(t, "the result of the run that was given up", func() bool {
+			record, err := fleet.Client.RunRecord(t.Context(), run.Run)
+			return err == nil && record.Run == run.Run
+		})
+		if second := converge(t, fleet).end(); second.Verdict != tutti.VerdictConverged {
+			t.Errorf("when it is back: %s, %q", second.Verdict, second.Message)
+		}
+		checkRound(t, "cut")
+	})
+	t.Run("node without power", func(t *testing.T) {
+		push(t, roundFleet, roundSite("power"))
+		off := host(t, "node-03")
+		b := newBarrier(t, off)
+		j := converge(t, fleet)
+		b.wait()
+		power(t, off)
+		j.end()
+		j.checkSummary(tutti.VerdictConverged, 4, 1)
+		checkRound(t, "power")
+	})
+}
+
+// heal joins a node to the others again.
+func heal(ctx context.Context, t *testing.T, h *lab.Host) {
+	t.Helper()
+	if err := h.Heal(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+const verdictFleet = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  asks: {nodes: [node-01]}
+`
+
+// summary is the last line of `tutti converge --json`.
+type summary struct {
+	Type    string        `json:"type"`
+	Outcome tutti.Verdict `json:"outcome"`
+	Runs    int           `json:"runs"`
+	Failed  int           `json:"failed"`
+	Message string        `json:"message"`
+}
+
+// convergeCLI converges with the command, from a directory.
+func convergeCLI(t *testing.T, dir string, args ...string) (summary, int) {
+	t.Helper()
+	out, code := tuttiCLI(t, fleet, append([]string{"converge", "--json", "-f", dir + "/tutti.yaml"}, args...)...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var last summary
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Type != "summary" {
+		t.Fatalf("last line %s: %v", lines[len(lines)-1], err)
+	}
+	return last, code
+}
+
+// TestConvergeStuck: a node that needs a value that nobody has published waits,
+// and the command says so at once, with key, node and place. Published, it goes on.
+func TestConvergeStuck(t *testing.T) {
+	const key = "shared/stuck/it"
+	dir := write(t, verdictFleet, "node 'node-01' {\n\t$it = tutti::value('"+key+"')\n\tnotify { \"it is ${it}\": }\n}\n")
+	got, code := convergeCLI(t, dir, "asks")
+	if code != cli.ExitStuck || got.Outcome != tutti.VerdictStuck {
+		t.Errorf("exit code %d, %+v; want stuck", code, got)
+	}
+	for _, want := range []string{"node-01", key, "site.pp:2"} {
+		if !strings.Contains(got.Message, want) {
+			t.Errorf("the verdict does not name %s: %s", want, got.Message)
+		}
+	}
+	if err := fleet.Client.SetValue(t.Context(), key, []byte(`"there"`)); err != nil {
+		t.Fatal(err)
+	}
+	got, code = convergeCLI(t, dir, "asks")
+	if code != cli.ExitOK || got.Outcome != tutti.VerdictConverged || got.Runs != 1 || got.Failed != 0 {
+		t.Errorf("published: exit code %d, %+v; want converged in one run", code, got)
+	}
+}
+
+// TestConvergeFailing: what fails with the same inputs again and again is given
+// up, and named.
+func TestConvergeFailing(t *testing.T) {
+	dir := write(t, verdictFleet, "node 'node-01' {\n\texec { 'break': command => '/bin/false' }\n}\n")
+	got, code := convergeCLI(t, dir, "asks")
+	if code != cli.ExitFailed || got.Outcome != tutti.VerdictFailed || got.Runs != 3 || got.Failed != 3 {
+		t.Errorf("exit code %d, %+v; want failed after three tries", code, got)
+	}
+	if !strings.Contains(got.Message, "node-01 failed: failed:resources") {
+		t.Errorf("the verdict does not name the node: %s", got.Message)
+	}
+}

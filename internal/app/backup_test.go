@@ -1,0 +1,162 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/archive"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// trimmed lets the log go of its beginning, as a server does after ten thousand
+// events.
+func (s stored) trimmed(t *testing.T) {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	ctx, stop := context.WithCancel(tutti.WithActor(t.Context(), "operator:ada"))
+	defer stop()
+	st, err := openStores(ctx, s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.close()
+	h, err := openHead(s.dir, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.file.Close()
+	log, err := natsbus.OpenLog(ctx, st.conn, natsbus.LogOptions{Blobs: st.blobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := identity.Load(filepath.Join(s.dir, "identity"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := server.New(server.Options{Log: witnessed{log, h}, Blobs: st.blobs, Logger: logger, Identity: &serverIdentity{authority: authority, bus: st.bus}, SnapshotEvery: 40})
+	ended := make(chan error, 1)
+	go func() { ended <- core.Run(ctx) }()
+	for i := range 100 { // most of them are overwritten or gone in the end
+		key := fmt.Sprint("shared/trimmed/", i%7)
+		err := core.SetValue(ctx, key, fmt.Appendf(nil, "%d", i))
+		if err == nil && i%5 == 0 {
+			err = core.UnsetValue(ctx, key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick, limit := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	defer tick.Stop()
+	for !letGo(ctx, log) {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("waited 30 s for the log to let go of its beginning")
+		}
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// letGo reports whether the first event is in the log no more.
+func letGo(ctx context.Context, log *natsbus.Log) bool {
+	for e, err := range log.Entries(ctx, 0) {
+		return tutti.CodeOf(err) == tutti.CodeNotFound || err == nil && e.Seq > 1
+	}
+	return false
+}
+
+// known is all that a server says that it knows.
+type known struct {
+	Values    []tutti.ValueView
+	Tokens    []tutti.TokenView
+	Operators []tutti.OperatorView
+	Fleet     tutti.Fleet
+	Trail     []tutti.AuditEntry
+}
+
+// ask serves the server until it has said what it knows, of its trail that up to
+// an event.
+func (s stored) ask(t *testing.T, upTo uint64) (out known) {
+	t.Helper()
+	s.mustServe(t, func(ctx context.Context, c tutti.Values) error {
+		client := c.(*httpapi.Client)
+		var errs [4]error
+		out.Values, errs[0] = client.ListValues(ctx, "")
+		out.Tokens, errs[1] = client.ListTokens(ctx)
+		out.Operators, errs[2] = client.ListOperators(ctx)
+		out.Fleet, errs[3] = client.GetFleet(ctx)
+		return errors.Join(append(errs[:], client.ReadAudit(ctx, tutti.ReadAudit{}, func(e tutti.AuditEntry) error {
+			if e.Seq <= upTo {
+				out.Trail = append(out.Trail, e)
+			}
+			return nil
+		}))...)
+	})
+	return out
+}
+
+// A log that has let go of its beginning is copied with the snapshot that stands
+// for it: the restored server knows what the old one did, also of the past.
+func TestABackupOfATrimmedLog(t *testing.T) {
+	for _, reason := range []string{"the server does not run", "it runs"} {
+		t.Run(reason, func(t *testing.T) {
+			s := initStored(t)
+			s.mustServe(t, func(ctx context.Context, c tutti.Values) error {
+				client := c.(*httpapi.Client)
+				_, tokenErr := client.CreateToken(ctx, tutti.CreateToken{Name: "db-*", TTL: time.Hour})
+				_, fleetErr := client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: kept\ngroups: {db: {nodes: [db-01]}}\n")})
+				return errors.Join(tokenErr, fleetErr, writes("shared/first", 5)(ctx, c))
+			})
+			s.trimmed(t)
+			file := filepath.Join(t.TempDir(), "all.tar")
+			var end archive.End
+			backup := func(ctx context.Context) (err error) {
+				end, err = Backup(ctx, BackupOptions{Dir: s.dir, Socket: s.socket, File: file})
+				return err
+			}
+			if reason == "it runs" {
+				short, err := os.MkdirTemp("", "tutti-") // the path of a socket is short
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = os.RemoveAll(short) })
+				s.socket = filepath.Join(short, "sock")
+				s.mustServe(t, func(ctx context.Context, _ tutti.Values) error { return backup(ctx) })
+			} else if err := backup(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			restored := s
+			restored.dir = filepath.Join(t.TempDir(), "restored")
+			head, restoredEnd, err := Restore(t.Context(), file, restored.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head.After == 0 || restoredEnd != end || end.Seq <= head.After {
+				t.Fatalf("the backup is of the events after %d, to %+v; restored was up to %+v", head.After, end, restoredEnd)
+			}
+			want, got := s.ask(t, end.Seq), restored.ask(t, end.Seq)
+			if len(want.Trail) != int(end.Seq) || len(want.Values) == 0 || len(want.Tokens) != 1 {
+				t.Fatalf("the old server knows too little: %d events of %d, %d values, %d tokens", len(want.Trail), end.Seq, len(want.Values), len(want.Tokens))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("what the server knows: -old +restored\n%.4000s", diff)
+			}
+		})
+	}
+}

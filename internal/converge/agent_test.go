@@ -1,0 +1,187 @@
+package converge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// answers are what a compile was told: values by key and hiera keys as hiera:KEY
+// (absent: not there), titles of exports by type.
+type answers struct {
+	values  map[string]string
+	exports map[string][]string
+}
+
+// catalog is what a compile makes of the answers.
+type catalog struct {
+	exports map[string][]string // titles by type
+	values  map[string]string   // published when applied
+	fails   tutti.Reason        // when applied
+	waits   string              // a key without which there is no catalog
+	extra   string              // the rest of it
+}
+
+// manifest is a node's code: what it asks, and what it makes of it.
+type manifest struct {
+	values  []string
+	hiera   []string
+	types   []string
+	compile func(answers) catalog
+}
+
+// process is what a node knows of a run of its own.
+type process struct {
+	got       answers
+	asked     *tutti.Asked
+	catalog   catalog
+	published int // values
+}
+
+// actions are what the nodes can do now, by name. Each is one message to the server,
+// or a look at its answers.
+func (s *sim) actions() []func() {
+	var out []func()
+	for _, n := range s.names() {
+		r := s.engine.Runs[s.engine.Active[n]]
+		if r == nil || s.gone[n] {
+			continue
+		}
+		p := s.memory[r.Run]
+		switch {
+		case r.ClaimedAt.IsZero():
+			out = append(out, func() { s.claim(r.Run, n) })
+		case p == nil:
+			out = append(out, func() { s.compile(r.Run) })
+		case p.catalog.waits != "":
+			out = append(out, func() { s.wait(r.Run, p) })
+		case r.Compiled == nil:
+			out = append(out, func() { s.gate(r.Run, p) })
+		case r.Gate == tutti.GateStop:
+			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Stopped: true}) })
+		case r.Gate == tutti.GateGo && p.catalog.fails == "" && p.published < len(p.catalog.values):
+			which := p.published
+			out = append(out, func() { s.publish(r.Run, p, which) })
+		case r.Gate == tutti.GateGo && p.catalog.fails != "":
+			out = append(out, func() {
+				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke"})
+			})
+		case r.Gate == tutti.GateGo:
+			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed}) })
+		}
+	}
+	return out
+}
+
+// compile asks, and remembers.
+func (s *sim) compile(id tutti.RunID) {
+	r := s.engine.Runs[id]
+	if r == nil || s.memory[id] != nil {
+		return
+	}
+	m := s.manifests[r.Code][r.Node]
+	asker := data.Asker{Node: r.Node, Job: r.Job, Overlay: true}
+	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Asked{}}
+	ask := func(q tutti.Query) data.Answer {
+		a := s.data.Answer(q, asker)
+		if a.Found || q.Kind != tutti.QueryHiera {
+			p.asked.Reads = append(p.asked.Reads, tutti.Read{Query: q, Found: a.Found, Digest: a.Digest})
+		} else {
+			p.asked.Keys = append(p.asked.Keys, q.Key)
+		}
+		return a
+	}
+	note := func(key string, a data.Answer) {
+		if a.Found {
+			var v string
+			_ = json.Unmarshal(a.Value, &v)
+			p.got.values[key] = v
+		}
+	}
+	for _, key := range m.values {
+		note(key, ask(tutti.Query{Kind: tutti.QueryValue, Key: key}))
+	}
+	for _, key := range m.hiera {
+		note("hiera:"+key, ask(tutti.Query{Kind: tutti.QueryHiera, Key: key}))
+	}
+	for _, typ := range m.types {
+		var titles []string
+		for _, e := range ask(tutti.Query{Kind: tutti.QueryCollect, Type: typ}).Exports {
+			titles = append(titles, e.Title)
+		}
+		slices.Sort(titles)
+		p.got.exports[typ] = titles
+	}
+	slices.Sort(p.asked.Keys)
+	p.catalog = m.compile(p.got)
+	s.memory[r.Run] = p
+}
+
+// The handlers of the server, with what they refuse.
+
+func (s *sim) claim(id tutti.RunID, n tutti.NodeName) {
+	if r := s.engine.Runs[id]; r != nil && s.engine.Active[n] == id && r.ClaimedAt.IsZero() {
+		s.append(&tutti.RunClaimed{Run: id, Node: n})
+	}
+}
+
+func (s *sim) gate(id tutti.RunID, p *process) {
+	r := s.engine.Runs[id]
+	if r == nil || r.Ended() || s.engine.Active[r.Node] != id || r.Gate != "" || r.Held() {
+		return
+	}
+	var exports []tutti.Export
+	for _, typ := range sortedKeys(p.catalog.exports) {
+		for _, title := range p.catalog.exports[typ] {
+			exports = append(exports, tutti.Export{Type: typ, Title: title})
+		}
+	}
+	s.exports(r, exports, true)
+	same := tutti.DigestOf([]byte("same"))
+	s.append(&tutti.RunCompiled{Run: id, Reads: p.asked, Compiled: tutti.Compiled{
+		Catalog: tutti.DigestOf(fmt.Append(nil, p.catalog)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
+	}})
+}
+
+func (s *sim) wait(id tutti.RunID, p *process) {
+	r := s.engine.Runs[id]
+	if r == nil || r.Result != nil {
+		return
+	}
+	s.append(&tutti.RunAsked{Run: id, Reads: p.asked})
+	s.append(&tutti.RunFinished{Result: tutti.Result{
+		Run: id, Outcome: tutti.Waiting, Message: "no value " + p.catalog.waits,
+		Waits: []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: p.catalog.waits}}},
+	}})
+}
+
+func (s *sim) publish(id tutti.RunID, p *process, which int) {
+	p.published = max(p.published, which+1)
+	r := s.engine.Runs[id]
+	if r == nil || s.engine.Last(r.Node).Claimed != r || r.Result != nil || !r.Passed() || r.Mode != tutti.ModeApply {
+		return
+	}
+	key := sortedKeys(p.catalog.values)[which]
+	raw, _ := json.Marshal(p.catalog.values[key])
+	if v, ok := s.data.Value(key); !ok || string(v.Value) != string(raw) {
+		s.append(&tutti.ValueSet{Key: key, Value: raw, Owner: r.Node, Run: r.Run, Job: r.Job})
+	}
+}
+
+func (s *sim) finish(result tutti.Result) {
+	r := s.engine.Runs[result.Run]
+	if r == nil || r.Result != nil || r.ClaimedAt.IsZero() {
+		return
+	}
+	if result.Outcome.Good() && r.Passed() && r.Mode == tutti.ModeApply && s.engine.Last(r.Node).Claimed == r && r.Lost == "" {
+		for _, key := range s.data.OwnedBy(r.Node) {
+			if !slices.Contains(r.Values, key) {
+				s.append(&tutti.ValueUnset{Key: key, Owner: r.Node, Run: r.Run, Job: r.Job})
+			}
+		}
+	}
+	s.append(&tutti.RunFinished{Result: result})
+}

@@ -1,0 +1,207 @@
+package converge_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// trouble is what may still happen to a fleet.
+type trouble struct {
+	d        dice
+	operator map[string]string
+	broken   map[tutti.NodeName]int // runs that were lost or interrupted
+	changes  int
+	starts   int
+}
+
+// step lets nodes act, and anything happen, before the server decides. What a node
+// sends may come twice, at once and much later.
+func (tr *trouble) step(s *sim) {
+	for range 1 + tr.d.roll(3, "batch") {
+		s.now = s.now.Add(time.Second)
+		switch tr.d.roll(12, "what") {
+		case 0:
+			tr.change(s)
+		case 1:
+			tr.crash(s)
+		case 2:
+			if len(s.late) > 0 {
+				s.late[tr.d.roll(len(s.late), "late")]()
+			}
+		case 3:
+			s.now = s.now.Add(time.Duration(tr.d.roll(90, "pause")) * time.Second)
+		default:
+			tr.act(s)
+		}
+	}
+}
+
+// act lets one node act.
+func (tr *trouble) act(s *sim) {
+	actions := s.actions()
+	if len(actions) == 0 {
+		s.now = s.now.Add(10 * time.Second)
+		return
+	}
+	tr.send(s, actions[tr.d.roll(len(actions), "next")])
+}
+
+// send delivers a message once or twice, and perhaps again some time.
+func (tr *trouble) send(s *sim, message func()) {
+	message()
+	switch tr.d.roll(4, "again") {
+	case 0:
+		message()
+	case 1:
+		s.late = append(s.late, message)
+	}
+}
+
+// change is an operator who changes what is read.
+func (tr *trouble) change(s *sim) {
+	if tr.changes == 0 {
+		return
+	}
+	tr.changes--
+	key, value := fmt.Sprintf("op/%d", tr.d.roll(3, "key")), fmt.Sprint(tr.d.roll(3, "value"))
+	tr.operator[key] = value
+	s.write(key, value)
+}
+
+// crash ends a run that nobody hears of again, or late; or the server, which folds
+// its log anew.
+func (tr *trouble) crash(s *sim) {
+	if tr.d.roll(2, "who") == 0 {
+		if tr.starts > 0 {
+			tr.starts--
+			s.fold()
+		}
+		return
+	}
+	var active []*engine.Run
+	for _, n := range s.names() {
+		if r := s.engine.Runs[s.engine.Active[n]]; r != nil && !r.ClaimedAt.IsZero() && tr.broken[n] < 2 {
+			active = append(active, r)
+		}
+	}
+	if len(active) == 0 {
+		return
+	}
+	r := active[tr.d.roll(len(active), "run")]
+	tr.broken[r.Node]++
+	id, p := r.Run, s.memory[r.Run]
+	broke := func() { s.finish(tutti.Result{Run: id, Outcome: tutti.Interrupted, Message: "the process is gone"}) }
+	good := func() {
+		if r := s.engine.Runs[id]; r == nil || !r.Passed() || p == nil || p.published < len(p.catalog.values) {
+			broke()
+			return
+		}
+		s.finish(tutti.Result{Run: id, Outcome: tutti.Changed})
+	}
+	switch tr.d.roll(4, "how") {
+	case 0:
+		tr.send(s, broke)
+	case 1: // and never heard of again
+		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
+	case 2: // it goes on unheard, and says so later
+		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
+		if p != nil {
+			for which := range len(p.catalog.values) {
+				s.late = append(s.late, func() { s.publish(id, p, which) })
+			}
+		}
+		s.late = append(s.late, good)
+	case 3:
+		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
+		s.late = append(s.late, broke)
+	}
+}
+
+// run runs a converge job to its end in spite of everything.
+func (tr *trouble) run(s *sim, id tutti.JobID) *engine.Job {
+	for range 5000 {
+		if j := s.engine.Jobs[id]; j.Ended() {
+			return j
+		}
+		tr.step(s)
+		s.settle()
+	}
+	s.t.Fatalf("no verdict:\n%s", s.tail())
+	return nil
+}
+
+// What was read may change at any moment, messages come in any order, twice and
+// late, the server and runs may be killed: a job that says it has converged has, and
+// what comes late changes nothing of it that would not be seen.
+func TestNoWakeUpIsLostInDisorder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		tr := &trouble{d: d, operator: operators(d), broken: map[tutti.NodeName]int{}, changes: 2, starts: 3}
+		s := newSim(rt, acyclic(d, kinds{nodes: 5}))
+		s.writeAll(tr.operator)
+		s.onWanted = func(w *tutti.RunWanted) { s.mustNeed(w.Order) }
+		j := tr.run(s, s.begin(tutti.ModeApply, tutti.ConvergeStep{}))
+		for range s.late { // all that is still under way
+			s.late[0]()
+			s.late = slices.Delete(s.late, 0, 1)
+			s.settle()
+		}
+		if needy := s.converge.Needy(s.view()); len(needy) > 0 || j.Verdict != tutti.VerdictConverged {
+			j = s.all(pick(d)) // what came late is seen
+		}
+		s.converged(j, tr.operator)
+	})
+}
+
+// The log may end after any batch, and be found by a server that knows nothing else:
+// it comes to the same end.
+func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		operator := operators(d)
+		s := newSim(rt, acyclic(d, kinds{nodes: 5}))
+		s.writeAll(operator)
+		s.all(pick(d))
+		after := slices.DeleteFunc(slices.Clone(s.cuts), func(end int) bool { return end < len(s.nodes)+2+len(operator) })
+		again := s.from(after[d.roll(len(after), "prefix")])
+		var j *engine.Job
+		for _, id := range again.engine.Order {
+			again.settle()
+			j = again.run(id, pick(d))
+		}
+		if j == nil {
+			j = again.all(pick(d))
+		}
+		again.converged(j, operator)
+	})
+}
+
+// Folding anew the whole log gives the state that decides the same.
+func TestAFoldDecidesAsTheOneBefore(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		s := newSim(rt, acyclic(d, kinds{nodes: 5}))
+		id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
+		for range 200 {
+			if s.engine.Jobs[id].Ended() {
+				return
+			}
+			s.step(pick(d))
+			again := *s
+			again.fold()
+			again.since = s.since
+			if diff := cmp.Diff(s.converge.Decide(s.view()), again.converge.Decide(again.view())); diff != "" {
+				rt.Fatalf("-one that went on +one that was started anew\n%s%s", diff, s.tail())
+			}
+			s.settle()
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package converge_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// numbers are dice that fall the same way each time.
+type numbers struct{ *rand.Rand }
+
+func (n numbers) roll(sides int, _ string) int { return n.IntN(max(1, sides)) }
+
+// optimum is the fewest runs that take a fleet from nothing to where all are good, if
+// one knows everything beforehand and compiles cost nothing: found by trying all
+// orders. 0: not found within the bound of positions looked at.
+func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
+	names := sortedKeys(nodes)
+	start := newWorld(operator)
+	seen := map[string]bool{}
+	level := []*world{start}
+	for runs := 0; len(level) > 0; runs++ {
+		var next []*world
+		for len(level) > 0 {
+			w := level[len(level)-1]
+			level = level[:len(level)-1]
+			key := fmt.Sprint(w.Values, w.Exports, w.Inputs)
+			if seen[key] {
+				continue
+			}
+			if seen[key] = true; len(seen) > 3000 {
+				return 0
+			}
+			all := true
+			for _, name := range names {
+				got := w.answers(name, nodes[name])
+				c := nodes[name].compile(got)
+				all = all && w.Inputs[name] == fmt.Sprint(got)
+				compiled := &world{w.Values, maps.Clone(w.Exports), w.Inputs}
+				compiled.Exports[name] = withoutEmpty(c.exports)
+				level = append(level, compiled)
+				applied := &world{maps.Clone(w.Values), compiled.Exports, maps.Clone(w.Inputs)}
+				maps.Copy(applied.Values, c.values)
+				applied.Inputs[name] = fmt.Sprint(got)
+				next = append(next, applied)
+			}
+			if all {
+				return runs
+			}
+		}
+		level = next
+	}
+	return 0
+}
+
+// inCycles counts the nodes that are in cycles once all is there.
+func inCycles(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
+	w, _ := fixpoint(nodes, operator)
+	g := dag.New[string]()
+	for name, m := range nodes {
+		g.Add(string(name))
+		for _, key := range m.values {
+			g.Connect("value "+key, string(name))
+		}
+		for _, key := range m.hiera {
+			g.Connect("value shared/hiera/"+key, string(name))
+		}
+		for _, typ := range m.types {
+			g.Connect("type "+typ, string(name))
+		}
+		c := m.compile(w.answers(name, m))
+		for key := range c.values {
+			g.Connect(string(name), "value "+key)
+		}
+		for typ := range c.exports {
+			g.Connect(string(name), "type "+typ)
+		}
+	}
+	count := 0
+	for _, component := range g.Components() {
+		if len(component) == 1 {
+			continue
+		}
+		for _, name := range component { // also one that reads what it publishes itself
+			if nodes[tutti.NodeName(name)] != nil {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func runsOf(j *engine.Job) int {
+	count := 0
+	for _, n := range j.Steps[0].Nodes {
+		for _, r := range n.Runs {
+			if r.Passed() {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// From nothing no more runs are needed than the fewest possible and two for each node
+// that is in a cycle, as long as what nodes publish into does not depend on what they
+// read: nobody can know that beforehand. Without cycles the fewest are one for each.
+func TestFromNothingFewRuns(t *testing.T) {
+	t.Run("without cycles", func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			d := rapidDice{rt}
+			nodes := acyclic(d, kinds{nodes: 8, shapely: true, calm: true})
+			s := newSim(rt, nodes)
+			s.writeAll(operators(d))
+			if got := runsOf(s.all(pick(d))); got != len(nodes) {
+				rt.Fatalf("%d runs, want %d:\n%s", got, len(nodes), s.tail())
+			}
+		})
+	})
+	t.Run("with cycles", func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			d := rapidDice{rt}
+			nodes, operator := monotone(d, kinds{nodes: 3}), operators(d)
+			best := optimum(nodes, operator)
+			if best == 0 {
+				return // too many positions
+			}
+			s := newSim(rt, nodes)
+			s.writeAll(operator)
+			j := s.all(pick(d))
+			if got, most := runsOf(j), best+2*inCycles(nodes, operator); got > most {
+				rt.Fatalf("%d runs, the fewest are %d, at most %d:\n%s", got, best, most, s.tail())
+			}
+		})
+	})
+}
+
+// How many runs converging from nothing needs in the mean, for the fewest possible.
+func TestFromNothingInTheMean(t *testing.T) {
+	fewest := func(nodes map[tutti.NodeName]*manifest, _ map[string]string) int { return len(nodes) }
+	cases := map[string]struct {
+		fleet  func(dice, kinds) map[tutti.NodeName]*manifest
+		kinds  kinds
+		fewest func(map[tutti.NodeName]*manifest, map[string]string) int
+		most   float64
+	}{
+		"what is read decides what is published": {acyclic, kinds{nodes: 8, calm: true}, fewest, 1.1},
+		"some wait before they compile":          {acyclic, kinds{nodes: 8, shapely: true}, fewest, 1.1},
+		"with cycles":                            {monotone, kinds{nodes: 3}, optimum, 1.2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			runs, fewest, sample := 0, 0, 0
+			for seed := range uint64(100) {
+				d := numbers{rand.New(rand.NewPCG(seed, 1))}
+				nodes, operator := tc.fleet(d, tc.kinds), operators(d)
+				best := tc.fewest(nodes, operator)
+				if best == 0 {
+					continue // too many positions
+				}
+				s := newSim(t, nodes)
+				s.writeAll(operator)
+				sample, runs, fewest = sample+1, runs+runsOf(s.all(pick(d))), fewest+best
+			}
+			ratio := float64(runs) / float64(fewest)
+			t.Logf("%d fleets: %d runs, the fewest are %d: %.3f", sample, runs, fewest, ratio)
+			if sample < 80 || ratio > tc.most {
+				t.Errorf("of 100 fleets the fewest were found for %d, the ratio is %.3f, want at most %.2f", sample, ratio, tc.most)
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// plan says what would run, in which order and why, after all nodes that need
+// something have compiled: in waves, each of which waits for those before it. What
+// runs publish is not known before they apply, so later waves are what is known
+// now.
+func (d *decision) plan() string {
+	todo := map[tutti.NodeName]*seat{}
+	var lines, proved []string
+	for _, n := range sortedSeats(d.seats) {
+		seat := d.seats[n]
+		switch why := d.unmet(seat); {
+		case why == "":
+			proved = append(proved, string(n))
+		case seat.phase == absent || seat.phase == paused:
+			lines = append(lines, fmt.Sprintf("not: %s: %s", n, d.tell(seat)))
+		default:
+			copied := *seat
+			copied.phase, copied.why = ready, why
+			todo[n] = &copied
+		}
+	}
+	before := map[tutti.NodeName][]tutti.NodeName{}
+	var waves []string
+	for wave := 1; len(todo) > 0; wave++ {
+		preceded := d.state.precedence(d.view, d.job.ID, todo)
+		var free []tutti.NodeName
+		for _, n := range sortedSeats(todo) {
+			if preceded[n] == nil {
+				free = append(free, n)
+			} else {
+				before[n] = preceded[n]
+			}
+		}
+		for _, n := range free {
+			text := fmt.Sprintf("%d. %s: %s", wave, n, todo[n].why)
+			if names := before[n]; names != nil {
+				text += "; after " + list(names)
+			}
+			waves = append(waves, text)
+			delete(todo, n)
+		}
+		if len(free) == 0 { // the fleet file's order is no cycle, and others are broken
+			break
+		}
+	}
+	if len(proved) > 0 {
+		lines = append(lines, "nothing to do, as their compiles show: "+strings.Join(proved, ", "))
+	}
+	if len(waves) == 0 && len(lines) == 0 {
+		return "nothing would run"
+	}
+	return strings.Join(slices.Concat(waves, lines), "\n")
+}
+
+// unmet says why a node that has compiled would apply, empty if it would not. What
+// it has just read is remembered of it, so that its last run is asked.
+func (d *decision) unmet(seat *seat) string {
+	last := d.state.engine.Last(seat.node)
+	if why := unfinished(last); why != "" {
+		return why
+	}
+	r := lastOf(seat.runs)
+	if r == nil {
+		return seat.standing.Why
+	}
+	if d.state.changedSince(last.Passed, d.job.ID) {
+		return "what it read has changed since its last run"
+	}
+	if provable(last.Passed, r) {
+		return ""
+	}
+	return "its catalog, or what that names, is another than that of its last run"
+}

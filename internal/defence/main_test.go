@@ -1,0 +1,74 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each row takes out something that is there, leaves Go, and names tests that
+// there are: whoever changes a defence hears of its row at once.
+func TestTheRowsFitTheTree(t *testing.T) {
+	t.Chdir("../..")
+	all, err := read("internal/defence/defences.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, d := range all {
+		if seen[d.Promise+d.Test] {
+			t.Errorf("%s: two rows", d.Promise)
+		}
+		seen[d.Promise+d.Test] = true
+		dir := t.TempDir()
+		if _, err := d.overlay(dir); err != nil {
+			t.Errorf("%s: %v", d.Promise, err)
+			continue
+		}
+		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "mutant.go"), nil, 0); err != nil {
+			t.Errorf("%s: %s without the defence is no Go: %v", d.Promise, d.File, err)
+		}
+		tests := testsOf(t, d.Package)
+		for name := range strings.SplitSeq(d.Test, "|") {
+			name, _, _ = strings.Cut(strings.TrimSuffix(name, "$"), "/")
+			if !strings.Contains(tests, "func "+name) {
+				t.Errorf("%s: %s has no %s", d.Promise, d.Package, name)
+			}
+		}
+	}
+}
+
+// testsOf is the source of a package's tests.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(raw)
+	}
+	return out.String()
+}
+
+func TestWhatATestSaid(t *testing.T) {
+	for _, tc := range []struct{ reason, out, want string }{
+		{"its first line", "--- FAIL: TestX (0.00s)\n    x_test.go:3: first\n    x_test.go:4: second\nFAIL\n", "`first`"},
+		{"of a difference, what differs", "    x_test.go:3: log -want +got\n          []string{\n        - \t\"a\",\n          }\n", "`log -want +got -\"a\",`"},
+		{"a panic", "panic: nobody catches it\n", "`panic: nobody catches it`"},
+		{"a build that failed is no proof", "    x_test.go:3: first\nFAIL x [build failed]\n", ""},
+		{"nor is silence", "FAIL\n", ""},
+	} {
+		if got := complaint(tc.out); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.reason, got, tc.want)
+		}
+	}
+}

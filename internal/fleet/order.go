@@ -1,0 +1,85 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+)
+
+// maxOrder bounds the pairs of groups: two long lists make very many.
+const maxOrder = 10_000
+
+// order reads the explicit order between groups, as pairs.
+func (r *reader) order(n *yaml.Node) []tutti.GroupOrder {
+	elements, _ := r.list(n, "order")
+	lines, pairs := map[tutti.GroupOrder]int{}, 0
+	var order []tutti.GroupOrder
+	for _, at := range elements {
+		first, then := r.orderEntry(at)
+		if pairs += max(1, len(first)) * max(1, len(then)); pairs > maxOrder {
+			r.report(at, "put groups that are ordered alike into one", "order: more than %d pairs of groups", maxOrder)
+			return nil
+		}
+		for _, a := range first {
+			for _, b := range then {
+				pair := tutti.GroupOrder{First: tutti.GroupName(a.string), Then: tutti.GroupName(b.string)}
+				switch line := lines[pair]; {
+				case pair.First == pair.Then:
+					r.report(b.at, "take it out of first or then", "order: group %s after itself", pair.First)
+				case line != 0:
+					r.report(b.at, "keep one of them", "order: %s before %s is there twice, first in line %d", pair.First, pair.Then, line)
+				default:
+					lines[pair] = b.at.Line
+					order = append(order, pair)
+				}
+			}
+		}
+	}
+	r.refuseOrderCycle(order, lines, n)
+	return order
+}
+
+// orderEntry returns the groups of one entry that there are.
+func (r *reader) orderEntry(at *yaml.Node) (first, then []text) {
+	var firstAt, thenAt *yaml.Node
+	complete := r.mapping(at, "order", fields{
+		"first": func(n *yaml.Node) { firstAt, first = n, r.orderedGroups(n, "order: first") },
+		"then":  func(n *yaml.Node) { thenAt, then = n, r.orderedGroups(n, "order: then") },
+	})
+	if complete && (firstAt == nil || thenAt == nil) {
+		r.report(at, "like `{first: db, then: web}`", "order: both first and then are needed")
+	}
+	return first, then
+}
+
+func (r *reader) orderedGroups(n *yaml.Node, what string) []text {
+	var known []text
+	for _, name := range r.oneOrMore(n, what) {
+		if r.isGroup(name, what, "order is between groups") {
+			known = append(known, name)
+		}
+	}
+	return known
+}
+
+// refuseOrderCycle names the edges of a cycle, each with its line.
+func (r *reader) refuseOrderCycle(order []tutti.GroupOrder, lines map[tutti.GroupOrder]int, at *yaml.Node) {
+	graph := dag.New[tutti.GroupName]()
+	for _, pair := range order {
+		graph.Connect(pair.First, pair.Then)
+	}
+	cycle := graph.Cycle()
+	if cycle == nil {
+		return
+	}
+	var way []string
+	for i, name := range cycle {
+		pair := tutti.GroupOrder{First: name, Then: cycle[(i+1)%len(cycle)]}
+		way = append(way, fmt.Sprintf("%s before %s (line %d)", pair.First, pair.Then, lines[pair]))
+	}
+	r.report(at, "remove one of these", "order: the groups wait for each other in a cycle: %s", strings.Join(way, ", "))
+}

@@ -1,0 +1,125 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+)
+
+// reaction reads how the fleet reacts; nil where the file does not say.
+func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
+	out := &tutti.Reaction{
+		Window: tutti.DefaultWindow, Wide: tutti.DefaultWide, Safety: tutti.DefaultSafety, AskAbove: tutti.DefaultAskAbove,
+	}
+	if n == nil {
+		return out
+	}
+	var times []*yaml.Node
+	reported := len(r.problems)
+	r.mapping(n, "reaction", fields{
+		"window": func(n *yaml.Node) { times, out.Window = append(times, n), r.duration(n, "reaction: window") },
+		"wide":   func(n *yaml.Node) { times, out.Wide = append(times, n), r.duration(n, "reaction: wide") },
+		"safety": func(n *yaml.Node) { out.Safety = r.safety(n) },
+		"limit":  func(n *yaml.Node) { out.Limit = r.limit(n, "reaction: limit") },
+		"ask_above": func(n *yaml.Node) {
+			out.AskAbove = r.whole(n, "reaction: ask_above", 0, "0 asks before every change that causes a run")
+		},
+		"reads": func(n *yaml.Node) { out.Reads = r.readReactions(n) },
+	})
+	if len(r.problems) == reported && out.Wide < out.Window {
+		r.report(times[len(times)-1], "wide is for answers that many read, window for the others",
+			"reaction: wide, %s, is shorter than window, %s", duration(out.Wide), duration(out.Window))
+	}
+	return out
+}
+
+// safety is a duration, or `never`.
+func (r *reader) safety(n *yaml.Node) time.Duration {
+	if at := follow(n); at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" && at.Value == "never" {
+		return 0
+	}
+	return r.duration(n, "reaction: safety")
+}
+
+// readReactions reads the rules, of which the first that fits counts; so one that
+// can never be the first is a mistake.
+func (r *reader) readReactions(n *yaml.Node) []tutti.ReadReaction {
+	const what = "reaction: reads"
+	elements, _ := r.list(n, what)
+	var rules []tutti.ReadReaction
+	lines := make([]int, 0, len(elements))
+	for _, at := range elements {
+		rule := r.readReaction(at)
+		before := slices.IndexFunc(rules, rule.CoveredBy)
+		if before >= 0 {
+			r.report(at, "put it before that one, or remove it", "%s: it never counts: line %d covers it", what, lines[before])
+		}
+		rules, lines = append(rules, rule), append(lines, follow(at).Line)
+		if len(rules) > maxReads {
+			r.report(at, "", "%s: more than %d", what, maxReads)
+			return nil
+		}
+	}
+	return rules
+}
+
+// maxReads bounds the rules: each is compared with all before it, and each change
+// with all of them.
+const maxReads = 1000
+
+func (r *reader) readReaction(at *yaml.Node) tutti.ReadReaction {
+	const what = "reaction: reads"
+	var rule tutti.ReadReaction
+	var typeAt, keyAt, whenAt *yaml.Node
+	complete := r.mapping(at, what, fields{
+		"type": func(n *yaml.Node) { typeAt, rule.Type = n, r.readType(n) },
+		"key":  func(n *yaml.Node) { keyAt, rule.Key = n, r.readKey(n) },
+		"when": func(n *yaml.Node) { whenAt, rule.When = n, r.when(n) },
+	})
+	if complete && (typeAt == nil) == (keyAt == nil) {
+		r.report(at, "like `{type: Sshkey, when: window}` or `{key: swift/**, when: now}`", "%s: exactly one of type and key is needed", what)
+	}
+	if complete && whenAt == nil {
+		r.report(at, "add `when: now`, `when: window` or `when: scheduled`", "%s: when is missing", what)
+	}
+	return rule
+}
+
+func (r *reader) readType(n *yaml.Node) string {
+	name, ok := r.text(n, "reaction: reads: type")
+	if ok {
+		if err := tutti.ValidateType(name); err != nil {
+			r.report(n, capitalHint(name), "reaction: reads: type: %s", err.Error())
+		}
+	}
+	return name
+}
+
+func (r *reader) readKey(n *yaml.Node) string {
+	key, ok := r.text(n, "reaction: reads: key")
+	if !ok {
+		return ""
+	}
+	if err := tutti.ValidatePattern(key); err != nil {
+		hint := "like swift/**, or hiera/ntp::servers"
+		if class, deep := strings.CutSuffix(key, "::**"); deep && tutti.ValidateKey(class) == nil {
+			hint = "did you mean \"" + class + "/**\"? It covers the keys of a class"
+		}
+		r.report(n, hint, "reaction: reads: key: %s", err.Error())
+		return ""
+	}
+	return key
+}
+
+func (r *reader) when(n *yaml.Node) tutti.ReactionTime {
+	word, ok := r.text(n, "reaction: reads: when")
+	known := []string{string(tutti.ReactNow), string(tutti.ReactWindow), string(tutti.ReactScheduled)}
+	if ok && !slices.Contains(known, word) {
+		r.report(n, r.suggest(word, known), "reaction: reads: when: %q is no time", word)
+	}
+	return tutti.ReactionTime(word)
+}

@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+const ordered = `
+fleet: test
+environment: {name: production, path: ./code}
+groups:
+  app: {nodes: [app-01, both-01, both-02]}
+  db: {joined: true}
+  web: {nodes: [web-01, both-01, both-02, late-01]}
+order:
+  - {first: web, then: app}
+  - {first: db, then: [web, app]}
+plans:
+  between:
+    steps:
+      - run: db
+      - {converge: app, max_failed: 2}
+      - run: web-01
+  nobody:
+    steps:
+      - run: db
+      - converge: late-01
+`
+
+// orderedFleet is one whose names alone would give another order.
+func orderedFleet(t *testing.T) *servertest.Fleet {
+	t.Helper()
+	f := servertest.Start(t)
+	f.Join("zdb-01", "db")
+	for _, n := range []tutti.NodeName{"app-01", "both-01", "both-02", "web-01"} {
+		f.Join(n)
+	}
+	f.Push(ordered)
+	return f
+}
+
+func startConverge(t *testing.T, f *servertest.Fleet, target string) tutti.JobID {
+	t.Helper()
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// TestTheOrderOfTheFleetFile: explicit order holds nodes at their gates that nothing
+// else would hold; those of both groups of an edge come between, together.
+func TestTheOrderOfTheFleetFile(t *testing.T) {
+	f := orderedFleet(t)
+	job := startConverge(t, f, "")
+	runs := map[tutti.NodeName]tutti.RunID{}
+	for _, n := range []tutti.NodeName{"app-01", "both-01", "both-02", "web-01", "zdb-01"} {
+		runs[n] = f.Node(n).MustClaim().Run
+		if got := f.Node(n).Gate(tutti.Gate{Run: runs[n]}).Verdict; got != tutti.GateHold {
+			t.Errorf("%s is told %q at once, want hold", n, got)
+		}
+	}
+	var order [][]tutti.NodeName
+	for len(runs) > 0 {
+		var went []tutti.NodeName
+		for n, run := range runs {
+			if f.Node(n).Gate(tutti.Gate{Run: run}).Verdict == tutti.GateGo {
+				went = append(went, n)
+			}
+		}
+		if len(went) == 0 {
+			t.Fatalf("after %v, nobody was let go", order)
+		}
+		slices.Sort(went)
+		order = append(order, went)
+		for _, n := range went {
+			f.Node(n).Finish(runs[n])
+			delete(runs, n)
+		}
+	}
+	if diff := cmp.Diff([][]tutti.NodeName{{"zdb-01"}, {"web-01"}, {"both-01", "both-02"}, {"app-01"}}, order); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	wantVerdict(t, f, job, tutti.VerdictConverged)
+}
+
+// TestAConvergeStepBetweenRuns: it begins when the step before has ended, and the
+// next begins when its nodes are good.
+func TestAConvergeStepBetweenRuns(t *testing.T) {
+	f := orderedFleet(t)
+	job := f.Start("between", tutti.ModeApply)
+	app, both, other := f.Node("app-01"), f.Node("both-01"), f.Node("both-02")
+	web, db := f.Node("web-01"), f.Node("zdb-01")
+	for _, n := range []*servertest.Node{app, both, other, web} {
+		if o := n.Claim(); o != nil {
+			t.Fatalf("%s has run %+v before its step", n.Name, o)
+		}
+	}
+	db.Pass()
+	var claimed []tutti.Order
+	for _, n := range []*servertest.Node{app, both, other} {
+		o := n.MustClaim()
+		if o.Step != "converge-app" {
+			t.Errorf("step %q, want converge-app", o.Step)
+		}
+		n.Gate(tutti.Gate{Run: o.Run})
+		claimed = append(claimed, o)
+	}
+	for _, i := range []int{1, 2, 0} { // app-01 waits for those that are in web, too
+		if o := web.Claim(); o != nil {
+			t.Fatalf("web-01 has run %+v while the step before goes on", o)
+		}
+		n := f.Node(claimed[i].Node)
+		if got := n.Gate(tutti.Gate{Run: claimed[i].Run}).Verdict; got != tutti.GateGo {
+			t.Fatalf("%s is told %q, want go", n.Name, got)
+		}
+		n.Finish(claimed[i].Run)
+	}
+	web.Pass()
+	wantVerdict(t, f, job, tutti.VerdictSucceeded)
+
+	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "nobody", Mode: tutti.ModeApply})
+	wantCode(t, err, tutti.CodeNotFound, `no group "late-01"`)
+}
