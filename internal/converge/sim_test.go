@@ -133,7 +133,7 @@ func (s *sim) view() converge.View {
 		Puppet: func(tutti.NodeName) string { return s.puppet },
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
-				return "somebody works on it"
+				return "paused: somebody works on it"
 			}
 			return ""
 		},
