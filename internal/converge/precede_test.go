@@ -86,7 +86,7 @@ func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
 				}
 			}
 		}
-		s.converged(s.all(pick(d)), nil)
+		s.converged(s.atLast(pick(d)), nil)
 		ended := map[tutti.NodeName]bool{}
 		for _, e := range s.log {
 			switch b := e.Body.(type) {

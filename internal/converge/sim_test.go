@@ -1,6 +1,7 @@
 package converge_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -317,3 +318,10 @@ func (s *sim) describe(b tutti.Body) string {
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func first(int) int { return 0 }
+
+// Fleets shrink slowly, and the log of one that is not minimal is readable, too.
+func init() {
+	if err := flag.Set("rapid.shrinktime", "2s"); err != nil {
+		panic(err)
+	}
+}
