@@ -67,6 +67,17 @@ type Values interface {
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
 }
 
+// Pauses keeps converging and reactions away from targets: a group, a node, or
+// (empty) the whole fleet. What plans run is not touched.
+type Pauses interface {
+	// Pause replaces what was said of the same target before.
+	Pause(ctx context.Context, in Pause) (PauseView, error)
+	// Unpause ends a pause of exactly that target. CodeNotFound: there is none.
+	Unpause(ctx context.Context, target string) error
+	// ListPauses returns those that hold now, sorted by target.
+	ListPauses(ctx context.Context) ([]PauseView, error)
+}
+
 // Audits is the log as a trail of who did what.
 type Audits interface {
 	// ReadAudit yields the entries of the log in order, up to the last one at the
@@ -148,6 +159,7 @@ type NodeView struct {
 	Version   string      `json:"version,omitempty"`
 	Puppet    string      `json:"puppet,omitempty"`
 	Trouble   string      `json:"trouble,omitempty"` // what its agent says that it cannot do
+	Paused    string      `json:"paused,omitempty"`  // why nothing begins there by itself
 	Active    RunID       `json:"active,omitempty"`
 	LastRun   RunID       `json:"last_run,omitempty"`
 	LastJob   JobID       `json:"last_job,omitempty"`
@@ -168,6 +180,22 @@ type ValueView struct {
 	Job   JobID           `json:"job,omitempty"`
 	Run   RunID           `json:"run,omitempty"`
 	Seq   uint64          `json:"seq"`
+}
+
+// Pause says what is to be paused, why, and for how long (0: until it is unpaused).
+type Pause struct {
+	Target string        `json:"target,omitempty"`
+	Reason string        `json:"reason"`
+	For    time.Duration `json:"for,omitempty"`
+}
+
+// PauseView is a pause in a list.
+type PauseView struct {
+	Target string    `json:"target"` // empty: the whole fleet
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until,omitzero"` // zero: until it is unpaused
 }
 
 // CreateToken allows one machine to join under a name that fits the pattern.

@@ -62,6 +62,10 @@ func what(body tutti.Body) string {
 		return "set value " + b.Key
 	case *tutti.ValueUnset:
 		return "unset value " + b.Key
+	case *tutti.Paused:
+		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
+	case *tutti.Unpaused:
+		return "unpaused " + targetName(b.Target)
 	case *tutti.OperatorIssued:
 		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
 	case *tutti.OperatorRevoked:
@@ -82,6 +86,13 @@ func inGroups(groups []tutti.GroupName) string {
 		return ""
 	}
 	return " in " + joined(groups)
+}
+
+func untilText(until time.Time) string {
+	if until.IsZero() {
+		return ""
+	}
+	return " until " + until.Local().Format(time.DateTime)
 }
 
 func withCodeKey(b *tutti.OperatorIssued) string {

@@ -106,6 +106,9 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	if n.Trouble != "" {
 		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)
 	}
+	if n.Paused != "" {
+		fmt.Fprintf(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))
+	}
 	if n.LastRun == "" {
 		fmt.Fprintln(w, "last run  never")
 		return

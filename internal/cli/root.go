@@ -17,6 +17,7 @@ type Server interface {
 	tutti.Operators
 	tutti.Codes
 	tutti.Values
+	tutti.Pauses
 	tutti.Audits
 	tutti.Explains
 }
@@ -93,7 +94,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
+		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

@@ -121,12 +121,8 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 
 // When says by when the readers of a question run after its answer has changed.
 func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
-	key := q.Key
-	if q.Kind == tutti.QueryHiera {
-		key = "hiera/" + key
-	}
 	for _, rule := range r.Reads {
-		if q.Kind == tutti.QueryCollect && rule.Type == q.Type || q.Kind != tutti.QueryCollect && rule.Key != "" && tutti.MatchPattern(rule.Key, key) {
+		if rule.Fits(q) {
 			return rule.When
 		}
 	}

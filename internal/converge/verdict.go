@@ -36,7 +36,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return tutti.VerdictConverged, d.plan()
 	}
 	away := tell("%s is not connected: %s", absent)
-	resting := tell("%s is paused: %s", paused)
+	resting := tell("%s is %s", paused)
 	switch {
 	case divergent:
 		return say(tutti.VerdictDiverging)

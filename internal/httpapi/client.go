@@ -28,6 +28,7 @@ var (
 	_ tutti.Tokens = (*Client)(nil)
 	_ tutti.Codes  = (*Client)(nil)
 	_ tutti.Values = (*Client)(nil)
+	_ tutti.Pauses = (*Client)(nil)
 
 	_ tutti.Operators = (*Client)(nil)
 	_ tutti.Audits    = (*Client)(nil)
@@ -272,6 +273,21 @@ func (c *Client) UnsetValue(ctx context.Context, key string) error {
 // ListValues implements tutti.Values.
 func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
 	return ask[[]tutti.ValueView](ctx, c, callListValues, prefix)
+}
+
+// Pause implements tutti.Pauses.
+func (c *Client) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, error) {
+	return ask[tutti.PauseView](ctx, c, callPause, in)
+}
+
+// Unpause implements tutti.Pauses.
+func (c *Client) Unpause(ctx context.Context, target string) error {
+	return tell(ctx, c, callUnpause, target)
+}
+
+// ListPauses implements tutti.Pauses.
+func (c *Client) ListPauses(ctx context.Context) ([]tutti.PauseView, error) {
+	return ask[[]tutti.PauseView](ctx, c, callListPauses, nothing{})
 }
 
 // ShowNode implements tutti.Explains.

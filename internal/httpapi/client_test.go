@@ -24,7 +24,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Audits: f, Explains: f},
+		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f},
 		Admit: func(r *http.Request) (context.Context, func(), error) {
 			name, serial, err := identity.OperatorName(r.TLS)
 			if err != nil {
@@ -71,6 +71,7 @@ func TestClientIsTokens(t *testing.T)    { servertest.TestTokens(t, client) }
 func TestClientIsOperators(t *testing.T) { servertest.TestOperators(t, client) }
 func TestClientIsCodes(t *testing.T)     { servertest.TestCodes(t, client) }
 func TestClientIsValues(t *testing.T)    { servertest.TestValues(t, client) }
+func TestClientIsPauses(t *testing.T)    { servertest.TestPauses(t, client) }
 func TestClientIsExplains(t *testing.T)  { servertest.TestExplains(t, client) }
 
 // Without an operator's certificate there is enrolment and nothing else.
@@ -101,6 +102,9 @@ func TestWithoutACertificate(t *testing.T) {
 		"set":     func() error { return nobody.SetValue(ctx, "x", []byte("1")) },
 		"unset":   func() error { return nobody.UnsetValue(ctx, "x") },
 		"values":  func() error { _, err := nobody.ListValues(ctx, ""); return err },
+		"pause":   func() error { _, err := nobody.Pause(ctx, tutti.Pause{Reason: "x"}); return err },
+		"unpause": func() error { return nobody.Unpause(ctx, "") },
+		"pauses":  func() error { _, err := nobody.ListPauses(ctx); return err },
 		"tokens":  func() error { _, err := nobody.ListTokens(ctx); return err },
 		"end":     func() error { return nobody.RevokeToken(ctx, "x") },
 		"issue":   func() error { _, err := nobody.IssueOperator(ctx, tutti.IssueOperator{}); return err },

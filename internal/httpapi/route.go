@@ -14,6 +14,7 @@ type Services struct {
 	Operators tutti.Operators
 	Codes     tutti.Codes
 	Values    tutti.Values
+	Pauses    tutti.Pauses
 	Audits    tutti.Audits
 	Explains  tutti.Explains
 }
@@ -50,6 +51,9 @@ const (
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
 	callListValues   = "data/list"
+	callPause        = "pauses/set"
+	callUnpause      = "pauses/end"
+	callListPauses   = "pauses/list"
 	callShowNode     = "nodes/show"
 	callExplainNode  = "explain/node"
 	callExplainValue = "explain/value"
@@ -89,6 +93,9 @@ func (s Services) routes() map[string]call {
 		}),
 		callUnsetValue: do(s.Values.UnsetValue),
 		callListValues: answer(s.Values.ListValues),
+		callPause:      answer(s.Pauses.Pause),
+		callUnpause:    do(s.Pauses.Unpause),
+		callListPauses: list(s.Pauses.ListPauses),
 
 		callShowNode:     answer(s.Explains.ShowNode),
 		callExplainNode:  answer(s.Explains.ExplainNode),

@@ -42,12 +42,13 @@ type (
 	operators struct{ tutti.Operators }
 	codes     struct{ tutti.Codes }
 	values    struct{ tutti.Values }
+	pauses    struct{ tutti.Pauses }
 	audits    struct{ tutti.Audits }
 	explains  struct{ tutti.Explains }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Audits: audits{}, Explains: explains{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}}
 }
 
 var nothing = services(jobs{})

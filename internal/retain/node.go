@@ -30,6 +30,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.applied, node)
 	delete(l.passed, node)
 	delete(l.last, exportsKey(node))
+	delete(l.last, pausedKey(tutti.Event{Body: &tutti.Paused{Target: string(node)}}))
 	l.since[node] = e.Seq
 	for o := range l.overlays {
 		if o.node == node {

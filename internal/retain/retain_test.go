@@ -110,6 +110,10 @@ func TestNeeded(t *testing.T) {
 		{"changes since a node's last claim count", log(set("k", "n"), job("j", "a"), want("r", "j"), claim, set("k", "n"), set("k", "n")), seqs{2, 3, 4, 5, 6}},
 		{"a withdrawal, if a change before it counts", log(job("j", "a"), want("r", "j"), claim, set("k", "n"), unset("k", "")), seqs{1, 2, 3, 4, 5}},
 
+		{"the last word on a pause", log(&tutti.Paused{Target: "a"}, &tutti.Paused{Target: "a"}, &tutti.Paused{}), seqs{2, 3}},
+		{"none that has ended", log(&tutti.Paused{Target: "a"}, &tutti.Unpaused{Target: "a"}), nil},
+		{"nor that of a node that has left", log(&tutti.Paused{Target: "n"}, &tutti.Paused{}, leave), seqs{2, 3}},
+
 		{"the last snapshot", log(&tutti.SnapshotTaken{}, &tutti.SnapshotTaken{}), seqs{2}},
 		{"certificates since an operator was revoked", log(&tutti.OperatorIssued{Operator: "a"}, &tutti.OperatorIssued{Operator: "b"},
 			&tutti.OperatorRevoked{Operator: "a"}, &tutti.OperatorIssued{Operator: "a"}), seqs{2, 3, 4}},

@@ -40,8 +40,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Puppet:   w.puppetOf,
 		Members:  tx.members,
-		Paused:   func(tutti.NodeName) string { return "" },
-		Order:    tx.registry.order(),
+		Paused:   tx.paused(),
 		Hold:     hold,
 		InFlight: w.opts.InFlight, Compiles: maxCompiles,
 	}
@@ -51,6 +50,11 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	if tx.react(view) {
 		return true
 	}
+	w.state.engine.Converging(func(*engine.Job, *engine.Step) {
+		if view.Order == nil {
+			view.Order = tx.registry.order()
+		}
+	})
 	bodies := w.state.converge.Decide(view)
 	for _, b := range bodies {
 		switch b := b.(type) {

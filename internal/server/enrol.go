@@ -144,6 +144,9 @@ func (s *Server) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
 		for _, n := range tx.registry.nodes {
 			out = append(out, s.nodeView(tx, n))
 		}
+		for i, paused := 0, tx.paused(); i < len(out); i++ {
+			out[i].Paused = paused(out[i].Node)
+		}
 		return nil
 	})
 	slices.SortFunc(out, func(a, b tutti.NodeView) int { return cmp.Compare(a.Node, b.Node) })

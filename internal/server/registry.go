@@ -23,6 +23,7 @@ type registry struct {
 	claims      map[tutti.RunID]*node // whose result is to come
 	revoked     []tutti.NodeKey
 	operators   operators
+	pauses      map[string]pause // by target, also those that have ended
 }
 
 type token struct {
@@ -55,11 +56,13 @@ func newRegistry() *registry {
 		claims: map[tutti.RunID]*node{},
 
 		operators: operators{},
+		pauses:    map[string]pause{},
 	}
 }
 
 func (r *registry) apply(e tutti.Event) {
 	r.operators.apply(e)
+	r.applyPause(e)
 	switch b := e.Body.(type) {
 	case *tutti.FleetSet:
 		r.fleet, r.fleetDigest = &b.Fleet, b.Digest

@@ -67,7 +67,7 @@ type Options struct {
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
-// tutti.Operators, tutti.Codes and tutti.Values for operators, and Handle for nodes; all of them may be called
+// tutti.Operators, tutti.Codes, tutti.Values and tutti.Pauses for operators, and Handle for nodes; all of them may be called
 // at once, and answer CodeUnavailable while Run does not serve.
 type Server struct {
 	opts     Options

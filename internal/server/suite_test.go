@@ -14,4 +14,5 @@ func TestServerIsTokens(t *testing.T)    { servertest.TestTokens(t, itself) }
 func TestServerIsOperators(t *testing.T) { servertest.TestOperators(t, itself) }
 func TestServerIsCodes(t *testing.T)     { servertest.TestCodes(t, itself) }
 func TestServerIsValues(t *testing.T)    { servertest.TestValues(t, itself) }
+func TestServerIsPauses(t *testing.T)    { servertest.TestPauses(t, itself) }
 func TestServerIsExplains(t *testing.T)  { servertest.TestExplains(t, itself) }

@@ -20,6 +20,7 @@ type API interface {
 	tutti.Operators
 	tutti.Codes
 	tutti.Values
+	tutti.Pauses
 	tutti.Explains
 }
 
@@ -257,4 +258,59 @@ func TestValues(t *testing.T, side Side) {
 	wantCode(t, "unset again", api.UnsetValue(ctx, "shared/a"), tutti.CodeNotFound)
 	all, err := api.ListValues(ctx, "")
 	want(t, "what is left", 2, len(all), err)
+}
+
+// TestPauses is the contract of tutti.Pauses.
+func TestPauses(t *testing.T, side Side) {
+	f := Start(t)
+	api, ctx := side(t, f), Operator()
+	f.Join("db-01")
+	f.Push(suiteFleet)
+	none, err := api.ListPauses(ctx)
+	want(t, "nothing is paused", []tutti.PauseView{}, none, err)
+	for _, bad := range []struct {
+		what string
+		in   tutti.Pause
+		code tutti.Code
+	}{
+		{"without a reason", tutti.Pause{Target: "db", Reason: " \n"}, tutti.CodeInvalid},
+		{"for less than nothing", tutti.Pause{Target: "db", Reason: "lunch", For: -time.Second}, tutti.CodeInvalid},
+		{"nobody", tutti.Pause{Target: "nobody", Reason: "lunch"}, tutti.CodeNotFound},
+	} {
+		_, err := api.Pause(ctx, bad.in)
+		wantCode(t, bad.what, err, bad.code)
+	}
+	for _, target := range []string{"", "db", "db-01"} {
+		wantCode(t, "unpause what is not paused", api.Unpause(ctx, target), tutti.CodeNotFound)
+	}
+	var paused []tutti.PauseView
+	for _, in := range []tutti.Pause{{Reason: "first"}, {Reason: "lunch"}, {Target: "db", Reason: "a\nb", For: time.Hour}, {Target: "db-01", Reason: "disk"}} {
+		p, err := api.Pause(ctx, in)
+		if err != nil || p.Target != in.Target || p.By != "operator:ada" || p.At.IsZero() || p.Until.IsZero() != (in.For == 0) {
+			t.Fatalf("paused %+v, %v", p, err)
+		}
+		if in.For > 0 && (p.Until.Sub(p.At) != in.For || p.Reason != "a b") {
+			t.Errorf("paused %+v, want an hour and one line", p)
+		}
+		paused = append(paused, p)
+	}
+	got, err := api.ListPauses(ctx)
+	want(t, "paused; the second replaced the first", paused[1:], got, err)
+	nodes, err := api.ListNodes(ctx)
+	if err != nil || len(nodes) != 1 || nodes[0].Paused != "paused by operator:ada: lunch" {
+		t.Errorf("nodes %+v, %v: want the pause of the node", nodes, err)
+	}
+	for _, target := range []string{"", "db"} {
+		if err := api.Unpause(ctx, target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCode(t, "unpause again", api.Unpause(ctx, "db"), tutti.CodeNotFound)
+	got, err = api.ListPauses(ctx)
+	want(t, "what is left", paused[3:], got, err)
+	if err := api.RemoveNode(ctx, "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	got, err = api.ListPauses(ctx)
+	want(t, "nothing of a node that was removed", []tutti.PauseView{}, got, err)
 }

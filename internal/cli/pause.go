@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newPauseCommand(o *options) *cobra.Command {
+	var in tutti.Pause
+	cmd := &cobra.Command{
+		Use:   "pause [TARGET] --reason TEXT",
+		Short: "Keep converging and reactions away from a group, a node or the whole fleet",
+		Long: `Until it is unpaused, or for a time, nothing begins on the target by ` + "`tutti\nconverge`" + `, a converge step of a plan, or by itself. Runs that have passed their
+gates end, those before it are stopped there. Plans run (tutti run): who starts
+one means it. Another pause of the same target replaces the first; a node may be
+paused by itself and by its groups, and runs when all of them have ended.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if in.Reason == "" {
+				return tutti.Errorf(tutti.CodeInvalid, "why? usage: %s; what is paused: tutti pause list", cmd.UseLine())
+			}
+			if cmd.Flags().Changed("for") && in.For <= 0 {
+				return tutti.Errorf(tutti.CodeInvalid, "--for %s; leave it out to pause until `tutti unpause`", in.For)
+			}
+			if len(args) > 0 {
+				in.Target = args[0]
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			p, err := server.Pause(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), p)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Nothing begins by itself on %s until %s.\n", targetName(p.Target), until(p))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Reason, "reason", "", "why, for whoever wonders")
+	f.DurationVar(&in.For, "for", 0, "how long, like 2h; without: until it is unpaused")
+	cmd.AddCommand(newPauseListCommand(o))
+	return cmd
+}
+
+func newPauseListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List what is paused",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			pauses, err := server.ListPauses(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), pauses)
+			}
+			var rows [][]string
+			for _, p := range pauses {
+				rows = append(rows, []string{targetName(p.Target), p.By, ago(p.At, time.Now()), until(p), p.Reason})
+			}
+			return table(cmd.OutOrStdout(), "TARGET\tBY\tSINCE\tUNTIL\tREASON", rows)
+		},
+	}
+}
+
+func newUnpauseCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unpause [TARGET]",
+		Short: "End a pause of a group, a node or the whole fleet",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target := ""
+			if len(args) > 0 {
+				target = args[0]
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if err := server.Unpause(cmd.Context(), target); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("The pause of %s has ended.\n", targetName(target)), map[string]any{"target": target, "change": "unpause"})
+		},
+	}
+}
+
+// targetName is a target for people.
+func targetName(target string) string {
+	if target == "" {
+		return "the fleet"
+	}
+	return target
+}
+
+func until(p tutti.PauseView) string {
+	if p.Until.IsZero() {
+		return "it is unpaused"
+	}
+	return p.Until.Local().Format(time.DateTime)
+}
