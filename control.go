@@ -91,11 +91,16 @@ type AuditEntry struct {
 	Digest Digest          `json:"digest,omitempty"`
 }
 
-// StartJob begins a plan of the fleet file that the server has.
+// StartJob begins a plan of the fleet file that the server has or, with Converge,
+// brings nodes to where they are good, without a plan.
 type StartJob struct {
-	Plan PlanName `json:"plan"`
-	Mode Mode     `json:"mode"`
+	Plan     PlanName      `json:"plan,omitempty"`
+	Converge *ConvergeStep `json:"converge,omitempty"`
+	Mode     Mode          `json:"mode"`
 }
+
+// ConvergePlan is the name of the plan of jobs that converge.
+const ConvergePlan PlanName = "converge"
 
 // CancelJob lets nothing more begin; with Now, what runs is interrupted.
 type CancelJob struct {

@@ -122,6 +122,36 @@ type (
 		// Values are the keys that the catalog wants published.
 		Values []string `json:"values,omitempty"`
 	}
+	// RunCompiled is what a compile handed over at its gate, appended before or with
+	// the gate's decision. What the run asked is the blob Asked.
+	RunCompiled struct {
+		Run RunID  `json:"run"`
+		Set Digest `json:"set,omitempty"` // of its exports, empty: none
+		Compiled
+		Asked  Digest `json:"asked"`
+		Absent Digest `json:"absent,omitempty"` // the blob that Asked names
+		Reads  *Asked `json:"-"`                // the content of Asked
+	}
+	// RunAsked replaces what is known of what a run asked: it failed before its
+	// gate, or asked more behind it.
+	RunAsked struct {
+		Run    RunID  `json:"run"`
+		Asked  Digest `json:"asked"`
+		Absent Digest `json:"absent,omitempty"`
+		Reads  *Asked `json:"-"`
+	}
+	// RunProved says that a run that was stopped at its gate has shown that its node
+	// is good: nothing can have changed since its last run.
+	RunProved struct {
+		Run RunID `json:"run"`
+	}
+	// ConvergeFinished ends a converge step.
+	ConvergeFinished struct {
+		Job     JobID    `json:"job"`
+		Step    StepName `json:"step"`
+		Verdict Verdict  `json:"verdict"`
+		Message string   `json:"message,omitempty"`
+	}
 	// RunFinished is the node's word on its run.
 	RunFinished struct {
 		Result Result `json:"result"`
@@ -241,6 +271,17 @@ const (
 	VerdictCancelled Verdict = "cancelled"
 )
 
+// The verdicts of a job that converges, besides VerdictFailed and VerdictCancelled.
+const (
+	VerdictConverged Verdict = "converged" // all nodes are good
+	VerdictStuck     Verdict = "stuck"     // all that is not good waits for a missing answer
+	VerdictDiverging Verdict = "diverging" // nodes keep changing each other's data
+	VerdictPartial   Verdict = "partial"   // all are good but nodes that are not connected
+)
+
+// Good reports whether a job that ended so did what it was to do.
+func (v Verdict) Good() bool { return v == VerdictSucceeded || v == VerdictConverged }
+
 // GateVerdict is the gate's answer to a run.
 type GateVerdict string
 
@@ -248,6 +289,7 @@ type GateVerdict string
 const (
 	GateGo   GateVerdict = "go"
 	GateStop GateVerdict = "stop"
+	GateHold GateVerdict = "hold" // not yet: ask again; never in the log
 )
 
 // Order is what a node is told to do by one run.
@@ -261,6 +303,9 @@ type Order struct {
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
 	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
+	// Proof: it is stopped at its gate, and the node is good, if nothing can have
+	// changed since its last run.
+	Proof bool `json:"proof,omitempty"`
 }
 
 // Validate refuses an order that no node can carry out.
@@ -298,6 +343,8 @@ func init() {
 		func() Body { return &JobStarted{} }, func() Body { return &JobCancelled{} }, func() Body { return &JobFinished{} },
 		func() Body { return &StepStarted{} }, func() Body { return &StepFinished{} },
 		func() Body { return &RunWanted{} }, func() Body { return &RunClaimed{} }, func() Body { return &RunGated{} },
+		func() Body { return &RunCompiled{} }, func() Body { return &RunAsked{} }, func() Body { return &RunProved{} },
+		func() Body { return &ConvergeFinished{} },
 		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} },
 		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
 		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },

@@ -65,6 +65,12 @@ var (
 			Counts:    tutti.Counts{Total: 5, Changed: 1, Failed: 1, Skipped: 1, OutOfSync: 2},
 			StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest, Log: aDigest, Record: aDigest,
 		}},
+		&tutti.RunCompiled{Run: aRun, Set: aDigest, Compiled: tutti.Compiled{
+			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
+		}, Asked: aDigest, Absent: aDigest},
+		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest},
+		&tutti.RunProved{Run: aRun},
+		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what"},
 		&tutti.RunLost{Run: aRun, Reason: "silent"},
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1},
 		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},

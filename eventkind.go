@@ -151,3 +151,27 @@ func (*OperatorRevoked) Kind() string { return "operator.revoked" }
 
 // ID implements Body.
 func (b *OperatorRevoked) ID() string { return b.Operator }
+
+// Kind implements Body.
+func (*RunCompiled) Kind() string { return "run.compiled" }
+
+// ID implements Body.
+func (b *RunCompiled) ID() string { return string(b.Run) }
+
+// Kind implements Body.
+func (*RunAsked) Kind() string { return "run.asked" }
+
+// ID implements Body.
+func (b *RunAsked) ID() string { return string(b.Run) }
+
+// Kind implements Body.
+func (*RunProved) Kind() string { return "run.proved" }
+
+// ID implements Body.
+func (b *RunProved) ID() string { return string(b.Run) }
+
+// Kind implements Body.
+func (*ConvergeFinished) Kind() string { return "converge.finished" }
+
+// ID implements Body.
+func (b *ConvergeFinished) ID() string { return string(b.Job) }

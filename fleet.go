@@ -58,8 +58,14 @@ func (p Plan) Validate() error {
 		if _, twice := waits[s.Name]; twice {
 			return Errorf(CodeInvalid, "plan %q: two steps are called %q", string(p.Name), string(s.Name))
 		}
-		if (s.Run == nil) == (s.Wait == nil) {
-			return Errorf(CodeInvalid, "plan %q, step %q: it has to be either a run or a wait", string(p.Name), string(s.Name))
+		kinds := 0
+		for _, is := range []bool{s.Run != nil, s.Wait != nil, s.Converge != nil} {
+			if is {
+				kinds++
+			}
+		}
+		if kinds != 1 {
+			return Errorf(CodeInvalid, "plan %q, step %q: it has to be one of run, converge and wait", string(p.Name), string(s.Name))
 		}
 		waits[s.Name] = len(s.After)
 		for _, earlier := range s.After {
@@ -91,17 +97,18 @@ func (p Plan) Validate() error {
 	return nil
 }
 
-// Step is one node of a plan: exactly one of Run and Wait is set. After names
+// Step is one node of a plan: exactly one of Run, Wait and Converge is set. After names
 // the steps it waits for, resolved: a step without an edge in the file follows
 // the one before it.
 type Step struct {
 	Name  StepName   `json:"name"`
 	After []StepName `json:"after,omitempty"`
 	// PerNode makes a node wait for the same node of the earlier steps only.
-	PerNode bool          `json:"per_node,omitempty"`
-	Timeout time.Duration `json:"timeout"`
-	Run     *RunStep      `json:"run,omitempty"`
-	Wait    *WaitStep     `json:"wait,omitempty"`
+	PerNode  bool          `json:"per_node,omitempty"`
+	Timeout  time.Duration `json:"timeout"`
+	Run      *RunStep      `json:"run,omitempty"`
+	Wait     *WaitStep     `json:"wait,omitempty"`
+	Converge *ConvergeStep `json:"converge,omitempty"`
 }
 
 // RunStep runs Puppet on every node of its target, at most Limit at once
@@ -110,6 +117,18 @@ type RunStep struct {
 	Target string   `json:"target"` // a group, or a node
 	Accept []Accept `json:"accept,omitempty"`
 	Limit  int      `json:"limit,omitempty"`
+}
+
+// ConvergeStep runs Puppet where and until it is needed: on the nodes of its target
+// that are not good, in the order that their reads and publications ask for. Timeout
+// of the step is that of each run.
+type ConvergeStep struct {
+	Target string `json:"target,omitempty"` // a group, or a node; empty: the whole fleet
+	Limit  int    `json:"limit,omitempty"`  // runs at once, 0: no limit of its own
+	// MaxFailed is after how many failed nodes nothing more begins, 0: never.
+	MaxFailed int `json:"max_failed,omitempty"`
+	// Reaction: the server began it, by a change.
+	Reaction bool `json:"reaction,omitempty"`
 }
 
 // Accept names an outcome other than a good one after which a plan goes on:

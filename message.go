@@ -27,6 +27,7 @@ const (
 	OpRenew    = "renew"   // Renew → Renewed
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
+	RingGate   = "gate"    // server → node: the gate of its run may have decided
 )
 
 // Claim asks for the node's next run.
@@ -39,15 +40,14 @@ type Claimed struct {
 	Order *Order `json:"order,omitempty"`
 }
 
-// Gate is what a compiled run hands over before it applies anything.
+// Gate is what a compiled run hands over before it applies anything. An agent
+// that was told to hold sends it again.
 type Gate struct {
-	Run     RunID     `json:"run"`
-	Catalog Digest    `json:"catalog"`
-	Facts   Digest    `json:"facts,omitempty"`
+	Run RunID `json:"run"`
+	Compiled
 	Reads   []Read    `json:"reads"`
 	Keys    []KeyRead `json:"keys"`
 	Exports []Export  `json:"exports"`
-	Values  []string  `json:"values"` // the keys that the catalog wants published
 }
 
 // Gated is the gate's answer.
@@ -56,12 +56,13 @@ type Gated struct {
 	Reason  string      `json:"reason,omitempty"`
 }
 
-// Validate refuses an answer that is neither go nor stop.
+// Validate refuses an answer that is neither go nor stop nor hold.
 func (g Gated) Validate() error {
-	if g.Verdict != GateGo && g.Verdict != GateStop {
-		return Errorf(CodeInternal, "the server's answer at the gate is %q, neither go nor stop", string(g.Verdict))
+	switch g.Verdict {
+	case GateGo, GateStop, GateHold:
+		return nil
 	}
-	return nil
+	return Errorf(CodeInternal, "the server's answer at the gate is %q, neither go nor stop nor hold", string(g.Verdict))
 }
 
 // Ask is one question on behalf of a run.

@@ -78,6 +78,12 @@ type Change struct {
 	Message  string `json:"message"`
 }
 
+// Wait is a question without the answer that a run cannot do without.
+type Wait struct {
+	Query Query `json:"query"`
+	At    Place `json:"at,omitzero"`
+}
+
 // MaxFailures bounds how many failures, and how many changes that a noop run
 // would make, a Result carries; the report has all.
 const MaxFailures = 20
@@ -90,6 +96,7 @@ type Result struct {
 	Reason      Reason    `json:"reason,omitempty"`
 	Message     string    `json:"message,omitempty"`
 	Failures    []Failure `json:"failures,omitempty"`
+	Waits       []Wait    `json:"waits,omitempty"`   // what a waiting run lacks
 	Stopped     bool      `json:"stopped,omitempty"` // ended at the gate, nothing was applied
 	NoopPending bool      `json:"noop_pending,omitempty"`
 	Changes     []Change  `json:"changes,omitempty"` // that a noop run would make

@@ -68,6 +68,29 @@ type KeyRead struct {
 	At    Place  `json:"at,omitzero"`
 }
 
+// Compiled is what a compiled catalog is, besides its exports.
+type Compiled struct {
+	Catalog Digest `json:"catalog"`           // normalised
+	Sources Digest `json:"sources,omitempty"` // of the content of all puppet:/// sources that it names
+	Lib     Digest `json:"lib,omitempty"`     // of lib/ and facts.d/ of all modules
+	Facts   Digest `json:"facts,omitempty"`   // without volatile ones
+	Puppet  string `json:"puppet,omitempty"`  // version
+	Module  string `json:"module,omitempty"`  // version of the module tutti
+	// Deferred: it has values that are resolved while it is applied.
+	Deferred bool `json:"deferred,omitempty"`
+	// Values are the keys that it wants published, sorted.
+	Values []string `json:"values,omitempty"`
+}
+
+// Asked is all that a run asked, without what differs between runs that were
+// given the same answers: Reads are sorted by question and have neither places
+// nor sequences. Absent is the blob of AbsentKeys.
+type Asked struct {
+	Reads  []Read   `json:"reads"`
+	Absent Digest   `json:"absent,omitempty"`
+	Keys   []string `json:"-"` // the content of Absent: hiera keys that Tutti's level did not have, sorted
+}
+
 // Inputs are the digests of everything else that decides a catalog.
 type Inputs struct {
 	Code    Digest `json:"code"`

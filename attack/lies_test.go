@@ -55,7 +55,7 @@ func lies(own tutti.Order, theirs tutti.RunID, victim *node) []lie {
 		{"the gate of another node's run", tutti.OpGate, tutti.Gate{Run: theirs}, refused, speak},
 		{"the gate of no run", tutti.OpGate, tutti.Gate{Run: tutti.RunID(up)}, refused, "speak for run " + up},
 		{"an export of a type without a grant", tutti.OpGate, export("Cron"), refused, "export Cron"},
-		{"a catalog that is no digest", tutti.OpGate, tutti.Gate{Run: run, Catalog: tutti.Digest(up)}, invalid, ""},
+		{"a catalog that is no digest", tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(up)}}, invalid, ""},
 
 		{"a question for another node's run", tutti.OpAsk, tutti.Ask{Run: theirs, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, refused, speak},
 		{"a value that is another node's", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, "read node/node-01/secret"},
@@ -148,7 +148,7 @@ func TestLies(t *testing.T) {
 	// Nothing of it became a fact about anybody else.
 	for _, e := range f.events() {
 		if _, denied := e.Body.(*tutti.Denied); e.By == "node:taken" && !denied && !slices.Contains([]string{
-			"node.enrolled", "run.claimed", "run.gated", "exports.set",
+			"node.enrolled", "run.claimed", "run.compiled", "run.gated", "exports.set",
 		}, e.Body.Kind()) {
 			t.Errorf("the log has %s %s by node taken", e.Body.Kind(), e.Body.ID())
 		}

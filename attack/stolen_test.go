@@ -197,7 +197,7 @@ func TestReplay(t *testing.T) {
 		return nil
 	})
 	run := claimed.Order.Run
-	say(tutti.OpGate, tutti.Gate{Run: run, Values: []string{"node/taken/x"}}, nil)
+	say(tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"node/taken/x"}}}, nil)
 	say(tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("1")}, nil)
 	say(tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("2")}, nil)
 	say(tutti.OpResult, result(run), nil)

@@ -30,6 +30,7 @@ const (
 	base     = "base"             // pure
 	rules    = "rules"            // pure
 	decision = "decision"         // pure
+	converge = "convergence"      // pure; decides on what decisions have been carried out
 	points   = "kill points"      // where a test may kill a process
 	system   = "system"           // small tools of the operating system
 	sibling  = "siblings"         // adapters
@@ -42,7 +43,7 @@ var layers = map[string]string{
 	"dag": base, "redact": base, "chaos": base, "lines": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
 	"fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
-	"engine": decision, "converge": decision,
+	"engine": decision, "converge": converge,
 	"killpoint": points,
 	"durable":   system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
@@ -60,13 +61,16 @@ var below = map[string][]string{
 	system:   {words, points},
 	rules:    {words, base},
 	decision: {words, base, rules},
-	sibling:  {words, base, rules, decision, points, system, assets},
-	wiring:   {words, base, rules, decision, points, system, assets, sibling},
+	converge: {words, base, rules, decision},
+	sibling:  {words, base, rules, decision, converge, points, system, assets},
+	wiring:   {words, base, rules, decision, converge, points, system, assets, sibling},
 	command:  {words, wiring},
-	support:  {words, base, rules, decision, points, system, assets, sibling, wiring, support},
+	support:  {words, base, rules, decision, converge, points, system, assets, sibling, wiring, support},
 }
 
-func pure(layer string) bool { return slices.Contains([]string{words, base, rules, decision}, layer) }
+func pure(layer string) bool {
+	return slices.Contains([]string{words, base, rules, decision, converge}, layer)
+}
 
 // layerOf returns the layer of a package and what is its own: the directory below
 // which it may import freely.

@@ -83,6 +83,7 @@ type Agent struct {
 	code   codeStore
 	known  knownAnswers
 	wake   chan struct{}        // something may be there to claim
+	gate   chan struct{}        // the gate of the run that holds may have decided
 	told   map[tutti.RunID]bool // ended, and the disk did not take the result
 	mu     sync.Mutex
 	active *activeRun
@@ -95,6 +96,7 @@ const (
 	defaultKeepRuns = 20
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
+	holdAfter       = 5 * time.Second // a held run asks its gate again, if no doorbell rings before
 )
 
 // New returns an agent that has not begun.
@@ -117,6 +119,7 @@ func New(opts Options) *Agent {
 		code:  codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode},
 		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
 		wake:  make(chan struct{}, 1),
+		gate:  make(chan struct{}, 1),
 		told:  map[tutti.RunID]bool{},
 	}
 }
@@ -144,10 +147,12 @@ func (a *Agent) runsDir() string { return filepath.Join(a.opts.Dir, "runs") }
 func (a *Agent) runDir(run tutti.RunID) string { return filepath.Join(a.runsDir(), string(run)) }
 
 // poke makes the claim loop look again.
-func (a *Agent) poke() {
+func (a *Agent) poke() { ring(a.wake) }
+
+func ring(bell chan struct{}) {
 	select {
-	case a.wake <- struct{}{}:
-	default:
+	case bell <- struct{}{}:
+	default: // it rings already
 	}
 }
 
@@ -155,6 +160,8 @@ func (a *Agent) ring(op string, payload []byte) {
 	switch op {
 	case tutti.RingClaim:
 		a.poke()
+	case tutti.RingGate:
+		ring(a.gate)
 	case tutti.RingCancel:
 		var c tutti.CancelRun
 		if json.Unmarshal(payload, &c) != nil {

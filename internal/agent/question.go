@@ -172,8 +172,8 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 // handed over is kept before it is asked: it is the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	handed := tutti.Gate{
-		Run: s.spec.Order.Run, Catalog: req.Catalog.Digest, Facts: req.Facts,
-		Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports, Values: req.Values,
+		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
+		Compiled: tutti.Compiled{Catalog: req.Catalog.Digest, Facts: req.Facts, Values: req.Values},
 	}
 	raw, err := seal(handed)
 	if err != nil {
@@ -189,17 +189,36 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		if err == nil {
 			err = gated.Validate()
 		}
-		if err == nil {
+		wait := retryAfter
+		switch {
+		case err == nil && gated.Verdict != tutti.GateHold:
 			return response{"verdict": gated.Verdict, "reason": gated.Reason}, nil
-		}
-		if !away(err) {
+		case err == nil:
+			wait = holdAfter
+			s.agent.sendLive([]tutti.Live{{Run: handed.Run, At: time.Now().UTC(), Phase: "gate", Message: gated.Reason}})
+		case away(err):
+			s.logger.Warn("the gate waits for the server", "error", err)
+		default:
 			return nil, err
 		}
-		s.logger.Warn("the gate waits for the server", "error", err)
-		if err := pause(ctx, retryAfter); err != nil {
-			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server")
+		if err := s.agent.heldFor(ctx, wait); err != nil {
+			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "the gate waited for the server's word")
 		}
 	}
+}
+
+// heldFor waits at a gate that has not decided, until the doorbell says that it
+// may have.
+func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-a.gate:
+	case <-timer.C:
+	}
+	return nil
 }
 
 // withoutPlaces leaves out where in the code it was asked, which is most of what a

@@ -58,7 +58,11 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 	if err != nil {
 		return err
 	}
-	if err := demoDeploy(ctx, f, dir, say, show); err != nil {
+	deploy := demoDeploy
+	if o.Converge {
+		deploy = demoConverge
+	}
+	if err := deploy(ctx, f, dir, say, show); err != nil {
 		return err
 	}
 	if o.Keep {
@@ -99,11 +103,39 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 	if err := show(ctx, f.Client, job); err != nil {
 		return err
 	}
+	return f.demoUse(ctx, say)
+}
+
+// demoUse shows that the cluster works.
+func (f *LabFleet) demoUse(ctx context.Context, say func(string, ...any)) error {
 	if err := f.StoreAndFetch(ctx, []byte("Tutti: all together.\n"), say); err != nil {
 		return err
 	}
 	say("The cluster works.")
 	return nil
+}
+
+// demoConverge deploys without the plan, twice: the second time there is nothing
+// to do.
+func demoConverge(ctx context.Context, f *LabFleet, dir string, say func(string, ...any), show func(context.Context, cli.Server, tutti.JobID) error) error {
+	say("Signing the code and sending it with the fleet file")
+	if err := f.Push(ctx, dir); err != nil {
+		return err
+	}
+	for _, why := range []string{
+		"Converging: no plan; what the nodes read and publish says who runs after whom",
+		"Converging again: nothing has changed, so nothing runs",
+	} {
+		say("%s", why)
+		job, err := f.Client.StartJob(ctx, tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+		if err != nil {
+			return err
+		}
+		if err := show(ctx, f.Client, job); err != nil {
+			return err
+		}
+	}
+	return f.demoUse(ctx, say)
 }
 
 // Push signs and sends the example in dir, with its fleet file.

@@ -213,7 +213,7 @@ func (p pastServer) job(ctx context.Context, name tutti.NodeName) error {
 	run := claimed.Order.Run
 	mine := "node/" + string(name) + "/run"
 	exports := []tutti.Export{{Type: "Host", Title: string(run)}}
-	if err := call(tutti.OpGate, tutti.Gate{Run: run, Exports: exports, Values: []string{mine}}, nil); err != nil {
+	if err := call(tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{mine}}, Exports: exports}, nil); err != nil {
 		return err
 	}
 	value, err := json.Marshal(run)

@@ -15,6 +15,8 @@ type Demo struct {
 	JSON bool
 	Dir  string // of the examples
 
+	Converge bool // without the plan
+
 	Release string // of Debian, instead of the lab file's
 }
 
@@ -37,6 +39,7 @@ func newDemoCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&in.Keep, "keep", false, "keep the lab afterwards")
+	cmd.Flags().BoolVar(&in.Converge, "converge", false, "without a plan: the order is inferred from what the nodes read and publish")
 	cmd.Flags().StringVar(&in.Release, "release", "", "Debian release: trixie (Puppet 8, the default) or bookworm (Puppet 7)")
 	cmd.Flags().StringVar(&in.Dir, "examples", "examples", "directory with the examples")
 	return cmd

@@ -26,6 +26,9 @@ const (
 	ExitUnreachable = 4
 	ExitCancelled   = 5
 	ExitDamaged     = 6
+	ExitStuck       = 7
+	ExitDiverging   = 8
+	ExitPartial     = 9
 	ExitInternal    = 70
 	ExitInterrupted = 130
 )
@@ -37,6 +40,9 @@ const exitCodes = `   0  success
    4  the server cannot be reached, or did not answer in time
    5  the job was cancelled
    6  what is stored is damaged or not what was stored: nothing was changed
+   7  converge: all that is not good waits for a missing answer
+   8  converge: nodes keep changing each other's data
+   9  converge: all are good but nodes that are not connected, or paused
   70  a mistake of tutti itself
  130  interrupted; a job goes on`
 

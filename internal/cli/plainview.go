@@ -59,10 +59,17 @@ func describe(p *progress, e tutti.Event) []string {
 			return []string{fmt.Sprintf("%s: there", b.Step)}
 		}
 		return []string{fmt.Sprintf("%s: in vain: %s", b.Step, b.Message)}
+	case *tutti.RunCompiled:
+		if r := p.run(e); p.job().Step(r.Step).Converge != nil {
+			return []string{fmt.Sprintf("%s: %s has compiled", r.Step, r.Node)}
+		}
 	case *tutti.RunGated:
-		if b.Verdict == tutti.GateStop {
-			r := p.run(e)
+		r := p.run(e)
+		switch {
+		case b.Verdict == tutti.GateStop:
 			return []string{fmt.Sprintf("%s: %s stopped at its gate: %s", r.Step, r.Node, b.Reason)}
+		case p.job().Step(r.Step).Converge != nil:
+			return []string{fmt.Sprintf("%s: %s applies", r.Step, r.Node)}
 		}
 	case *tutti.RunClaimed:
 		r := p.run(e)

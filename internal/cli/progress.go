@@ -100,6 +100,8 @@ func (p *progress) run(e tutti.Event) *engine.Run {
 		return p.state.Runs[b.Run]
 	case *tutti.RunGated:
 		return p.state.Runs[b.Run]
+	case *tutti.RunCompiled:
+		return p.state.Runs[b.Run]
 	case *tutti.RunFinished:
 		return p.state.Runs[b.Result.Run]
 	case *tutti.RunLost:

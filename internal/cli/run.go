@@ -113,8 +113,14 @@ var errNoVerdict = errors.New("the job has no verdict")
 
 func verdictExit(v tutti.Verdict) error {
 	switch v {
-	case tutti.VerdictSucceeded:
+	case tutti.VerdictSucceeded, tutti.VerdictConverged:
 		return nil
+	case tutti.VerdictStuck:
+		return CommandExit(ExitStuck)
+	case tutti.VerdictDiverging:
+		return CommandExit(ExitDiverging)
+	case tutti.VerdictPartial:
+		return CommandExit(ExitPartial)
 	case tutti.VerdictFailed:
 		return CommandExit(ExitFailed)
 	case tutti.VerdictCancelled:

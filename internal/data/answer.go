@@ -11,7 +11,9 @@ import (
 type Asker struct {
 	Node tutti.NodeName
 	Job  tutti.JobID
-	Mode tutti.Mode
+	// Overlay: exports that nodes handed over in this job count instead of their
+	// current ones.
+	Overlay bool
 }
 
 // Answer is the answer to a question as of a sequence of the log.
@@ -51,9 +53,7 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 	return q, tutti.Errorf(tutti.CodeInvalid, "question of kind %q: the kinds are value, hiera and collect", string(q.Kind))
 }
 
-// Answer answers a question. A run that changes nothing (noop, compile) sees the
-// exports that other nodes handed over in its own job instead of their current
-// ones. What NormalQuery refuses is not found, a collect question too: nobody can
+// Answer answers a question. What NormalQuery refuses is not found, a collect question too: nobody can
 // take it for an empty set.
 func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	q, err := NormalQuery(q)
@@ -85,7 +85,7 @@ func (s *State) Cost(q tutti.Query) int {
 		exports += len(members)
 	}
 	for _, overlay := range s.jobs {
-		for _, set := range overlay {
+		for _, set := range overlay.sets {
 			exports += len(set[q.Type])
 		}
 	}
@@ -111,7 +111,7 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 			}
 		}
 	}
-	overlay := s.overlay(asker)
+	overlay := s.overlay(asker).all()
 	for node, members := range s.types[q.Type] {
 		if _, replaced := overlay[node]; !replaced {
 			pass(node, members)
@@ -125,22 +125,23 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	return answer
 }
 
-// overlay returns the sets that replace current ones for this asker.
-func (s *State) overlay(asker Asker) map[tutti.NodeName]exportSet {
-	if asker.Mode != tutti.ModeNoop && asker.Mode != tutti.ModeCompile {
-		return nil
-	}
-	return s.jobs[asker.Job]
-}
-
 // Outdated returns the reads whose questions have another answer by now, in
-// their order. A degraded read is compared as any other.
+// their order. A degraded read is compared as any other. What a record has
+// (Remember) costs little: it is compared, not listed.
 func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
 	var outdated []tutti.Read
 	for _, r := range reads {
-		if now := s.Answer(r.Query, asker); now.Found != r.Found || now.Digest != r.Digest {
+		if found, digest := s.current(r.Query, asker); found != r.Found || digest != r.Digest {
 			outdated = append(outdated, r)
 		}
 	}
 	return outdated
+}
+
+func (s *State) current(query tutti.Query, asker Asker) (bool, tutti.Digest) {
+	if q := s.questions[identify(query)]; q != nil {
+		return q.answer(asker)
+	}
+	now := s.Answer(query, asker)
+	return now.Found, now.Digest
 }

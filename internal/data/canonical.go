@@ -2,12 +2,10 @@ package data
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
 	"maps"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,38 +161,4 @@ func excerpt(raw []byte) string {
 		return strconv.Quote(string(raw[:most])) + "…"
 	}
 	return strconv.Quote(string(raw))
-}
-
-// sum is the digest of a set, kept so that adding and removing one member needs
-// no other: the members' SHA-256 digests added modulo 2^256, and their number.
-//
-// Why a sum: it does not depend on the order, and one export of 50,000 can change
-// without hashing the others. Exclusive or would do so too, but it is linear: a
-// member that is there twice vanishes, and whoever publishes a few hundred members
-// can solve for a subset that vanishes, so a change would wake nobody. For sums
-// that is a subset-sum problem. It is not beyond reach of a determined publisher
-// of very many members of its own choice (generalised birthdays, Wagner 2002), but
-// all it could win is that its own publications wake their readers later: an
-// answer's content is never looked up by such a digest, and blobs are hashed as
-// bytes.
-type sum struct {
-	total big.Int
-	count int
-}
-
-var modulus = new(big.Int).Lsh(big.NewInt(1), 256)
-
-func (s *sum) add(member [sha256.Size]byte) {
-	s.total.Add(&s.total, new(big.Int).SetBytes(member[:]))
-	s.total.Mod(&s.total, modulus)
-	s.count++
-}
-
-// digest hashes sum and number once more, so that the digest of an empty set is
-// a digest like any other, and not the number 0.
-func (s *sum) digest() tutti.Digest {
-	text := make([]byte, sha256.Size)
-	s.total.FillBytes(text)
-	text = strconv.AppendInt(append(text, " of "...), int64(s.count), 10)
-	return tutti.DigestOf(text)
 }

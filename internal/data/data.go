@@ -26,7 +26,19 @@ type State struct {
 	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
 	nodes  map[tutti.NodeName]exportSet
 	types  map[string]map[tutti.NodeName][]member
-	jobs   map[tutti.JobID]map[tutti.NodeName]exportSet // overlays of the jobs that go on
+	jobs   map[tutti.JobID]*overlay // of the jobs that go on
+
+	// The index: what nodes read.
+	records    map[tutti.NodeName]*record
+	questions  map[identity]*Question
+	collectors map[string]map[*Question]struct{} // by type
+	absent     map[tutti.Digest]*absentSet
+	touched    []*record
+
+	// What nodes will publish.
+	declares    map[tutti.NodeName][]string            // paths, sorted
+	declared    map[string][]tutti.NodeName            // who declares a path, sorted
+	declaredFor map[tutti.NodeName]map[string]struct{} // NAME and K of the paths node/NAME/hiera/K
 }
 
 // NewState returns the state before the first event.
@@ -38,7 +50,16 @@ func NewState() *State {
 		hiera:  map[tutti.NodeName]map[string]value{},
 		nodes:  map[tutti.NodeName]exportSet{},
 		types:  map[string]map[tutti.NodeName][]member{},
-		jobs:   map[tutti.JobID]map[tutti.NodeName]exportSet{},
+		jobs:   map[tutti.JobID]*overlay{},
+
+		records:    map[tutti.NodeName]*record{},
+		questions:  map[identity]*Question{},
+		collectors: map[string]map[*Question]struct{}{},
+		absent:     map[tutti.Digest]*absentSet{},
+
+		declares:    map[tutti.NodeName][]string{},
+		declared:    map[string][]tutti.NodeName{},
+		declaredFor: map[tutti.NodeName]map[string]struct{}{},
 	}
 }
 
@@ -61,21 +82,23 @@ func (s *State) Apply(e tutti.Event) {
 	case *tutti.NodeRemoved:
 		s.removeNode(b.Node)
 	case *tutti.JobStarted:
-		s.jobs[b.Job] = map[tutti.NodeName]exportSet{}
+		s.startJob(b.Job)
 	case *tutti.JobFinished:
-		delete(s.jobs, b.Job)
+		s.endJob(b.Job)
 	}
 }
 
-// removeNode withdraws all that a node published. What operators said about it
-// stays.
+// removeNode withdraws all that a node published and forgets what it read. What
+// operators said about it stays.
 func (s *State) removeNode(node tutti.NodeName) {
 	for _, key := range s.OwnedBy(node) {
 		s.unset(key)
 	}
 	s.replace(node, nil)
 	delete(s.nodes, node)
-	for _, overlay := range s.jobs {
-		delete(overlay, node)
+	for job := range s.jobs {
+		s.dropOverlay(job, node)
 	}
+	s.Forget(node)
+	s.Declare(node, nil)
 }

@@ -129,19 +129,18 @@ func (s *State) setExports(b *tutti.ExportsSet) {
 		e = normalExport(b.Node, e)
 		set[e.Type] = append(set[e.Type], member{e, digestExport(e)})
 	}
-	if !b.Overlay {
-		s.replace(b.Node, set)
+	if b.Overlay {
+		s.setOverlay(b.Job, b.Node, set)
 		return
 	}
-	// A job that has ended reads nothing more; what comes late is dropped.
-	if overlay, goesOn := s.jobs[b.Job]; goesOn {
-		overlay[b.Node] = set
-	}
+	s.replace(b.Node, set)
+	s.dropOverlay(b.Job, b.Node) // what its own job saw before is older
 }
 
 // replace makes set the current exports of a node.
 func (s *State) replace(node tutti.NodeName, set exportSet) {
-	for name := range s.nodes[node] {
+	before := s.nodes[node]
+	for name := range before {
 		delete(s.types[name], node)
 		if len(s.types[name]) == 0 {
 			delete(s.types, name)
@@ -154,12 +153,23 @@ func (s *State) replace(node tutti.NodeName, set exportSet) {
 		s.types[name][node] = members
 	}
 	s.nodes[node] = set
+	s.exportsChanged(node, "", before, set)
+}
+
+// Handed returns what a node has handed over in a job and not published, sorted by
+// reference.
+func (s *State) Handed(job tutti.JobID, node tutti.NodeName) []tutti.Export {
+	return s.jobs[job].all()[node].exports()
 }
 
 // Exports returns what a node exports now, sorted by reference.
 func (s *State) Exports(node tutti.NodeName) []tutti.Export {
+	return s.nodes[node].exports()
+}
+
+func (s exportSet) exports() []tutti.Export {
 	var exports []tutti.Export
-	for _, members := range s.nodes[node] {
+	for _, members := range s {
 		for _, m := range members {
 			exports = append(exports, m.Export)
 		}

@@ -31,6 +31,7 @@ func (m *model) apply(body tutti.Body) {
 	case *tutti.ExportsSet:
 		if !b.Overlay {
 			m.exports[b.Node] = b.Exports
+			delete(m.overlay[b.Job], b.Node)
 		} else if m.overlay[b.Job] != nil {
 			m.overlay[b.Job][b.Node] = b.Exports
 		}
@@ -58,7 +59,7 @@ func (m *model) hiera(node tutti.NodeName, key string) string {
 
 func (m *model) collect(name string, asker data.Asker) []string {
 	sets := maps.Clone(m.exports)
-	if asker.Mode == tutti.ModeNoop {
+	if asker.Overlay {
 		maps.Copy(sets, m.overlay[asker.Job])
 	}
 	found := []string{}
@@ -76,7 +77,7 @@ func (m *model) collect(name string, asker data.Asker) []string {
 var (
 	someNodes = []tutti.NodeName{"web", "web.example.net", "db"}
 	someJobs  = []tutti.JobID{"j1", "j2"}
-	someKeys  = []string{"shared/hiera/k", "node/web/hiera/k", "node/web.example.net/hiera/k", "shared/x", "node/db/x"}
+	someKeys  = []string{"shared/hiera/k", "shared/hiera/l", "node/web/hiera/k", "node/web.example.net/hiera/k", "shared/x", "node/db/x"}
 	someTypes = []string{"Web", "Db"}
 )
 
@@ -145,7 +146,7 @@ func TestStateIsTheModel(t *testing.T) {
 				if want := m.hiera(node, "k"); string(got.Value) != want || string(s.Hiera(node)["k"]) != want {
 					t.Fatalf("hiera k of %s: got %v, want %q", node, got, want)
 				}
-				for _, asker := range []data.Asker{{Node: node, Mode: tutti.ModeApply, Job: "j1"}, {Node: node, Mode: tutti.ModeNoop, Job: "j1"}, {Node: node, Mode: tutti.ModeNoop, Job: "j2"}} {
+				for _, asker := range []data.Asker{{Node: node, Job: "j1"}, {Node: node, Overlay: true, Job: "j1"}, {Node: node, Overlay: true, Job: "j2"}} {
 					for _, name := range someTypes {
 						got := s.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: name}, asker)
 						names := []string{}

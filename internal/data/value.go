@@ -112,6 +112,7 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 		tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
 		tutti.DigestOf(canonical),
 	}
+	had := s.values[b.Key].digest
 	s.disown(b.Key)
 	s.values[b.Key] = v
 	if b.Owner != "" {
@@ -123,19 +124,20 @@ func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	if node, key, ok := hieraKey(b.Key); ok {
 		s.level(node)[key] = v
 	}
+	s.valueChanged(b.Key, had)
 }
 
 func (s *State) unset(key string) {
+	had := s.values[key].digest
 	s.disown(key)
 	delete(s.values, key)
-	node, short, ok := hieraKey(key)
-	if !ok {
-		return
+	if node, short, ok := hieraKey(key); ok {
+		delete(s.level(node), short)
+		if node != "" && len(s.hiera[node]) == 0 {
+			delete(s.hiera, node)
+		}
 	}
-	delete(s.level(node), short)
-	if node != "" && len(s.hiera[node]) == 0 {
-		delete(s.hiera, node)
-	}
+	s.valueChanged(key, had)
 }
 
 // level returns the hiera data of a node, or with no name the shared one.
@@ -147,6 +149,12 @@ func (s *State) level(node tutti.NodeName) map[string]value {
 		s.hiera[node] = map[string]value{}
 	}
 	return s.hiera[node]
+}
+
+func sharedHiera(key string) string { return "shared/hiera/" + key }
+
+func nodeHiera(node tutti.NodeName, key string) string {
+	return "node/" + string(node) + "/hiera/" + key
 }
 
 // hieraKey splits the key of a value that hiera sees. The node is empty for the

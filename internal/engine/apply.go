@@ -40,14 +40,28 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 		}
 	case *tutti.RunClaimed:
 		return s.claim(e, b)
-	case *tutti.RunWanted, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
+	case *tutti.RunProved:
+		if r := s.Runs[b.Run]; r != nil {
+			r.Proved = true
+			return s.pass(r)
+		}
+	case *tutti.RunGated:
+		return s.gate(e, b)
+	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunFinished, *tutti.RunLost:
 		s.applyRun(e)
+	case *tutti.ConvergeFinished:
+		if st := s.step(b.Job, b.Step); st != nil {
+			st.Message, st.Verdict, st.EndedAt, st.State = b.Message, b.Verdict, e.At, Failed
+			if b.Verdict.Good() {
+				st.State = Done
+			}
+		}
 	case *tutti.JobRetired:
 		return s.retire(b.Job)
 	case *tutti.NodeRemoved:
-		last := s.latest[b.Node]
-		delete(s.latest, b.Node)
-		return s.letGo(last)
+		before := s.last[b.Node]
+		delete(s.last, b.Node)
+		return slices.Concat(s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
 	}
 	return nil
 }
@@ -77,9 +91,14 @@ func (s *State) applyRun(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.RunWanted:
 		s.wantRun(e, b.Order)
-	case *tutti.RunGated:
+	case *tutti.RunCompiled:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Gate, r.GateWhy, r.GatedAt, r.Values = b.Verdict, b.Reason, e.At, b.Values
+			compiled := b.Compiled
+			r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
+		}
+	case *tutti.RunAsked:
+		if r := s.Runs[b.Run]; r != nil {
+			r.Asked = b.Reads
 		}
 	case *tutti.RunFinished:
 		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {
@@ -95,6 +114,23 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
+// gate notes the gate's decision. Logs of releases before run.compiled have the
+// values in it.
+func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
+	r := s.Runs[b.Run]
+	if r == nil {
+		return nil
+	}
+	r.Gate, r.GateWhy, r.GatedAt = b.Verdict, b.Reason, e.At
+	if r.CompiledAt.IsZero() {
+		r.Values = b.Values
+	}
+	if b.Verdict != tutti.GateGo {
+		return nil
+	}
+	return s.pass(r)
+}
+
 func (s *State) wantRun(e tutti.Event, o tutti.Order) {
 	r := &Run{Order: o, WantedAt: e.At}
 	s.Runs[o.Run] = r
@@ -104,10 +140,17 @@ func (s *State) wantRun(e tutti.Event, o tutti.Order) {
 		s.runs++
 	}
 	st := s.step(o.Job, o.Step)
-	if st == nil || st.byNode[o.Node] == nil {
+	if st == nil {
 		return
 	}
 	n := st.byNode[o.Node]
+	if n == nil && st.Converge != nil { // it takes part from here on
+		n = &StepNode{Node: o.Node}
+		st.byNode[o.Node], st.Nodes = n, append(st.Nodes, n)
+	}
+	if n == nil {
+		return
+	}
 	n.State, n.Runs = Active, append(n.Runs, r)
 	if st.State == Pending {
 		st.State, st.StartedAt = Active, e.At
@@ -129,6 +172,10 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 		return
 	}
 	n := st.byNode[r.Node]
+	if st.Converge != nil { // which does not end with its nodes
+		n.State = judgeConverging(r)
+		return
+	}
 	n.State = judge(st.Run, r)
 	if !slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State != Done && n.State != Failed }) {
 		st.EndedAt, st.State = e.At, Done
@@ -152,6 +199,17 @@ func judge(spec *tutti.RunStep, r *Run) StepState {
 		return Pending
 	case !result.Stopped && spec.Accepts(result):
 		return Done
+	}
+	return Failed
+}
+
+// judgeConverging says how a node stands in a converge step after a run.
+func judgeConverging(r *Run) StepState {
+	switch {
+	case r.Proved || r.Outcome().Good():
+		return Done
+	case r.Lost == "" && r.Result.Stopped:
+		return Pending
 	}
 	return Failed
 }

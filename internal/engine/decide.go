@@ -91,6 +91,10 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 			if body := j.nextWait(st, v); body != nil {
 				out = append(out, body)
 			}
+		case st.Converge != nil: // package converge says what begins
+			if j.Cancelled {
+				out = append(out, st.skips()...)
+			}
 		case v.Hold && !j.Cancelled:
 		default:
 			out = append(out, j.nextRuns(st, b)...)
@@ -150,11 +154,15 @@ func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
 }
 
 // skips ends the runs of a cancelled job that no node has claimed: they would
-// begin when their node comes back.
+// begin when their node comes back; and stops those that are held at their gates.
 func (st *Step) skips() []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {
-		if r := n.Last(); n.State == Active && r.ClaimedAt.IsZero() {
+		switch r := n.Last(); {
+		case n.State != Active:
+		case r.Held():
+			out = append(out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: "the job was cancelled"})
+		case r.ClaimedAt.IsZero():
 			out = append(out, &tutti.RunFinished{Result: tutti.Result{
 				Run: r.Run, Outcome: tutti.Skipped, Message: "the job was cancelled before the node began",
 			}})
@@ -204,8 +212,11 @@ func (j *Job) idle() bool {
 			}
 			continue
 		}
+		if st.Converge != nil && !j.Cancelled && j.ready(st, "") {
+			return false
+		}
 		for _, n := range st.Nodes {
-			if n.State == Active || n.State == Pending && !j.Cancelled && j.ready(st, n.Node) {
+			if n.State == Active || st.Converge == nil && n.State == Pending && !j.Cancelled && j.ready(st, n.Node) {
 				return false
 			}
 		}
@@ -217,6 +228,12 @@ func (j *Job) verdict() *tutti.JobFinished {
 	out := &tutti.JobFinished{Job: j.ID, Verdict: tutti.VerdictSucceeded}
 	var failed, never []string
 	for _, st := range j.Steps {
+		if st.Verdict != "" && (len(j.Steps) == 1 || !st.Verdict.Good()) {
+			out.Verdict, out.Message = st.Verdict, st.Message
+			if !j.Cancelled {
+				return out
+			}
+		}
 		switch {
 		case st.State == Done:
 		case st.State == Failed:

@@ -61,18 +61,18 @@ func (s *State) retire(id tutti.JobID) []tutti.RunID {
 }
 
 // letGo forgets a run that belongs to no job any more, unless its node still runs
-// it or has claimed no other since.
+// it or is judged by it.
 func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	r := s.Runs[id]
-	if r == nil || s.Jobs[r.Job] != nil || s.latest[r.Node] == id || s.Active[r.Node] == id {
+	if r == nil || s.Jobs[r.Job] != nil || s.last[r.Node].has(id) || s.Active[r.Node] == id {
 		return nil
 	}
 	delete(s.Runs, id)
 	return []tutti.RunID{id}
 }
 
-// claim notes a run as the last one of its node, and forgets the one before if
-// only that has kept it.
+// claim notes a run as the last one of its node, and forgets those before it that
+// only that has kept.
 func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	r := s.Runs[b.Run]
 	if r == nil {
@@ -81,9 +81,31 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	if r.ClaimedAt.IsZero() {
 		r.ClaimedAt = e.At
 	}
-	before := s.latest[r.Node]
-	s.latest[r.Node] = b.Run
-	return s.letGo(before)
+	return s.judgeBy(r, func(l *last) {
+		l.claimed = r.Run
+		if r.Mode == tutti.ModeApply {
+			l.applied = r.Run
+		}
+	})
+}
+
+// pass notes a run as the one on which what is known of its node rests.
+func (s *State) pass(r *Run) []tutti.RunID {
+	if r == nil || r.Mode != tutti.ModeApply {
+		return nil
+	}
+	return s.judgeBy(r, func(l *last) { l.passed = r.Run })
+}
+
+func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {
+	before := s.last[r.Node]
+	now := before
+	change(&now)
+	s.last[r.Node] = now
+	for _, id := range []tutti.RunID{before.claimed, before.applied, before.passed} {
+		gone = append(gone, s.letGo(id)...)
+	}
+	return gone
 }
 
 // NextJob is the id of the next job of a plan. Jobs are numbered through, also

@@ -11,14 +11,24 @@ import (
 type State struct {
 	Jobs   map[tutti.JobID]*Job           // those that were not retired
 	Order  []tutti.JobID                  // in the order of their start
-	Runs   map[tutti.RunID]*Run           // of Jobs, and the last one that each node claimed
+	Runs   map[tutti.RunID]*Run           // of Jobs, and the last ones of each node (see last)
 	Active map[tutti.NodeName]tutti.RunID // the run that holds each node
 
-	open    []*Job                         // not finished
-	latest  map[tutti.NodeName]tutti.RunID // the last run that each node claimed
-	runs    int                            // of Jobs
-	started int                            // jobs, ever
+	open    []*Job // not finished
+	last    map[tutti.NodeName]last
+	runs    int // of Jobs
+	started int // jobs, ever
 }
+
+// last are the runs of a node by which it is judged, and which stay though their
+// jobs are retired.
+type last struct {
+	claimed tutti.RunID // of any mode
+	applied tutti.RunID // claimed in mode apply
+	passed  tutti.RunID // the last of those that passed its gate, or proved the node good
+}
+
+func (l last) has(id tutti.RunID) bool { return l.claimed == id || l.applied == id || l.passed == id }
 
 // Job is one execution of a plan.
 type Job struct {
@@ -46,8 +56,9 @@ type Step struct {
 	StartedAt time.Time
 	EndedAt   time.Time
 	State     StepState
-	Message   string      // of a wait step
-	Nodes     []*StepNode // of a run step, sorted by name
+	Message   string        // of a wait or converge step
+	Verdict   tutti.Verdict // of a converge step
+	Nodes     []*StepNode   // of a run step, sorted by name
 
 	byNode map[tutti.NodeName]*StepNode
 }
@@ -81,15 +92,23 @@ func (n *StepNode) Last() *Run {
 // Run is one Puppet process that the log ordered.
 type Run struct {
 	tutti.Order
-	WantedAt  time.Time         `json:"wanted_at,omitzero"`
-	ClaimedAt time.Time         `json:"claimed_at,omitzero"`
-	GatedAt   time.Time         `json:"gated_at,omitzero"`
-	Gate      tutti.GateVerdict `json:"gate,omitempty"`
-	GateWhy   string            `json:"gate_why,omitempty"`
-	Values    []string          `json:"values,omitempty"` // the keys that its catalog wants published
-	EndedAt   time.Time         `json:"ended_at,omitzero"`
-	Lost      string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
-	Result    *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
+	WantedAt  time.Time `json:"wanted_at,omitzero"`
+	ClaimedAt time.Time `json:"claimed_at,omitzero"`
+	// CompiledAt is when its catalog was handed over; a run that is compiled and has
+	// no gate yet is held.
+	CompiledAt time.Time `json:"compiled_at,omitzero"`
+	// Compiled and Asked are what the node handed over, nil before and without.
+	Compiled *tutti.Compiled   `json:"compiled,omitempty"`
+	Asked    *tutti.Asked      `json:"-"`
+	Set      tutti.Digest      `json:"set,omitempty"` // of the exports that it handed over
+	GatedAt  time.Time         `json:"gated_at,omitzero"`
+	Gate     tutti.GateVerdict `json:"gate,omitempty"`
+	GateWhy  string            `json:"gate_why,omitempty"`
+	Proved   bool              `json:"proved,omitempty"` // stopped, because its node is good
+	Values   []string          `json:"values,omitempty"` // the keys that its catalog wants published
+	EndedAt  time.Time         `json:"ended_at,omitzero"`
+	Lost     string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
+	Result   *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
 }
 
 // Outcome is the run's outcome so far, empty while it goes on and for a run
@@ -107,6 +126,22 @@ func (r *Run) Outcome() tutti.Outcome {
 // Ended reports whether the run no longer holds its node.
 func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
 
+// Last are the runs by which a node is judged; each may be nil.
+type Last struct {
+	Claimed *Run // of any mode
+	Applied *Run // claimed in mode apply
+	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
+}
+
+// Last returns the last runs of a node.
+func (s *State) Last(node tutti.NodeName) Last {
+	l := s.last[node]
+	return Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
+}
+
+// Held reports whether the run waits at its gate for a decision.
+func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }
+
 // Passed reports whether the run passed its gate and so counts as a run.
 func (r *Run) Passed() bool { return r.Gate == tutti.GateGo }
 
@@ -116,7 +151,19 @@ func NewState() *State {
 		Jobs:   map[tutti.JobID]*Job{},
 		Runs:   map[tutti.RunID]*Run{},
 		Active: map[tutti.NodeName]tutti.RunID{},
-		latest: map[tutti.NodeName]tutti.RunID{},
+		last:   map[tutti.NodeName]last{},
+	}
+}
+
+// Converging calls f for every converge step that may go on now, the oldest job
+// first.
+func (s *State) Converging(f func(*Job, *Step)) {
+	for _, j := range s.open {
+		for _, st := range j.Steps {
+			if st.Converge != nil && !st.Ended() && !j.Cancelled && j.ready(st, "") {
+				f(j, st)
+			}
+		}
 	}
 }
 

@@ -248,7 +248,7 @@ func (l *Log) fetch(ctx context.Context, consumer jetstream.Consumer, next uint6
 func parse(seq uint64, header nats.Header, data []byte) (message, error) {
 	m := message{seq: seq, data: data, blob: tutti.Digest(header.Get(headerBlob)), link: tutti.Digest(header.Get(headerLink))}
 	part := header.Get(headerPart)
-	if _, err := fmt.Sscanf(part, "%d/%d", &m.part, &m.parts); err != nil || m.part < 1 || m.part > m.parts || uint64(m.part) > seq {
+	if _, err := fmt.Sscanf(part, "%d/%d", &m.part, &m.parts); err != nil || fmt.Sprintf("%d/%d", m.part, m.parts) != part || m.part < 1 || m.part > m.parts || uint64(m.part) > seq {
 		return m, tutti.Errorf(tutti.CodeDamaged, "read the log: message %d was not written by this log (%s: %q)", seq, headerPart, part)
 	}
 	if m.link == "" {

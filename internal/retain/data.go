@@ -12,6 +12,7 @@ func noteExports(l *Ledger, e tutti.Event) {
 	switch {
 	case !b.Overlay:
 		l.last[exportsKey(b.Node)] = e.Seq
+		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops it, too
 	case l.lives(b.Job) && !l.finished[b.Job]:
 		l.overlays[overlay{b.Job, b.Node}] = e.Seq
 	}

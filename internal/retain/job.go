@@ -35,11 +35,32 @@ func needsJob(l *Ledger, e tutti.Event) bool { return l.lives(tutti.JobID(e.Body
 func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
 	l.jobs[o.Run], l.nodes[o.Run] = o.Job, o.Node
+	if o.Mode == tutti.ModeApply {
+		l.applies[o.Run] = true
+	}
 }
 
 func noteClaimed(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.RunClaimed)
 	l.latest[b.Node], l.since[b.Node] = b.Run, e.Seq
+	if l.applies[b.Run] {
+		l.applied[b.Node] = b.Run
+	}
+}
+
+// A node is judged by the last run that passed its gate or proved it good, too.
+
+func noteGated(l *Ledger, e tutti.Event) {
+	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
+		notePassed(l, e)
+	}
+}
+
+func notePassed(l *Ledger, e tutti.Event) {
+	id := tutti.RunID(e.Body.ID())
+	if node, wanted := l.nodes[id]; wanted && l.applies[id] {
+		l.passed[node] = id
+	}
 }
 
 func noteEnded(l *Ledger, e tutti.Event) { l.ended[tutti.RunID(e.Body.ID())] = true }
@@ -47,5 +68,6 @@ func noteEnded(l *Ledger, e tutti.Event) { l.ended[tutti.RunID(e.Body.ID())] = t
 func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
-	return wanted && (l.lives(job) || l.latest[l.nodes[id]] == id || !l.ended[id])
+	node := l.nodes[id]
+	return wanted && (l.lives(job) || l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || !l.ended[id])
 }

@@ -27,6 +27,8 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	noteNode(l, e)
 	delete(l.enrolled, node)
 	delete(l.latest, node)
+	delete(l.applied, node)
+	delete(l.passed, node)
 	delete(l.last, exportsKey(node))
 	l.since[node] = e.Seq
 	for o := range l.overlays {

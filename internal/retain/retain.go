@@ -32,6 +32,9 @@ type Ledger struct {
 	nodes    map[tutti.RunID]tutti.NodeName
 	ended    map[tutti.RunID]bool
 	latest   map[tutti.NodeName]tutti.RunID // claimed
+	applies  map[tutti.RunID]bool           // runs in mode apply
+	applied  map[tutti.NodeName]tutti.RunID // the last one of these that was claimed
+	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
 	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
 	overlays map[overlay]uint64
 	values   map[string]*value
@@ -62,6 +65,9 @@ func New() *Ledger {
 		nodes:    map[tutti.RunID]tutti.NodeName{},
 		ended:    map[tutti.RunID]bool{},
 		latest:   map[tutti.NodeName]tutti.RunID{},
+		applies:  map[tutti.RunID]bool{},
+		applied:  map[tutti.NodeName]tutti.RunID{},
+		passed:   map[tutti.NodeName]tutti.RunID{},
 		since:    map[tutti.NodeName]uint64{},
 		overlays: map[overlay]uint64{},
 		values:   map[string]*value{},
@@ -96,9 +102,14 @@ var rules = map[string]rule{
 	"step.started":  {nil, needsJob},
 	"step.finished": {nil, needsJob},
 
+	"converge.finished": {nil, needsJob},
+
 	"run.wanted":   {noteWanted, needsRun},
 	"run.claimed":  {noteClaimed, needsRun},
-	"run.gated":    {nil, needsRun},
+	"run.gated":    {noteGated, needsRun},
+	"run.compiled": {nil, needsRun},
+	"run.asked":    {nil, needsRun},
+	"run.proved":   {notePassed, needsRun},
 	"run.finished": {noteEnded, needsRun},
 	"run.lost":     {noteEnded, needsRun},
 

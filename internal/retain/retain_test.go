@@ -100,6 +100,8 @@ func TestNeeded(t *testing.T) {
 		{"none of a node that has left", log(&tutti.ExportsSet{Node: "n"}, leave), seqs{2}},
 		{"an overlay while its job goes on", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true}), seqs{1, 2}},
 		{"and no longer", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true}, &tutti.JobFinished{Job: "j"}), seqs{1, 3}},
+		{"not once its node exports in that job, whatever it exports later", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true},
+			&tutti.ExportsSet{Node: "n", Job: "j"}, &tutti.ExportsSet{Node: "n"}), seqs{1, 4}},
 
 		{"the last value of a key", log(set("k", ""), set("k", ""), set("l", "")), seqs{2, 3}},
 		{"not one that was withdrawn, nor that it was", log(set("k", ""), unset("k", "")), nil},

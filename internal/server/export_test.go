@@ -97,6 +97,11 @@ func (s State) Diff(other State, now time.Time) string {
 	for _, n := range other.folded.registry.nodes {
 		n.stored = 0
 	}
+	// Who is to be looked at anew is no state: whoever has not been looked at is.
+	s.folded.converge.Needy(anyPuppet)
+	other.folded.converge.Needy(anyPuppet)
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
 	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
 }
+
+func anyPuppet(tutti.NodeName) string { return "" }

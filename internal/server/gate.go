@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/policy"
@@ -29,38 +30,74 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err != nil || out.Verdict != "" {
 		return out, err
 	}
-	// Only now: exports of whoever may not hand any over are not kept.
-	set, err := s.storeExports(ctx, in.Exports)
-	if err != nil {
+	// Only now: what they hand over who may not is not kept.
+	var kept handed
+	if kept.set, err = s.storeExports(ctx, in.Exports); err != nil {
 		return nil, err
 	}
-	return s.atGate(ctx, key, in, &set)
+	if kept.asked, err = s.storeAsked(ctx, in.Reads, in.Keys); err != nil {
+		return nil, err
+	}
+	return s.atGate(ctx, key, in, &kept)
 }
 
-// atGate returns the gate's answer, which is decided if the exports are stored
-// and it was not before.
-func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, set *tutti.Digest) (tutti.Gated, error) {
+// handed is what a compiled run handed over, as it is stored.
+type handed struct {
+	set   tutti.Digest // of exports
+	asked asked
+}
+
+// atGate returns the gate's answer. With what the run handed over, it is noted that
+// it has compiled, and decided unless that is for a converge step to do.
+func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, kept *handed) (tutti.Gated, error) {
 	var out tutti.Gated
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeRun(key, in.Run)
 		if err != nil {
 			return err
 		}
-		if r.Gate == "" {
+		if r.Gate == "" && !(r.Held() && tx.converging(r)) {
 			if err := tx.mayExport(n, in.Exports); err != nil {
 				return err
 			}
 			if err := tx.mayRead(n, in.Reads); err != nil {
 				return err
 			}
-			if set != nil {
-				tx.decideGate(n, r, in, *set)
+			if kept != nil {
+				tx.compiled(n, r, in, *kept)
 			}
 		}
 		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
+		if r.Held() && tx.converging(r) {
+			out = tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}
+		}
 		return nil
 	})
 	return out, err
+}
+
+// compiled notes what a run handed over. What only its own job may see is in that
+// job's overlay; who converges is let go, or not, with all others (converge.go).
+func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
+	by := actorNode(n.Node)
+	overlay := tx.overlay(r)
+	if overlay {
+		tx.setExports(n, r, in.Exports, kept.set, true)
+	}
+	tx.emit(by, &tutti.RunCompiled{
+		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.digest, Absent: kept.asked.content.Absent, Reads: kept.asked.content,
+	})
+	if tx.converging(r) {
+		return
+	}
+	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
+	if why := tx.stop(n, r, in); why != "" {
+		verdict.Verdict, verdict.Reason = tutti.GateStop, words(why)
+	}
+	if verdict.Verdict == tutti.GateGo && !overlay {
+		tx.setExports(n, r, in.Exports, kept.set, false)
+	}
+	tx.emit(by, verdict)
 }
 
 func (tx *tx) mayExport(n *node, exports []tutti.Export) error {
@@ -88,18 +125,6 @@ func (tx *tx) mayRead(n *node, reads []tutti.Read) error {
 	return nil
 }
 
-func (tx *tx) decideGate(n *node, r *engine.Run, in tutti.Gate, set tutti.Digest) {
-	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
-	if why := tx.stop(n, r, in); why != "" {
-		verdict.Verdict, verdict.Reason = tutti.GateStop, words(why)
-	}
-	overlay := r.Mode != tutti.ModeApply
-	if verdict.Verdict == tutti.GateGo || overlay {
-		tx.setExports(n, r, in.Exports, set, overlay)
-	}
-	tx.emit(actorNode(n.Node), verdict)
-}
-
 // stop says why a run must not apply, or returns the empty string.
 func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
 	if j := tx.engine.Jobs[r.Job]; j != nil && j.Cancelled {
@@ -117,9 +142,9 @@ func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
 // outdated names the first read whose answer is no longer the one that the
 // compile was given, or returns the empty string.
 func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
-	changed := tx.data.Outdated(in.Reads, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+	changed := tx.data.Outdated(in.Reads, tx.asker(r))
 	if len(changed) > 0 {
-		return "the answer to " + describe(changed[0].Query) + " has changed since it was read"
+		return "the answer to " + converge.Describe(changed[0].Query) + " has changed since it was read"
 	}
 	hiera := tx.data.Hiera(n.Node)
 	for _, k := range in.Keys {
@@ -130,18 +155,8 @@ func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
 	return ""
 }
 
-func describe(q tutti.Query) string {
-	if q.Kind == tutti.QueryCollect {
-		if len(q.Filter) == 0 {
-			return q.Type + " <<| |>>"
-		}
-		return q.Type + " <<| " + string(q.Filter) + " |>>"
-	}
-	return fmt.Sprintf("%s %q", q.Kind, q.Key)
-}
-
 func (tx *tx) setExports(n *node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
-	if !overlay && n.exports == set {
+	if !overlay && n.exports == set && !tx.data.Overlaid(r.Job, n.Node) {
 		return // what others read is as it was
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}

@@ -14,7 +14,7 @@ import (
 
 // StartJob implements tutti.Jobs. Nothing has begun if it fails.
 func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, error) {
-	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop {
+	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
 	if err := s.opts.Space(); err != nil {
@@ -26,28 +26,38 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 		if f == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
 		}
-		at := slices.IndexFunc(f.Plans, func(p tutti.Plan) bool { return p.Name == in.Plan })
-		if at < 0 {
-			return tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(*f))
-		}
 		code, ok := tx.registry.code[f.Environment.Name]
 		if !ok {
 			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
 		}
-		targets, err := fleet.Resolve(*f, tx.registry.enrolled(), f.Plans[at])
-		if err != nil {
+		body := &tutti.JobStarted{Mode: in.Mode, Env: f.Environment.Name, Code: code.Code}
+		var err error
+		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
 			return err
 		}
-		if err := tx.allJoined(targets); err != nil {
-			return err
-		}
-		id = tx.engine.NextJob(in.Plan)
-		tx.emit(tutti.Actor(ctx), &tutti.JobStarted{
-			Job: id, Plan: f.Plans[at], Mode: in.Mode, Env: f.Environment.Name, Code: code.Code, Targets: targets,
-		})
+		id = tx.engine.NextJob(body.Plan.Name)
+		body.Job = id
+		tx.emit(tutti.Actor(ctx), body)
 		return nil
 	})
 	return id, err
+}
+
+// plan returns what a job is to execute, and on which nodes.
+func (tx *tx) plan(f tutti.Fleet, in tutti.StartJob) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
+	if in.Converge != nil {
+		plan, err := tx.convergePlan(*in.Converge)
+		return plan, nil, err
+	}
+	at := slices.IndexFunc(f.Plans, func(p tutti.Plan) bool { return p.Name == in.Plan })
+	if at < 0 {
+		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(f))
+	}
+	targets, err := fleet.Resolve(f, tx.registry.enrolled(), f.Plans[at])
+	if err == nil {
+		err = tx.allJoined(targets)
+	}
+	return f.Plans[at], targets, err
 }
 
 // allJoined refuses targets that never joined.

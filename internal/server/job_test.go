@@ -217,8 +217,8 @@ func TestAWatcherMissesNothing(t *testing.T) {
 		}
 	}
 	want := []string{
-		"job.started", "run.wanted", "run.claimed", "run.gated", "run.finished", "run.wanted", "run.wanted",
-		"run.claimed", "run.gated", "run.finished", "run.claimed", "run.gated", "run.finished", "job.finished",
+		"job.started", "run.wanted", "run.claimed", "run.compiled", "run.gated", "run.finished", "run.wanted", "run.wanted",
+		"run.claimed", "run.compiled", "run.gated", "run.finished", "run.claimed", "run.compiled", "run.gated", "run.finished", "job.finished",
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -145,7 +145,7 @@ func (p *past) job() (tutti.JobID, error) {
 		return "", err
 	}
 	run := claimed.Order.Run
-	gate := tutti.Gate{Run: run, Exports: []tutti.Export{database(string(run))}, Values: []string{"db/x"}}
+	gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database(string(run))}}
 	if err := p.db.Call(tutti.OpGate, gate, nil); err != nil {
 		return "", err
 	}
@@ -550,7 +550,7 @@ func TestWatchingAfterTheLogHasLetGo(t *testing.T) {
 		err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: goesOn}, nil)
 		wantCode(t, err, tutti.CodeNotFound, "keeps the latest 3 jobs")
 		wantCode(t, p.CancelJob(servertest.Operator(), tutti.CancelJob{Job: goesOn}), tutti.CodeNotFound, "any more")
-		if got := watch(jobs[1]); len(got) != 6 {
+		if got := watch(jobs[1]); len(got) != 7 {
 			t.Errorf("the oldest job that is kept: %v", got)
 		}
 	})

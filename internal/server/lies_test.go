@@ -50,18 +50,18 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 		}, tutti.CodeInvalid},
 		"read of the gate": {"the gate's answer quotes it", func(run tutti.RunID) (string, any) {
 			return tutti.OpGate, tutti.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
-		}, ""},
+		}, tutti.CodeInvalid},
 		"values of the gate": {"no key can be so", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Values: []string{long, "shared/x"}}
+			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "shared/x"}}}
 		}, ""},
 		"many values of the gate": {"no catalog has so many", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Values: make([]string, 5001)}
+			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: make([]string, 5001)}}
 		}, tutti.CodeInvalid},
 		"many reads of the gate": {"each is answered again", func(run tutti.RunID) (string, any) {
 			return tutti.OpGate, tutti.Gate{Run: run, Reads: make([]tutti.Read, 20_001)}
 		}, tutti.CodeInvalid},
 		"catalog of the gate": {"it is a digest", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Catalog: tutti.Digest(long)}
+			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(long)}}
 		}, tutti.CodeInvalid},
 	}
 	for name, tc := range cases {
@@ -156,7 +156,7 @@ func storedAs(t *testing.T, set []tutti.Export) tutti.Digest {
 func TestWhatAKeyHoldsIsToldToItsOwnerOnly(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	set(t, f.Fleet, "secret/x", `"hunter2"`)
-	f.db.Gate(tutti.Gate{Run: order.Run, Values: []string{"db/x"}})
+	f.db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
 	wantCode(t, f.db.Publish(order.Run, "db/x", "1"), "", "")
 	for key, want := range map[string]string{"secret/x": "", "db/x": "1", "a\x1bb": ""} {
 		if got := f.db.Ask(order.Run, tutti.Query{Kind: tutti.QueryPublished, Key: key}); got.Found != (want != "") || string(got.Value) != want {

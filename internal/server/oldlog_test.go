@@ -389,7 +389,7 @@ func everythingHappens(t *testing.T, p *past) {
 func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run
-	gate := tutti.Gate{Run: run, Values: []string{key}}
+	gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{key}}}
 	if n.Name != "web-01" {
 		gate.Exports = []tutti.Export{database(string(n.Name))}
 	}

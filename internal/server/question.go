@@ -42,7 +42,7 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		if tx.data.Cost(in.Query) > maxAskCost {
 			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost))
 		}
-		a := tx.data.Answer(in.Query, data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode})
+		a := tx.data.Answer(in.Query, tx.asker(r))
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
 		return nil
 	})
@@ -60,10 +60,9 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
-		asker := data.Asker{Node: n.Node, Job: r.Job, Mode: r.Mode}
 		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
 		for k := range out.Data {
-			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, tx.asker(r)).Digest
 		}
 		return nil
 	})

@@ -219,8 +219,20 @@ func (w *writer) fold(ctx context.Context) error {
 
 // hydrate loads the part of an event that the log keeps as a blob.
 func hydrate(ctx context.Context, blobs tutti.Blobs, body tutti.Body) error {
-	set, ok := body.(*tutti.ExportsSet)
-	if !ok || set.Count == 0 {
+	var err error
+	switch b := body.(type) {
+	case *tutti.ExportsSet:
+		return hydrateExports(ctx, blobs, b)
+	case *tutti.RunCompiled:
+		b.Reads, err = loadAsked(ctx, blobs, b.Asked)
+	case *tutti.RunAsked:
+		b.Reads, err = loadAsked(ctx, blobs, b.Asked)
+	}
+	return err
+}
+
+func hydrateExports(ctx context.Context, blobs tutti.Blobs, set *tutti.ExportsSet) error {
+	if set.Count == 0 {
 		return nil
 	}
 	raw, err := blobs.Get(ctx, set.Set)
@@ -359,7 +371,7 @@ func (w *writer) decide(tx *tx) {
 	for {
 		w.checkValueWaits(tx)
 		bodies := w.state.engine.Decide(view)
-		if len(bodies) == 0 {
+		if len(bodies) == 0 && !w.convergence(tx, held) {
 			break
 		}
 		for _, b := range bodies {
@@ -386,6 +398,10 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		switch b := e.Body.(type) {
 		case *tutti.RunWanted:
 			w.ring(b.Order.Node, tutti.RingClaim)
+		case *tutti.RunGated:
+			if r := w.state.engine.Runs[b.Run]; r != nil && w.state.converging(r) {
+				w.ring(r.Node, tutti.RingGate)
+			}
 		case *tutti.JobStarted:
 			w.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
 		case *tutti.JobFinished:

@@ -67,12 +67,12 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 		t.Errorf("the log took %v", got)
 	}
 	// What has begun ends, and nothing follows it.
-	db.Gate(tutti.Gate{Run: order.Run, Catalog: pushed.Code, Values: []string{"db/ready"}})
+	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)
 	}
 	db.Finish(order.Run)
-	if diff := cmp.Diff([]string{"run.gated", "value.set", "run.finished"}, f.Since(before)); diff != "" {
+	if diff := cmp.Diff([]string{"run.compiled", "run.gated", "value.set", "run.finished"}, f.Since(before)); diff != "" {
 		t.Errorf("of the run that had begun (-want +got):\n%s", diff)
 	}
 	if got := f.Job(job); got.Verdict != "" || !strings.Contains(got.Message, "nothing more begins: the disk is full") {

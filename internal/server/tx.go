@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 )
@@ -45,18 +46,22 @@ type state struct {
 	through  uint64 // of the latest snapshot
 	engine   *engine.State
 	data     *data.State
+	converge *converge.State
 	registry *registry
 	denials  denials
 }
 
 func newState() *state {
-	return &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry()}
+	s := &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry()}
+	s.converge = converge.New(s.engine, s.data)
+	return s
 }
 
 func (s *state) apply(e tutti.Event) {
 	s.seq = e.Seq
 	gone := s.engine.Apply(e)
 	s.data.Apply(e)
+	s.converge.Apply(e)
 	s.registry.apply(e)
 	s.registry.unclaim(gone...)
 	if b, ok := e.Body.(*tutti.SnapshotTaken); ok {

@@ -177,14 +177,14 @@ type jobFilter struct {
 
 func (f jobFilter) admits(e tutti.Event) bool {
 	switch b := e.Body.(type) {
-	case *tutti.JobStarted, *tutti.JobCancelled, *tutti.JobFinished, *tutti.StepStarted, *tutti.StepFinished:
+	case *tutti.JobStarted, *tutti.JobCancelled, *tutti.JobFinished, *tutti.StepStarted, *tutti.StepFinished, *tutti.ConvergeFinished:
 		return b.ID() == string(f.job)
 	case *tutti.RunWanted:
 		if b.Order.Job == f.job {
 			f.runs[b.Order.Run] = true
 			return true
 		}
-	case *tutti.RunClaimed, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
+	case *tutti.RunClaimed, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunProved, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
 		return f.runs[tutti.RunID(b.ID())]
 	}
 	return false

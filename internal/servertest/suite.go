@@ -69,7 +69,7 @@ func TestJobs(t *testing.T, side Side) {
 
 	kinds := follow(t, api, node, job)
 	want(t, "watched", []string{
-		"job.started", "run.wanted", "run.claimed", "live apply", "run.gated", "run.finished", "job.finished",
+		"job.started", "run.wanted", "run.claimed", "live apply", "run.compiled", "run.gated", "run.finished", "job.finished",
 	}, kinds, nil)
 	jobs, err = api.ListJobs(ctx)
 	if err != nil || len(jobs) != 1 || jobs[0].By != "operator:ada" || jobs[0].Verdict != tutti.VerdictSucceeded || jobs[0].Runs != 1 {

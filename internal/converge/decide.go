@@ -1,0 +1,247 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// View is what a decision needs besides the log.
+type View struct {
+	Now      time.Time
+	Since    time.Time // this server serves since then
+	Seen     func(tutti.NodeName) time.Time
+	Silence  time.Duration                 // a node silent for so long is not connected
+	Puppet   func(tutti.NodeName) string   // the version that it says it has, empty: not known
+	Members  func(string) []tutti.NodeName // of a target, empty: all that have joined
+	Paused   func(tutti.NodeName) string   // why nothing may begin there; empty: it may
+	Order    []Order                       // of the fleet file
+	Hold     bool                          // no run may begin
+	InFlight int                           // runs at once in the fleet, 0: no limit
+	Compiles int                           // compiles at once, 0: no limit
+}
+
+// Order is an edge of the fleet file: the first are good before the others run.
+type Order struct{ First, Then []tutti.NodeName }
+
+const (
+	// holdFor is how long a compiled run is held at most. One that is held longer
+	// ends, and compiles again when its turn comes.
+	holdFor = time.Minute
+	// discoverFor is how long a compile is waited for before others are let go.
+	discoverFor = 5 * time.Minute
+	// maxHeld bounds the Puppet processes that wait at their gates.
+	maxHeld = 50
+)
+
+// connected reports whether a node is there, as far as anybody can know yet.
+func (v View) connected(n tutti.NodeName) bool {
+	return v.Now.Sub(later(v.Seen(n), v.Since)) < v.Silence
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Decide returns what should be appended now, in order. Like engine.State.Decide:
+// deciding twice gives the same answer, applying the answer leaves nothing of it to
+// decide, and runs come without their ids.
+func (s *State) Decide(v View) []tutti.Body {
+	var out []tutti.Body
+	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
+		if len(out) == 0 { // what is decided in one step changes the others
+			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
+			out = d.decide()
+		}
+	})
+	return out
+}
+
+// decision is one look at one converge step.
+type decision struct {
+	state  *State
+	view   View
+	job    *engine.Job
+	step   *engine.Step
+	seats  map[tutti.NodeName]*seat
+	before map[tutti.NodeName][]tutti.NodeName
+	out    []tutti.Body
+
+	started int // runs, by this decision
+}
+
+func (d *decision) decide() []tutti.Body {
+	d.before = d.state.precedence(d.view, d.job.ID, d.seats)
+	spent := d.step.Converge.MaxFailed > 0 && d.count(failed) >= d.step.Converge.MaxFailed
+	names := sortedSeats(d.seats)
+	for _, n := range names {
+		if seat := d.seats[n]; seat.phase == held {
+			d.gate(seat, spent)
+		}
+	}
+	if !spent && !d.view.Hold {
+		for _, n := range names {
+			if seat := d.seats[n]; seat.phase == ready {
+				d.start(seat)
+			}
+		}
+	}
+	if len(d.out) == 0 && d.over(spent) {
+		verdict, message := d.verdict(spent)
+		d.out = []tutti.Body{&tutti.ConvergeFinished{Job: d.job.ID, Step: d.step.Name, Verdict: verdict, Message: message}}
+	}
+	return d.out
+}
+
+func (d *decision) count(phases ...phase) int {
+	count := 0
+	for _, seat := range d.seats {
+		if slices.Contains(phases, seat.phase) {
+			count++
+		}
+	}
+	return count
+}
+
+// start lets a node compile whose turn it is, or whom nobody knows yet.
+func (d *decision) start(seat *seat) {
+	busy := len(d.state.engine.Active) + d.started
+	switch {
+	case d.view.InFlight > 0 && busy >= d.view.InFlight,
+		d.view.Compiles > 0 && d.count(compiling) >= d.view.Compiles:
+		return
+	case !seat.known:
+	case d.blockers(seat.node) != nil, !d.room(compiling, applying):
+		return
+	}
+	seat.phase = compiling
+	d.out = append(d.out, &tutti.RunWanted{Order: tutti.Order{
+		Node: seat.node, Job: d.job.ID, Step: d.step.Name, Mode: d.job.Mode, Environment: d.job.Env, Code: d.job.Code,
+		Timeout: d.step.Timeout, Attempt: len(seat.runs) + 1,
+		Proof: seat.standing.Need == Proof && d.job.Mode == tutti.ModeApply,
+	}})
+	d.started++
+}
+
+// room reports whether the step's limit of runs at once leaves room for one more.
+func (d *decision) room(phases ...phase) bool {
+	limit := d.step.Converge.Limit
+	return limit == 0 || d.count(phases...) < limit
+}
+
+// blockers are those whom a node has to wait for.
+func (d *decision) blockers(node tutti.NodeName) []tutti.NodeName { return d.before[node] }
+
+// gate decides on a run that is held at its gate.
+func (d *decision) gate(seat *seat, spent bool) {
+	r := seat.run
+	stop := func(why string) {
+		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: why})
+		seat.phase = compiling
+	}
+	outdated := d.state.data.OutdatedOf(seat.node, d.job.ID, 1)
+	switch {
+	case r.Mode == tutti.ModeCompile:
+		stop("asked only to compile")
+	case spent:
+		stop(fmt.Sprintf("%d nodes have failed: nothing more begins", d.step.Converge.MaxFailed))
+	case len(outdated) > 0:
+		stop("the answer to " + Describe(outdated[0]) + " has changed since it was read")
+	case r.Proof && d.proves(r):
+		d.out = append(d.out, &tutti.RunProved{Run: r.Run})
+		stop("nothing can have changed since its last run: it is good")
+	case d.discovering() || d.blockers(seat.node) != nil || !d.room(applying):
+		if why := d.tooLong(seat); why != "" {
+			stop(why)
+		}
+	default:
+		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo})
+		seat.phase = applying
+	}
+}
+
+// proves reports whether a compile shows that its node is good as it is.
+func (d *decision) proves(r *engine.Run) bool {
+	passed := d.state.engine.Last(r.Node).Passed
+	return provable(passed, r) && !d.state.changedSince(passed, d.job.ID)
+}
+
+// tooLong says why a run is no longer held, or returns the empty string.
+func (d *decision) tooLong(seat *seat) string {
+	if d.count(held) > maxHeld {
+		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)
+	}
+	if since := later(seat.run.CompiledAt, d.view.Since); d.view.Now.Sub(since) >= holdFor {
+		return d.whyHeld(seat) + " for " + holdFor.String() + ": it compiles again when its turn comes"
+	}
+	return ""
+}
+
+func (d *decision) whyHeld(seat *seat) string {
+	if names := d.blockers(seat.node); names != nil {
+		return "it waited for " + list(names)
+	}
+	if d.discovering() {
+		return "it waited for the compiles of others"
+	}
+	return "it waited for its turn"
+}
+
+// discovering reports whether a node still compiles of which nobody knows what it
+// reads and exports: the order is not known before.
+func (d *decision) discovering() bool {
+	for _, seat := range d.seats {
+		if seat.known {
+			continue
+		}
+		switch seat.phase {
+		case ready:
+			return true
+		case compiling:
+			if seat.run == nil || d.view.Now.Sub(later(seat.run.WantedAt, d.view.Since)) < discoverFor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// over reports whether nothing goes on in the step, and nothing will by itself.
+func (d *decision) over(spent bool) bool {
+	for _, seat := range d.seats {
+		switch seat.phase {
+		case compiling, held:
+			return false
+		case applying:
+			if len(seat.runs) > 0 || seat.standing.Need != Nothing {
+				return false
+			}
+		case ready, resting:
+			if !spent {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// list names nodes, the first few.
+func list(names []tutti.NodeName) string {
+	const most = 5
+	var parts []string
+	for i, n := range names {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(names)-most))
+			break
+		}
+		parts = append(parts, string(n))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,15 @@
+// Package converge decides which nodes of a fleet run Puppet, and when, until all
+// are good (DESIGN 5 and 6, ADR 0008). It is pure: it reads the folds of package
+// engine (jobs, runs) and package data (values, exports, who reads what), and says
+// which events should be appended now.
+//
+// What a node needs follows from its last runs and from the answers of its record:
+//
+//	nothing   its last run was good, and all it read is as it was
+//	proof     the same, but under other code or another Puppet
+//	apply     anything else
+//
+// In a job, a node that needs something first compiles, unless what it reads and
+// exports is known; what it hands over at its gate says whom it waits for and who
+// waits for it. A node that nobody precedes goes; see order.go.
+package converge

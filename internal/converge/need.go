@@ -1,0 +1,175 @@
+package converge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// Need is what a node needs to be good.
+type Need string
+
+// The needs.
+const (
+	Nothing Need = "nothing"
+	Proof   Need = "proof"
+	Apply   Need = "apply"
+)
+
+// Standing is what a node needs, and why.
+type Standing struct {
+	Need    Need
+	Why     string        // empty: nothing is needed
+	Changed []tutti.Query // of its reads, those that have another answer by now
+	Run     *engine.Run   // by which it is judged, nil: none
+}
+
+// Standing returns how a node stands under the current code and data, as everybody
+// sees them.
+func (s *State) Standing(node tutti.NodeName, puppet string) Standing {
+	code := tutti.Digest("")
+	if last := s.engine.Last(node).Applied; last != nil {
+		code = s.code[last.Environment]
+	}
+	return s.standing(node, "", code, puppet)
+}
+
+// standing judges a node in the view of a job (empty: everybody's) that wants some
+// code (empty: any) on it.
+func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, puppet string) Standing {
+	last := s.engine.Last(node)
+	out := Standing{Need: Apply, Run: last.Applied}
+	if why := unfinished(last); why != "" {
+		out.Why = why
+		out.Changed = s.data.OutdatedOf(node, job, 0)
+		return out
+	}
+	passed := last.Passed
+	if passed.Asked == nil {
+		out.Why = "nobody has noted what its last run read"
+		return out
+	}
+	out.Run = passed
+	if out.Changed = s.data.OutdatedOf(node, job, 0); len(out.Changed) > 0 {
+		out.Why = Describe(out.Changed[0]) + " has changed since it was read"
+		if more := len(out.Changed) - 1; more > 0 {
+			out.Why += fmt.Sprintf(", and %d more", more)
+		}
+		return out
+	}
+	out.Need = Proof
+	switch {
+	case code != "" && passed.Code != code:
+		out.Why = "its last run had other code"
+	case puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != puppet:
+		out.Why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, puppet)
+	default:
+		out.Need = Nothing
+	}
+	return out
+}
+
+// unfinished says why a node is not good whatever it read, or returns the empty
+// string.
+func unfinished(last engine.Last) string {
+	a := last.Applied
+	switch {
+	case a == nil:
+		return "it never ran"
+	case a.Lost != "" && a.Result == nil:
+		return "its last run was given up: " + a.Lost
+	case a.Proved:
+		return ""
+	case a.Result == nil && last.Passed == nil:
+		return "it never ran before"
+	case a.Result == nil:
+		return "" // it runs; until it is known how it ends, what was before counts
+	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
+		return "" // what the run before it says still counts
+	case a.Result.Stopped:
+		return "its last compile was stopped: " + a.GateWhy
+	case a.Result.Outcome == tutti.Waiting:
+		return "it waits: " + a.Result.Message
+	case !a.Result.Outcome.Good():
+		return fmt.Sprintf("its last run was %s: %s", a.Result.Outcome, a.Result.Message)
+	case last.Passed != a:
+		return "its last run did not pass its gate"
+	}
+	return ""
+}
+
+// Needy returns the nodes that need something, sorted, as everybody sees them. It
+// looks anew at those only that something has happened to since the last call.
+func (s *State) Needy(puppet func(tutti.NodeName) string) []tutti.NodeName {
+	for _, n := range s.data.Touched() {
+		if s.nodes[n] {
+			s.dirty[n] = true
+		}
+	}
+	for n := range s.dirty {
+		delete(s.needy, n)
+		if s.Standing(n, puppet(n)).Need != Nothing {
+			s.needy[n] = true
+		}
+	}
+	clear(s.dirty)
+	return slices.Sorted(maps.Keys(s.needy))
+}
+
+// Suspect says that something about a node may have changed that no event tells.
+func (s *State) Suspect(node tutti.NodeName) {
+	if s.nodes[node] {
+		s.dirty[node] = true
+	}
+}
+
+// Describe names a question, for people.
+func Describe(q tutti.Query) string {
+	if q.Kind == tutti.QueryCollect {
+		if len(q.Filter) == 0 {
+			return q.Type + " <<| |>>"
+		}
+		return q.Type + " <<| " + string(q.Filter) + " |>>"
+	}
+	return fmt.Sprintf("%s %q", q.Kind, q.Key)
+}
+
+// changedSince reports whether an answer that a node's last good run read is
+// another one by now, in the view of a job.
+func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
+	if passed.Asked == nil {
+		return true
+	}
+	reads := slices.Clone(passed.Asked.Reads)
+	for _, key := range passed.Asked.Keys { // that were absent
+		reads = append(reads, tutti.Read{Query: tutti.Query{Kind: tutti.QueryHiera, Key: key}})
+	}
+	return len(s.data.Outdated(reads, data.Asker{Node: passed.Node, Job: job, Overlay: true})) > 0
+}
+
+// provable reports whether a compile shows that nothing can have changed since the
+// last run of its node (DESIGN 4.6): each of the five points must hold. Facts are
+// part of the catalog as far as it uses them.
+func provable(passed, now *engine.Run) bool {
+	if passed == nil || passed.Compiled == nil || now.Compiled == nil || !goodBasis(passed) {
+		return false
+	}
+	before, after := passed.Compiled, now.Compiled
+	return before.Catalog != "" && before.Catalog == after.Catalog &&
+		before.Sources != "" && before.Sources == after.Sources &&
+		before.Lib != "" && before.Lib == after.Lib &&
+		!before.Deferred && !after.Deferred
+}
+
+// goodBasis reports whether a run was full, good and no noop, or has shown that one
+// before it was.
+func goodBasis(r *engine.Run) bool {
+	if r.Mode != tutti.ModeApply || r.Lost != "" {
+		return false
+	}
+	return r.Proved || r.Passed() && r.Result != nil && r.Result.Outcome.Good()
+}

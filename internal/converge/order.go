@@ -1,0 +1,193 @@
+package converge
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// vertex is a node or, between the nodes that publish into it and those that ask
+// it, a question. What everybody reads and feeds so costs 2n edges, not n².
+type vertex struct {
+	node     tutti.NodeName
+	question *data.Question
+	edge     int // of the fleet file, from 1
+}
+
+func (v vertex) isNode() bool { return v.node != "" }
+
+// edge says that one vertex comes before another. A soft one is dropped first when
+// it lies on a cycle: its question is answered after a compile already. A firm one
+// is of the fleet file and never dropped.
+type edge struct {
+	from, to vertex
+	soft     bool
+	firm     bool
+}
+
+// order says who precedes whom among the nodes that are not good.
+type order struct {
+	state *State
+	job   tutti.JobID
+	edges []edge
+}
+
+// precedence finds who precedes whom among the nodes of a step that still have
+// something to do. Those that apply already precede others and follow nobody.
+func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) map[tutti.NodeName][]tutti.NodeName {
+	o := &order{state: s, job: job}
+	asked := map[*data.Question]bool{}
+	names := sortedSeats(seats)
+	for _, name := range names {
+		st := seats[name]
+		if !st.toDo() || st.phase == applying {
+			continue
+		}
+		for q := range s.data.Questions(name) {
+			o.edges = append(o.edges, edge{from: vertex{question: q}, to: vertex{node: name}, soft: !q.Hard})
+			if asked[q] {
+				continue
+			}
+			asked[q] = true
+			for producer := range q.Producers(job) {
+				if p := seats[producer]; p != nil && p.toDo() {
+					o.edges = append(o.edges, edge{from: vertex{node: producer}, to: vertex{question: q}, soft: !q.Hard})
+				}
+			}
+		}
+	}
+	o.explicit(v, seats)
+	o.breakCycles()
+	return o.predecessors()
+}
+
+// explicit adds the order of the fleet file.
+func (o *order) explicit(v View, seats map[tutti.NodeName]*seat) {
+	for i, e := range v.Order {
+		between := vertex{edge: i + 1}
+		for _, n := range e.First {
+			if st := seats[n]; st != nil && st.toDo() {
+				o.edges = append(o.edges, edge{from: vertex{node: n}, to: between, firm: true})
+			}
+		}
+		for _, n := range e.Then {
+			if st := seats[n]; st != nil && st.toDo() && st.phase != applying {
+				o.edges = append(o.edges, edge{from: between, to: vertex{node: n}, firm: true})
+			}
+		}
+	}
+}
+
+// breakCycles drops edges until nobody precedes himself: of each cycle the soft
+// ones; of what is still one, those that lead to the node with the fewest unanswered
+// questions in it, by name among equals.
+func (o *order) breakCycles() {
+	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
+	for {
+		knots := o.knots()
+		if len(knots) == 0 {
+			return
+		}
+		first := map[vertex]bool{}
+		for _, knot := range knots {
+			first[o.first(knot)] = true
+		}
+		before := len(o.edges)
+		o.drop(knots, func(e edge, _ map[vertex]bool) bool { return first[e.to] && !e.firm })
+		if len(o.edges) == before { // the fleet file alone is a cycle, which it cannot be
+			return
+		}
+	}
+}
+
+// knots are the components with more than one node.
+func (o *order) knots() []map[vertex]bool {
+	g := dag.New[vertex]()
+	for _, e := range o.edges {
+		g.Connect(e.from, e.to)
+	}
+	var out []map[vertex]bool
+	for _, component := range g.Components() {
+		nodes := 0
+		knot := map[vertex]bool{}
+		for _, v := range component {
+			knot[v] = true
+			if v.isNode() {
+				nodes++
+			}
+		}
+		if nodes > 1 {
+			out = append(out, knot)
+		}
+	}
+	return out
+}
+
+// drop removes the edges inside the knots that are to go.
+func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) bool) {
+	of := map[vertex]int{}
+	for i, knot := range knots {
+		for v := range knot {
+			of[v] = i + 1
+		}
+	}
+	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool {
+		in := of[e.from]
+		return in != 0 && in == of[e.to] && goes(e, knots[in-1])
+	})
+}
+
+// first is the node of a knot that starts, though all in it wait for each other.
+// One that the fleet file lets wait is no choice, if there is another.
+func (o *order) first(knot map[vertex]bool) vertex {
+	unanswered, waits := map[vertex]int{}, map[vertex]int{}
+	for _, e := range o.edges {
+		if !knot[e.from] || !knot[e.to] || !e.to.isNode() {
+			continue
+		}
+		switch {
+		case e.firm:
+			waits[e.to] = 1
+		case !e.from.question.Answered(e.to.node, o.job):
+			unanswered[e.to]++
+		}
+	}
+	var nodes []vertex
+	for v := range knot {
+		if v.isNode() {
+			nodes = append(nodes, v)
+		}
+	}
+	return slices.MinFunc(nodes, func(a, b vertex) int {
+		return cmp.Or(cmp.Compare(waits[a], waits[b]), cmp.Compare(unanswered[a], unanswered[b]), cmp.Compare(a.node, b.node))
+	})
+}
+
+// predecessors are the nodes that each node directly follows, sorted.
+func (o *order) predecessors() map[tutti.NodeName][]tutti.NodeName {
+	before := map[vertex][]tutti.NodeName{}
+	for _, e := range o.edges {
+		if e.from.isNode() {
+			before[e.to] = append(before[e.to], e.from.node)
+		}
+	}
+	out := map[tutti.NodeName][]tutti.NodeName{}
+	for _, e := range o.edges {
+		if !e.to.isNode() {
+			continue
+		}
+		for _, p := range before[e.from] {
+			if p != e.to.node {
+				out[e.to.node] = append(out[e.to.node], p)
+			}
+		}
+	}
+	for n, names := range out {
+		slices.Sort(names)
+		out[n] = slices.Compact(names)
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package converge
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// seat is a node in a converge step, at one moment.
+type seat struct {
+	node     tutti.NodeName
+	phase    phase
+	standing Standing
+	run      *engine.Run   // that goes on
+	runs     []*engine.Run // of the step
+	why      string
+	retryAt  time.Time // of phase resting
+	known    bool      // what it reads and exports can be relied on
+}
+
+// phase is where a node is in a converge step.
+type phase string
+
+const (
+	good      phase = "good"
+	ready     phase = "ready"     // it may be started
+	compiling phase = "compiling" // its run was wanted, and has not reached its gate
+	held      phase = "held"      // at its gate
+	applying  phase = "applying"  // behind its gate, or busy with another job
+	resting   phase = "resting"   // it failed and will be tried again
+	failed    phase = "failed"
+	waiting   phase = "waiting" // for an answer that is missing
+	diverging phase = "diverging"
+	absent    phase = "absent" // not connected
+	paused    phase = "paused"
+)
+
+// toDo reports whether a node runs or can start.
+func (st *seat) toDo() bool {
+	switch st.phase {
+	case ready, compiling, held, applying:
+		return true
+	}
+	return false
+}
+
+// Bounds of a job, per node (DESIGN 6, rule 5).
+const (
+	maxTries = 6  // runs that passed their gate, or failed before it
+	maxSame  = 3  // of these with the same inputs
+	maxStops = 12 // compiles that were stopped
+	// restFor is after how long a node that failed is tried again with the same
+	// inputs, if no other node has finished a good run meanwhile; then twice as long.
+	restFor = 30 * time.Second
+)
+
+func sortedSeats(seats map[tutti.NodeName]*seat) []tutti.NodeName {
+	return slices.Sorted(maps.Keys(seats))
+}
+
+// seats returns the nodes of a step that need something or have taken part.
+func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName]*seat {
+	members := map[tutti.NodeName]bool{}
+	for _, n := range v.Members(st.Converge.Target) {
+		members[n] = true
+	}
+	out := map[tutti.NodeName]*seat{}
+	for _, n := range s.Needy(v.Puppet) {
+		if members[n] {
+			out[n] = &seat{node: n}
+		}
+	}
+	for _, n := range st.Nodes {
+		if s.nodes[n.Node] {
+			out[n.Node] = &seat{node: n.Node, runs: n.Runs}
+		}
+	}
+	lastGood := lastGoodEnd(st)
+	for _, seat := range out {
+		s.sit(v, j, st, seat, lastGood)
+	}
+	return out
+}
+
+// lastGoodEnd is when the last good run of a step ended, by node.
+func lastGoodEnd(st *engine.Step) map[tutti.NodeName]time.Time {
+	out := map[tutti.NodeName]time.Time{}
+	for _, n := range st.Nodes {
+		for _, r := range n.Runs {
+			if r.Ended() && r.Outcome().Good() {
+				out[n.Node] = r.EndedAt
+			}
+		}
+	}
+	return out
+}
+
+// sit finds the phase of a node.
+func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]time.Time) {
+	seat.standing = s.standing(seat.node, j.ID, j.Code, v.Puppet(seat.node))
+	seat.why = seat.standing.Why
+	seat.known = s.usable(j, seat)
+	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
+		seat.run = r
+		switch {
+		case r.Job != j.ID || r.Step != st.Name || r.Passed():
+			seat.phase = applying
+		case r.Held():
+			seat.phase = held
+		case r.Gate == tutti.GateStop: // it is about to end
+			seat.phase = compiling
+		default:
+			seat.phase = compiling
+		}
+		return
+	}
+	last := lastOf(seat.runs)
+	switch {
+	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
+		seat.phase = good // as far as a job goes that changes nothing
+	case seat.standing.Need == Nothing:
+		seat.phase = good
+	case v.Paused(seat.node) != "":
+		seat.phase, seat.why = paused, v.Paused(seat.node)
+	case !v.connected(seat.node):
+		seat.phase = absent
+	case last == nil:
+		s.begin(j, st, seat)
+	default:
+		s.again(v, seat, last, lastGood)
+	}
+}
+
+// usable reports whether the order can rely on what is known of a node: it has
+// compiled in this job, or its record is of this code.
+func (s *State) usable(j *engine.Job, seat *seat) bool {
+	for _, r := range seat.runs {
+		if r.Compiled != nil {
+			return true
+		}
+	}
+	basis := s.basis(seat.node)
+	return basis != nil && basis.Asked != nil && basis.Code == j.Code && seat.standing.Need == Apply
+}
+
+// begin is for a node that has not run in this step. What failed before is tried
+// again if a person asks, or if something has changed since.
+func (s *State) begin(j *engine.Job, st *engine.Step, seat *seat) {
+	seat.phase = ready
+	last := s.engine.Last(seat.node).Applied
+	if !st.Converge.Reaction || last == nil || last.Result == nil || last.Code != j.Code || len(seat.standing.Changed) > 0 {
+		return
+	}
+	switch last.Result.Outcome {
+	case tutti.Waiting:
+		seat.phase = waiting
+	case tutti.Failed:
+		seat.phase = failed
+	}
+}
+
+// again is for a node that has run in this step and is not good.
+func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.NodeName]time.Time) {
+	tries, same, stops := count(seat.runs)
+	changed := len(seat.standing.Changed) > 0
+	outcome := last.Outcome()
+	switch {
+	case tries >= maxTries || stops >= maxStops:
+		seat.phase = failed
+		if changed || stops >= maxStops {
+			seat.phase = diverging
+		}
+	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed, outcome == tutti.Skipped:
+		seat.phase = ready
+	case outcome == tutti.Waiting:
+		seat.phase = waiting
+	case outcome == tutti.Failed && last.Result.Reason == tutti.BecauseRefused, same >= maxSame:
+		seat.phase = failed
+	default:
+		seat.phase, seat.retryAt = resting, last.EndedAt.Add(restFor<<(same-1))
+		helped := false
+		for node, at := range lastGood {
+			helped = helped || node != seat.node && at.After(last.EndedAt)
+		}
+		if helped || !v.Now.Before(seat.retryAt) {
+			seat.phase = ready
+		}
+	}
+}
+
+// count returns how often a node was tried, how often of late with the inputs of
+// the last time, and how often its compile was stopped.
+func count(runs []*engine.Run) (tries, same, stops int) {
+	for _, r := range runs {
+		switch {
+		case !r.Ended():
+		case r.Result != nil && r.Result.Stopped:
+			stops++
+		case r.Outcome() != tutti.Skipped:
+			tries++
+			if before := lastTry(runs, r); before == nil || !sameInputs(before, r) {
+				same = 0
+			}
+			same++
+		}
+	}
+	return tries, same, stops
+}
+
+// lastTry is the try before a run.
+func lastTry(runs []*engine.Run, r *engine.Run) *engine.Run {
+	var before *engine.Run
+	for _, other := range runs {
+		if other == r {
+			break
+		}
+		if other.Ended() && (other.Result == nil || !other.Result.Stopped) {
+			before = other
+		}
+	}
+	return before
+}
+
+// sameInputs reports whether two runs had the same code and the same answers.
+func sameInputs(a, b *engine.Run) bool {
+	if a.Code != b.Code || (a.Asked == nil) != (b.Asked == nil) {
+		return false
+	}
+	if a.Asked == nil {
+		return true
+	}
+	return a.Asked.Absent == b.Asked.Absent && slices.EqualFunc(a.Asked.Reads, b.Asked.Reads, func(x, y tutti.Read) bool {
+		return x.Found == y.Found && x.Digest == y.Digest && x.Query.Kind == y.Query.Kind && x.Query.Key == y.Query.Key &&
+			x.Query.Type == y.Query.Type && string(x.Query.Filter) == string(y.Query.Filter)
+	})
+}
+
+func lastOf(runs []*engine.Run) *engine.Run {
+	if len(runs) == 0 {
+		return nil
+	}
+	return runs[len(runs)-1]
+}

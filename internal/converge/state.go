@@ -1,0 +1,143 @@
+package converge
+
+import (
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// State is the fold of the log as far as records are concerned. It stands on the
+// folds of engine and data, which take each event before it does.
+type State struct {
+	engine *engine.State
+	data   *data.State
+	code   map[string]tutti.Digest // the current one of each environment
+	nodes  map[tutti.NodeName]bool // that have joined
+	dirty  map[tutti.NodeName]bool // whose need is to be found anew
+	needy  map[tutti.NodeName]bool // that need something, but for those that are dirty
+}
+
+// New returns the state before the first event.
+func New(e *engine.State, d *data.State) *State {
+	return &State{
+		engine: e, data: d,
+		code:  map[string]tutti.Digest{},
+		nodes: map[tutti.NodeName]bool{},
+		dirty: map[tutti.NodeName]bool{},
+		needy: map[tutti.NodeName]bool{},
+	}
+}
+
+// Apply folds an event that engine and data have folded.
+func (s *State) Apply(e tutti.Event) {
+	switch b := e.Body.(type) {
+	case *tutti.NodeEnrolled:
+		s.nodes[b.Node], s.dirty[b.Node] = true, true
+	case *tutti.NodeRemoved:
+		for _, names := range []map[tutti.NodeName]bool{s.nodes, s.dirty, s.needy} {
+			delete(names, b.Node)
+		}
+		s.data.Forget(b.Node)
+		s.data.Declare(b.Node, nil)
+	case *tutti.CodePushed:
+		s.code[b.Environment] = b.Code
+		for n := range s.nodes {
+			s.dirty[n] = true
+		}
+	case *tutti.JobFinished:
+		s.leave(s.engine.Jobs[b.Job])
+	case *tutti.RunCompiled, *tutti.RunGated, *tutti.RunAsked, *tutti.RunProved, *tutti.RunClaimed, *tutti.RunFinished, *tutti.RunLost:
+		if r := s.engine.Runs[tutti.RunID(e.Body.ID())]; r != nil && s.nodes[r.Node] {
+			s.follow(r, e.Body)
+			s.dirty[r.Node] = true
+		}
+	}
+}
+
+// follow keeps what is remembered of a node in step with its run: in a converge
+// step what it has just compiled, elsewhere what it applies.
+func (s *State) follow(r *engine.Run, body tutti.Body) {
+	job := s.overlay(r)
+	switch b := body.(type) {
+	case *tutti.RunCompiled:
+		if job != "" {
+			s.remember(r, job)
+		}
+	case *tutti.RunGated:
+		switch {
+		case b.Verdict == tutti.GateGo && job == "" && r.Mode == tutti.ModeApply:
+			s.remember(r, "")
+		case b.Verdict == tutti.GateStop && job != "" && r.Proof: // if it proves its node good, that comes first
+			if !r.Proved {
+				s.restore(r.Node, job)
+			}
+		}
+	case *tutti.RunAsked:
+		if job != "" || r.Mode == tutti.ModeApply {
+			s.remember(r, job)
+		}
+	}
+}
+
+// remember makes what a run asked and declared the latest word of its node.
+func (s *State) remember(r *engine.Run, job tutti.JobID) {
+	if r.Asked == nil {
+		return
+	}
+	s.data.Remember(r.Node, r.Asked, job)
+	if r.Compiled != nil {
+		s.data.Declare(r.Node, r.Values)
+	}
+}
+
+// leave makes a job's nodes what their own runs say, without its overlay.
+func (s *State) leave(j *engine.Job) {
+	if j == nil {
+		return
+	}
+	for _, st := range j.Steps {
+		if st.Converge == nil {
+			continue
+		}
+		for _, n := range st.Nodes {
+			if s.nodes[n.Node] {
+				s.restore(n.Node, "")
+				s.dirty[n.Node] = true
+			}
+		}
+	}
+}
+
+// restore remembers of a node what the run asked by which it is judged.
+func (s *State) restore(node tutti.NodeName, job tutti.JobID) {
+	basis := s.basis(node)
+	if basis == nil || basis.Asked == nil {
+		s.data.Forget(node)
+		return
+	}
+	s.data.Remember(node, basis.Asked, job)
+	if basis.Compiled != nil {
+		s.data.Declare(node, basis.Values)
+	}
+}
+
+// basis is the run by whose reads it is seen that a node is stale: the last one
+// that it applied, or that failed before it could.
+func (s *State) basis(node tutti.NodeName) *engine.Run {
+	last := s.engine.Last(node)
+	if a := last.Applied; a != nil && a.Asked != nil && !(a.Proof && a.Gate == tutti.GateStop) {
+		return a
+	}
+	return last.Passed
+}
+
+// overlay names the job whose overlay a run reads and writes because it belongs to
+// a converge step; empty for other runs.
+func (s *State) overlay(r *engine.Run) tutti.JobID {
+	if j := s.engine.Jobs[r.Job]; j != nil && !j.Ended() {
+		if st := j.Step(r.Step); st != nil && st.Converge != nil {
+			return r.Job
+		}
+	}
+	return ""
+}

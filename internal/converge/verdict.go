@@ -1,0 +1,139 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// verdict says how a step ended in which nothing goes on any more, with what a
+// person needs to act.
+func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
+	var lines []string
+	say := func(verdict tutti.Verdict) (tutti.Verdict, string) {
+		return verdict, strings.Join(lines, "\n")
+	}
+	tell := func(format string, phases ...phase) bool {
+		found := false
+		for _, n := range sortedSeats(d.seats) {
+			if seat := d.seats[n]; slices.Contains(phases, seat.phase) {
+				lines = append(lines, fmt.Sprintf(format, n, d.tell(seat)))
+				found = true
+			}
+		}
+		return found
+	}
+	divergent := tell("%s keeps changing: %s", diverging)
+	broken := tell("%s failed: %s", failed)
+	if spent {
+		lines = append(lines, fmt.Sprintf("%d nodes have failed: nothing more began", d.count(failed)))
+		tell("%s was not run: %s", ready, resting)
+	}
+	stuck := tell("%s waits: %s", waiting)
+	away := tell("%s is not connected: %s", absent)
+	resting := tell("%s is paused: %s", paused)
+	switch {
+	case divergent:
+		return say(tutti.VerdictDiverging)
+	case broken || spent:
+		return say(tutti.VerdictFailed)
+	case stuck:
+		return say(tutti.VerdictStuck)
+	case away || resting:
+		return say(tutti.VerdictPartial)
+	}
+	return tutti.VerdictConverged, ""
+}
+
+// tell says of a node why it is not good.
+func (d *decision) tell(seat *seat) string {
+	switch seat.phase {
+	case diverging:
+		return d.changers(seat)
+	case failed:
+		if r := lastOf(seat.runs); r != nil {
+			return outcomeOf(r.Outcome(), resultReason(r.Result), r.Lost, resultMessage(r.Result))
+		}
+	case waiting:
+		return d.missing(seat)
+	}
+	return seat.why
+}
+
+func resultReason(r *tutti.Result) tutti.Reason {
+	if r == nil {
+		return ""
+	}
+	return r.Reason
+}
+
+func resultMessage(r *tutti.Result) string {
+	if r == nil {
+		return ""
+	}
+	return r.Message
+}
+
+func outcomeOf(outcome tutti.Outcome, reason tutti.Reason, lost, message string) string {
+	text := string(outcome)
+	if reason != "" {
+		text += ":" + string(reason)
+	}
+	for _, why := range []string{lost, message} {
+		if why != "" {
+			text += ": " + why
+		}
+	}
+	return text
+}
+
+// changers names the questions whose answers kept changing, and who changed them.
+func (d *decision) changers(seat *seat) string {
+	tries, _, stops := count(seat.runs)
+	text := fmt.Sprintf("after %d runs and %d stopped compiles", tries, stops)
+	if len(seat.standing.Changed) == 0 {
+		return text
+	}
+	var parts []string
+	for _, q := range seat.standing.Changed {
+		part := Describe(q)
+		if names := d.state.publishers(seat.node, q, d.job.ID); len(names) > 0 {
+			part += " (by " + list(names) + ")"
+		}
+		parts = append(parts, part)
+	}
+	return text + " these have changed again: " + strings.Join(parts, ", ")
+}
+
+// missing says what a node waits for, and who could provide it.
+func (d *decision) missing(seat *seat) string {
+	last := d.state.engine.Last(seat.node).Applied
+	if last == nil || last.Result == nil {
+		return seat.why
+	}
+	text := last.Result.Message
+	for _, w := range last.Result.Waits {
+		if names := d.state.publishers(seat.node, w.Query, d.job.ID); len(names) > 0 {
+			text += fmt.Sprintf("; %s is to come from %s", Describe(w.Query), list(names))
+		}
+	}
+	return text
+}
+
+// publishers returns who publishes into a question of a node, or declares to.
+func (s *State) publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
+	var out []tutti.NodeName
+	for q := range s.data.Questions(node) {
+		if q.Query.Kind == query.Kind && q.Query.Key == query.Key && q.Query.Type == query.Type && string(q.Query.Filter) == string(query.Filter) {
+			for n := range q.Producers(job) {
+				if n != node {
+					out = append(out, n)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

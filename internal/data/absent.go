@@ -1,0 +1,109 @@
+package data
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// absentSet is hiera keys that were absent, kept once for all nodes of a role.
+type absentSet struct {
+	digest  tutti.Digest
+	keys    []string // sorted
+	readers map[*record]struct{}
+	present map[*Question]struct{} // those of them with Question.present
+}
+
+// internAbsent returns the one set of these keys, nil for none. That Absent is their
+// digest is taken as it is.
+func (s *State) internAbsent(asked *tutti.Asked) *absentSet {
+	if len(asked.Keys) == 0 {
+		return nil
+	}
+	digest := asked.Absent
+	if digest == "" {
+		digest = tutti.DigestOf([]byte(strings.Join(asked.Keys, "\x00")))
+	}
+	if a := s.absent[digest]; a != nil {
+		return a
+	}
+	a := &absentSet{digest, slices.Clone(asked.Keys), map[*record]struct{}{}, map[*Question]struct{}{}}
+	for i, key := range a.keys {
+		q := s.intern(tutti.Query{Kind: tutti.QueryHiera, Key: key})
+		a.keys[i] = q.Query.Key // one text for all sets
+		q.absent[a] = struct{}{}
+		if q.present {
+			a.present[q] = struct{}{}
+		}
+	}
+	s.absent[digest] = a
+	return a
+}
+
+func (s *State) releaseAbsent(a *absentSet) {
+	if len(a.readers) > 0 {
+		return
+	}
+	delete(s.absent, a.digest)
+	for _, key := range a.keys {
+		q := s.questions[identity{kind: tutti.QueryHiera, key: key}]
+		delete(q.absent, a)
+		s.release(q)
+	}
+}
+
+// sharedPresent reports whether a hiera key is to be looked at in absent sets: the
+// shared level has it, or some node declares that it will.
+func (s *State) sharedPresent(key string) bool {
+	_, has := s.shared[key]
+	return has || len(s.declared[sharedHiera(key)]) > 0
+}
+
+// markPresent brings the sets that have a key up to date with that.
+func (s *State) markPresent(q *Question) {
+	is := s.sharedPresent(q.Query.Key)
+	if is == q.present {
+		return
+	}
+	q.present = is
+	for a := range q.absent {
+		if is {
+			a.present[q] = struct{}{}
+		} else {
+			delete(a.present, q)
+		}
+	}
+}
+
+// present returns the questions of a record's absent keys that the shared level
+// has, as far as wanted, or the node's own level, or more; by key.
+func (s *State) present(r *record, wanted func(*Question) bool, more map[string]struct{}) []*Question {
+	if r.absent == nil {
+		return nil
+	}
+	var found []*Question
+	for q := range r.absent.present {
+		if wanted(q) {
+			found = append(found, q)
+		}
+	}
+	own := func(key string) {
+		q := s.questions[identity{kind: tutti.QueryHiera, key: key}]
+		if q == nil {
+			return
+		}
+		if _, has := q.absent[r.absent]; has {
+			found = append(found, q)
+		}
+	}
+	for key := range s.hiera[r.node] {
+		own(key)
+	}
+	for key := range more {
+		own(key)
+	}
+	slices.SortFunc(found, func(a, b *Question) int { return cmp.Compare(a.Query.Key, b.Query.Key) })
+	return slices.Compact(found)
+}

@@ -1,0 +1,262 @@
+package data
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// record is what is known of what one node reads.
+type record struct {
+	node    tutti.NodeName
+	job     tutti.JobID
+	reads   []read
+	absent  *absentSet              // nil if no key was absent
+	touched bool                    // it is in State.touched
+	own     map[*Question]*Question // made by Questions
+}
+
+// read is a question and the answer that was given. Digests are shared with the
+// values that they are of.
+type read struct {
+	*Question
+	digest          tutti.Digest
+	found, degraded bool
+}
+
+// Remember makes asked what is known of what a node reads, instead of what was
+// before. The job is the one whose overlay its runs read, empty for none: then
+// answers are those that everybody gets. The node is touched. Nothing of asked is
+// kept but Absent, Keys and the texts of questions.
+func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobID) {
+	r := s.records[node]
+	if r == nil {
+		r = &record{node: node}
+		s.records[node] = r
+	}
+	old, oldAbsent := r.reads, r.absent
+	r.job, r.own = job, nil
+	// Everything is linked before anything is released: what stays is not made anew.
+	r.reads = make([]read, len(asked.Reads))
+	for i, in := range asked.Reads {
+		q := s.intern(in.Query)
+		r.reads[i] = read{q, in.Digest, in.Found, in.Degraded}
+		if q.Hard {
+			if _, digest := q.answer(Asker{Node: node}); digest == in.Digest {
+				r.reads[i].digest = digest
+			}
+		}
+		q.readers[r] = struct{}{}
+	}
+	r.absent = s.internAbsent(asked)
+	if r.absent != nil {
+		r.absent.readers[r] = struct{}{}
+	}
+	s.unlink(r, old, oldAbsent)
+	s.touch(r)
+}
+
+// Forget drops what is known of a node, and with it what nobody else reads. The
+// node is no longer touched.
+func (s *State) Forget(node tutti.NodeName) {
+	r := s.records[node]
+	if r == nil {
+		return
+	}
+	delete(s.records, node)
+	reads, absent := r.reads, r.absent
+	r.reads, r.absent, r.touched = nil, nil, false
+	s.unlink(r, reads, absent)
+}
+
+// unlink takes a record from what it read before, unless it reads it now.
+func (s *State) unlink(r *record, reads []read, absent *absentSet) {
+	keep := make(map[*Question]bool, len(r.reads))
+	for _, read := range r.reads {
+		keep[read.Question] = true
+	}
+	for _, read := range reads {
+		if !keep[read.Question] {
+			delete(read.readers, r)
+			s.release(read.Question)
+		}
+	}
+	if absent != nil && absent != r.absent {
+		delete(absent.readers, r)
+		s.releaseAbsent(absent)
+	}
+}
+
+// Asked returns what is remembered of a node, nil if nothing is.
+func (s *State) Asked(node tutti.NodeName) *tutti.Asked {
+	r := s.records[node]
+	if r == nil {
+		return nil
+	}
+	asked := &tutti.Asked{Reads: make([]tutti.Read, len(r.reads))}
+	for i, read := range r.reads {
+		asked.Reads[i] = tutti.Read{Query: read.Query, Found: read.found, Digest: read.digest, Degraded: read.degraded}
+	}
+	if r.absent != nil {
+		asked.Absent, asked.Keys = r.absent.digest, r.absent.keys
+	}
+	return asked
+}
+
+// OutdatedOf returns the questions of a node's record that have another answer by
+// now, at most so many (0: all): reads in their order, then hiera keys that were
+// absent and are there, by name. With a job its overlay counts.
+func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tutti.Query {
+	r := s.records[node]
+	if r == nil {
+		return nil
+	}
+	var outdated []tutti.Query
+	asker := Asker{Node: node, Job: job, Overlay: job != ""}
+	for _, read := range r.reads {
+		found, digest := read.answer(asker)
+		if found == read.found && digest == read.digest {
+			continue
+		}
+		outdated = append(outdated, read.Query)
+		if len(outdated) == most {
+			return outdated
+		}
+	}
+	has := func(q *Question) bool {
+		_, found := s.shared[q.Query.Key]
+		return found
+	}
+	for _, q := range s.present(r, has, nil) {
+		outdated = append(outdated, q.Query)
+		if len(outdated) == most {
+			break
+		}
+	}
+	return outdated
+}
+
+// Touched returns the nodes, sorted, whose answers may have changed since the last
+// call, and forgets them: those with a record that reads what an event has
+// changed, as that record's job sees it. That two changes undo each other is not
+// noticed, nor that a record has been outdated before: OutdatedOf tells.
+func (s *State) Touched() []tutti.NodeName {
+	var nodes []tutti.NodeName
+	for _, r := range s.touched {
+		if r.touched {
+			nodes = append(nodes, r.node)
+			r.touched = false
+		}
+	}
+	s.touched = nil
+	slices.Sort(nodes)
+	return nodes
+}
+
+func (s *State) touch(r *record) {
+	if !r.touched {
+		r.touched = true
+		s.touched = append(s.touched, r)
+	}
+}
+
+// valueChanged touches who reads a value, or the hiera key that it is of. It is
+// called after the change, with the digest that the value had; empty for none.
+func (s *State) valueChanged(path string, had tutti.Digest) {
+	now := s.values[path].digest
+	if now == had {
+		return
+	}
+	if q := s.questions[identity{kind: tutti.QueryValue, key: path}]; q != nil {
+		for r := range q.readers {
+			s.touch(r)
+		}
+	}
+	node, key, ok := hieraKey(path)
+	if !ok {
+		return
+	}
+	q := s.questions[identity{kind: tutti.QueryHiera, key: key}]
+	if q == nil {
+		return
+	}
+	if node == "" {
+		s.markPresent(q)
+		for r := range q.askers() {
+			if _, hidden := s.hiera[r.node][key]; !hidden {
+				s.touch(r)
+			}
+		}
+		return
+	}
+	under := s.shared[key].digest
+	if r := s.records[node]; r != nil && r.asks(q) && either(had, under) != either(now, under) {
+		s.touch(r)
+	}
+}
+
+func either(one, other tutti.Digest) tutti.Digest {
+	if one != "" {
+		return one
+	}
+	return other
+}
+
+func (r *record) asks(q *Question) bool {
+	if _, reads := q.readers[r]; reads {
+		return true
+	}
+	_, absent := q.absent[r.absent]
+	return absent
+}
+
+// exportsChanged brings the questions up to date with another set of a node, for
+// all, or in one job only, and touches who gets another answer. It is called with
+// what was in effect before and what is from now on.
+func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, after exportSet) {
+	names := maps.Clone(before)
+	if names == nil {
+		names = exportSet{}
+	}
+	maps.Copy(names, after)
+	for name := range names {
+		for q := range s.collectors[name] {
+			was, is := sumOf(before[name], q.filter), sumOf(after[name], q.filter)
+			if was == is {
+				continue
+			}
+			if job != "" {
+				s.jobs[job].shift(q, is.minus(was))
+			} else {
+				s.shiftAll(q, node, is.minus(was))
+			}
+			for r := range q.readers {
+				if r.node != node && s.sees(r, node, job) {
+					s.touch(r)
+				}
+			}
+		}
+	}
+}
+
+// shiftAll changes a total, and keeps it from those jobs that have a set of the
+// node of their own.
+func (s *State) shiftAll(q *Question, node tutti.NodeName, by sum) {
+	q.total = q.total.plus(by)
+	for _, o := range s.jobs {
+		if _, replaced := o.sets[node]; replaced {
+			o.shift(q, sum{}.minus(by))
+		}
+	}
+}
+
+// sees reports whether a reader gets the set of a node that all get (no job), or
+// that of the job.
+func (s *State) sees(r *record, node tutti.NodeName, job tutti.JobID) bool {
+	if job != "" {
+		return r.job == job
+	}
+	_, replaced := s.jobs[r.job].all()[node]
+	return !replaced
+}

@@ -1,0 +1,273 @@
+package data_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// known is what the model of the index remembers of a node.
+type known struct {
+	asked *tutti.Asked
+	job   tutti.JobID
+}
+
+// indexModel holds two folds of one log: one of them remembers what nodes read,
+// the other one remembers nothing and so finds each answer anew.
+type indexModel struct {
+	indexed, plain *data.State
+	known          map[tutti.NodeName]known
+	declared       map[tutti.NodeName][]string
+	seq            uint64
+}
+
+func newIndexModel() *indexModel {
+	return &indexModel{data.NewState(), data.NewState(), map[tutti.NodeName]known{}, map[tutti.NodeName][]string{}, 0}
+}
+
+var (
+	indexKeys  = []string{"k", "l", "with space"}
+	indexPaths = append([]string{"node/db/hiera/l", "node/db/hiera/k"}, someKeys...)
+	indexReads = []tutti.Query{
+		{Kind: tutti.QueryCollect, Type: "Db"},
+		{Kind: tutti.QueryCollect, Type: "Web"},
+		{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(`["=","p",1]`)},
+		{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(`["=","title","2"]`)},
+		{Kind: tutti.QueryCollect, Type: "web"}, // no question
+		{Kind: tutti.QueryHiera, Key: "k"},
+		{Kind: tutti.QueryHiera, Key: "l"},
+		{Kind: tutti.QueryValue, Key: "shared/hiera/k"},
+		{Kind: tutti.QueryValue, Key: "shared/x"},
+		{Kind: tutti.QueryValue, Key: "../x"}, // no question
+	}
+)
+
+func asks(node tutti.NodeName, job tutti.JobID) data.Asker {
+	return data.Asker{Node: node, Job: job, Overlay: job != ""}
+}
+
+func (m *indexModel) apply(body tutti.Body) {
+	m.seq++
+	for _, s := range []*data.State{m.indexed, m.plain} {
+		s.Apply(tutti.Event{Seq: m.seq, Body: body})
+	}
+	if gone, ok := body.(*tutti.NodeRemoved); ok {
+		delete(m.known, gone.Node)
+		delete(m.declared, gone.Node)
+	}
+}
+
+// remember has a node ask some questions: most get the answer of now.
+func (m *indexModel) remember(t *rapid.T) {
+	node := rapid.SampledFrom(someNodes).Draw(t, "reader")
+	job := rapid.SampledFrom(append([]tutti.JobID{""}, someJobs...)).Draw(t, "view")
+	asked := &tutti.Asked{Reads: []tutti.Read{}}
+	for _, q := range indexReads {
+		now := m.plain.Answer(q, asks(node, job))
+		switch rapid.IntRange(0, 6).Draw(t, "read") {
+		case 0, 1, 2:
+			asked.Reads = append(asked.Reads, tutti.Read{Query: q, Found: now.Found, Digest: now.Digest})
+		case 3:
+			asked.Reads = append(asked.Reads, tutti.Read{Query: q, Found: true, Digest: tutti.DigestOf(nil), Degraded: true})
+		}
+	}
+	for _, key := range indexKeys {
+		if rapid.Bool().Draw(t, "absent") {
+			asked.Keys = append(asked.Keys, key)
+		}
+	}
+	if len(asked.Keys) > 0 {
+		asked.Absent = tutti.DigestOf(fmt.Append(nil, asked.Keys))
+	}
+	m.indexed.Remember(node, asked, job)
+	m.known[node] = known{asked, job}
+}
+
+// outdated compares everything anew.
+func (m *indexModel) outdated(node tutti.NodeName, job tutti.JobID) []tutti.Query {
+	k, ok := m.known[node]
+	if !ok {
+		return nil
+	}
+	var found []tutti.Query
+	for _, r := range m.plain.Outdated(k.asked.Reads, asks(node, job)) {
+		found = append(found, r.Query)
+	}
+	for _, key := range k.asked.Keys {
+		if _, has := m.plain.Hiera(node)[key]; has {
+			found = append(found, tutti.Query{Kind: tutti.QueryHiera, Key: key})
+		}
+	}
+	return found
+}
+
+// answers is what each node would be told now if it asked again.
+func (m *indexModel) answers() map[tutti.NodeName]string {
+	all := map[tutti.NodeName]string{}
+	for node, k := range m.known {
+		for _, r := range k.asked.Reads {
+			all[node] += fmt.Sprintf("%q ", m.plain.Answer(r.Query, asks(node, k.job)).Digest)
+		}
+		for _, key := range k.asked.Keys {
+			all[node] += fmt.Sprintf("%s ", m.plain.Hiera(node)[key])
+		}
+	}
+	return all
+}
+
+// producers is who publishes into one of these paths, or declares it.
+func (m *indexModel) producers(paths ...string) []tutti.NodeName {
+	var nodes []tutti.NodeName
+	for _, path := range paths {
+		if v, ok := m.plain.Value(path); ok && v.Owner != "" {
+			nodes = append(nodes, v.Owner)
+		}
+		for node, keys := range m.declared {
+			if slices.Contains(keys, path) {
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// asking is the questions of a node with their producers.
+func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
+	k, ok := m.known[node]
+	if !ok {
+		return nil
+	}
+	var all []string
+	add := func(q tutti.Query, found bool, producers []tutti.NodeName) {
+		all = append(all, fmt.Sprintf("%s %s%s %s answered=%v %v", q.Kind, q.Key, q.Type, q.Filter, found, producers))
+	}
+	hiera := func(key string) ([]tutti.NodeName, bool) {
+		_, has := m.plain.Hiera(node)[key]
+		own := m.producers("node/" + string(node) + "/hiera/" + key)
+		shared := m.producers("shared/hiera/" + key)
+		both := slices.Concat(own, shared)
+		slices.Sort(both)
+		return slices.Compact(both), has || len(both) > 0
+	}
+	for _, r := range k.asked.Reads {
+		now := m.plain.Answer(r.Query, asks(node, job))
+		producers := m.producers(r.Query.Key)
+		switch r.Query.Kind {
+		case tutti.QueryHiera:
+			producers, _ = hiera(r.Query.Key)
+		case tutti.QueryCollect:
+			producers = nil
+			for _, e := range m.plain.Answer(r.Query, asks("nobody", job)).Exports {
+				producers = append(producers, e.Node)
+			}
+			slices.Sort(producers)
+			producers = slices.Compact(producers)
+		}
+		add(r.Query, now.Found, producers)
+	}
+	for _, key := range k.asked.Keys {
+		q := tutti.Query{Kind: tutti.QueryHiera, Key: key}
+		producers, wanted := hiera(key)
+		if wanted && !slices.ContainsFunc(k.asked.Reads, func(r tutti.Read) bool { return r.Query.Kind == q.Kind && r.Query.Key == key }) {
+			_, has := m.plain.Hiera(node)[key]
+			add(q, has, producers)
+		}
+	}
+	return all
+}
+
+func asking(s *data.State, node tutti.NodeName, job tutti.JobID) []string {
+	var all []string
+	for q := range s.Questions(node) {
+		all = append(all, fmt.Sprintf("%s %s%s %s answered=%v %v", q.Query.Kind, q.Query.Key, q.Query.Type, q.Query.Filter,
+			q.Answered(node, job), slices.Collect(q.Producers(job))))
+	}
+	return all
+}
+
+func (m *indexModel) check(t *rapid.T) {
+	for _, node := range someNodes {
+		k := m.known[node]
+		if diff := cmp.Diff(k.asked, m.indexed.Asked(node)); diff != "" {
+			t.Fatalf("remembered of %s: -want +got\n%s", node, diff)
+		}
+		for _, job := range append([]tutti.JobID{""}, someJobs...) {
+			want := m.outdated(node, job)
+			if diff := cmp.Diff(want, m.indexed.OutdatedOf(node, job, 0)); diff != "" {
+				t.Fatalf("outdated of %s in job %q: -want +got\n%s", node, job, diff)
+			}
+			if diff := cmp.Diff(want[:min(1, len(want))], m.indexed.OutdatedOf(node, job, 1)); len(want) > 0 && diff != "" {
+				t.Fatalf("the first outdated of %s in job %q: -want +got\n%s", node, job, diff)
+			}
+			if diff := cmp.Diff(m.asking(node, job), asking(m.indexed, node, job)); diff != "" {
+				t.Fatalf("questions of %s in job %q: -want +got\n%s", node, job, diff)
+			}
+			if k.asked != nil {
+				if diff := cmp.Diff(m.plain.Outdated(k.asked.Reads, asks(node, job)), m.indexed.Outdated(k.asked.Reads, asks(node, job))); diff != "" {
+					t.Fatalf("reads of %s in job %q that are outdated: -want +got\n%s", node, job, diff)
+				}
+			}
+		}
+	}
+	for _, q := range append(indexReads, tutti.Query{Kind: tutti.QueryHiera, Key: "with space"}) {
+		var want []tutti.NodeName
+		for node, k := range m.known {
+			is := func(r tutti.Read) bool { return cmp.Equal(r.Query, q) }
+			if slices.ContainsFunc(k.asked.Reads, is) || q.Kind == tutti.QueryHiera && slices.Contains(k.asked.Keys, q.Key) {
+				want = append(want, node)
+			}
+		}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, m.indexed.Readers(q)); diff != "" {
+			t.Fatalf("readers of %v: -want +got\n%s", q, diff)
+		}
+	}
+}
+
+// TestTheIndexIsTheModel folds random logs, has nodes ask, and compares with what
+// a fold without index finds by looking at everything. Touched are exactly the
+// nodes for which an answer has changed.
+func TestTheIndexIsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newIndexModel()
+		for range rapid.IntRange(1, 30).Draw(t, "length") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0, 1, 2:
+				m.remember(t)
+			case 3:
+				node := rapid.SampledFrom(someNodes).Draw(t, "forgotten")
+				m.indexed.Forget(node)
+				delete(m.known, node)
+			case 4:
+				node := rapid.SampledFrom(someNodes).Draw(t, "declares")
+				keys := rapid.SliceOfN(rapid.SampledFrom(indexPaths), 0, 3).Draw(t, "keys")
+				m.indexed.Declare(node, keys)
+				m.declared[node] = keys
+			}
+			m.indexed.Touched() // of what was remembered
+			before := m.answers()
+			body := anyBody(t)
+			m.apply(body)
+			var want []tutti.NodeName
+			after := m.answers()
+			for _, node := range slices.Sorted(maps.Keys(after)) {
+				if before[node] != after[node] {
+					want = append(want, node)
+				}
+			}
+			if diff := cmp.Diff(want, m.indexed.Touched()); diff != "" {
+				t.Fatalf("touched by %T %+v: -want +got\n%s", body, body, diff)
+			}
+			m.check(t)
+		}
+	})
+}

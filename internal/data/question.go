@@ -1,0 +1,273 @@
+package data
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Question is a question that some node's record has, kept once for all of them.
+// Pointers to it are equal for equal questions, until the next Remember or Forget.
+type Question struct {
+	Query tutti.Query
+	// Node is set for a hiera key that this node reads from data of its own, or
+	// will: the question is then that of this node alone.
+	Node tutti.NodeName
+	// Hard: an answer is there when a producer has applied its catalog (values,
+	// hiera keys), not when it has compiled it (exports).
+	Hard bool
+
+	state   *State
+	readers map[*record]struct{}
+	absent  map[*absentSet]struct{} // hiera: the sets that have it
+	present bool                    // hiera: the shared level has it, or somebody declares that
+	filter  *Filter                 // collect
+	total   sum                     // collect: of all that passes now
+	refused bool                    // no question at all: never answered
+}
+
+// identity is what makes two questions equal.
+type identity struct {
+	kind      tutti.QueryKind
+	key, name string
+	filter    string
+}
+
+func identify(q tutti.Query) identity { return identity{q.Kind, q.Key, q.Type, string(q.Filter)} }
+
+// intern returns the one question for a query. Who interns it links it with a
+// reader or a set and so keeps it, or releases it.
+func (s *State) intern(query tutti.Query) *Question {
+	if q := s.questions[identify(query)]; q != nil {
+		return q
+	}
+	normal, err := NormalQuery(query)
+	if err == nil {
+		query = normal
+	}
+	id := identify(query)
+	if q := s.questions[id]; q != nil {
+		return q
+	}
+	q := &Question{Query: query, Hard: query.Kind != tutti.QueryCollect, state: s, readers: map[*record]struct{}{}, refused: err != nil}
+	s.questions[id] = q
+	switch {
+	case q.refused:
+	case query.Kind == tutti.QueryHiera:
+		q.absent = map[*absentSet]struct{}{}
+		q.present = s.sharedPresent(query.Key)
+	case query.Kind == tutti.QueryCollect:
+		s.internCollect(q)
+	}
+	return q
+}
+
+func (s *State) internCollect(q *Question) {
+	q.filter, _ = ParseFilter(q.Query.Filter) // its own normal form
+	name := q.Query.Type
+	if s.collectors[name] == nil {
+		s.collectors[name] = map[*Question]struct{}{}
+	}
+	s.collectors[name][q] = struct{}{}
+	for _, members := range s.types[name] {
+		q.total = q.total.plus(sumOf(members, q.filter))
+	}
+	for _, o := range s.jobs {
+		for node, set := range o.sets {
+			o.shift(q, sumOf(set[name], q.filter).minus(sumOf(s.nodes[node][name], q.filter)))
+		}
+	}
+}
+
+// release forgets a question that nobody reads any more.
+func (s *State) release(q *Question) {
+	if len(q.readers) > 0 || len(q.absent) > 0 {
+		return
+	}
+	delete(s.questions, identify(q.Query))
+	if name := q.Query.Type; s.collectors[name] != nil {
+		delete(s.collectors[name], q)
+		if len(s.collectors[name]) == 0 {
+			delete(s.collectors, name)
+		}
+	}
+	for _, o := range s.jobs {
+		delete(o.change, q)
+	}
+}
+
+// answer is what is found for an asker now, without listing it.
+func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
+	s := q.state
+	if q.refused {
+		return false, ""
+	}
+	switch q.Query.Kind {
+	case tutti.QueryHiera:
+		v, found := s.hieraValue(asker.Node, q.Query.Key)
+		return found, v.digest
+	case tutti.QueryCollect:
+		o := s.overlay(asker)
+		all := q.total
+		if o != nil {
+			all = all.plus(o.change[q])
+		}
+		return true, all.minus(sumOf(s.effective(asker.Node, o)[q.Query.Type], q.filter)).digest()
+	}
+	v, found := s.values[q.Query.Key]
+	return found, v.digest
+}
+
+// Answered reports whether there is an answer for a node, in the view of a job
+// if one is named. A collector always has one; it may be an empty set.
+func (q *Question) Answered(node tutti.NodeName, job tutti.JobID) bool {
+	found, _ := q.answer(Asker{Node: node, Job: job, Overlay: job != ""})
+	return found
+}
+
+// Producers yields, by name, the nodes that publish into the question now (in the
+// view of a job, if one is named), or declare that they will. A reader of it may be
+// among them.
+func (q *Question) Producers(job tutti.JobID) iter.Seq[tutti.NodeName] {
+	return func(yield func(tutti.NodeName) bool) {
+		for _, node := range q.producers(job) {
+			if !yield(node) {
+				return
+			}
+		}
+	}
+}
+
+func (q *Question) producers(job tutti.JobID) []tutti.NodeName {
+	if q.refused {
+		return nil
+	}
+	if q.Query.Kind == tutti.QueryCollect {
+		return q.exporters(job)
+	}
+	paths := []string{q.Query.Key}
+	if q.Query.Kind == tutti.QueryHiera {
+		paths = []string{sharedHiera(q.Query.Key)}
+		if q.Node != "" {
+			paths = append(paths, nodeHiera(q.Node, q.Query.Key))
+		}
+	}
+	var nodes []tutti.NodeName
+	for _, path := range paths {
+		if owner := q.state.values[path].Owner; owner != "" {
+			nodes = append(nodes, owner)
+		}
+		nodes = append(nodes, q.state.declared[path]...)
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+func (q *Question) exporters(job tutti.JobID) []tutti.NodeName {
+	s, name := q.state, q.Query.Type
+	var nodes []tutti.NodeName
+	add := func(node tutti.NodeName, members []member) {
+		if slices.ContainsFunc(members, func(m member) bool { return q.filter.Match(m.Export) }) {
+			nodes = append(nodes, node)
+		}
+	}
+	overlay := s.jobs[job].all()
+	for node, members := range s.types[name] {
+		if _, replaced := overlay[node]; !replaced {
+			add(node, members)
+		}
+	}
+	for node, set := range overlay {
+		add(node, set[name])
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// Readers returns the nodes whose records have a question, sorted; of a hiera key
+// also those for which it was absent.
+func (s *State) Readers(query tutti.Query) []tutti.NodeName {
+	if normal, err := NormalQuery(query); err == nil {
+		query = normal
+	}
+	q := s.questions[identify(query)]
+	if q == nil {
+		return nil
+	}
+	nodes := map[tutti.NodeName]struct{}{}
+	for r := range q.askers() {
+		nodes[r.node] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+// askers yields its readers, those for which it was absent too. A record that has it
+// in both ways comes twice.
+func (q *Question) askers() iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		for r := range q.readers {
+			if !yield(r) {
+				return
+			}
+		}
+		for a := range q.absent {
+			for r := range a.readers {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Questions yields what a node's record asks: all that had an answer, collectors,
+// values without one, and of the hiera keys that were absent those that are
+// there now or that some node declares. No other order than that of the record is
+// promised; it is the same for the same log.
+func (s *State) Questions(node tutti.NodeName) iter.Seq[*Question] {
+	return func(yield func(*Question) bool) {
+		r := s.records[node]
+		if r == nil {
+			return
+		}
+		var last *Question
+		for _, read := range r.reads {
+			if read.Question == last {
+				continue
+			}
+			last = read.Question
+			if !yield(s.ownQuestion(r, read.Question)) {
+				return
+			}
+		}
+		for _, q := range s.present(r, func(q *Question) bool { return q.present }, s.declaredFor[node]) {
+			if _, read := q.readers[r]; read {
+				continue
+			}
+			if !yield(s.ownQuestion(r, q)) {
+				return
+			}
+		}
+	}
+}
+
+// ownQuestion returns the question of this node alone, if the node has or will
+// have data of its own for the hiera key.
+func (s *State) ownQuestion(r *record, q *Question) *Question {
+	if q.refused || q.Query.Kind != tutti.QueryHiera {
+		return q
+	}
+	_, has := s.hiera[r.node][q.Query.Key]
+	if _, declared := s.declaredFor[r.node][q.Query.Key]; !has && !declared {
+		return q
+	}
+	if r.own == nil {
+		r.own = map[*Question]*Question{}
+	}
+	if r.own[q] == nil {
+		r.own[q] = &Question{Query: q.Query, Node: r.node, Hard: true, state: s}
+	}
+	return r.own[q]
+}

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// asked is what a run asked, in normal form and stored.
+type asked struct {
+	content *tutti.Asked
+	digest  tutti.Digest
+}
+
+// storeAsked keeps what a run asked as blobs: equal reads are equal blobs, and so
+// are the absent keys of nodes of one role.
+func (s *Server) storeAsked(ctx context.Context, reads []tutti.Read, keys []tutti.KeyRead) (asked, error) {
+	content, err := normalAsked(reads, keys)
+	if err != nil {
+		return asked{}, err
+	}
+	if len(content.Keys) > 0 {
+		if content.Absent, err = s.store(ctx, content.Keys); err != nil {
+			return asked{}, tutti.Wrap("", err, "keep %d absent hiera keys", len(content.Keys))
+		}
+	}
+	digest, err := s.store(ctx, content)
+	return asked{content, digest}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
+}
+
+// store keeps content as a blob of JSON, if it is not there.
+func (s *Server) store(ctx context.Context, content any) (tutti.Digest, error) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return "", err
+	}
+	digest := tutti.DigestOf(raw)
+	has, err := s.opts.Blobs.Has(ctx, digest) // most runs ask what they did before
+	if err == nil && !has {
+		_, err = s.opts.Blobs.Put(ctx, raw)
+	}
+	return digest, err
+}
+
+// normalAsked is what a run asked without what differs between runs that were
+// given the same answers.
+func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error) {
+	type keyed struct {
+		key  string
+		read tutti.Read
+	}
+	all := make([]keyed, 0, len(reads))
+	for _, r := range reads {
+		q, err := data.NormalQuery(r.Query)
+		if err != nil {
+			return nil, err
+		}
+		if r.Digest != "" {
+			if err := r.Digest.Validate(); err != nil {
+				return nil, err
+			}
+		}
+		key, err := json.Marshal(q)
+		if err != nil {
+			return nil, tutti.Wrap(tutti.CodeInvalid, err, "a read")
+		}
+		all = append(all, keyed{string(key), tutti.Read{Query: q, Found: r.Found, Digest: r.Digest}})
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+	all = slices.CompactFunc(all, func(a, b keyed) bool { return a.key == b.key })
+	out := &tutti.Asked{Reads: make([]tutti.Read, 0, len(all))}
+	for _, k := range all {
+		out.Reads = append(out.Reads, k.read)
+	}
+	for _, k := range keys {
+		if !k.Found {
+			out.Keys = append(out.Keys, k.Key)
+		}
+	}
+	slices.Sort(out.Keys)
+	out.Keys = slices.Compact(out.Keys)
+	return out, nil
+}
+
+// loadAsked reads what storeAsked kept.
+func loadAsked(ctx context.Context, blobs tutti.Blobs, digest tutti.Digest) (*tutti.Asked, error) {
+	raw, err := blobs.Get(ctx, digest)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "what a run asked")
+	}
+	var out tutti.Asked
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, tutti.Wrap(tutti.CodeInternal, err, "what a run asked")
+	}
+	if out.Absent == "" {
+		return &out, nil
+	}
+	if raw, err = blobs.Get(ctx, out.Absent); err != nil {
+		return nil, tutti.Wrap("", err, "absent hiera keys")
+	}
+	err = json.Unmarshal(raw, &out.Keys)
+	return &out, tutti.Wrap(tutti.CodeInternal, err, "absent hiera keys")
+}

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// maxCompiles is how many nodes of a fleet compile at once because nobody knows
+// what they read and export.
+const maxCompiles = 200
+
+// converging reports whether a run belongs to a converge step.
+func (s *state) converging(r *engine.Run) bool {
+	j := s.engine.Jobs[r.Job]
+	if j == nil {
+		return false
+	}
+	st := j.Step(r.Step)
+	return st != nil && st.Converge != nil
+}
+
+// overlay reports whether what a run hands over is for its own job only at first,
+// and whether it sees what others of its job have handed over so.
+func (tx *tx) overlay(r *engine.Run) bool { return r.Mode != tutti.ModeApply || tx.converging(r) }
+
+// asker is who asks on behalf of a run.
+func (tx *tx) asker(r *engine.Run) data.Asker {
+	return data.Asker{Node: r.Node, Job: r.Job, Overlay: tx.overlay(r)}
+}
+
+// convergence decides what begins, goes and ends in converge steps. It reports
+// whether there was anything.
+func (w *writer) convergence(tx *tx, hold bool) bool {
+	bodies := w.state.converge.Decide(converge.View{
+		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
+		Puppet:   func(n tutti.NodeName) string { _, beat := w.presence.last(n); return beat.Puppet },
+		Members:  tx.members,
+		Paused:   func(tutti.NodeName) string { return "" },
+		Hold:     hold,
+		InFlight: w.opts.InFlight, Compiles: maxCompiles,
+	})
+	for _, b := range bodies {
+		switch b := b.(type) {
+		case *tutti.RunWanted:
+			b.Order.Run = w.opts.NewRunID()
+		case *tutti.RunGated:
+			tx.letGo(b)
+			continue
+		}
+		tx.emit(actorServer, b)
+		tx.mayCut()
+	}
+	return len(bodies) > 0
+}
+
+// letGo emits the gate's decision on a run that was held; on go, its exports
+// replace those that others read, together with it.
+func (tx *tx) letGo(b *tutti.RunGated) {
+	r := tx.engine.Runs[b.Run]
+	b.Reason = words(b.Reason)
+	if n := tx.registry.nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo && r.Mode == tutti.ModeApply {
+		tx.setExports(n, r, tx.data.Handed(r.Job, r.Node), r.Set, false)
+	}
+	tx.emit(actorServer, b)
+	tx.mayCut()
+}
+
+// members are the nodes of a target that have joined, sorted; of all of them for
+// the empty one.
+func (tx *tx) members(target string) []tutti.NodeName {
+	var out []tutti.NodeName
+	for name, n := range tx.registry.nodes {
+		if target == "" || target == string(name) || slices.Contains(tx.registry.groups(n), tutti.GroupName(target)) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// convergePlan is the plan of a job that converges a target.
+func (tx *tx) convergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
+	if spec.Target != "" && len(tx.members(spec.Target)) == 0 {
+		return tutti.Plan{}, tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
+	}
+	return tutti.Plan{Name: tutti.ConvergePlan, Steps: []tutti.Step{
+		{Name: tutti.StepName(tutti.ConvergePlan), Timeout: fleet.DefaultRunTimeout, Converge: &spec},
+	}}, nil
+}
