@@ -100,6 +100,9 @@ type NodeExplanation struct {
 	Changed  []ChangedRead `json:"changed,omitempty"`
 	Waits    []WaitedFor   `json:"waits,omitempty"`
 	Failures []Failure     `json:"failures,omitempty"`
+	// Before are its questions into which nodes publish that need something
+	// themselves: these run before it in a job that converges, unless it is a cycle.
+	Before []WaitedFor `json:"before,omitempty"`
 }
 
 // ChangedRead is a question that has another answer by now, where it was asked,

@@ -71,7 +71,7 @@ func leave(t *testing.T, h *lab.Host) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		if n.Node == leaver {
+		if string(n.Node) == h.Name {
 			t.Errorf("the server still has %+v", n)
 		}
 	}
@@ -79,7 +79,7 @@ func leave(t *testing.T, h *lab.Host) {
 
 func joinAgain(ctx context.Context, t *testing.T, h *lab.Host) {
 	t.Helper()
-	token, err := fleet.Client.CreateToken(ctx, tutti.CreateToken{Name: leaver, TTL: time.Hour})
+	token, err := fleet.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

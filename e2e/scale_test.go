@@ -37,6 +37,7 @@ node 'node-01' {
 node default {
 	@@ring::device { $trusted['certname']: }
 	$rings = tutti::value('shared/rings/object', undef)
+	file { '/var/tmp/e2e-fetched': content => String($rings) }
 	Ring::Sync <<| |>>
 }
 `
@@ -47,42 +48,60 @@ var scaleModule = map[string]string{
 	"modules/ring/manifests/sync.pp":   "define ring::sync(String $from) {\n  file { '/var/tmp/e2e-sync': content => $from }\n}\n",
 }
 
-// TestConvergeScale: a storage node that joins takes one run of itself, one of the
-// builder, and one of each storage node that has to fetch the new rings. One that
-// is removed takes one of the builder.
+// TestConvergeScale: a fleet that keeps itself converged. A storage node that joins
+// causes one run of itself, one of the builder, and one of each storage node that
+// has to fetch the new rings. One that is removed causes one of the builder.
 func TestConvergeScale(t *testing.T) {
 	h := host(t, leaver)
 	for _, h := range fleet.Nodes {
 		sh(t, h, "rm -f /var/tmp/e2e-*")
 		later(t, h, "rm -f /var/tmp/e2e-*")
 	}
-	gone := false
-	t.Cleanup(func() { // the other tests need the node
+	gone := true
+	t.Cleanup(func() { // the other tests need the node, and a fleet that does nothing by itself
+		ctx := context.WithoutCancel(t.Context())
+		if _, err := fleet.Client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(oneNode)}); err != nil {
+			t.Error(err)
+		}
 		if gone {
-			if _, err := app.Output(context.Background(), h, nil, hostTutti, "leave", "--yes", "--offline"); err != nil {
+			if _, err := app.Output(ctx, h, nil, hostTutti, "leave", "--yes", "--offline"); err != nil {
 				t.Error(err)
 			}
-			joinAgain(context.Background(), t, h)
+			joinAgain(ctx, t, h)
 		}
 	})
-	gone = true
 	leave(t, h)
-	push(t, scaleFleet, scaleSite, scaleModule)
-	checkRuns(t, "from nothing", map[tutti.NodeName]int{"node-01": 1, "node-02": 1})
-	joinAgain(t.Context(), t, h)
-	checkRuns(t, "node-03 joins", map[tutti.NodeName]int{"node-01": 1, "node-02": 1, leaver: 1})
-	checkRuns(t, "nothing happens", map[tutti.NodeName]int{})
-	if out, code := tuttiCLI(t, fleet, "node", "remove", leaver, "--yes"); code != 0 {
-		t.Fatalf("node remove: exit code %d: %s", code, out)
-	}
-	checkRuns(t, "node-03 is removed", map[tutti.NodeName]int{"node-01": 1})
+	checkReaction(t, "from nothing", map[tutti.NodeName]int{"node-01": 1, "node-02": 1}, func() {
+		push(t, "reactive: true"+scaleFleet, scaleSite, scaleModule)
+	})
+	checkReaction(t, "node-03 joins", map[tutti.NodeName]int{"node-01": 1, "node-02": 1, leaver: 1}, func() {
+		joinAgain(t.Context(), t, h)
+		gone = false
+	})
+	checkReaction(t, "node-03 is removed", map[tutti.NodeName]int{"node-01": 1}, func() {
+		gone = true
+		if out, code := tuttiCLI(t, fleet, "node", "remove", leaver, "--yes"); code != 0 {
+			t.Fatalf("node remove: exit code %d: %s", code, out)
+		}
+	})
 }
 
-// checkRuns converges the shared fleet and compares how many runs that took of
-// each node.
-func checkRuns(t *testing.T, when string, want map[tutti.NodeName]int) {
+// checkReaction compares how many runs of each node the server begins by itself
+// after something was done. Afterwards nothing is left to do.
+func checkReaction(t *testing.T, when string, want map[tutti.NodeName]int, do func()) {
 	t.Helper()
-	j := converge(t, fleet).end()
+	before := jobs(t)
+	do()
+	var reaction tutti.JobID
+	eventually(t, "a job of the server's own, "+when, func() bool {
+		for id := range jobs(t) {
+			if !before[id] {
+				reaction = id
+			}
+		}
+		return reaction != ""
+	})
+	j := (&job{id: reaction, t: t, f: fleet}).end()
 	got := map[tutti.NodeName]int{}
 	for _, r := range runsOf(j.Job) {
 		t.Logf("%s: %s attempt %d: %s %s %s", when, r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
@@ -93,4 +112,24 @@ func checkRuns(t *testing.T, when string, want map[tutti.NodeName]int) {
 	if diff := cmp.Diff(want, got); diff != "" || j.Verdict != tutti.VerdictConverged {
 		t.Errorf("%s: %s (%s); runs -want +got\n%s", when, j.Verdict, j.Message, diff)
 	}
+	if again := converge(t, fleet).end(); again.Verdict != tutti.VerdictConverged || len(runsOf(again.Job)) != 0 {
+		t.Errorf("%s: converging afterwards: %s (%s) with %d runs, want nothing to do", when, again.Verdict, again.Message, len(runsOf(again.Job)))
+	}
+	if more := len(jobs(t)) - len(before); more != 2 {
+		t.Errorf("%s: %d jobs, want the server's one and ours", when, more)
+	}
+}
+
+// jobs are the ids of all jobs that the server of the shared fleet has.
+func jobs(t *testing.T) map[tutti.JobID]bool {
+	t.Helper()
+	views, err := fleet.Client.ListJobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[tutti.JobID]bool{}
+	for _, v := range views {
+		out[v.Job] = true
+	}
+	return out
 }

@@ -215,9 +215,11 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 		return a.end(ctx, dir, unrecorded(out, err))
 	}
 	defer book.close()
-	if _, err := book.record(spec); err != nil {
+	record, err := book.record(spec)
+	if err != nil {
 		return a.end(ctx, dir, unrecorded(out, err))
 	}
+	out.AskedMore = book.askedMore(record)
 	unanswered := book.unanswered()
 	out.Degraded, out.Overlapped = book.degraded(), book.overlapped()
 	switch {

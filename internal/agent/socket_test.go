@@ -188,7 +188,11 @@ func TestARunThatDidNotCompileHasItsRecord(t *testing.T) {
 				}
 				return tc.end
 			})
-			rec := l.record(l.end(l.job()).Run)
+			got := l.end(l.job())
+			if got.AskedMore != tc.gate {
+				t.Errorf("asked more behind its gate: %t, want %t", got.AskedMore, tc.gate)
+			}
+			rec := l.record(got.Run)
 			var reads []string
 			for _, r := range rec.Reads {
 				reads = append(reads, r.Query.String())

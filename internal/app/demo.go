@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -160,7 +161,7 @@ func (f *LabFleet) StoreAndFetch(ctx context.Context, content []byte, say func(s
 		return err
 	}
 	proxy := "http://" + host.Address.String() + ":8080"
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, swiftDeadline, fmt.Errorf("no answer of Swift within %s", swiftDeadline))
 	defer cancel()
 	auth, err := swift(ctx, http.MethodGet, proxy+"/auth/v1.0", http.Header{"X-Auth-User": {"test:tester"}, "X-Auth-Key": {"testing"}}, nil)
 	if err != nil {
@@ -194,22 +195,42 @@ type swiftAnswer struct {
 	content []byte
 }
 
+// Units of Swift are started before their servers listen, and the proxy leaves out
+// those that did not answer for a minute.
+const (
+	swiftDeadline   = 2 * time.Minute
+	swiftAgainEvery = 3 * time.Second
+)
+
+// swift asks Swift, and again while it says that its servers are not there.
 func swift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, error) {
+	for {
+		answer, code, err := askSwift(ctx, method, url, header, body)
+		if code != http.StatusServiceUnavailable {
+			return answer, err
+		}
+		if !sleep(ctx, swiftAgainEvery) {
+			return answer, errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+func askSwift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return swiftAnswer{}, err
+		return swiftAnswer{}, 0, err
 	}
 	req.Header = header
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return swiftAnswer{}, err
+		return swiftAnswer{}, 0, err
 	}
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
 		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, content)
 	}
-	return swiftAnswer{resp.Status, resp.Header, content}, err
+	return swiftAnswer{resp.Status, resp.Header, content}, resp.StatusCode, err
 }
 
 func untar(ctx context.Context, packed []byte, dir string) error {

@@ -22,7 +22,7 @@ func printStanding(w io.Writer, n tutti.NodeDetail, now time.Time) {
 		if r.Changed {
 			changed = "  CHANGED since"
 			if !r.ChangedAt.IsZero() {
-				changed += ", " + ago(r.ChangedAt, now)
+				changed = "  CHANGED " + ago(r.ChangedAt, now)
 			}
 		}
 		printRead(w, r.Read, changed)
@@ -36,8 +36,8 @@ func standing(st tutti.NodeStanding, now time.Time) string {
 	if !st.Since.IsZero() {
 		text += fmt.Sprintf(" since %s (%s)", stamp(st.Since), ago(st.Since, now))
 	}
-	if st.Why != "" {
-		text += ": " + st.Why
+	if st.Why != "" && st.State != tutti.NodeNew {
+		text += ": " + strings.TrimPrefix(st.Why, "it waits: ")
 	}
 	return text
 }
@@ -67,6 +67,9 @@ func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
 	}
 	for _, wait := range e.Waits {
 		addWait(root, wait, now)
+	}
+	for _, b := range e.Before {
+		root.add("%s is published by %s, not good yet: they run before it", question(b.Query), some(b.Publishers))
 	}
 	switch {
 	case e.Active != nil:
@@ -126,7 +129,7 @@ func runText(r tutti.RunView, now time.Time) string {
 		return text
 	}
 	text += fmt.Sprintf(" (plan %s", r.Plan)
-	if r.Step != "" {
+	if r.Step != "" && string(r.Step) != string(r.Plan) {
 		text += fmt.Sprintf(", step %s", r.Step)
 	}
 	if r.By == "server" {

@@ -55,7 +55,11 @@ func printGraph(w io.Writer, g tutti.Graph) error {
 		for _, n := range slices.Concat(e.From, e.To) {
 			linked[n] = true
 		}
-		rows = append(rows, []string{some(e.From), some(e.To), kind(e), some(questions(e))})
+		why := some(questions(e))
+		if e.Explicit {
+			why = "order of the fleet file"
+		}
+		rows = append(rows, []string{some(e.From), some(e.To), kind(e), why})
 	}
 	if err := table(w, "PUBLISHES\tREADS\tEDGE\tQUESTIONS", rows); err != nil {
 		return err

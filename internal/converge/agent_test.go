@@ -141,9 +141,13 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	}
 	s.exports(r, exports, true)
 	same := tutti.DigestOf([]byte("same"))
-	s.append(&tutti.RunCompiled{Run: id, Reads: p.asked, Compiled: tutti.Compiled{
+	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Compiled: tutti.Compiled{
 		Catalog: tutti.DigestOf(fmt.Append(nil, p.catalog)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
-	}})
+	}}
+	if s.compiled != nil {
+		s.compiled(&body.Compiled)
+	}
+	s.append(body)
 }
 
 func (s *sim) wait(id tutti.RunID, p *process) {

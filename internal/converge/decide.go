@@ -2,7 +2,6 @@ package converge
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -75,14 +74,21 @@ type decision struct {
 	job    *engine.Job
 	step   *engine.Step
 	seats  map[tutti.NodeName]*seat
-	before map[tutti.NodeName][]tutti.NodeName
+	before predecessors
 	out    []tutti.Body
 
-	started int // runs, by this decision
+	phases  map[phase]int // how many nodes are in each
+	unknown bool          // who precedes whom: discovering, which no decision ends
+	started int           // runs, by this decision
 }
 
 func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats)
+	d.phases = map[phase]int{}
+	for _, seat := range d.seats {
+		d.phases[seat.phase]++
+	}
+	d.unknown = d.discovering()
 	spent := d.step.Converge.MaxFailed > 0 && d.count(failed) >= d.step.Converge.MaxFailed
 	names := sortedSeats(d.seats)
 	for _, n := range names {
@@ -115,12 +121,17 @@ func (d *decision) decide() []tutti.Body {
 
 func (d *decision) count(phases ...phase) int {
 	count := 0
-	for _, seat := range d.seats {
-		if slices.Contains(phases, seat.phase) {
-			count++
-		}
+	for _, p := range phases {
+		count += d.phases[p]
 	}
 	return count
+}
+
+// move puts a node into another phase.
+func (d *decision) move(seat *seat, to phase) {
+	d.phases[seat.phase]--
+	d.phases[to]++
+	seat.phase = to
 }
 
 // start lets a node compile whose turn it is, or whom nobody knows yet.
@@ -131,10 +142,10 @@ func (d *decision) start(seat *seat) {
 		d.view.Compiles > 0 && d.count(compiling) >= d.view.Compiles:
 		return
 	case !seat.known:
-	case d.discovering(), d.blockers(seat.node) != nil, !d.room(compiling, applying):
+	case d.unknown, !d.before.free(seat.node), !d.room(compiling, applying):
 		return // what it would be told now changes with every node that hands over
 	}
-	seat.phase = compiling
+	d.move(seat, compiling)
 	d.out = append(d.out, &tutti.RunWanted{Order: tutti.Order{
 		Node: seat.node, Job: d.job.ID, Step: d.step.Name, Mode: d.job.Mode, Environment: d.job.Env, Code: d.job.Code,
 		Timeout: d.step.Timeout, Attempt: len(seat.runs) + 1,
@@ -149,15 +160,12 @@ func (d *decision) room(phases ...phase) bool {
 	return limit == 0 || d.count(phases...) < limit
 }
 
-// blockers are those whom a node has to wait for.
-func (d *decision) blockers(node tutti.NodeName) []tutti.NodeName { return d.before[node] }
-
 // gate decides on a run that is held at its gate.
 func (d *decision) gate(seat *seat, spent bool) {
 	r := seat.run
 	stop := func(why string) {
 		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: why})
-		seat.phase = compiling
+		d.move(seat, compiling)
 	}
 	outdated := d.state.data.OutdatedOf(seat.node, d.job.ID, 1)
 	switch {
@@ -172,13 +180,13 @@ func (d *decision) gate(seat *seat, spent bool) {
 	case r.Proof && d.proves(r):
 		d.out = append(d.out, &tutti.RunProved{Run: r.Run})
 		stop("nothing can have changed since its last run: it is good")
-	case d.discovering() || d.blockers(seat.node) != nil || !d.room(applying):
+	case d.unknown || !d.before.free(seat.node) || !d.room(applying):
 		if why := d.tooLong(seat); why != "" {
 			stop(why)
 		}
 	default:
 		d.out = append(d.out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo})
-		seat.phase = applying
+		d.move(seat, applying)
 	}
 }
 
@@ -217,10 +225,10 @@ func (d *decision) starved() bool {
 }
 
 func (d *decision) whyHeld(seat *seat) string {
-	if names := d.blockers(seat.node); names != nil {
+	if names := d.before.of(seat.node); names != nil {
 		return "it waited for " + list(names)
 	}
-	if d.discovering() {
+	if d.unknown {
 		return "it waited for the compiles of others"
 	}
 	return "it waited for its turn"

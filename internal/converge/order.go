@@ -38,9 +38,9 @@ type order struct {
 
 // precedence finds who precedes whom among the nodes of a step that still have
 // something to do. Those that apply already precede others and follow nobody.
-func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) map[tutti.NodeName][]tutti.NodeName {
+func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) predecessors {
 	o := &order{state: s, job: job, seats: seats}
-	asked := map[*data.Question]bool{}
+	produced := map[*data.Question]bool{} // by one of them: most questions are not
 	names := sortedSeats(seats)
 	for _, name := range names {
 		st := seats[name]
@@ -48,15 +48,18 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 			continue
 		}
 		for q := range s.data.Questions(name) {
-			o.edges = append(o.edges, edge{from: vertex{question: q}, to: vertex{node: name}, soft: !q.Hard})
-			if asked[q] {
-				continue
-			}
-			asked[q] = true
-			for producer := range q.Producers(job) {
-				if p := seats[producer]; p != nil && p.toDo() {
-					o.edges = append(o.edges, edge{from: vertex{node: producer}, to: vertex{question: q}, soft: !q.Hard})
+			is, known := produced[q]
+			if !known {
+				for producer := range q.Producers(job) {
+					if p := seats[producer]; p != nil && p.toDo() {
+						is = true
+						o.edges = append(o.edges, edge{from: vertex{node: producer}, to: vertex{question: q}, soft: !q.Hard})
+					}
 				}
+				produced[q] = is
+			}
+			if is {
+				o.edges = append(o.edges, edge{from: vertex{question: q}, to: vertex{node: name}, soft: !q.Hard})
 			}
 		}
 	}
@@ -170,28 +173,47 @@ func (o *order) first(knot map[vertex]bool) vertex {
 	})
 }
 
-// predecessors are the nodes that each node directly follows, sorted.
-func (o *order) predecessors() map[tutti.NodeName][]tutti.NodeName {
-	before := map[vertex][]tutti.NodeName{}
+// predecessors are whom nodes directly follow. It is kept by what is between them:
+// as pairs it would be n² where everybody reads what everybody feeds.
+type predecessors struct {
+	between map[tutti.NodeName][]vertex
+	before  map[vertex][]tutti.NodeName
+}
+
+func (o *order) predecessors() predecessors {
+	p := predecessors{map[tutti.NodeName][]vertex{}, map[vertex][]tutti.NodeName{}}
 	for _, e := range o.edges {
 		if e.from.isNode() {
-			before[e.to] = append(before[e.to], e.from.node)
+			p.before[e.to] = append(p.before[e.to], e.from.node)
+		} else {
+			p.between[e.to.node] = append(p.between[e.to.node], e.from)
 		}
 	}
-	out := map[tutti.NodeName][]tutti.NodeName{}
-	for _, e := range o.edges {
-		if !e.to.isNode() {
-			continue
-		}
-		for _, p := range before[e.from] {
-			if p != e.to.node {
-				out[e.to.node] = append(out[e.to.node], p)
+	return p
+}
+
+// free reports whether a node follows nobody.
+func (p predecessors) free(node tutti.NodeName) bool {
+	for _, v := range p.between[node] {
+		for _, other := range p.before[v] {
+			if other != node {
+				return false
 			}
 		}
 	}
-	for n, names := range out {
-		slices.Sort(names)
-		out[n] = slices.Compact(names)
+	return true
+}
+
+// of returns whom a node follows, sorted.
+func (p predecessors) of(node tutti.NodeName) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, v := range p.between[node] {
+		for _, other := range p.before[v] {
+			if other != node {
+				out = append(out, other)
+			}
+		}
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -34,10 +34,10 @@ func (d *decision) plan() string {
 		preceded := d.state.precedence(d.view, d.job.ID, todo)
 		var free []tutti.NodeName
 		for _, n := range sortedSeats(todo) {
-			if preceded[n] == nil {
+			if names := preceded.of(n); names == nil {
 				free = append(free, n)
 			} else {
-				before[n] = preceded[n]
+				before[n] = names
 			}
 		}
 		for _, n := range free {

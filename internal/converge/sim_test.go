@@ -48,6 +48,7 @@ type sim struct {
 	inFlight int
 	reaction *tutti.Reaction
 	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
+	compiled func(*tutti.Compiled)  // changes what a compile hands over
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
@@ -65,6 +66,7 @@ func emptySim(t tester) *sim {
 		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{},
 	}
 	s.fold()
+	s.since = epoch.Add(-48 * time.Hour)
 	return s
 }
 
@@ -130,7 +132,7 @@ func (s *sim) view() converge.View {
 		Puppet: func(tutti.NodeName) string { return s.puppet },
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
-				return "somebody works on it"
+				return "paused: somebody works on it"
 			}
 			return ""
 		},

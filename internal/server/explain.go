@@ -194,7 +194,7 @@ func (s *Server) ExplainNode(ctx context.Context, node tutti.NodeName) (tutti.No
 		return tutti.NodeExplanation{}, err
 	}
 	out := tutti.NodeExplanation{
-		Node: node, Standing: x.standing, Active: x.active, Reads: len(x.reads), Waits: x.waits, Failures: x.failures,
+		Node: node, Standing: x.standing, Active: x.active, Reads: len(x.reads), Waits: x.waits, Failures: x.failures, Before: x.before,
 	}
 	for _, id := range x.order {
 		out.Changed = append(out.Changed, x.changed[id])

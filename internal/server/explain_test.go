@@ -3,13 +3,16 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -148,4 +151,150 @@ func TestExplanationsArePlainText(t *testing.T) {
 			t.Errorf("%s", raw)
 		}
 	}
+}
+
+// What a node that left had published went with it: that is told as what the
+// operator did who removed it.
+func TestWhatARemovedNodeTookAlong(t *testing.T) {
+	f := newFixture(t)
+	f.Start("deploy", tutti.ModeApply)
+	port, databases := tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}, tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}
+	o := f.db.MustClaim()
+	f.db.Gate(tutti.Gate{Run: o.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/port"}}})
+	if err := f.db.Publish(o.Run, "db/port", "1"); err != nil {
+		t.Fatal(err)
+	}
+	f.db.Finish(o.Run)
+	o = f.web1.MustClaim()
+	f.web1.Gate(tutti.Gate{Run: o.Run, Reads: []tutti.Read{f.web1.Read(o.Run, port), f.web1.Read(o.Run, databases)}})
+	f.web1.Finish(o.Run)
+	if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	why, err := f.ExplainNode(servertest.Operator(), "web-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range why.Changed {
+		for _, e := range c.Causes {
+			got = append(got, fmt.Sprintf("%s: by %s, unset %t, gone %v", c.Query, e.By, e.Unset, e.Removed))
+		}
+	}
+	want := []string{
+		"Database <<| |>>: by operator:ada, unset false, gone [Database[main]]",
+		`value "db/port": by operator:ada, unset true, gone []`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A set of exports whose predecessor the log has let go is not told as if it were
+// new.
+func TestExportsAfterASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t)
+		web := p.Join("web-01")
+		p.jobs(t, 1)
+		run := servertest.NewRunID()
+		code := p.PushSite(servertest.CodeContent).Code
+		if err := p.Emit(&tutti.RunWanted{Order: tutti.Order{Run: run, Node: "web-01", Mode: tutti.ModeApply, Environment: "production", Code: code}}); err != nil {
+			t.Fatal(err)
+		}
+		web.MustClaim()
+		reads := []tutti.Read{web.Read(run, tutti.Query{Kind: tutti.QueryCollect, Type: "Database"})}
+		web.Gate(tutti.Gate{Run: run, Reads: reads})
+		raw, err := json.Marshal(tutti.Record{Run: run, Node: "web-01", Reads: reads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Handle(t.Context(), web.Key, tutti.OpBlobPut, raw); err != nil {
+			t.Fatal(err)
+		}
+		result := servertest.Result(run, tutti.Changed)
+		result.Record = tutti.DigestOf(raw)
+		if err := web.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			p.jobs(t, 5)
+			synctest.Wait()
+		}
+		p.first(t)
+		why, err := p.ExplainNode(servertest.Operator(), "web-01")
+		if err != nil || len(why.Changed) != 1 || len(why.Changed[0].Causes) == 0 {
+			t.Fatalf("web-01: %+v, %v: want who changed the databases", why, err)
+		}
+		causes := why.Changed[0].Causes
+		if !causes[0].Unknown || len(causes) >= 20 {
+			t.Errorf("the first of %d causes is %+v: want that it is not known what was before", len(causes), causes[0])
+		}
+		if last := causes[len(causes)-1]; last.Unknown && len(causes) > 1 || last.Run == nil || last.Run.Job != "deploy-21" {
+			t.Errorf("the last cause is %+v: want deploy-21", last)
+		}
+	})
+}
+
+// slowBlobs answers no Get before it may.
+type slowBlobs struct {
+	tutti.Blobs
+	asked, may chan struct{}
+}
+
+func (b slowBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
+	select {
+	case b.asked <- struct{}{}:
+	default:
+	}
+	<-b.may
+	return b.Blobs.Get(ctx, digest)
+}
+
+// An explanation reads blobs and the log beside the writer: who else asks does not
+// wait for that.
+func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := slowBlobs{asked: make(chan struct{}, 1), may: make(chan struct{})}
+		f := servertest.Start(t, func(o *server.Options) {
+			slow.Blobs = o.Blobs
+			o.Blobs = slow
+		})
+		db := f.Join("db-01")
+		f.Push(onePlan)
+		f.Start("deploy", tutti.ModeApply)
+		o := db.MustClaim()
+		db.Gate(tutti.Gate{Run: o.Run})
+		result := servertest.Result(o.Run, tutti.Changed)
+		report := []byte(`{"resource_statuses": {}}`)
+		if _, err := f.Handle(context.Background(), db.Key, tutti.OpBlobPut, report); err != nil {
+			t.Fatal(err)
+		}
+		result.Report, result.Record = tutti.DigestOf(report), tutti.DigestOf(report)
+		if err := db.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 2)
+		go func() {
+			_, err := f.ShowNode(servertest.Operator(), "db-01")
+			ended <- err
+		}()
+		go func() {
+			_, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "File[x]"})
+			ended <- err
+		}()
+		<-slow.asked
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Minute) // of the bubble
+		defer cancel()
+		if _, err := f.ListNodes(ctx); err != nil {
+			t.Error(err)
+		}
+		close(slow.may)
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -378,6 +378,11 @@ func everythingHappens(t *testing.T, p *past) {
 		time.Sleep(time.Second)
 		p.act(t, web, "web/x", false) // it may not write there
 	}
+	for _, target := range []string{"web", "db"} {
+		_, err = p.Pause(ctx, tutti.Pause{Target: target, Reason: "lunch", For: time.Hour})
+		must(err)
+	}
+	must(p.Unpause(ctx, "db"))
 	p.convergeOnce(t, second)
 	lost := p.Start("deploy", tutti.ModeApply)
 	p.act(t, p.db, "db/ready", false)

@@ -39,6 +39,7 @@ type stood struct {
 	code     tutti.Digest // the current one
 	waits    []tutti.WaitedFor
 	failures []tutti.Failure
+	before   []tutti.WaitedFor
 }
 
 // stand returns how a node stands; nothing in it belongs to the fold.
@@ -85,7 +86,32 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 			})
 		}
 	}
+	if st.Need != converge.Nothing {
+		out.before = tx.before(name)
+	}
 	return out, nil
+}
+
+// before returns the questions of a node that others answer who need something
+// themselves.
+func (tx *tx) before(name tutti.NodeName) []tutti.WaitedFor {
+	needs := map[tutti.NodeName]bool{}
+	for _, n := range tx.converge.Needy(converge.View{Puppet: tx.server.puppetOf}) {
+		needs[n] = n != name
+	}
+	var out []tutti.WaitedFor
+	for q := range tx.data.Questions(name) {
+		w := tutti.WaitedFor{Wait: tutti.Wait{Query: q.Query}, Answered: q.Answered(name, "")}
+		for p := range q.Producers("") {
+			if needs[p] {
+				w.Publishers = append(w.Publishers, p)
+			}
+		}
+		if len(w.Publishers) > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // stateOf is the word for a standing.

@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -106,6 +107,11 @@ func TestExplains(t *testing.T, side Side) {
 	testResource(t, api)
 	testWaiting(t, f, api, web)
 
+	f.PushSite("notify { 'other': }")
+	why, err = api.ExplainNode(ctx, "web-01")
+	if err != nil || len(why.Before) != 2 || why.Before[1].Query.Key != "db/port" || !slices.Equal(why.Before[1].Publishers, []tutti.NodeName{"db-01"}) {
+		t.Errorf("web-01 after db-01: %+v, %v: want that db-01 publishes db/port first", why.Before, err)
+	}
 	_, err = api.ShowNode(ctx, "nobody")
 	wantCode(t, "show nobody", err, tutti.CodeNotFound)
 	_, err = api.ExplainNode(ctx, "nobody")

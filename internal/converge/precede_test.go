@@ -1,0 +1,140 @@
+package converge_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+)
+
+// went are the nodes in the order in which they were let go since a place in the log.
+func (s *sim) went(since int) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, e := range s.log[since:] {
+		if g, ok := e.Body.(*tutti.RunGated); ok && g.Verdict == tutti.GateGo {
+			out = append(out, s.engine.Runs[g.Run].Node)
+		}
+	}
+	return out
+}
+
+// feeds is one of two nodes that are in a cycle: it exports what the other one
+// collects, and reads the value that that one publishes.
+func feeds(n string) map[tutti.NodeName]*manifest {
+	return map[tutti.NodeName]*manifest{
+		"a": {values: []string{"v/b"}, compile: func(got answers) catalog {
+			return catalog{exports: map[string][]string{"Device": {"device" + n}}, extra: n}
+		}},
+		"b": {types: []string{"Device"}, compile: func(got answers) catalog {
+			return catalog{values: map[string]string{"v/b": strings.Join(got.exports["Device"], " ")}, extra: n}
+		}},
+	}
+}
+
+// Inside a cycle what is known after a compile orders nobody: the one goes first whose
+// word is there only when it has applied. All questions have answers already, and by
+// name it would be the other.
+func TestSoftEdgesAreDroppedFirst(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newSim(rt, feeds("1"))
+		s.all(first)
+		s.push("two", feeds("2"))
+		since := len(s.log)
+		s.converged(s.all(pick(rapidDice{rt})), nil)
+		if diff := cmp.Diff([]tutti.NodeName{"b", "a"}, s.went(since)); diff != "" {
+			rt.Fatalf("-want +got\n%s%s", diff, s.tail())
+		}
+	})
+}
+
+// Of what is still a cycle the one with the fewest unanswered questions starts.
+func TestTheFewestUnansweredQuestionsStart(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{
+		"a": publishes("v/a", constant("1"), "v/b", "v/c"),
+		"b": publishes("v/b", constant("1"), "v/a", "v/c"),
+		"c": publishes("v/c", constant("1"), "v/b"),
+	})
+	s.converged(s.all(first), nil)
+	if went := s.went(0); went[0] != "c" {
+		t.Errorf("%v, want c first: it lacks one answer, the others two\n%s", went, s.tail())
+	}
+}
+
+// What the fleet file says is always honoured, also against what nodes read of each
+// other: nobody's first run begins before those that it names first have ended one.
+func TestTheFleetFilesOrderIsHonoured(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		nodes := monotone(d, kinds{nodes: 5})
+		s := newSim(rt, nodes)
+		names := s.names()
+		at := d.roll(len(names), "turn") // an order against which the cycles know nothing
+		names = append(names[at:], names[:at]...)
+		if d.roll(2, "back") == 1 {
+			slices.Reverse(names)
+		}
+		for i := range names {
+			for j := range i {
+				if d.roll(3, "edge") == 0 {
+					s.order = append(s.order, converge.Order{First: []tutti.NodeName{names[j]}, Then: []tutti.NodeName{names[i]}})
+				}
+			}
+		}
+		s.converged(s.all(pick(d)), nil)
+		ended := map[tutti.NodeName]bool{}
+		for _, e := range s.log {
+			switch b := e.Body.(type) {
+			case *tutti.RunFinished:
+				if b.Result.Outcome.Good() {
+					ended[s.engine.Runs[b.Result.Run].Node] = true
+				}
+			case *tutti.RunGated:
+				for _, o := range s.order {
+					if node := s.engine.Runs[b.Run].Node; b.Verdict == tutti.GateGo && o.Then[0] == node && !ended[o.First[0]] {
+						rt.Fatalf("%s goes before %s has ended: %v\n%s", node, o.First[0], s.order, s.tail())
+					}
+				}
+			}
+		}
+	})
+}
+
+// What changes while a run applies, or in the batch of its result, is compared when it
+// ends.
+func TestAChangeBehindTheGateIsSeen(t *testing.T) {
+	for _, batch := range []string{"while it applies", "with its result", "right after it"} {
+		t.Run(batch, func(t *testing.T) {
+			s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(a answers) catalog {
+				return catalog{extra: fmt.Sprint(a)}
+			}}})
+			id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
+			for !s.of("a").Passed() {
+				s.step(first)
+				s.settle()
+			}
+			switch batch {
+			case "while it applies":
+				s.write("x", "1")
+				s.settle()
+			case "with its result":
+				s.write("x", "1")
+				s.step(first)
+			case "right after it":
+				s.step(first)
+				s.write("x", "1")
+			}
+			s.settle()
+			j := s.run(id, first)
+			if did := done(j)["a"]; did != "run run " {
+				t.Errorf("%q, want another run\n%s", did, s.tail())
+			}
+			s.converged(j, map[string]string{"x": "1"})
+		})
+	}
+}
