@@ -162,7 +162,7 @@ func (s *State) restore(node tutti.NodeName, job tutti.JobID) {
 // that it applied, or that failed before it could.
 func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	last := s.engine.Last(node)
-	if a := last.Applied; a != nil && a.Asked != nil && !(a.Proof && a.Gate == tutti.GateStop) {
+	if a := last.Applied; a != nil && a.Asked != nil && (!a.Proof || a.Gate != tutti.GateStop) {
 		return a
 	}
 	return last.Passed
