@@ -65,6 +65,27 @@ type Values interface {
 	SetValue(ctx context.Context, key string, value json.RawMessage) error
 	UnsetValue(ctx context.Context, key string) error
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
+	// Effect says what setting a key, or (without a value) unsetting it, would cause,
+	// and changes nothing. CodeNotFound: there is nothing to unset.
+	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
+}
+
+// Effect is which nodes a change makes run: those that read it themselves and would
+// get another answer than they had. What their runs publish may cause more.
+type Effect struct {
+	Runs     int           `json:"runs"`
+	When     []EffectRuns  `json:"when,omitempty"`
+	Reactive bool          `json:"reactive"`       // they run by themselves
+	Wide     time.Duration `json:"wide,omitempty"` // of the fleet's Reaction
+	AskAbove int           `json:"ask_above,omitempty"`
+}
+
+// EffectRuns is how many nodes would run at that time, and the first few of them.
+// Without reactions there is no time: they run with the next `tutti converge`.
+type EffectRuns struct {
+	When  ReactionTime `json:"when,omitempty"`
+	Runs  int          `json:"runs"`
+	Nodes []NodeName   `json:"nodes"`
 }
 
 // Pauses keeps converging and reactions away from targets: a group, a node, or

@@ -76,9 +76,10 @@ func TestConvergeSmall(t *testing.T) {
 		push(t, scaleFleet, scaleSite, scaleModule)
 		return fleet
 	}, func(t *testing.T, _ *app.LabFleet) {
+		made := "sha256:" + sh(t, fleet.Nodes[0], "sha256sum < /var/tmp/e2e-rings | cut -d' ' -f1")
 		for _, h := range fleet.Nodes[1:] {
-			if got := sh(t, h, "cat /var/tmp/e2e-fetched"); got != sh(t, fleet.Nodes[0], "sha256sum < /var/tmp/e2e-rings | cut -d' ' -f1") {
-				t.Errorf("%s has other rings than were made: %s", h.Name, got)
+			if got := sh(t, h, "cat /var/tmp/e2e-fetched"); got != made {
+				t.Errorf("%s has other rings than were made: %s, not %s", h.Name, got, made)
 			}
 		}
 	})

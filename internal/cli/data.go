@@ -82,11 +82,14 @@ func newDataGetCommand(o *options) *cobra.Command {
 }
 
 func newDataSetCommand(o *options) *cobra.Command {
-	var asString bool
+	var asString, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "set KEY [VALUE]",
 		Short: "Set a value: JSON, from the argument or from standard input",
-		Args:  cobra.RangeArgs(1, 2),
+		Long: `Sets a value: JSON, from the argument or from standard input. In a reactive fleet
+whoever has read another one runs; if that are more nodes than the fleet file's
+ask_above, the change wants a yes. --dry-run says who would run, and when.`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -96,6 +99,18 @@ func newDataSetCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if dryRun {
+				return o.showEffect(cmd, server, args[0], raw)
+			}
+			effect, err := o.effect(cmd, server, args[0], raw)
+			if err != nil {
+				return err
+			}
+			if wide(effect) {
+				if err := o.confirm(cmd, "set "+args[0]+": "+effectLine(effect)); err != nil {
+					return err
+				}
+			}
 			if err := server.SetValue(cmd.Context(), args[0], raw); err != nil {
 				return err
 			}
@@ -103,6 +118,8 @@ func newDataSetCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asString, "string", false, "VALUE is a string, not JSON")
+	addDryRun(cmd, &dryRun)
+	o.addYes(cmd)
 	return cmd
 }
 
@@ -128,6 +145,7 @@ func valueOf(stdin io.Reader, args []string, asString bool) (json.RawMessage, er
 }
 
 func newDataUnsetCommand(o *options) *cobra.Command {
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "unset KEY",
 		Short: "Remove a value",
@@ -137,7 +155,18 @@ func newDataUnsetCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.confirm(cmd, "unset "+args[0]); err != nil {
+			if dryRun {
+				return o.showEffect(cmd, server, args[0], nil)
+			}
+			effect, err := o.effect(cmd, server, args[0], nil)
+			if err != nil {
+				return err
+			}
+			what := "unset " + args[0]
+			if wide(effect) {
+				what += ": " + effectLine(effect)
+			}
+			if err := o.confirm(cmd, what); err != nil {
 				return err
 			}
 			if err := server.UnsetValue(cmd.Context(), args[0]); err != nil {
@@ -146,6 +175,7 @@ func newDataUnsetCommand(o *options) *cobra.Command {
 			return o.done(cmd, "", map[string]any{"key": args[0]})
 		},
 	}
+	addDryRun(cmd, &dryRun)
 	o.addYes(cmd)
 	return cmd
 }

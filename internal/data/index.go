@@ -198,9 +198,21 @@ func (s *State) valueChanged(path string, had tutti.Digest) {
 	if now == had {
 		return
 	}
+	if node, key, ok := hieraKey(path); ok && node == "" {
+		if q := s.questions[identity{kind: tutti.QueryHiera, key: key}]; q != nil {
+			s.markPresent(q)
+		}
+	}
+	s.askersOf(path, had, now, func(_ *Question, r *record, _ tutti.Digest) { s.touch(r) })
+}
+
+// askersOf calls f for each record with a question whose answer is another one if a
+// value changes from one digest to another, and with that answer; empty: none. A
+// record may come twice.
+func (s *State) askersOf(path string, had, now tutti.Digest, f func(q *Question, r *record, answer tutti.Digest)) {
 	if q := s.questions[identity{kind: tutti.QueryValue, key: path}]; q != nil {
 		for r := range q.readers {
-			s.touch(r)
+			f(q, r, now)
 		}
 	}
 	node, key, ok := hieraKey(path)
@@ -212,17 +224,16 @@ func (s *State) valueChanged(path string, had tutti.Digest) {
 		return
 	}
 	if node == "" {
-		s.markPresent(q)
 		for r := range q.askers() {
 			if _, hidden := s.hiera[r.node][key]; !hidden {
-				s.touch(r)
+				f(q, r, now)
 			}
 		}
 		return
 	}
 	under := s.shared[key].digest
 	if r := s.records[node]; r != nil && r.asks(q) && either(had, under) != either(now, under) {
-		s.touch(r)
+		f(q, r, either(now, under))
 	}
 }
 

@@ -32,7 +32,7 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 	})
 	if len(r.problems) == reported && out.Wide < out.Window {
 		r.report(times[len(times)-1], "wide is for answers that many read, window for the others",
-			"reaction: wide, %s, is shorter than window, %s", duration(out.Wide), duration(out.Window))
+			"reaction: wide, %s, is shorter than window, %s", Duration(out.Wide), Duration(out.Window))
 	}
 	return out
 }

@@ -113,12 +113,12 @@ func options(s tutti.Step) string {
 			parts = append(parts, fmt.Sprintf("max_failed %d", s.Converge.MaxFailed))
 		}
 	}
-	parts = append(parts, "timeout "+duration(s.Timeout))
+	parts = append(parts, "timeout "+Duration(s.Timeout))
 	return strings.Join(parts, ", ")
 }
 
-// duration prints whole units only: 1h, not 1h0m0s.
-func duration(d time.Duration) string {
+// Duration prints whole units only: 1h, not 1h0m0s.
+func Duration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

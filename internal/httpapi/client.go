@@ -275,6 +275,11 @@ func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueVi
 	return ask[[]tutti.ValueView](ctx, c, callListValues, prefix)
 }
 
+// Effect implements tutti.Values.
+func (c *Client) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
+	return ask[tutti.Effect](ctx, c, callEffect, effectOf{Key: key, Value: value})
+}
+
 // Pause implements tutti.Pauses.
 func (c *Client) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, error) {
 	return ask[tutti.PauseView](ctx, c, callPause, in)

@@ -102,6 +102,7 @@ func TestWithoutACertificate(t *testing.T) {
 		"set":     func() error { return nobody.SetValue(ctx, "x", []byte("1")) },
 		"unset":   func() error { return nobody.UnsetValue(ctx, "x") },
 		"values":  func() error { _, err := nobody.ListValues(ctx, ""); return err },
+		"effect":  func() error { _, err := nobody.Effect(ctx, "x", nil); return err },
 		"pause":   func() error { _, err := nobody.Pause(ctx, tutti.Pause{Reason: "x"}); return err },
 		"unpause": func() error { return nobody.Unpause(ctx, "") },
 		"pauses":  func() error { _, err := nobody.ListPauses(ctx); return err },

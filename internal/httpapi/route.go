@@ -25,6 +25,10 @@ type (
 		Key   string   `json:"key"`
 		Value jsonText `json:"value"`
 	}
+	effectOf struct {
+		Key   string   `json:"key"`
+		Value jsonText `json:"value,omitempty"`
+	}
 	nothing struct{}
 )
 
@@ -51,6 +55,7 @@ const (
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
 	callListValues   = "data/list"
+	callEffect       = "data/effect"
 	callPause        = "pauses/set"
 	callUnpause      = "pauses/end"
 	callListPauses   = "pauses/list"
@@ -93,6 +98,9 @@ func (s Services) routes() map[string]call {
 		}),
 		callUnsetValue: do(s.Values.UnsetValue),
 		callListValues: answer(s.Values.ListValues),
+		callEffect: answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
+			return s.Values.Effect(ctx, in.Key, []byte(in.Value))
+		}),
 		callPause:      answer(s.Pauses.Pause),
 		callUnpause:    do(s.Pauses.Unpause),
 		callListPauses: list(s.Pauses.ListPauses),

@@ -174,15 +174,7 @@ func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutt
 	if len(exports) == 0 {
 		return "", nil
 	}
-	raw, err := json.Marshal(exports)
-	if err != nil {
-		return "", tutti.Wrap(tutti.CodeInvalid, err, "exports")
-	}
-	digest := tutti.DigestOf(raw)
-	has, err := s.opts.Blobs.Has(ctx, digest) // most runs export what they did before
-	if err == nil && !has {
-		_, err = s.opts.Blobs.Put(ctx, raw)
-	}
+	digest, err := s.store(ctx, exports)
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
 

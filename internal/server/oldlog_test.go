@@ -48,6 +48,7 @@ type golden struct {
 	Values    []tutti.ValueView           `json:"values"`
 	Operators []tutti.OperatorView        `json:"operators"`
 	Tokens    []tutti.TokenView           `json:"tokens"`
+	Pauses    []tutti.PauseView           `json:"pauses"`
 	Fleet     tutti.Fleet                 `json:"fleet"`
 	Exports   map[tutti.NodeName][]string `json:"exports"`
 }
@@ -135,6 +136,8 @@ func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	out.Operators, err = f.ListOperators(ctx)
 	must(err)
 	out.Tokens, err = f.ListTokens(ctx)
+	must(err)
+	out.Pauses, err = f.ListPauses(ctx)
 	must(err)
 	out.Fleet, err = f.GetFleet(ctx)
 	must(err)
@@ -375,11 +378,6 @@ func everythingHappens(t *testing.T, p *past) {
 		time.Sleep(time.Second)
 		p.act(t, web, "web/x", false) // it may not write there
 	}
-	for _, target := range []string{"web", "db"} {
-		_, err = p.Pause(ctx, tutti.Pause{Target: target, Reason: "lunch", For: time.Hour})
-		must(err)
-	}
-	must(p.Unpause(ctx, "db"))
 	p.convergeOnce(t, second)
 	lost := p.Start("deploy", tutti.ModeApply)
 	p.act(t, p.db, "db/ready", false)
@@ -387,6 +385,11 @@ func everythingHappens(t *testing.T, p *past) {
 	must(p.CancelJob(ctx, tutti.CancelJob{Job: lost, Reason: "enough"}))
 	time.Sleep(time.Minute) // nobody hears of it
 	gone := p.Join("gone")
+	for _, in := range []tutti.Pause{{Target: "web", Reason: "lunch", For: time.Hour}, {Reason: "all"}, {Target: "gone", Reason: "disk"}} {
+		_, err = p.Pause(ctx, in)
+		must(err)
+	}
+	must(p.Unpause(ctx, ""))
 	must(p.RemoveNode(ctx, gone.Name))
 	must(p.ReplaceNode(ctx, "web-01"))
 	other := machine(p.Fleet, "web-01", "another machine")

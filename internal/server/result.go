@@ -55,7 +55,7 @@ func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.R
 		return err
 	})
 	if err != nil || !wanted {
-		return nil, nil // whoever may not is refused with the result
+		return nil, err
 	}
 	raw, err := s.opts.Blobs.Get(ctx, in.Record)
 	if err != nil {

@@ -26,11 +26,19 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 		return err
 	}
 	return s.do(ctx, func(tx *tx) error {
-		if _, found := tx.data.Value(in.Key); in.Withdraw && !found {
-			return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
+		if err := tx.mayChange(in); err != nil {
+			return err
 		}
 		return tx.setValue(tutti.Actor(ctx), "", nil, in)
 	})
+}
+
+// mayChange refuses to withdraw what is not there.
+func (tx *tx) mayChange(in tutti.Publish) error {
+	if _, found := tx.data.Value(in.Key); in.Withdraw && !found {
+		return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
+	}
+	return nil
 }
 
 // ListValues implements tutti.Values, sorted by key.

@@ -103,13 +103,13 @@ func TestExplains(t *testing.T, side Side) {
 	}
 	testGraph(t, api)
 	testStale(t, f, api, db)
-	testValue(t, f, api)
+	testValue(t, api)
 	testResource(t, api)
-	testWaiting(t, f, api, web)
+	testWaiting(t, api, web)
 
 	f.PushSite("notify { 'other': }")
 	why, err = api.ExplainNode(ctx, "web-01")
-	if err != nil || len(why.Before) != 2 || why.Before[1].Query.Key != "db/port" || !slices.Equal(why.Before[1].Publishers, []tutti.NodeName{"db-01"}) {
+	if err != nil || len(why.Before) != 1 || why.Before[0].Query.Key != "db/port" || !slices.Equal(why.Before[0].Publishers, []tutti.NodeName{"db-01"}) {
 		t.Errorf("web-01 after db-01: %+v, %v: want that db-01 publishes db/port first", why.Before, err)
 	}
 	_, err = api.ShowNode(ctx, "nobody")
@@ -197,7 +197,7 @@ func testStale(t *testing.T, f *Fleet, api API, db *Node) {
 	}
 }
 
-func testValue(t *testing.T, f *Fleet, api API) {
+func testValue(t *testing.T, api API) {
 	t.Helper()
 	ctx := Operator()
 	got, err := api.ExplainValue(ctx, "db/port")
@@ -249,7 +249,7 @@ func testResource(t *testing.T, api API) {
 }
 
 // testWaiting lets web-01 wait for its port, after ada took it away.
-func testWaiting(t *testing.T, f *Fleet, api API, web *Node) {
+func testWaiting(t *testing.T, api API, web *Node) {
 	t.Helper()
 	ctx := Operator()
 	if err := api.UnsetValue(ctx, "db/port"); err != nil {

@@ -252,6 +252,20 @@ func TestValues(t *testing.T, side Side) {
 		}
 	}
 	want(t, "values", map[string]string{"shared/a": `{"a":"<&>","b":[1,2.5,null]}`, "shared/b": "9007199254740993"}, got, nil)
+	for _, tc := range []struct {
+		what, key, value string
+		code             tutti.Code
+	}{
+		{"effect of a value", "shared/a", "1", ""},
+		{"effect of unsetting it", "shared/a", "", ""},
+		{"effect of unsetting nothing", "shared/zzz", "", tutti.CodeNotFound},
+		{"effect of a bad key", "a/../b", "1", tutti.CodeInvalid},
+		{"effect of null", "shared/a", "null", tutti.CodeInvalid},
+	} {
+		got, err := api.Effect(ctx, tc.key, json.RawMessage(tc.value))
+		wantCode(t, tc.what, err, tc.code)
+		want(t, tc.what, tutti.Effect{}, got, nil)
+	}
 	if err := api.UnsetValue(ctx, "shared/a"); err != nil {
 		t.Fatal(err)
 	}

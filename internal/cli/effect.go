@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+func addDryRun(cmd *cobra.Command, dryRun *bool) {
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "change nothing: say which nodes would run, and when")
+}
+
+// effect asks what a change would cause, unless nobody is to be asked about it.
+func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (tutti.Effect, error) {
+	if o.yes {
+		return tutti.Effect{}, nil
+	}
+	return server.Effect(cmd.Context(), key, value)
+}
+
+// wide reports whether a change causes so many runs that it wants a yes.
+func wide(e tutti.Effect) bool { return e.Reactive && e.Runs > e.AskAbove }
+
+func (o *options) showEffect(cmd *cobra.Command, server Server, key string, value json.RawMessage) error {
+	e, err := server.Effect(cmd.Context(), key, value)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), e)
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), effectText(e))
+	return err
+}
+
+// effectLine is an effect in a line, for a question.
+func effectLine(e tutti.Effect) string {
+	text := fmt.Sprintf("this directly causes %s", runsText(e.Runs))
+	if !e.Reactive {
+		return text
+	}
+	var parts []string
+	for _, r := range e.When {
+		parts = append(parts, fmt.Sprintf("%d %s", r.Runs, whenText(e, r.When)))
+	}
+	return text + " (" + strings.Join(parts, ", ") + ")"
+}
+
+// effectText is an effect with nodes.
+func effectText(e tutti.Effect) string {
+	if e.Runs == 0 {
+		return "No run: nobody has read it, or whoever has would be told the same.\n"
+	}
+	text := strings.Replace(effectLine(e), "this directly causes", "Directly, this causes", 1)
+	if !e.Reactive {
+		text += " with the next `tutti converge`; by themselves nodes do not run"
+	}
+	text += ":\n"
+	for _, r := range e.When {
+		var names []string
+		for _, n := range r.Nodes {
+			names = append(names, string(n))
+		}
+		if more := r.Runs - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		line := strings.Join(names, ", ")
+		if e.Reactive {
+			line = whenText(e, r.When) + ": " + line
+		}
+		text += "  " + line + "\n"
+	}
+	return text + "What these runs publish may cause more.\n"
+}
+
+func whenText(e tutti.Effect, when tutti.ReactionTime) string {
+	if when == tutti.ReactWindow {
+		return "window (within " + fleet.Duration(e.Wide) + ")"
+	}
+	return string(when)
+}
+
+func runsText(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}

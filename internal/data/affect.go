@@ -1,0 +1,55 @@
+package data
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Affected is a question to which a change of a value gives another answer, and the
+// nodes, sorted, that would get it: another one than their records have.
+type Affected struct {
+	Query tutti.Query
+	Nodes []tutti.NodeName
+}
+
+// Affects returns whom it would affect if a value were set, or (empty) unset: its
+// readers, and those of the hiera key that it is of. An equal value affects nobody,
+// and whoever would get back the answer that he had is not affected. Nothing is
+// changed.
+func (s *State) Affects(path string, value json.RawMessage) []Affected {
+	had, now := s.values[path].digest, tutti.Digest("")
+	if len(value) > 0 {
+		now = tutti.DigestOf(canonicalOrRaw(value))
+	}
+	if had == now {
+		return nil
+	}
+	var out []Affected
+	s.askersOf(path, had, now, func(q *Question, r *record, answer tutti.Digest) {
+		if !r.would(q, answer) {
+			return
+		}
+		if len(out) == 0 || out[len(out)-1].Query.Kind != q.Query.Kind {
+			out = append(out, Affected{Query: q.Query})
+		}
+		last := &out[len(out)-1]
+		last.Nodes = append(last.Nodes, r.node)
+	})
+	for i := range out {
+		slices.Sort(out[i].Nodes)
+		out[i].Nodes = slices.Compact(out[i].Nodes) // who has a key among those absent and among those read
+	}
+	return out
+}
+
+// would reports whether an answer (empty: none) is another one than a record has.
+func (r *record) would(q *Question, answer tutti.Digest) bool {
+	if _, absent := q.absent[r.absent]; absent && r.absent != nil && answer != "" {
+		return true
+	}
+	return slices.ContainsFunc(r.reads, func(read read) bool {
+		return read.Question == q && (read.found != (answer != "") || read.given() != answer)
+	})
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// maxNamed is how many nodes of each time an effect names.
+const maxNamed = 5
+
+// Effect implements tutti.Values.
+func (s *Server) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
+	in, err := checkValue(tutti.Publish{Key: key, Value: value, Withdraw: len(value) == 0})
+	if err != nil {
+		return tutti.Effect{}, err
+	}
+	var out tutti.Effect
+	return out, s.do(ctx, func(tx *tx) error {
+		if err := tx.mayChange(in); err != nil {
+			return err
+		}
+		out = tx.effect(in)
+		return nil
+	})
+}
+
+// effect sorts the nodes by when they would run: each at the first time that one of
+// its questions asks for.
+func (tx *tx) effect(in tutti.Publish) tutti.Effect {
+	var out tutti.Effect
+	times := []tutti.ReactionTime{""}
+	reaction := tx.fleet().Reaction
+	if reaction != nil {
+		out = tutti.Effect{Reactive: true, Wide: reaction.Wide, AskAbove: reaction.AskAbove}
+		times = []tutti.ReactionTime{tutti.ReactNow, tutti.ReactWindow, tutti.ReactScheduled}
+	}
+	at := map[tutti.ReactionTime][]tutti.NodeName{}
+	for _, a := range tx.data.Affects(in.Key, in.Value) {
+		when := tutti.ReactionTime("")
+		if reaction != nil {
+			when = tx.converge.When(reaction, a.Query)
+		}
+		at[when] = append(at[when], a.Nodes...)
+	}
+	seen := map[tutti.NodeName]bool{}
+	for _, when := range times {
+		nodes := slices.DeleteFunc(at[when], func(n tutti.NodeName) bool {
+			twice := seen[n]
+			seen[n] = true
+			return twice
+		})
+		slices.Sort(nodes)
+		if len(nodes) > 0 {
+			out.Runs += len(nodes)
+			out.When = append(out.When, tutti.EffectRuns{When: when, Runs: len(nodes), Nodes: slices.Clone(nodes[:min(maxNamed, len(nodes))])})
+		}
+	}
+	return out
+}
