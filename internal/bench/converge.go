@@ -395,10 +395,10 @@ func (f *convergeFold) decision() float64 {
 	now := time.Now()
 	view := converge.View{
 		Now: now, Since: now.Add(-time.Hour), Silence: time.Hour, Compiles: 200,
-		Seen:    func(tutti.NodeName) time.Time { return now },
-		Puppet:  func(tutti.NodeName) string { return "" },
-		Paused:  func(tutti.NodeName) string { return "" },
-		Members: func(string) []tutti.NodeName { return f.names },
+		Seen:   func(tutti.NodeName) time.Time { return now },
+		Puppet: func(tutti.NodeName) string { return "" },
+		Paused: func(tutti.NodeName) string { return "" },
+		Member: func(string, tutti.NodeName) bool { return true },
 	}
 	var times []time.Duration
 	for range 5 {

@@ -14,11 +14,11 @@ type View struct {
 	Now     time.Time
 	Since   time.Time // this server serves since then
 	Seen    func(tutti.NodeName) time.Time
-	Silence time.Duration                 // a node silent for so long is not connected
-	Puppet  func(tutti.NodeName) string   // the version that it says it has, empty: not known
-	Members func(string) []tutti.NodeName // of a target, empty: all that have joined
-	Paused  func(tutti.NodeName) string   // why nothing may begin there; empty: it may
-	Order   []Order                       // of the fleet file
+	Silence time.Duration                              // a node silent for so long is not connected
+	Puppet  func(tutti.NodeName) string                // the version that it says it has, empty: not known
+	Member  func(target string, n tutti.NodeName) bool // in an empty target are all
+	Paused  func(tutti.NodeName) string                // why nothing may begin there; empty: it may
+	Order   []Order                                    // of the fleet file
 	// Reaction says how the fleet reacts by itself, nil: not at all. Environment is
 	// that of its code.
 	Reaction    *tutti.Reaction

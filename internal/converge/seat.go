@@ -65,17 +65,14 @@ func sortedSeats(seats map[tutti.NodeName]*seat) []tutti.NodeName {
 
 // seats returns the nodes of a step that need something or have taken part.
 func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName]*seat {
-	members := map[tutti.NodeName]bool{}
-	for _, n := range v.Members(st.Converge.Target) {
-		members[n] = true
-	}
+	member := func(n tutti.NodeName) bool { return v.Member(st.Converge.Target, n) }
 	out := map[tutti.NodeName]*seat{}
 	candidates := s.Needy
 	if st.Converge.Reaction && v.Reaction != nil {
 		candidates = s.Due
 	}
 	for _, n := range candidates(v) {
-		if members[n] {
+		if member(n) {
 			out[n] = &seat{node: n}
 		}
 	}
@@ -88,13 +85,13 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 			out[n.Node] = &seat{node: n.Node, runs: n.Runs}
 		}
 	}
-	s.affected(v, j, st, members, out)
+	s.affected(v, j, st, out)
 	lastGood := lastGoodEnd(st)
 	for _, seat := range out {
 		s.sit(v, j, st, seat, lastGood)
 	}
 	for _, n := range later {
-		if out[n] == nil && members[n] {
+		if out[n] == nil && member(n) {
 			out[n] = &seat{node: n, phase: soon}
 		}
 	}
@@ -104,9 +101,9 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 // affected adds the nodes that are good as everybody sees them, and will not be
 // once what others have handed over in the job is published: to know it early saves
 // these others a run, if they read what the nodes then publish.
-func (s *State) affected(v View, j *engine.Job, st *engine.Step, members map[tutti.NodeName]bool, out map[tutti.NodeName]*seat) {
+func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	for _, n := range s.data.AffectedBy(j.ID) {
-		if out[n] != nil || !members[n] || !s.nodes[n] || s.diverged[n] != "" {
+		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.diverged[n] != "" {
 			continue
 		}
 		standing := s.standing(n, j.ID, j.Code, v.Puppet(n))

@@ -137,12 +137,7 @@ func (s *sim) view() converge.View {
 			}
 			return ""
 		},
-		Members: func(target string) []tutti.NodeName {
-			if target != "" {
-				return []tutti.NodeName{tutti.NodeName(target)}
-			}
-			return s.names()
-		},
+		Member:   func(target string, n tutti.NodeName) bool { return target == "" || target == string(n) },
 		Reaction: s.reaction, Environment: "production",
 	}
 }

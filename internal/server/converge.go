@@ -39,7 +39,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	view := converge.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Puppet:   w.puppetOf,
-		Members:  tx.members,
+		Member:   tx.member,
 		Paused:   tx.paused(),
 		Hold:     hold,
 		InFlight: w.opts.InFlight, Compiles: maxCompiles,
@@ -107,13 +107,19 @@ func (tx *tx) letGo(b *tutti.RunGated) {
 // the empty one.
 func (tx *tx) members(target string) []tutti.NodeName {
 	var out []tutti.NodeName
-	for name, n := range tx.registry.nodes {
-		if target == "" || target == string(name) || slices.Contains(tx.registry.groups(n), tutti.GroupName(target)) {
+	for name := range tx.registry.nodes {
+		if tx.member(target, name) {
 			out = append(out, name)
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// member reports whether a node that has joined belongs to a target.
+func (tx *tx) member(target string, name tutti.NodeName) bool {
+	n := tx.registry.nodes[name]
+	return n != nil && (target == "" || target == string(name) || slices.Contains(tx.registry.groups(n), tutti.GroupName(target)))
 }
 
 // convergePlan is the plan of a job that converges a target.
