@@ -96,6 +96,11 @@ type noBus struct{}
 func (noBus) Ring(tutti.NodeKey, string, []byte) error { return nil }
 
 func fillPast(ctx context.Context, data string) error {
+	return serveHere(ctx, data, noBus{}, func(ctx context.Context, s *server.Server) error { return pastServer{s}.fill(ctx) })
+}
+
+// serveHere runs the server's own code in this process while f uses it.
+func serveHere(ctx context.Context, data string, ring server.Bus, f func(context.Context, *server.Server) error) error {
 	authority, err := identity.Load(filepath.Join(data, "identity"))
 	if err != nil {
 		return err
@@ -130,14 +135,14 @@ func fillPast(ctx context.Context, data string) error {
 	if err != nil {
 		return err
 	}
-	p := pastServer{server.New(server.Options{
-		Log: log, Blobs: blobs, Bus: noBus{}, Identity: &servertest.Identity{}, Logger: quiet(),
+	s := server.New(server.Options{
+		Log: log, Blobs: blobs, Bus: ring, Silence: time.Hour, Identity: &servertest.Identity{}, Logger: quiet(),
 		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
-	})}
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	err = p.fill(tutti.WithActor(ctx, "operator:bench"))
+	go func() { ended <- s.Run(ctx) }()
+	err = f(tutti.WithActor(ctx, "operator:bench"), s)
 	cancel()
 	if last := <-ended; !errors.Is(last, context.Canceled) {
 		err = errors.Join(err, last)

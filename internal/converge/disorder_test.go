@@ -149,6 +149,9 @@ func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 		s.writeAll(tr.operator)
 		s.onWanted = func(w *tutti.RunWanted) { s.mustNeed(w.Order) }
 		j := tr.run(s, s.begin(tutti.ModeApply, tutti.ConvergeStep{}))
+		if needy := s.converge.Needy(s.view()); j.Verdict == tutti.VerdictConverged && len(needy) > 0 {
+			rt.Fatalf("converged, and %v need something\n%s", needy, s.tail())
+		}
 		for range s.late { // all that is still under way
 			s.late[0]()
 			s.late = slices.Delete(s.late, 0, 1)

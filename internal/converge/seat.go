@@ -144,9 +144,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 			seat.phase = applying
 		case r.Held():
 			seat.phase = held
-		case r.Gate == tutti.GateStop: // it is about to end
-			seat.phase = compiling
-		default:
+		default: // stopped, it is about to end
 			seat.phase = compiling
 		}
 		return
