@@ -49,6 +49,7 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 		return stood{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
 	}
 	view := tx.server.nodeView(tx, n)
+	view.Paused = tx.paused()(n.Node)
 	st := tx.converge.Standing(name, view.Puppet)
 	last := tx.engine.Last(name)
 	out := stood{
