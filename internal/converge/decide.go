@@ -67,6 +67,10 @@ func (s *State) Decide(v View) []tutti.Body {
 	return out
 }
 
+// InNeed is how many nodes need something, as far as that was looked at: what the
+// next decision costs.
+func (s *State) InNeed() int { return len(s.needy) }
+
 // decision is one look at one converge step.
 type decision struct {
 	state  *State

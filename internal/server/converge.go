@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
@@ -33,9 +34,29 @@ func (tx *tx) asker(r *engine.Run) data.Asker {
 	return data.Asker{Node: r.Node, Job: r.Job, Overlay: tx.overlay(r)}
 }
 
+// rest is how long no decision on converge steps is taken after one that looked at so
+// many nodes and took so long. With thousands in need, deciding after every append
+// would leave the writer no time for anything else. What waits meanwhile is decided
+// on together, at the latest at the next tick.
+func rest(nodes int, took time.Duration) time.Duration {
+	const few, most = 500, 2 * time.Second
+	if nodes <= few {
+		return 0
+	}
+	return min(4*took, most)
+}
+
 // convergence decides what begins, goes and ends in converge steps. It reports
 // whether there was anything.
 func (w *writer) convergence(tx *tx, hold bool) bool {
+	began := time.Now()
+	if began.Before(w.resting) {
+		return false
+	}
+	defer func() {
+		now := time.Now()
+		w.resting = now.Add(rest(w.state.converge.InNeed(), now.Sub(began)))
+	}()
 	view := converge.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Puppet:   w.puppetOf,

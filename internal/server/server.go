@@ -194,6 +194,7 @@ type writer struct {
 	probing map[probeKey]context.CancelFunc
 	held    bool      // there was no room at the last decision
 	heldTo  time.Time // and then there was for the last time none
+	resting time.Time // no decision on converge steps before
 }
 
 func (w *writer) fold(ctx context.Context) error {
