@@ -171,11 +171,12 @@ func fillRun(v *tutti.NodeView, r *engine.Run) {
 	if r.Result != nil {
 		v.Reason, v.Message, v.Failures = r.Result.Reason, r.Result.Message, r.Result.Failures
 	}
-	if r.Lost != "" {
+	switch {
+	case r.Lost != "" && r.Result != nil: // which is the node's record all the same
+		v.Outcome = r.Result.Outcome
+		v.Message = strings.TrimPrefix(r.Result.Message+"; it was given up ("+r.Lost+"), and this came later", "; ")
+	case r.Lost != "":
 		v.Message = r.Lost
-		if r.Result != nil {
-			v.Message += "; its result came later: " + string(r.Result.Outcome)
-		}
 	}
 }
 

@@ -315,9 +315,13 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		if diff := cmp.Diff([]string{"run.finished"}, f.Since(n)); diff != "" {
 			t.Errorf("it is the node's record still: -want +got\n%s", diff)
 		}
+		nodes, err := f.ListNodes(servertest.Operator())
+		if err != nil || nodes[0].Node != "db-01" || nodes[0].Outcome != tutti.Failed || !strings.Contains(nodes[0].Message, "this came later") {
+			t.Errorf("%+v, %v: want how the run of db-01 ended, though that came late", nodes, err)
+		}
 		wantVerdict(t, f, job, tutti.VerdictFailed)
 		told := 0
-		err := f.WatchJob(servertest.Operator(), tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+		err = f.WatchJob(servertest.Operator(), tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
 			if b, ok := w.Event.Body.(*tutti.RunFinished); ok && b.Result.Run == order.Run {
 				told++
 			}
