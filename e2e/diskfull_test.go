@@ -30,7 +30,7 @@ type disk struct {
 // what is in it. The test's end moves it back; with its host's mounts it is gone.
 func newDisk(t *testing.T, h *lab.Host, unit, dir string, room int) *disk {
 	t.Helper()
-	const away = "/run/e2e-disk"
+	const away = "/run/tutti-disk"
 	later(t, h, fmt.Sprintf(`mountpoint -q %[1]s || exit 0
 systemctl stop %[2]s
 rm -f %[1]s/full

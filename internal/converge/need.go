@@ -54,7 +54,11 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	out.Run = passed
-	if out.Changed = s.data.OutdatedOf(node, job, 0); len(out.Changed) > 0 {
+	out.Changed = s.data.OutdatedOf(node, job, 0)
+	if a := last.Applied; a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped {
+		out.Changed = s.outdatedSince(passed, job) // what is remembered is what the compile read, for the order
+	}
+	if len(out.Changed) > 0 {
 		out.Why = out.Changed[0].String() + " has changed since it was read"
 		if more := len(out.Changed) - 1; more > 0 {
 			out.Why += fmt.Sprintf(", and %d more", more)
@@ -140,14 +144,21 @@ func (s *State) Suspect(node tutti.NodeName) {
 // changedSince reports whether an answer that a node's last good run read is
 // another one by now, in the view of a job.
 func (s *State) changedSince(passed *engine.Run, job tutti.JobID) bool {
-	if passed.Asked == nil {
-		return true
-	}
+	return passed.Asked == nil || len(s.outdatedSince(passed, job)) > 0
+}
+
+// outdatedSince returns the questions of a node's last good run that have another
+// answer by now, in the view of a job.
+func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query {
 	reads := slices.Clone(passed.Asked.Reads)
 	for _, key := range passed.Asked.Keys { // that were absent
 		reads = append(reads, tutti.Read{Query: tutti.Query{Kind: tutti.QueryHiera, Key: key}})
 	}
-	return len(s.data.Outdated(reads, data.Asker{Node: passed.Node, Job: job, Overlay: true})) > 0
+	var out []tutti.Query
+	for _, r := range s.data.Outdated(reads, data.Asker{Node: passed.Node, Job: job, Overlay: true}) {
+		out = append(out, r.Query)
+	}
+	return out
 }
 
 // provable reports whether a compile shows that nothing can have changed since the

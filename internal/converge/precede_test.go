@@ -138,3 +138,21 @@ func TestAChangeBehindTheGateIsSeen(t *testing.T) {
 		})
 	}
 }
+
+// What nodes publish is known of those that have just compiled, also if their last
+// runs were of other code and published something else.
+func TestOtherCodeMayTurnTheOrderRound(t *testing.T) {
+	plain := func() *manifest { return &manifest{compile: func(answers) catalog { return catalog{} }} }
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": plain(), "b": plain(), "c": plain()})
+	s.all(first)
+	pass := func(reads, writes string) *manifest {
+		return &manifest{values: []string{reads}, compile: func(a answers) catalog {
+			return catalog{values: map[string]string{writes: a.values[reads] + "x"}, extra: "new"}
+		}}
+	}
+	s.push("two", map[tutti.NodeName]*manifest{"a": pass("of/b", "of/a"), "b": pass("of/c", "of/b"), "c": pass("of/nobody", "of/c")})
+	j := s.all(first)
+	if sum := j.Summary(s.now); j.Verdict != tutti.VerdictConverged || sum.Runs != 3 {
+		t.Errorf("%s with %d runs, want c, b and a once each:\n%s", j.Verdict, sum.Runs, s.tail())
+	}
+}

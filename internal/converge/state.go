@@ -96,13 +96,8 @@ func (s *State) follow(r *engine.Run, body tutti.Body) {
 			s.remember(r, job)
 		}
 	case *tutti.RunGated:
-		switch {
-		case b.Verdict == tutti.GateGo && job == "" && r.Mode == tutti.ModeApply:
+		if b.Verdict == tutti.GateGo && job == "" && r.Mode == tutti.ModeApply {
 			s.remember(r, "")
-		case b.Verdict == tutti.GateStop && job != "" && r.Proof: // if it proves its node good, that comes first
-			if !r.Proved {
-				s.restore(r.Node, job)
-			}
 		}
 	case *tutti.RunAsked:
 		if job != "" || r.Mode == tutti.ModeApply {
