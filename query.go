@@ -39,6 +39,11 @@ func (q Query) String() string {
 	return fmt.Sprintf("%s %q", q.Kind, q.Key)
 }
 
+// Equal reports whether two questions in normal form are the same.
+func (q Query) Equal(other Query) bool {
+	return q.Kind == other.Kind && q.Key == other.Key && q.Type == other.Type && string(q.Filter) == string(other.Filter)
+}
+
 // Place is where in the Puppet code a question was asked, as far as Puppet
 // tells.
 type Place struct {

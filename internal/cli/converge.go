@@ -7,8 +7,8 @@ import (
 )
 
 func newConvergeCommand(o *options) *cobra.Command {
-	var file string
-	var noop, plan, noPush, detach bool
+	var l launch
+	var noop, plan bool
 	var in tutti.ConvergeStep
 	cmd := &cobra.Command{
 		Use:   "converge [TARGET]",
@@ -24,15 +24,6 @@ other's data) or partial (9: all are good but nodes that are not connected or
 are paused).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			server, err := o.connect()
-			if err != nil {
-				return err
-			}
-			if !noPush {
-				if _, err := o.push(cmd, server, file); err != nil {
-					return err
-				}
-			}
 			if len(args) > 0 {
 				in.Target = args[0]
 			}
@@ -43,24 +34,15 @@ are paused).`,
 			case noop:
 				start.Mode = tutti.ModeNoop
 			}
-			job, err := server.StartJob(cmd.Context(), start)
-			if err != nil {
-				return err
-			}
-			if detach {
-				return o.done(cmd, string(job)+"\n", map[string]any{"job": job})
-			}
-			return o.watch(cmd, server, job)
+			return o.launch(cmd, l, start)
 		},
 	}
+	l.flags(cmd)
 	f := cmd.Flags()
-	fileFlag(cmd, &file)
 	f.BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	f.BoolVar(&plan, "plan", false, "only compile, up to the gates, and say what would run, in which order and why")
 	f.IntVar(&in.Limit, "limit", 0, "runs at once, 0: no limit of its own")
 	f.IntVar(&in.MaxFailed, "max-failed", 0, "after so many failed nodes nothing more begins, 0: go on")
-	f.BoolVar(&noPush, "no-push", false, "use the code and fleet file that the server has")
-	f.BoolVar(&detach, "detach", false, "print the job's id and return")
 	cmd.MarkFlagsMutuallyExclusive("noop", "plan")
 	return cmd
 }

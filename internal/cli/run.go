@@ -13,8 +13,8 @@ import (
 )
 
 func newRunCommand(o *options) *cobra.Command {
-	var file string
-	var noop, noPush, detach bool
+	var l launch
+	var noop bool
 	cmd := &cobra.Command{
 		Use:   "run PLAN",
 		Short: "Push the code if it changed, execute a plan and show it",
@@ -23,35 +23,49 @@ it until its end. The job lives on the server: ending this command, or losing
 the connection, ends nothing.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			server, err := o.connect()
-			if err != nil {
-				return err
-			}
-			if !noPush {
-				if _, err := o.push(cmd, server, file); err != nil {
-					return err
-				}
-			}
 			in := tutti.StartJob{Plan: tutti.PlanName(args[0]), Mode: tutti.ModeApply}
 			if noop {
 				in.Mode = tutti.ModeNoop
 			}
-			job, err := server.StartJob(cmd.Context(), in)
-			if err != nil {
-				return err
-			}
-			if detach {
-				return o.done(cmd, string(job)+"\n", map[string]any{"job": job})
-			}
-			return o.watch(cmd, server, job)
+			return o.launch(cmd, l, in)
 		},
 	}
-	f := cmd.Flags()
-	fileFlag(cmd, &file)
-	f.BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
-	f.BoolVar(&noPush, "no-push", false, "use the code and fleet file that the server has")
-	f.BoolVar(&detach, "detach", false, "print the job's id and return")
+	l.flags(cmd)
+	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	return cmd
+}
+
+// launch is what the commands have in common that start a job.
+type launch struct {
+	file           string
+	noPush, detach bool
+}
+
+func (l *launch) flags(cmd *cobra.Command) {
+	fileFlag(cmd, &l.file)
+	cmd.Flags().BoolVar(&l.noPush, "no-push", false, "use the code and fleet file that the server has")
+	cmd.Flags().BoolVar(&l.detach, "detach", false, "print the job's id and return")
+}
+
+// launch pushes what has changed, starts a job and shows it.
+func (o *options) launch(cmd *cobra.Command, l launch, in tutti.StartJob) error {
+	server, err := o.connect()
+	if err != nil {
+		return err
+	}
+	if !l.noPush {
+		if _, err := o.push(cmd, server, l.file); err != nil {
+			return err
+		}
+	}
+	job, err := server.StartJob(cmd.Context(), in)
+	if err != nil {
+		return err
+	}
+	if l.detach {
+		return o.done(cmd, string(job)+"\n", map[string]any{"job": job})
+	}
+	return o.watch(cmd, server, job)
 }
 
 const (

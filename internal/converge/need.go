@@ -43,9 +43,8 @@ func (s *State) Standing(node tutti.NodeName, puppet string) Standing {
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, puppet string) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
-	if why := unfinished(last); why != "" {
-		out.Why = why
-		out.Changed = s.data.OutdatedOf(node, job, 0)
+	out.Changed = s.data.OutdatedOf(node, job, 0)
+	if out.Why = unfinished(last); out.Why != "" {
 		return out
 	}
 	passed := last.Passed
@@ -54,7 +53,6 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	out.Run = passed
-	out.Changed = s.data.OutdatedOf(node, job, 0)
 	if a := last.Applied; a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped {
 		out.Changed = s.outdatedSince(passed, job) // what is remembered is what the compile read, for the order
 	}
@@ -131,13 +129,6 @@ func (s *State) look(v View) {
 	clear(s.dirty)
 	if v.Reaction != nil {
 		s.schedule(v)
-	}
-}
-
-// Suspect says that something about a node may have changed that no event tells.
-func (s *State) Suspect(node tutti.NodeName) {
-	if s.nodes[node] {
-		s.dirty[node] = true
 	}
 }
 

@@ -274,8 +274,7 @@ func sameInputs(a, b *engine.Run) bool {
 		return true
 	}
 	return a.Asked.Absent == b.Asked.Absent && slices.EqualFunc(a.Asked.Reads, b.Asked.Reads, func(x, y tutti.Read) bool {
-		return x.Found == y.Found && x.Digest == y.Digest && x.Query.Kind == y.Query.Kind && x.Query.Key == y.Query.Key &&
-			x.Query.Type == y.Query.Type && string(x.Query.Filter) == string(y.Query.Filter)
+		return x.Found == y.Found && x.Digest == y.Digest && x.Query.Equal(y.Query)
 	})
 }
 

@@ -133,7 +133,7 @@ func (s *State) leave(j *engine.Job) {
 		}
 		for _, n := range st.Nodes {
 			if s.nodes[n.Node] {
-				s.restore(n.Node, "")
+				s.restore(n.Node)
 				s.dirty[n.Node] = true
 			}
 		}
@@ -141,13 +141,13 @@ func (s *State) leave(j *engine.Job) {
 }
 
 // restore remembers of a node what the run asked by which it is judged.
-func (s *State) restore(node tutti.NodeName, job tutti.JobID) {
+func (s *State) restore(node tutti.NodeName) {
 	basis := s.Basis(node)
 	if basis == nil || basis.Asked == nil {
 		s.data.Forget(node)
 		return
 	}
-	s.data.Remember(node, basis.Asked, job)
+	s.data.Remember(node, basis.Asked, "")
 	if basis.Compiled != nil {
 		s.data.Declare(node, basis.Values)
 	}
@@ -166,10 +166,8 @@ func (s *State) Basis(node tutti.NodeName) *engine.Run {
 // overlay names the job whose overlay a run reads and writes because it belongs to
 // a converge step; empty for other runs.
 func (s *State) overlay(r *engine.Run) tutti.JobID {
-	if j := s.engine.Jobs[r.Job]; j != nil && !j.Ended() {
-		if st := j.Step(r.Step); st != nil && st.Converge != nil {
-			return r.Job
-		}
+	if s.engine.Converges(r) && !s.engine.Jobs[r.Job].Ended() {
+		return r.Job
 	}
 	return ""
 }

@@ -129,7 +129,7 @@ func (d *decision) missing(seat *seat) string {
 func (s *State) Publishers(node tutti.NodeName, query tutti.Query, job tutti.JobID) []tutti.NodeName {
 	var out []tutti.NodeName
 	for q := range s.data.Questions(node) {
-		if q.Query.Kind == query.Kind && q.Query.Key == query.Key && q.Query.Type == query.Type && string(q.Query.Filter) == string(query.Filter) {
+		if q.Query.Equal(query) {
 			for n := range q.Producers(job) {
 				if n != node {
 					out = append(out, n)

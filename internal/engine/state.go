@@ -155,6 +155,12 @@ func NewState() *State {
 	}
 }
 
+// Converges reports whether a run belongs to a converge step.
+func (s *State) Converges(r *Run) bool {
+	st := s.step(r.Job, r.Step)
+	return st != nil && st.Converge != nil
+}
+
 // Open calls f for every job that has no verdict, the oldest first.
 func (s *State) Open(f func(*Job)) {
 	for _, j := range s.open {

@@ -15,19 +15,9 @@ import (
 // what they read and export.
 const maxCompiles = 200
 
-// converging reports whether a run belongs to a converge step.
-func (s *state) converging(r *engine.Run) bool {
-	j := s.engine.Jobs[r.Job]
-	if j == nil {
-		return false
-	}
-	st := j.Step(r.Step)
-	return st != nil && st.Converge != nil
-}
-
 // overlay reports whether what a run hands over is for its own job only at first,
 // and whether it sees what others of its job have handed over so.
-func (tx *tx) overlay(r *engine.Run) bool { return r.Mode != tutti.ModeApply || tx.converging(r) }
+func (tx *tx) overlay(r *engine.Run) bool { return r.Mode != tutti.ModeApply || tx.engine.Converges(r) }
 
 // asker is who asks on behalf of a run.
 func (tx *tx) asker(r *engine.Run) data.Asker {

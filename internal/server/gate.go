@@ -55,7 +55,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, k
 		if err != nil {
 			return err
 		}
-		if r.Gate == "" && (!r.Held() || !tx.converging(r)) {
+		if r.Gate == "" && (!r.Held() || !tx.engine.Converges(r)) {
 			if err := tx.mayExport(n, in.Exports); err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, k
 			}
 		}
 		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
-		if r.Held() && tx.converging(r) {
+		if r.Held() && tx.engine.Converges(r) {
 			out = tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}
 		}
 		return nil
@@ -86,7 +86,7 @@ func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	tx.emit(by, &tutti.RunCompiled{
 		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.digest, Absent: kept.asked.content.Absent, Reads: kept.asked.content,
 	})
-	if tx.converging(r) {
+	if tx.engine.Converges(r) {
 		return
 	}
 	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}

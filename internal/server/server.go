@@ -400,7 +400,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		case *tutti.RunWanted:
 			w.ring(b.Order.Node, tutti.RingClaim)
 		case *tutti.RunGated:
-			if r := w.state.engine.Runs[b.Run]; r != nil && w.state.converging(r) {
+			if r := w.state.engine.Runs[b.Run]; r != nil && w.state.engine.Converges(r) {
 				w.ring(r.Node, tutti.RingGate)
 			}
 		case *tutti.JobStarted:

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative '../spec_helper'
+require_relative '../support/compiling'
 require 'puppet_x/tutti/run'
 
 # The functions with blocks, in a compile of a manifest.
@@ -17,16 +18,7 @@ RSpec.describe 'tutti::with and tutti::require_exports' do
     end
   end
 
-  before(:all) do
-    Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?
-  end
-
-  before do
-    PuppetX::Tutti::Run.current = run
-    allow(Puppet).to receive(:log_exception)
-  end
-
-  after { PuppetX::Tutti::Run.current = nil }
+  include_context 'with a run of Tutti'
 
   # The titles of all notify and tutti_waiting in the catalog.
   def catalog(manifest)

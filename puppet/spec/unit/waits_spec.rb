@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative '../spec_helper'
+require_relative '../support/compiling'
 require 'puppet_x/tutti/client'
 require 'puppet_x/tutti/order'
 require 'puppet_x/tutti/run'
@@ -14,16 +15,7 @@ RSpec.describe PuppetX::Tutti::Waits do
     end
   end
 
-  before(:all) do
-    Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?
-  end
-
-  before do
-    PuppetX::Tutti::Run.current = run
-    allow(Puppet).to receive(:log_exception)
-  end
-
-  after { PuppetX::Tutti::Run.current = nil }
+  include_context 'with a run of Tutti'
 
   # The names of what a compile of this manifest waits for; hiera keys as if these had been asked.
   def ending(manifest, asked: [])
