@@ -13,7 +13,8 @@ import (
 type progress struct {
 	mu    sync.Mutex // for those who look from another goroutine than apply's
 	state *engine.State
-	seq   uint64
+	told  []tutti.Event // the job's, in order
+	again int           // how many of them have been told again, since it began anew
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
 	note  string // what was said last of the job itself
@@ -43,7 +44,12 @@ func (p *progress) job() *engine.Job {
 	return &engine.Job{}
 }
 
-// apply folds one thing; it reports whether that was new.
+// begin awaits that the job is told from its start again.
+func (p *progress) begin() { p.again = 0 }
+
+// apply folds one thing; it reports whether that was new. A server that was
+// restored from a backup tells another history from some event on: what it no
+// longer knows of has not happened.
 func (p *progress) apply(w tutti.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,10 +58,19 @@ func (p *progress) apply(w tutti.Watched) bool {
 		return true
 	}
 	e := *w.Event
-	if e.Seq <= p.seq {
-		return false
+	if p.again < len(p.told) {
+		if was := p.told[p.again]; was.Seq == e.Seq && was.At.Equal(e.At) {
+			p.again++
+			return false
+		}
+		p.told = p.told[:p.again]
+		p.state = engine.NewState()
+		for _, e := range p.told {
+			p.state.Apply(e)
+		}
 	}
-	p.seq = e.Seq
+	p.told = append(p.told, e)
+	p.again = len(p.told)
 	p.state.Apply(e)
 	if b, ok := e.Body.(*tutti.JobStarted); ok {
 		p.id = b.Job

@@ -86,7 +86,7 @@ func (o *options) watchInto(cmd *cobra.Command, server tutti.Jobs, job tutti.Job
 	err := follow(cmd.Context(), server, job, p, view)
 	view.finish(err)
 	if err != nil && cmd.Context().Err() != nil {
-		id := cmp.Or(job, p.job().ID)
+		id := cmp.Or(job, p.id)
 		fmt.Fprintf(cmd.ErrOrStderr(), "The job goes on. Watch it: tutti job watch %s. End it: tutti job cancel %s\n", id, id)
 		return CommandExit(ExitInterrupted)
 	}
@@ -101,7 +101,8 @@ func (o *options) watchInto(cmd *cobra.Command, server tutti.Jobs, job tutti.Job
 func follow(ctx context.Context, server tutti.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
-		job = cmp.Or(job, p.job().ID) // the latest job may be another one by now
+		job = cmp.Or(job, p.id) // the latest job may be another one by now
+		p.begin()
 		err := server.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
 			lost = time.Time{}
 			if p.apply(w) {

@@ -206,6 +206,7 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	p := newProgress()
 	shown := 0
 	for range 2 {
+		p.begin()
 		tell(p, func(_ moment, w tutti.Watched) {
 			if w.Event != nil {
 				shown++
@@ -214,5 +215,46 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	}
 	if shown != 19 {
 		t.Errorf("%d events were shown, want each of 19 once", shown)
+	}
+}
+
+// A server that was restored from a backup knows nothing of a job's last events,
+// and gives their places in the log to others.
+func TestAServerFromABackupTellsAnotherHistory(t *testing.T) {
+	p := newProgress()
+	var out bytes.Buffer
+	view := &plainView{progress: p, out: &out, hints: &out}
+	at := began
+	event := func(seq uint64, body tutti.Body) {
+		at = at.Add(time.Second)
+		e := tutti.Event{Seq: seq, At: at, Body: body}
+		if w := (tutti.Watched{Event: &e}); p.apply(w) {
+			view.show(w)
+		}
+	}
+	started := &tutti.JobStarted{Job: "deploy-1", Plan: tutti.Plan{Name: "deploy", Steps: []tutti.Step{{Name: "web", Run: &tutti.RunStep{}}}}}
+	event(4, started)
+	event(5, order(run1, "web-01", "web", 1))
+	event(6, &tutti.RunClaimed{Run: run1})
+	event(7, order(run2, "web-02", "web", 1))
+	event(8, &tutti.RunClaimed{Run: run2})
+
+	p.begin()
+	at = began
+	event(4, started)
+	event(5, order(run1, "web-01", "web", 1))
+	event(6, &tutti.RunClaimed{Run: run1})
+	at = at.Add(time.Minute)
+	event(7, order(run3, "web-02", "web", 1))
+	event(8, &tutti.RunClaimed{Run: run3})
+
+	if got := strings.Count(out.String(), "web-01 begins"); got != 1 {
+		t.Errorf("web-01 began %d times, want once:\n%s", got, out.String())
+	}
+	if got := strings.Count(out.String(), "web-02 begins"); got != 2 {
+		t.Errorf("web-02 began %d times, want once in each history:\n%s", got, out.String())
+	}
+	if p.state.Runs[run2] != nil || p.state.Runs[run3] == nil {
+		t.Errorf("runs %v, want what the restored server knows of", p.state.Runs)
 	}
 }
