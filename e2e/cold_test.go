@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -50,12 +51,17 @@ func (w weather) describe(f *app.LabFleet) string {
 
 // TestConvergeSwift deploys the example from nothing without its plan, in four
 // runs, each node's one, of which none fails; converging again does nothing at
-// all. E2E_COLD, seeds with commas, does so once for each of them: agents start
-// at random times, one node after the other has a slow link.
+// all; then it scales out and in by itself. E2E_COLD, seeds with commas, deploys
+// once for each of them instead: agents start at random times, one node after the
+// other has a slow link.
 func TestConvergeSwift(t *testing.T) {
-	coldStarts(t, "E2E_COLD", "0", swiftFleet, func(t *testing.T, f *app.LabFleet) {
+	begin := func(t *testing.T) *app.LabFleet { return swiftFleet(t, spareStorage) }
+	coldStarts(t, "E2E_COLD", "0", begin, func(t *testing.T, f *app.LabFleet) {
 		if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
 			t.Error(err)
+		}
+		if os.Getenv("E2E_COLD") == "" {
+			checkSwiftScales(t, f)
 		}
 	})
 }

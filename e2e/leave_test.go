@@ -6,7 +6,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,11 +78,7 @@ func leave(t *testing.T, h *lab.Host) {
 
 func joinAgain(ctx context.Context, t *testing.T, h *lab.Host) {
 	t.Helper()
-	token, err := fleet.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := app.Output(ctx, h, []byte(token.Text), hostTutti, "join"); err != nil {
+	if err := fleet.Join(ctx, h); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,6 +4,8 @@ package e2e_test
 
 import (
 	"context"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,14 +73,14 @@ func TestConvergeScale(t *testing.T) {
 		}
 	})
 	leave(t, h)
-	checkReaction(t, "from nothing", map[tutti.NodeName]int{"node-01": 1, "node-02": 1}, func() {
+	checkReaction(t, fleet, "from nothing", map[tutti.NodeName]int{"node-01": 1, "node-02": 1}, func() {
 		push(t, "reactive: true"+scaleFleet, scaleSite, scaleModule)
 	})
-	checkReaction(t, "node-03 joins", map[tutti.NodeName]int{"node-01": 1, "node-02": 1, leaver: 1}, func() {
+	checkReaction(t, fleet, "node-03 joins", map[tutti.NodeName]int{"node-01": 1, "node-02": 1, leaver: 1}, func() {
 		joinAgain(t.Context(), t, h)
 		gone = false
 	})
-	checkReaction(t, "node-03 is removed", map[tutti.NodeName]int{"node-01": 1}, func() {
+	checkReaction(t, fleet, "node-03 is removed", map[tutti.NodeName]int{"node-01": 1}, func() {
 		gone = true
 		if out, code := tuttiCLI(t, fleet, "node", "remove", leaver, "--yes"); code != 0 {
 			t.Fatalf("node remove: exit code %d: %s", code, out)
@@ -86,22 +88,75 @@ func TestConvergeScale(t *testing.T) {
 	})
 }
 
+// spareStorage is a storage node of the example that joins when the others have
+// converged.
+const spareStorage = "storage-04"
+
+// checkSwiftScales lets a storage node join a converged Swift that keeps itself so,
+// and removes it. Its devices stay in the rings: the packaged provider cannot remove
+// them, so the rings' digest stays, and nobody but the ring builder runs.
+func checkSwiftScales(t *testing.T, f *app.LabFleet) {
+	t.Helper()
+	h, err := f.Lab.Host(spareStorage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.CopyIn(t.Context(), binary, hostTutti); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile("../examples/swift/tutti.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(file), "storage-03]", "storage-03, "+spareStorage+"]", 1)
+	if _, err := f.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte("reactive: true\n" + text)}); err != nil {
+		t.Fatal(err)
+	}
+	builder := tutti.NodeName("proxy-01")
+	checkReaction(t, f, "storage-04 joins", map[tutti.NodeName]int{spareStorage: 1, builder: 1, "storage-01": 1, "storage-02": 1, "storage-03": 1}, func() {
+		if err := f.Join(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if devices := ringDevices(t, f); devices != "4" {
+		t.Errorf("the object ring has %s devices, want storage-04's too", devices)
+	}
+	checkReaction(t, f, "storage-04 is removed", map[tutti.NodeName]int{builder: 1}, func() {
+		if out, code := tuttiCLI(t, f, "node", "remove", spareStorage, "--yes"); code != 0 {
+			t.Fatalf("node remove: exit code %d: %s", code, out)
+		}
+	})
+	if devices := ringDevices(t, f); devices != "4" {
+		t.Errorf("the object ring has %s devices, want storage-04's still: nobody can remove it", devices)
+	}
+}
+
+// ringDevices says how many devices the object ring has that a storage node fetched.
+func ringDevices(t *testing.T, f *app.LabFleet) string {
+	t.Helper()
+	h, err := f.Lab.Host("storage-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sh(t, h, `python3 -c 'from swift.common.ring import RingData; print(sum(d is not None for d in RingData.load("/etc/swift/object.ring.gz").devs))'`)
+}
+
 // checkReaction compares how many runs of each node the server begins by itself
 // after something was done. Afterwards nothing is left to do.
-func checkReaction(t *testing.T, when string, want map[tutti.NodeName]int, do func()) {
+func checkReaction(t *testing.T, f *app.LabFleet, when string, want map[tutti.NodeName]int, do func()) {
 	t.Helper()
-	before := jobs(t)
+	before := jobs(t, f)
 	do()
 	var reaction tutti.JobID
 	eventually(t, "a job of the server's own, "+when, func() bool {
-		for id := range jobs(t) {
+		for id := range jobs(t, f) {
 			if !before[id] {
 				reaction = id
 			}
 		}
 		return reaction != ""
 	})
-	j := (&job{id: reaction, t: t, f: fleet}).end()
+	j := (&job{id: reaction, t: t, f: f}).end()
 	got := map[tutti.NodeName]int{}
 	for _, r := range runsOf(j.Job) {
 		t.Logf("%s: %s attempt %d: %s %s %s", when, r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
@@ -112,18 +167,18 @@ func checkReaction(t *testing.T, when string, want map[tutti.NodeName]int, do fu
 	if diff := cmp.Diff(want, got); diff != "" || j.Verdict != tutti.VerdictConverged {
 		t.Errorf("%s: %s (%s); runs -want +got\n%s", when, j.Verdict, j.Message, diff)
 	}
-	if again := converge(t, fleet).end(); again.Verdict != tutti.VerdictConverged || len(runsOf(again.Job)) != 0 {
+	if again := converge(t, f).end(); again.Verdict != tutti.VerdictConverged || len(runsOf(again.Job)) != 0 {
 		t.Errorf("%s: converging afterwards: %s (%s) with %d runs, want nothing to do", when, again.Verdict, again.Message, len(runsOf(again.Job)))
 	}
-	if more := len(jobs(t)) - len(before); more != 2 {
+	if more := len(jobs(t, f)) - len(before); more != 2 {
 		t.Errorf("%s: %d jobs, want the server's one and ours", when, more)
 	}
 }
 
-// jobs are the ids of all jobs that the server of the shared fleet has.
-func jobs(t *testing.T) map[tutti.JobID]bool {
+// jobs are the ids of all jobs that a fleet's server has.
+func jobs(t *testing.T, f *app.LabFleet) map[tutti.JobID]bool {
 	t.Helper()
-	views, err := fleet.Client.ListJobs(t.Context())
+	views, err := f.Client.ListJobs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,10 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// swiftFleet is the example's fleet, on hosts of its own. With E2E_BARE nothing of
-// Swift is baked into them: Puppet downloads and installs it, which takes minutes.
-func swiftFleet(t *testing.T) *app.LabFleet {
+// swiftFleet is the example's fleet, on hosts of its own, and further hosts that have
+// not joined. With E2E_BARE nothing of Swift is baked into them: Puppet downloads
+// and installs it, which takes minutes.
+func swiftFleet(t *testing.T, spare ...string) *app.LabFleet {
 	t.Helper()
 	spec, err := readSpec("../examples/swift/lab.yaml")
 	if err != nil {
@@ -28,6 +29,9 @@ func swiftFleet(t *testing.T) *app.LabFleet {
 	spec.Name = swiftLab()
 	if os.Getenv("E2E_BARE") != "" {
 		spec.Packages = slices.DeleteFunc(spec.Packages, func(p string) bool { return !strings.HasPrefix(p, "puppet-") })
+	}
+	for _, name := range spare {
+		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name})
 	}
 	running, err := machine.Up(t.Context(), spec)
 	if err != nil {
@@ -38,10 +42,13 @@ func swiftFleet(t *testing.T) *app.LabFleet {
 			t.Error(err)
 		}
 	})
-	f, err := app.StartLabFleet(t.Context(), running, "tutti", binary, t.TempDir())
+	members := *running
+	members.Hosts = slices.DeleteFunc(slices.Clone(running.Hosts), func(h *lab.Host) bool { return slices.Contains(spare, h.Name) })
+	f, err := app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.Lab = running
 	if err := f.Push(t.Context(), "../examples/swift"); err != nil {
 		t.Fatal(err)
 	}

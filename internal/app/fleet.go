@@ -88,16 +88,19 @@ func (f *LabFleet) startServer(ctx context.Context) error {
 func (f *LabFleet) join(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, h := range f.Nodes {
-		group.Go(func() error {
-			token, err := f.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Hour})
-			if err != nil {
-				return err
-			}
-			_, err = Output(ctx, h, []byte(token.Text), hostBinary, "join")
-			return err
-		})
+		group.Go(func() error { return f.Join(ctx, h) })
 	}
 	return group.Wait()
+}
+
+// Join lets a host in on which the binary is.
+func (f *LabFleet) Join(ctx context.Context, h *lab.Host) error {
+	token, err := f.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Hour})
+	if err != nil {
+		return err
+	}
+	_, err = Output(ctx, h, []byte(token.Text), hostBinary, "join")
+	return err
 }
 
 // Output runs a command on a host and returns what it printed; its error says
