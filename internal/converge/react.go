@@ -136,7 +136,7 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 // since.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
-	if last == nil || last.Result == nil || last.Result.Stopped || last.Code != code || len(standing.Changed) > 0 ||
+	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
 		last.EndedAt.Before(s.fleetAt) { // grants are inputs, too
 		return false
 	}

@@ -59,6 +59,9 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
 		s.fleetAt = e.At
+		for n := range s.nodes { // it may run by another program
+			s.dirty[n] = true
+		}
 	case *tutti.CodePushed:
 		s.code[b.Environment] = b.Code
 		clear(s.diverged)
@@ -96,11 +99,11 @@ func (s *State) follow(r *engine.Run, body tutti.Body) {
 			s.remember(r, job)
 		}
 	case *tutti.RunGated:
-		if b.Verdict == tutti.GateGo && job == "" && r.Mode == tutti.ModeApply {
+		if b.Verdict == tutti.GateGo && job == "" && r.Full() {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		if job != "" || r.Mode == tutti.ModeApply {
+		if job != "" || r.Full() {
 			s.remember(r, job)
 		}
 	}
