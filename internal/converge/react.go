@@ -150,7 +150,7 @@ func (s *State) alone(n tutti.NodeName) time.Time {
 		return time.Time{}
 	}
 	switch last.Outcome() {
-	case tutti.Lost, tutti.Interrupted:
+	case tutti.Lost, tutti.Interrupted, tutti.Skipped:
 		return last.EndedAt.Add(aloneFor)
 	}
 	return time.Time{}

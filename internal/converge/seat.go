@@ -217,7 +217,9 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		if changed || stops >= maxStops {
 			seat.phase = diverging
 		}
-	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed, outcome == tutti.Skipped:
+	case outcome == tutti.Skipped: // Puppet is disabled there, which is for a person to end
+		seat.phase = failed
+	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
 	case outcome == tutti.Waiting:
 		seat.phase = waiting
