@@ -86,6 +86,12 @@ module PuppetX
           super.tap { |_, facts| Run.current.facts = facts.values unless facts.nil? }
         end
 
+        # An environment that the server has not is no catalog, too.
+        def valid_server_environment?
+          Launcher.current.phase('compile')
+          super
+        end
+
         def prepare_and_retrieve_catalog(*)
           Launcher.current.phase('compile')
           super
