@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -243,13 +244,16 @@ func readTrace(dir string) (trace, error) {
 	err = eachLine(filepath.Join(dir, "log.jsonl"), func(line []byte) {
 		var l logLine
 		// Facter complains at the level of errors in good runs, too.
-		if json.Unmarshal(line, &l) == nil && isError(l.Level) && l.Source != "Facter" {
+		if json.Unmarshal(line, &l) == nil && isError(l.Level) && l.Source != "Facter" && !afterwordRE.MatchString(l.Message) {
 			tr.errors = append(tr.errors, l)
 		}
 	})
 	tr.stderr = lastOf(filepath.Join(dir, "stderr"), 600)
 	return tr, err
 }
+
+// afterwordRE matches what `puppet agent` says after it has said why.
+var afterwordRE = regexp.MustCompile(`^(Could not retrieve catalog; skipping run|No more routes to \w+)$`)
 
 func isError(level string) bool {
 	switch level {

@@ -75,9 +75,6 @@ const (
 	LogFile    = "log.jsonl"
 )
 
-// noCatalog is what `puppet agent` says after it has said why.
-const noCatalog = "Could not retrieve catalog; skipping run"
-
 func judgeReport(out *tutti.Result, r report, tr trace) {
 	out.NoopPending, out.Corrective = r.NoopPending, r.CorrectiveChange
 	out.Counts.Total = r.total()
@@ -95,7 +92,6 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:
 		fail(out, tutti.BecauseRefused, tr.message())
 	case !tr.reached["gate"]: // `puppet agent` reports also what never came to a catalog
-		tr.errors = slices.DeleteFunc(tr.errors, func(l logLine) bool { return l.Message == noCatalog })
 		fail(out, reasonOf(tr.before), tr.message())
 		out.Failures, out.Phase = failuresOf(tr.errors), tr.before
 	case r.Status == "failed" && tr.cycle() != "":

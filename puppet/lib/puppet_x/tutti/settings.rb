@@ -92,10 +92,11 @@ module PuppetX
           raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
         end
 
-        certname = @order.agent? ? Puppet[:certname] : in_config(:certname)
+        # Without one, `puppet agent` has a name of its own: its certificate's.
+        certname = in_config(:certname) || (Puppet[:certname] if @order.agent?)
         return if certname.nil? || certname == @order.node
 
-        raise Refused, "Puppet names this node #{certname.inspect}, the order names it #{@order.node.inspect}"
+        raise Refused, "puppet.conf names this node #{certname.inspect}, the order names it #{@order.node.inspect}"
       end
 
       # A setting as puppet.conf has it, in the sections that `puppet apply` and `puppet agent` read.
