@@ -41,7 +41,8 @@ func (r *reader) runOptions(into *tutti.RunOptions, seen map[string]*yaml.Node) 
 
 // checkRunOptions refuses an environment for runs that have the fleet's.
 func (r *reader) checkRunOptions(options tutti.RunOptions, seen map[string]*yaml.Node) {
-	if n := seen["environment"]; n != nil && options.Program != tutti.ProgramAgent {
+	misspelt := seen["mode"] != nil && options.Program == ""
+	if n := seen["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
 		r.report(n, "add `mode: agent`", "step: environment: only runs through the agent can have another one than the fleet's")
 	}
 }
