@@ -173,6 +173,14 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
 	setFleet(t, f, "fleet: x\nmode: agent\ngroups: {db: {nodes: [db-01]}, web: {nodes: [web-01]}}\norder: [{first: db, then: web}]\n")
+	plan, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeCompile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := db.Claim(); o != nil {
+		t.Errorf("a plan compiles through the agent: %+v", o)
+	}
+	wantVerdict(t, f, plan, tutti.VerdictConverged)
 	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
@@ -186,12 +194,4 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 		n.Finish(o.Run)
 	}
 	wantVerdict(t, f, job, tutti.VerdictConverged)
-	plan, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeCompile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := web.Claim(); o != nil {
-		t.Errorf("a plan compiles through the agent: %+v", o)
-	}
-	wantVerdict(t, f, plan, tutti.VerdictConverged)
 }
