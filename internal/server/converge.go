@@ -87,7 +87,7 @@ func (tx *tx) react(view converge.View) bool {
 	if !pushed {
 		return false
 	}
-	spec := tx.converge.React(view)
+	spec, cause := tx.converge.React(view)
 	if spec == nil {
 		return false
 	}
@@ -97,6 +97,7 @@ func (tx *tx) react(view converge.View) bool {
 	}
 	tx.emit(actorServer, &tutti.JobStarted{
 		Job: tx.engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: code.Code,
+		Cause: words(cause),
 	})
 	tx.mayCut()
 	return true

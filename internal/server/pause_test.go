@@ -191,6 +191,14 @@ func TestAPauseEndsByItself(t *testing.T) {
 		if left, err := f.ListPauses(servertest.Operator()); err != nil || len(left) != 0 {
 			t.Errorf("paused: %+v, %v, want nothing", left, err)
 		}
+		var causes []string
+		jobs, err := f.ListJobs(servertest.Operator())
+		for _, j := range jobs {
+			causes = append(causes, j.Cause)
+		}
+		if diff := cmp.Diff([]string{"db/x set by ada", "db/x set by ada", "node web-01 joined, node web-02 joined"}, causes); diff != "" || err != nil {
+			t.Errorf("why jobs began: %v, -want +got\n%s", err, diff)
+		}
 	})
 }
 
