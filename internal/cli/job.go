@@ -204,10 +204,7 @@ func question(q tutti.Query) string {
 	if q.Kind != tutti.QueryCollect {
 		return fmt.Sprintf("%s %s", q.Kind, q.Key)
 	}
-	if len(q.Filter) == 0 {
-		return q.Type + " <<| |>>"
-	}
-	return fmt.Sprintf("%s <<| %s |>>", q.Type, q.Filter)
+	return q.String()
 }
 
 func place(p tutti.Place) string {
