@@ -88,8 +88,8 @@ func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
 	})
 }
 
-// With cycles some do not get there within the bounds of one job: then it says so, and
-// the next one goes on.
+// With cycles some do not get there within the bounds of one job (ADR 0008 has a fleet
+// for which no rule does): then it says so, and the next one goes on.
 func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}
