@@ -50,6 +50,7 @@ type sim struct {
 	reaction *tutti.Reaction
 	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
 	compiled func(*tutti.Compiled)  // changes what a compile hands over
+	dies     func() bool            // whether the server dies now, within what it decides
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
@@ -206,6 +207,10 @@ func (s *sim) emit(bodies []tutti.Body) {
 		s.append(b)
 		if _, proved := b.(*tutti.RunProved); !proved {
 			s.cut()
+			if s.dies != nil && s.dies() { // the rest was never written
+				s.fold()
+				return
+			}
 		}
 	}
 }
