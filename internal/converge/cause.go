@@ -54,7 +54,7 @@ func (s *State) causes(v View, n tutti.NodeName) []string {
 	case (last.Outcome() == tutti.Failed || last.Outcome() == tutti.Waiting) && last.EndedAt.Before(s.fleetAt):
 		return []string{"fleet file set by " + who(s.fleetBy)}
 	}
-	return []string{fmt.Sprintf("%s: %s", n, standing.Why)}
+	return []string{fmt.Sprintf("%s: %s", n, standing.Why())}
 }
 
 // changeOf says what changed the answer to a node's question.

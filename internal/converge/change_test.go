@@ -191,7 +191,7 @@ func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	s.append(&tutti.JobCancelled{Job: id})
 	s.settle()
 	s.run(id, first)
-	if why := s.converge.Standing("a", "").Why; !strings.Contains(why, "stopped") && !strings.Contains(why, "has changed") {
+	if why := s.converge.Standing("a", "").Why(); !strings.Contains(why, "stopped") && !strings.Contains(why, "has changed") {
 		t.Errorf("after a stopped compile the node is good: %q\n%s", why, s.tail())
 	}
 	if got := done(s.all(first))["a"]; got != "run " {
