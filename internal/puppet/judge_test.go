@@ -28,7 +28,8 @@ type verdict struct {
 }
 
 var endings = map[string]verdict{
-	"agent-alone":            {Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Says: "Failed to open TCP connection to localhost:1"},
+	"agent-broken":           {Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Says: "Failed to parse CA certificates"},
+	"agent-stranger":         {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "no certificate of a Puppet Server yet"},
 	"agent-certname":         {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "puppet.conf names this node"},
 	"agent-disabled":         {Outcome: tutti.Skipped, Says: "Puppet is disabled on the node: new kernel, ask jo"},
 	"catalog-cycle":          {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 1, Says: "Found 1 dependency cycle"},

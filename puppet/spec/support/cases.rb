@@ -179,10 +179,12 @@ module Cases
     [
       Case.new(name: 'agent-disabled', reason: 'somebody has disabled Puppet on the node', order: agent, exit: 77, last: 'lock',
                setup: lambda { |r|
-                 r.puppet_conf("certname = node.example.net\n").write('var/state/agent_disabled.lock', '{"disabled_message":"new kernel, ask jo"}')
+                 r.puppet_conf("certname = node.example.net\n").certificates.write('var/state/agent_disabled.lock', '{"disabled_message":"new kernel, ask jo"}')
                }),
-      Case.new(name: 'agent-alone', reason: 'no Puppet Server, and no certificate of one', order: agent, exit: 1, last: 'lock',
-               setup: ->(r) { r.puppet_conf("certname = node.example.net\nserver = localhost\nserverport = 1\n") }, error: /Failed to open TCP connection to localhost:1/),
+      Case.new(name: 'agent-stranger', reason: 'no certificate of a Puppet Server: anybody could be it', order: agent, exit: 64, last: 'settings',
+               setup: ->(r) { r.puppet_conf("certname = node.example.net\nserver = localhost\n") }, error: /no certificate of a Puppet Server yet/),
+      Case.new(name: 'agent-broken', reason: 'certificates that are none', order: agent, exit: 1, last: 'lock', error: /Failed to parse CA certificates/,
+               setup: ->(r) { r.puppet_conf("certname = node.example.net\nserver = localhost\nserverport = 1\n").certificates }),
       Case.new(name: 'agent-certname', reason: 'a certificate of another name than the node has', order: agent, exit: 64, last: 'settings',
                setup: ->(r) { r.puppet_conf("server = localhost\n") }, error: /puppet.conf names this node/)
     ]

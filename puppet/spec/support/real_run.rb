@@ -22,7 +22,7 @@ class RealRun
     @environment = { 'PATH' => "#{path('bin')}:#{ENV.fetch('PATH')}" }
     FileUtils.mkdir_p([dir, path('code/production/manifests'), path('module'), path('conf'), path('var')])
     File.symlink(MODULE, path('module/tutti'))
-    write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\n")
+    write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\nssldir = #{path('ssl')}\n")
     @agent = FakeAgent.new(path("#{run}/socket"), node: node, run: run, mode: mode)
     @order = { 'protocol' => 1, 'run' => run, 'node' => node, 'mode' => mode, 'environment' => 'production',
                'environmentpath' => path('code'), 'modulepath' => [path('module')], 'socket' => @agent.path,
@@ -53,6 +53,12 @@ class RealRun
   # Appends to the site's puppet.conf.
   def puppet_conf(content)
     File.open(path('conf/puppet.conf'), 'a') { |file| file.write(content) }
+    self
+  end
+
+  # Certificates as far as it is looked whether there are any.
+  def certificates
+    ['ssl/certs/ca.pem', "ssl/certs/#{order['node']}.pem"].each { |name| write(name, '') }
     self
   end
 

@@ -39,6 +39,7 @@ module PuppetX
       # What needs Puppet's settings to be read first. Called before the application sets itself up.
       def apply
         refuse_contradictions
+        refuse_strange_servers if @order.agent?
         all = { tags: @order.tags.join(','), skip_tags: @order.skip_tags.join(',') }
         all.merge!(@order.agent? ? { runtimeout: runtimeout } : of_standalone)
         all.each { |name, value| Puppet[name] = value unless value.nil? }
@@ -97,6 +98,15 @@ module PuppetX
         return if certname.nil? || certname == @order.node
 
         raise Refused, "puppet.conf names this node #{certname.inspect}, the order names it #{@order.node.inspect}"
+      end
+
+      # Without a CA, `puppet agent` takes that of whoever answers. Whose code runs on a node is not for an order to begin.
+      def refuse_strange_servers
+        missing = %i[localcacert hostcert].map { |name| Puppet[name] }.reject { |path| File.exist?(path) }
+        return if missing.empty?
+
+        raise Refused, "this node has no certificate of a Puppet Server yet (#{missing.join(', ')} does not exist); " \
+                       'run `puppet agent --test` on it once'
       end
 
       # A setting as puppet.conf has it, in the sections that `puppet apply` and `puppet agent` read.
