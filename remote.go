@@ -235,18 +235,6 @@ type (
 	}
 )
 
-// Kind implements Body.
-func (*RemoteAsked) Kind() string { return "remote.asked" }
-
-// ID implements Body.
-func (b *RemoteAsked) ID() string { return b.Request }
-
-// Kind implements Body.
-func (*RemoteAnswered) Kind() string { return "remote.answered" }
-
-// ID implements Body.
-func (b *RemoteAnswered) ID() string { return b.Request }
-
 func joinWords[T ~string](words []T) string {
 	var b strings.Builder
 	for i, w := range words {

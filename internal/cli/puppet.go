@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,8 +43,7 @@ but some are away, silent, or nobody knows whether they are meant.`,
 	return cmd
 }
 
-// command makes one that asks for an action and shows the answers. Who changes
-// something has to say where.
+// command makes one that asks for an action and shows the answers.
 func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []tutti.NodeAnswer) error) *cobra.Command {
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +51,7 @@ func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []tutti.N
 		if err != nil {
 			return err
 		}
-		answers, err := r.ask(cmd.Context(), server)
+		answers, err := r.ask(cmd, server)
 		if err != nil {
 			return err
 		}
@@ -73,15 +71,16 @@ func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []tutti.N
 func (r *remote) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.in.On, "on", "", "which nodes: an expression, see tutti puppet --help")
 	cmd.Flags().DurationVar(&r.in.Wait, "wait", tutti.DefaultRemoteWait, "how long to wait for nodes")
-	if r.in.Action.Effect() || r.in.Action == tutti.RemoteRun {
-		_ = cmd.MarkFlagRequired("on") // there is such a flag
-	}
 }
 
-// ask returns the answers of all nodes, sorted by node.
-func (r *remote) ask(ctx context.Context, server tutti.Remotes) ([]tutti.NodeAnswer, error) {
+// ask returns the answers of all nodes, sorted by node. Who changes something has to
+// say where.
+func (r *remote) ask(cmd *cobra.Command, server tutti.Remotes) ([]tutti.NodeAnswer, error) {
+	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
+	}
 	var out []tutti.NodeAnswer
-	err := server.AskNodes(ctx, r.in, func(a tutti.NodeAnswer) error {
+	err := server.AskNodes(cmd.Context(), r.in, func(a tutti.NodeAnswer) error {
 		out = append(out, a)
 		return nil
 	})
@@ -223,7 +222,7 @@ func (r *remote) runs(cmd *cobra.Command, limit func(args []string) (int, error)
 		if err != nil {
 			return err
 		}
-		answers, err := r.ask(cmd.Context(), server)
+		answers, err := r.ask(cmd, server)
 		if err != nil {
 			return err
 		}

@@ -73,6 +73,7 @@ func TestClientIsCodes(t *testing.T)     { servertest.TestCodes(t, client) }
 func TestClientIsValues(t *testing.T)    { servertest.TestValues(t, client) }
 func TestClientIsPauses(t *testing.T)    { servertest.TestPauses(t, client) }
 func TestClientIsExplains(t *testing.T)  { servertest.TestExplains(t, client) }
+func TestClientIsRemotes(t *testing.T)   { servertest.TestRemotes(t, client) }
 
 // Without an operator's certificate there is enrolment and nothing else.
 func TestWithoutACertificate(t *testing.T) {
