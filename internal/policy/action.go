@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tutti-project/tutti"
 )
@@ -88,8 +89,8 @@ func lines(text string) func(yield func(int, string) bool) {
 		n := 0
 		for line := range strings.SplitSeq(text, "\n") {
 			n++
-			line = strings.TrimRight(line, " \t\r")
-			if trimmed := strings.TrimLeft(line, " \t"); trimmed == "" || trimmed[0] == '#' {
+			line = strings.TrimRightFunc(line, unicode.IsSpace)
+			if trimmed := strings.TrimSpace(line); trimmed == "" || trimmed[0] == '#' {
 				continue
 			}
 			if !yield(n, line) {

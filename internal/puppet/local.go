@@ -194,7 +194,7 @@ func readSummary(file string) (*summaryFile, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's last run")
+		return nil, tutti.Wrap("", err, "Puppet's last run")
 	}
 	var out summaryFile
 	if err := yaml.Unmarshal(raw, &out); err != nil {
