@@ -139,11 +139,16 @@ func TestWhatThePolicyRefusesIsNotDone(t *testing.T) {
 // TestADoorbellTwiceOrLateChangesOnce: the second and the late one find that nobody
 // waits.
 func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
-	l, own := controlled(t, allowAll)
-	if a := l.ask(tutti.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}); a.Verdict != tutti.RemoteOK {
+	l, own := newLab(t, nil), &ownPuppet{}
+	bus := answering{l.line, make(chan struct{})}
+	l.start(func(o *agent.Options) { o.Local, o.Allow, o.Bus = own, allowAll, bus })
+	l.line.settle()
+	asked := make(chan tutti.NodeAnswer, 1)
+	go func() { asked <- l.ask(tutti.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}) }()
+	<-bus.answered
+	if a := <-asked; a.Verdict != tutti.RemoteOK {
 		t.Fatalf("%+v", a)
 	}
-	acts := l.line.count(tutti.OpAct)
 	for _, request := range []string{"made up", askedIn(t, l.fleet)} {
 		payload, err := json.Marshal(tutti.RemoteRequest{Request: request, Action: tutti.RemoteEnable, Caller: "operator:ada", Wait: time.Second})
 		if err != nil {
@@ -152,13 +157,25 @@ func TestADoorbellTwiceOrLateChangesOnce(t *testing.T) {
 		if err := l.fleet.Bus.Ring(l.node.Key, tutti.RingRemote, payload); err != nil {
 			t.Fatal(err)
 		}
-		acts++
-		l.line.until(tutti.OpAct, acts)
+		<-bus.answered
 	}
-	l.kill() // all answers have been given
 	if diff := cmp.Diff([]string{"disable"}, own.made()); diff != "" {
 		t.Errorf("done: -want +got\n%s", diff)
 	}
+}
+
+// answering is a bus that tells of each answer to a question.
+type answering struct {
+	*line
+	answered chan struct{}
+}
+
+func (b answering) Send(op string, payload []byte) error {
+	err := b.line.Send(op, payload)
+	if op == tutti.OpAnswer {
+		b.answered <- struct{}{}
+	}
+	return err
 }
 
 // askedIn is the id of the question in the log.
