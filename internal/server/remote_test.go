@@ -254,3 +254,29 @@ func TestFactsThatAreNoneSelectNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsOnListedNodesSlide: as one ends the next begins, whoever is slow.
+func TestRunsOnListedNodesSlide(t *testing.T) {
+	f := newFixture(t)
+	nodes := []*servertest.Node{f.db, f.web1, f.web2}
+	names := []tutti.NodeName{f.web2.Name, f.db.Name, f.web1.Name}
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: names, Limit: 2}, Mode: tutti.ModeNoop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := nodes[0].MustClaim() // holds its place to the end
+	if slow.Mode != tutti.ModeNoop {
+		t.Errorf("mode %q", slow.Mode)
+	}
+	for i, n := range nodes[1:] {
+		for _, later := range nodes[i+2:] {
+			if o := later.Claim(); o != nil {
+				t.Errorf("%s begins as the third", o.Node)
+			}
+		}
+		n.Pass()
+	}
+	nodes[0].Gate(tutti.Gate{Run: slow.Run})
+	nodes[0].Finish(slow.Run)
+	wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
+}
