@@ -145,9 +145,6 @@ func (c *condition) each(f func(statement)) {
 	}
 }
 
-// conditional reports whether a rule matches on some nodes only.
-func (c *condition) conditional() bool { return c != nil }
-
 // shadow returns the line of the last of the earlier rules that together match all
 // that rule i could; 0: something is left for it.
 func (a *Actions) shadow(i int) int {
@@ -214,12 +211,12 @@ func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
 		return false
 	}
 	for k, mine := range []*condition{earlier.facts, earlier.classes} {
-		if mine.conditional() && earlier.text[k] != r.text[k] {
+		if mine != nil && earlier.text[k] != r.text[k] {
 			return false
 		}
 	}
 	// Of what a node does not know, an allow rule lets through what a deny rule takes.
-	if (earlier.facts.conditional() || earlier.classes.conditional()) && earlier.allow && !r.allow {
+	if (earlier.facts != nil || earlier.classes != nil) && earlier.allow && !r.allow {
 		return false
 	}
 	if len(earlier.callers) == 0 {

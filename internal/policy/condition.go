@@ -248,7 +248,7 @@ func (c *condition) eval(q Question) truth {
 
 // hold says whether a statement is true of the node.
 func (s statement) hold(q Question) truth {
-	if s.statementOfClass() {
+	if s.op == "" {
 		classes, known := q.Classes()
 		if !known {
 			return unknown
@@ -262,12 +262,12 @@ func (s statement) hold(q Question) truth {
 		return unknown
 	}
 	value, there := factOf(facts, s.name)
-	switch {
-	case s.op == "=":
+	switch s.op {
+	case "=":
 		return truthOf(there && equal(value, s.value))
-	case s.op == "!=":
+	case "!=":
 		return truthOf(!there || !equal(value, s.value))
-	case s.op == "=~":
+	case "=~":
 		return truthOf(there && s.re.MatchString(value))
 	}
 	a, errA := strconv.ParseFloat(value, 64)
@@ -285,8 +285,6 @@ func (s statement) hold(q Question) truth {
 	}
 	return truthOf(a >= b)
 }
-
-func (s statement) statementOfClass() bool { return s.op == "" }
 
 func truthOf(b bool) truth {
 	if b {

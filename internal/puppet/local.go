@@ -98,8 +98,8 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 	var lock struct {
 		Message string `json:"disabled_message"`
 	}
-	if json.Unmarshal(raw, &lock) != nil {
-		return "reason not known: " + file + " is not what Puppet writes", false, nil
+	if bad := json.Unmarshal(raw, &lock); bad != nil {
+		lock.Message = "reason not known: " + file + " is not what Puppet writes"
 	}
 	return lock.Message, false, nil
 }

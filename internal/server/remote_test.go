@@ -151,7 +151,7 @@ func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 		})
 		servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteDisable})
 		if diff := cmp.Diff([]string{"remote.asked"}, before); diff != "" {
-			t.Errorf("in the log when the doorbell rang: -want +got\n%s", diff)
+			t.Fatalf("in the log when the doorbell rang: -want +got\n%s", diff)
 		}
 		events := f.Events()[begun:]
 		asked, answered := events[0].Body.(*tutti.RemoteAsked), events[1].Body.(*tutti.RemoteAnswered)
