@@ -12,10 +12,10 @@ import (
 // Remotes is the remote control of the nodes' Puppets.
 type Remotes interface {
 	// AskNodes asks the nodes that a selector selects, and yields one answer for each
-	// of them, as they come: also for those that say nothing. An error of yield ends
-	// it. CodeInvalid: the question or the selector is wrong, nobody was asked;
+	// of them, those that are there together: also for nodes that say nothing. An error
+	// of yield ends it. CodeInvalid: the question or the selector is wrong, nobody was asked;
 	// CodeNotFound: no node is selected.
-	AskNodes(ctx context.Context, in AskNodes, yield func(NodeAnswer) error) error
+	AskNodes(ctx context.Context, in AskNodes, yield func([]NodeAnswer) error) error
 }
 
 // RemoteAction is what is asked of a node's Puppet, named as policies name it.

@@ -183,7 +183,7 @@ func (f *fleet) askVictim(victim *node) string {
 		defer close(ended)
 		_ = f.admin.AskNodes(ctx, tutti.AskNodes{
 			Action: tutti.RemoteEnable, On: `node == "` + string(victim.name) + `"`, Wait: tutti.MaxRemoteWait,
-		}, func(tutti.NodeAnswer) error { return nil })
+		}, func([]tutti.NodeAnswer) error { return nil })
 	}()
 	var asked string
 	f.eventually(func() error {

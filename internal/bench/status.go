@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -38,9 +39,14 @@ func simulatedRoot(dir string) (string, error) {
 	return root, nil
 }
 
-// shipped is what an agent without a policy does: it reads it each time.
-func shipped(q policy.Question) (bool, string) {
-	p, err := policy.ParseActions("the shipped policy", policy.Shipped, "", "")
+// shipped is the policy of an agent without a file.
+var shipped = sync.OnceValues(func() (*policy.Actions, error) {
+	return policy.ParseActions("the shipped policy", policy.Shipped, "", "")
+})
+
+// allow asks it.
+func allow(q policy.Question) (bool, string) {
+	p, err := shipped()
 	if err != nil {
 		return false, err.Error()
 	}
@@ -75,11 +81,18 @@ func measureStatus(ctx context.Context, o options) ([]figure, error) {
 func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) error {
 	var last, command []time.Duration
 	lost := 0
+	used, err := m.usage()
+	if err != nil {
+		return err
+	}
 	for range statusRounds {
 		answers, began, slowest := 0, time.Now(), time.Duration(0)
-		err := m.server.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteStatus}, func(a tutti.NodeAnswer) error {
-			if slowest = time.Since(began); a.Verdict == tutti.RemoteOK {
-				answers++
+		err := m.server.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteStatus}, func(all []tutti.NodeAnswer) error {
+			slowest = time.Since(began)
+			for _, a := range all {
+				if a.Verdict == tutti.RemoteOK {
+					answers++
+				}
 			}
 			return nil
 		})
@@ -97,12 +110,15 @@ func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) 
 			return err
 		}
 	}
+	server, agents, err := used()
 	what := fmt.Sprintf("status of %d nodes, %s: ", m.nodes, when)
 	m.add(what+"last reply, median", quantile(last, 0.5), "ms", goal)
 	m.add(what+"last reply, worst", quantile(last, 1), "ms", 0)
 	m.add(what+"the command, median", quantile(command, 0.5), "ms", 0)
+	m.add(what+"server CPU for each", float64(server.Milliseconds())/(2*statusRounds), "ms", 0)
+	m.add(what+"agents CPU for each", float64(agents.Milliseconds())/(2*statusRounds), "ms", 0)
 	m.figures = append(m.figures, figure{what + "without an answer", float64(lost), "nodes", 0.5})
-	return nil
+	return err
 }
 
 // hogs takes that many cores, as a process of somebody else does.

@@ -80,8 +80,8 @@ func (r *remote) ask(cmd *cobra.Command, server tutti.Remotes) ([]tutti.NodeAnsw
 		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
 	}
 	var out []tutti.NodeAnswer
-	err := server.AskNodes(cmd.Context(), r.in, func(a tutti.NodeAnswer) error {
-		out = append(out, a)
+	err := server.AskNodes(cmd.Context(), r.in, func(all []tutti.NodeAnswer) error {
+		out = append(out, all...)
 		return nil
 	})
 	slices.SortFunc(out, func(a, b tutti.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })

@@ -147,7 +147,7 @@ func (c *Client) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(t
 
 // AskNodes implements tutti.Remotes. CodeUnavailable: the answers broke off; nodes may
 // have done what they were asked.
-func (c *Client) AskNodes(ctx context.Context, in tutti.AskNodes, yield func(tutti.NodeAnswer) error) error {
+func (c *Client) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; what was asked of them may be done")
 }
 

@@ -109,13 +109,11 @@ func plainValue(value string) string {
 	if at := strings.Index(value, " #"); at >= 0 {
 		value = value[:at]
 	}
-	if !strings.Contains(value, "${") {
+	if strings.Contains(value, "{") && !strings.Contains(value, "${") {
 		value = fileMode.ReplaceAllString(value, "")
 	}
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
-
-var reference = regexp.MustCompile(`\$\{?([a-z_]+)\}?`)
 
 // resolve returns the value of a setting, with those that it names put in.
 func resolve(settings map[string]string, name string, depth int) (string, error) {
@@ -124,8 +122,8 @@ func resolve(settings map[string]string, name string, depth int) (string, error)
 		return "", tutti.Errorf(tutti.CodeInvalid, "the agent of Tutti does not know $%s", name)
 	}
 	var bad error
-	value = reference.ReplaceAllStringFunc(value, func(ref string) string {
-		inner, err := resolve(settings, strings.Trim(ref, "${}"), depth+1)
+	value = os.Expand(value, func(of string) string {
+		inner, err := resolve(settings, of, depth+1)
 		if err != nil {
 			bad = err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,12 +63,11 @@ func (l Local) Status() (tutti.PuppetStatus, error) {
 		return out, err
 	}
 	out.Idling = out.DaemonPresent && !out.Applying
-	sum, err := readSummary(c.LastRun)
-	if err != nil {
+	ago := "never"
+	if out.LastRun, err = readLastRun(c.LastRun); err != nil {
 		return out, err
 	}
-	ago := "never"
-	if out.LastRun = sum.lastRun(); out.LastRun > 0 {
+	if out.LastRun > 0 {
 		out.SinceLastRun = l.now().Unix() - out.LastRun
 		ago = (time.Duration(out.SinceLastRun) * time.Second).String() + " ago"
 	}
@@ -180,11 +180,23 @@ type summaryFile struct {
 	Time      map[string]float64 `yaml:"time"`
 }
 
-func (s *summaryFile) lastRun() int64 {
-	if s == nil {
-		return 0
+var lastRunRE = regexp.MustCompile(`\blast_run: *([0-9]+)`)
+
+// readLastRun returns when Puppet last ran, in seconds since 1970; 0: never. It is asked
+// of many nodes at once, and leaves the rest of the summary unread.
+func readLastRun(file string) (int64, error) {
+	raw, err := readBounded(file, maxSummary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
 	}
-	return int64(s.Time["last_run"])
+	if err != nil {
+		return 0, tutti.Wrap("", err, "Puppet's last run")
+	}
+	found := lastRunRE.FindSubmatch(raw)
+	if found == nil {
+		return 0, nil
+	}
+	return strconv.ParseInt(string(found[1]), 10, 64)
 }
 
 // readSummary returns nil where Puppet has never run.
@@ -217,7 +229,7 @@ func (l Local) Summary() (tutti.RunSummary, error) {
 	case sum == nil:
 		return tutti.RunSummary{}, tutti.Errorf(tutti.CodeNotFound, "Puppet has not run here: there is no %s", c.LastRun)
 	}
-	out := tutti.RunSummary{LastRun: sum.lastRun()}
+	out := tutti.RunSummary{LastRun: int64(sum.Time["last_run"])}
 	if out.LastRun > 0 {
 		out.SinceLastRun = l.now().Unix() - out.LastRun
 	}

@@ -18,7 +18,7 @@ import (
 const maxNodesNamed = 500
 
 // AskNodes implements tutti.Remotes. Who is selected is decided when it begins.
-func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func(tutti.NodeAnswer) error) error {
+func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
@@ -61,21 +61,21 @@ type question struct {
 
 // ask asks those who are selected and yields all answers. Whoever asked may be gone
 // before its end: what became of it is noted all the same.
-func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []tutti.NodeView, undecided []tutti.NodeAnswer, yield func(tutti.NodeAnswer) error) error {
+func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []tutti.NodeView, undecided []tutti.NodeAnswer, yield func([]tutti.NodeAnswer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	tally, gone := tally{}, error(nil)
-	got := func(a tutti.NodeAnswer) {
-		tally.add(a)
+	got := func(all []tutti.NodeAnswer) {
+		tally.add(all)
 		if gone == nil {
-			gone = yield(a)
+			gone = yield(all)
 		}
 		if gone != nil {
 			stop()
 		}
 	}
-	for _, a := range undecided {
-		got(a)
+	if len(undecided) > 0 {
+		got(undecided)
 	}
 	if err := q.round(ctx, request, selected, got); err != nil {
 		return err
@@ -122,14 +122,16 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	request := tutti.RemoteRequest{Request: rand.Text(), Action: tutti.RemoteFacts, Caller: q.by, Wait: q.in.Wait}
 	request.Facts, _ = q.chosen.Facts()
 	tally, asked := tally{}, open
-	err = q.round(ctx, request, asked, func(a tutti.NodeAnswer) {
-		tally.add(a)
-		facts, err := factsOf(a)
-		if err != nil {
-			undecided = append(undecided, answerAbout(byName[a.Node], tutti.RemoteUndecided, "its facts are not known: "+words(err.Error())))
-			return
+	err = q.round(ctx, request, asked, func(all []tutti.NodeAnswer) {
+		tally.add(all)
+		for _, a := range all {
+			facts, err := factsOf(a)
+			if err != nil {
+				undecided = append(undecided, answerAbout(byName[a.Node], tutti.RemoteUndecided, "its facts are not known: "+words(err.Error())))
+				continue
+			}
+			decide(byName[a.Node], facts)
 		}
-		decide(byName[a.Node], facts)
 	})
 	if err == nil {
 		err = q.note(request, tally)
@@ -192,9 +194,11 @@ type outcomeOf struct {
 	rule    string
 }
 
-func (t tally) add(a tutti.NodeAnswer) {
-	of := outcomeOf{a.Verdict, a.Rule}
-	t[of] = append(t[of], a.Node)
+func (t tally) add(all []tutti.NodeAnswer) {
+	for _, a := range all {
+		of := outcomeOf{a.Verdict, a.Rule}
+		t[of] = append(t[of], a.Node)
+	}
 }
 
 // decisions are what one event each has. All nodes are named where something was
@@ -226,19 +230,22 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 	return out
 }
 
-// round asks nodes and calls got with an answer for each, one after the other. When
-// ctx ends, those that have not answered are silent.
-func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes []tutti.NodeView, got func(tutti.NodeAnswer)) error {
+// round asks nodes and calls got with an answer for each, with those together that
+// are there. When ctx ends, those that have not answered are silent.
+func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes []tutti.NodeView, got func([]tutti.NodeAnswer)) error {
 	payload, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
 	views := map[tutti.NodeName]tutti.NodeView{}
 	var there []tutti.NodeView
+	var away []tutti.NodeAnswer
 	for _, v := range nodes {
 		views[v.Node] = v
 		if v.Connected {
 			there = append(there, v)
+		} else {
+			away = append(away, answerAbout(v, tutti.RemoteAway, "not connected"))
 		}
 	}
 	asked := s.asks.open(request, there)
@@ -250,20 +257,26 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes [
 			s.opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // it will be silent
 		}
 	}
-	for _, v := range nodes {
-		if !v.Connected {
-			got(answerAbout(v, tutti.RemoteAway, "not connected"))
+	if len(away) > 0 {
+		got(away)
+	}
+	tell := func(replies []reply) {
+		var out []tutti.NodeAnswer
+		for _, r := range replies {
+			a := answerAbout(views[r.node], r.Verdict, r.Message)
+			a.Rule, a.Took, a.RemoteAnswer = r.Rule, r.took, r.RemoteAnswer
+			out = append(out, a)
+		}
+		if len(out) > 0 {
+			got(out)
 		}
 	}
-	tell := func(r reply) {
-		a := answerAbout(views[r.node], r.Verdict, r.Message)
-		a.Rule, a.Took, a.RemoteAnswer = r.Rule, r.took, r.RemoteAnswer
-		got(a)
-	}
-	for waiting := len(there); waiting > 0; waiting-- {
+	for waiting := len(there); waiting > 0; {
 		select {
 		case r := <-asked.replies:
-			tell(r)
+			all := append([]reply{r}, asked.more()...)
+			waiting -= len(all)
+			tell(all)
 			continue
 		case <-timer.C:
 		case <-ctx.Done():
@@ -271,8 +284,6 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes [
 		}
 		break
 	}
-	for _, r := range s.asks.close(asked) {
-		tell(r)
-	}
+	tell(s.asks.close(asked))
 	return nil
 }

@@ -208,7 +208,7 @@ func TestWhoeverAskedMayGo(t *testing.T) {
 		f.Join("gone-01")
 		begun := len(f.Events())
 		gone := errors.New("gone")
-		err := f.AskNodes(servertest.Operator(), tutti.AskNodes{Action: tutti.RemoteEnable, Wait: time.Minute}, func(tutti.NodeAnswer) error { return gone })
+		err := f.AskNodes(servertest.Operator(), tutti.AskNodes{Action: tutti.RemoteEnable, Wait: time.Minute}, func([]tutti.NodeAnswer) error { return gone })
 		if !errors.Is(err, gone) {
 			t.Errorf("error %v, want that of yield", err)
 		}
@@ -236,7 +236,7 @@ func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 	if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "eve", Last: true}); err != nil {
 		t.Fatal(err)
 	}
-	err = f.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteDisable}, func(tutti.NodeAnswer) error { return nil })
+	err = f.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteDisable}, func([]tutti.NodeAnswer) error { return nil })
 	if err == nil || rung.Load() > 0 {
 		t.Errorf("error %v, %d nodes were asked", err, rung.Load())
 	}

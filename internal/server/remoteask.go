@@ -82,6 +82,23 @@ func (a asks) close(q *ask) []reply {
 	return out
 }
 
+// maxTogether bounds how many answers travel in one message to whoever asked.
+const maxTogether = 100
+
+// more returns what has been answered by now.
+func (q *ask) more() []reply {
+	var out []reply
+	for len(out) < maxTogether {
+		select {
+		case r := <-q.replies:
+			out = append(out, r)
+		default:
+			return out
+		}
+	}
+	return out
+}
+
 // find returns a question and the node of a key in it: no question if it is over or
 // never was, no node if that was not asked. The lock must be held.
 func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {

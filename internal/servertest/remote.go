@@ -62,11 +62,13 @@ func (n *Node) Obeys() {
 func Asked(t testing.TB, api tutti.Remotes, in tutti.AskNodes) map[tutti.NodeName]tutti.NodeAnswer {
 	t.Helper()
 	out := map[tutti.NodeName]tutti.NodeAnswer{}
-	err := api.AskNodes(Operator(), in, func(a tutti.NodeAnswer) error {
-		if _, twice := out[a.Node]; twice {
-			t.Errorf("two answers for %s", a.Node)
+	err := api.AskNodes(Operator(), in, func(all []tutti.NodeAnswer) error {
+		for _, a := range all {
+			if _, twice := out[a.Node]; twice {
+				t.Errorf("two answers for %s", a.Node)
+			}
+			out[a.Node] = a
 		}
-		out[a.Node] = a
 		return nil
 	})
 	if err != nil {
@@ -117,7 +119,7 @@ func TestRemotes(t *testing.T, side Side) {
 		{"a type that is an option", tutti.AskNodes{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
 		{"a title that is an option", tutti.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
 	} {
-		err := api.AskNodes(ctx, bad.in, func(a tutti.NodeAnswer) error {
+		err := api.AskNodes(ctx, bad.in, func(a []tutti.NodeAnswer) error {
 			t.Errorf("%s: %+v", bad.what, a)
 			return nil
 		})
