@@ -190,6 +190,28 @@ func askedIn(t *testing.T, f *servertest.Fleet) string {
 	return ""
 }
 
+// ran leaves the directory of a run that the server knows of. It is there as a whole:
+// the agent removes those of runs that never began.
+func (l *lab) ran(facts string, at time.Time) {
+	l.t.Helper()
+	run := servertest.NewRunID()
+	made := filepath.Join(l.dir, string(run))
+	if err := os.Mkdir(made, 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	for name, content := range map[string]string{"facts.json": facts, "sent": ""} {
+		if err := os.WriteFile(filepath.Join(made, name), []byte(content), 0o600); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(made, at, at); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.Rename(made, l.runDir(run)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // TestFactsAreThoseOfTheLatestRun: and only those that are named.
 func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 	var known []map[string]any
@@ -200,12 +222,7 @@ func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 		return true, "x"
 	})
 	for i, facts := range []string{`{"role":"old"}`, `{"role":"db","os":{"family":"Debian"}}`} {
-		run := servertest.NewRunID()
-		l.put(run, "facts.json", []byte(facts))
-		at := time.Unix(int64(1000+i), 0)
-		if err := os.Chtimes(l.runDir(run), at, at); err != nil {
-			t.Fatal(err)
-		}
+		l.ran(facts, time.Unix(int64(1000+i), 0))
 	}
 	if a := l.ask(tutti.AskNodes{Action: tutti.RemoteFacts}); string(a.Facts) != `{"os":{"family":"Debian"},"role":"db"}` {
 		t.Errorf("%s %s", a.Message, a.Facts)
@@ -217,7 +234,7 @@ func TestFactsAreThoseOfTheLatestRun(t *testing.T) {
 		t.Errorf("the policy was told of %v", known)
 	}
 	large := `{"x":"` + strings.Repeat("x", 100<<10) + `"}`
-	l.put(servertest.NewRunID(), "facts.json", []byte(large))
+	l.ran(large, time.Unix(2000, 0))
 	if a := l.ask(tutti.AskNodes{Action: tutti.RemoteFacts}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "name those") {
 		t.Errorf("%.200v", a)
 	}
