@@ -105,4 +105,4 @@ func (s State) Diff(other State, now time.Time) string {
 	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
 }
 
-var view = converge.View{Puppet: func(tutti.NodeName) string { return "" }}
+var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converge.Has{} }}
