@@ -54,7 +54,7 @@ func allow(q policy.Question) (bool, string) {
 }
 
 // measureStatus measures how long `tutti puppet status` waits for its last reply, with
-// idle cores and with each core taken by somebody else, and how many nodes of all
+// no CPU hog and with one on each core taken by somebody else, and how many nodes of all
 // rounds had no good answer.
 func measureStatus(ctx context.Context, o options) ([]figure, error) {
 	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
@@ -67,7 +67,7 @@ func measureStatus(ctx context.Context, o options) ([]figure, error) {
 		if err := sleep(ctx, settle); err != nil {
 			return err
 		}
-		if err := m.statuses(ctx, "idle cores", 300); err != nil {
+		if err := m.statuses(ctx, "no CPU hog", 300); err != nil {
 			return err
 		}
 		stop, err := hogs(runtime.NumCPU())
@@ -113,6 +113,7 @@ func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) 
 	server, agents, err := used()
 	what := fmt.Sprintf("status of %d nodes, %s: ", m.nodes, when)
 	m.add(what+"last reply, median", quantile(last, 0.5), "ms", goal)
+	m.add(what+"last reply, best", quantile(last, 0), "ms", 0)
 	m.add(what+"last reply, worst", quantile(last, 1), "ms", 0)
 	m.add(what+"the command, median", quantile(command, 0.5), "ms", 0)
 	m.add(what+"server CPU for each", float64(server.Milliseconds())/(2*statusRounds), "ms", 0)
