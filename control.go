@@ -123,13 +123,25 @@ type AuditEntry struct {
 	Digest Digest          `json:"digest,omitempty"`
 }
 
-// StartJob begins a plan of the fleet file that the server has or, with Converge,
-// brings nodes to where they are good, without a plan.
+// StartJob begins a plan of the fleet file that the server has or, without a plan,
+// with Converge brings nodes to where they are good, and with Runs runs Puppet on
+// some nodes once.
 type StartJob struct {
 	Plan     PlanName      `json:"plan,omitempty"`
 	Converge *ConvergeStep `json:"converge,omitempty"`
+	Runs     *NodeRuns     `json:"runs,omitempty"`
 	Mode     Mode          `json:"mode"`
 }
+
+// NodeRuns are one run on each of some nodes, at most Limit at once (0: no limit of
+// its own).
+type NodeRuns struct {
+	Nodes []NodeName `json:"nodes"`
+	Limit int        `json:"limit,omitempty"`
+}
+
+// RunsPlan is the name of the plan of jobs that run on listed nodes.
+const RunsPlan PlanName = "puppet"
 
 // ConvergePlan is the name of the plan of jobs that converge.
 const ConvergePlan PlanName = "converge"

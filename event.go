@@ -383,6 +383,7 @@ func init() {
 		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },
 		func() Body { return &OperatorIssued{} }, func() Body { return &OperatorRevoked{} },
 		func() Body { return &Denied{} },
+		func() Body { return &RemoteAsked{} }, func() Body { return &RemoteAnswered{} },
 	)
 }
 

@@ -83,6 +83,10 @@ var (
 		}, Operators: []string{"ada"}},
 		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true},
 		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
+		&tutti.RemoteAsked{Request: "R", Action: tutti.RemoteDisable, On: "true", Message: "new disk", Force: true, Nodes: []tutti.NodeName{aNode}},
+		&tutti.RemoteAnswered{Request: "R", Action: tutti.RemoteDisable, On: "true", What: "user[root]", Decisions: []tutti.RemoteDecision{
+			{Verdict: tutti.RemoteRefused, Rule: "policy:3: deny", Count: 1, Nodes: []tutti.NodeName{aNode}},
+		}},
 		&tutti.Denied{Who: "node:x", What: "read y", Reason: "no grant"},
 	}
 )

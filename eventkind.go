@@ -195,3 +195,15 @@ func pausedID(target string) string {
 	}
 	return "target " + target
 }
+
+// Kind implements Body.
+func (*RemoteAsked) Kind() string { return "remote.asked" }
+
+// ID implements Body.
+func (b *RemoteAsked) ID() string { return b.Request }
+
+// Kind implements Body.
+func (*RemoteAnswered) Kind() string { return "remote.answered" }
+
+// ID implements Body.
+func (b *RemoteAnswered) ID() string { return b.Request }

@@ -25,9 +25,12 @@ const (
 	OpLive     = "live"    // []Live, no reply
 	OpLeave    = "leave"   // Leave → nothing
 	OpRenew    = "renew"   // Renew → Renewed
+	OpAct      = "act"     // RemoteAct → nothing
+	OpAnswer   = "answer"  // RemoteReply, no reply
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
 	RingGate   = "gate"    // server → node: the gate of its run may have decided
+	RingRemote = "remote"  // server → node: RemoteRequest
 )
 
 // Claim asks for the node's next run.

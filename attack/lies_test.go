@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"context"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -29,8 +30,8 @@ var (
 )
 
 // lies are told by a node that has claimed the run own and passed its gate, while
-// theirs is a run of node-01.
-func lies(own tutti.Order, theirs tutti.RunID, victim *node) []lie {
+// theirs is a run of node-01, and asked a question to it.
+func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie {
 	run := own.Run
 	up := "../../../../etc/shadow"
 	digest := tutti.DigestOf([]byte("nothing"))
@@ -90,6 +91,12 @@ func lies(own tutti.Order, theirs tutti.RunID, victim *node) []lie {
 		{"leaving for another node: there is no such field, and its own run goes on", tutti.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"a beat in another's name: there is no such field", tutti.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
 		{"something live of another node's run", tutti.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
+		{"acting on a question that nobody asked", tutti.OpAct, tutti.RemoteAct{Request: "made up"}, []tutti.Code{tutti.CodeConflict}, ""},
+		{"acting on a question to another node", tutti.OpAct, tutti.RemoteAct{Request: asked}, refused, "act on a question that it was not asked"},
+		{"the answer to a question to another node", tutti.OpAnswer, tutti.RemoteReply{Request: asked, Verdict: tutti.RemoteOK}, refused, "answer a question that it was not asked"},
+		{"an answer in another's name: there is no such field", tutti.OpAnswer, map[string]any{"request": "made up", "node": victim.name, "verdict": "ok"}, []tutti.Code{""}, ""},
+		{"an answer that is none", tutti.OpAnswer, "ok", invalid, ""},
+		{"an answer of 200 KiB", tutti.OpAnswer, tutti.RemoteReply{Request: "made up", Message: strings.Repeat(long, 400)}, invalid, ""},
 		{"an operation that is none", "shutdown", nil, invalid, ""},
 	}
 }
@@ -111,8 +118,8 @@ func TestLies(t *testing.T) {
 		}
 		return nil
 	})
-	theirs := f.runOf("node-01")
-	all := lies(*claimed.Order, theirs, victim)
+	theirs, asked := f.runOf("node-01"), f.askVictim(victim)
+	all := lies(*claimed.Order, theirs, asked, victim)
 	told := map[string]bool{}
 	var wanted []denial
 	// What is not applying publishes nothing: the exports come first, then the gate.
@@ -163,6 +170,32 @@ func TestLies(t *testing.T) {
 		}
 	}
 	f.works("after")
+}
+
+// askVictim asks a node whether it will be enabled, which does not answer; it returns
+// the question, which is open until the test ends.
+func (f *fleet) askVictim(victim *node) string {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	ended := make(chan struct{})
+	f.t.Cleanup(func() { cancel(); <-ended })
+	go func() {
+		defer close(ended)
+		_ = f.admin.AskNodes(ctx, tutti.AskNodes{
+			Action: tutti.RemoteEnable, On: `node == "` + string(victim.name) + `"`, Wait: tutti.MaxRemoteWait,
+		}, func([]tutti.NodeAnswer) error { return nil })
+	}()
+	var asked string
+	f.eventually(func() error {
+		for _, e := range f.events() {
+			if b, ok := e.Body.(*tutti.RemoteAsked); ok {
+				asked = b.Request
+				return nil
+			}
+		}
+		return tutti.Errorf(tutti.CodeInternal, "nothing was asked")
+	})
+	return asked
 }
 
 // rank puts the gate first.

@@ -42,7 +42,7 @@ const (
 var layers = map[string]string{
 	"dag": base, "redact": base, "chaos": base, "lines": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
-	"fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
+	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge,
 	"killpoint": points,
 	"durable":   system, "pidfd": system, "space": system,

@@ -26,7 +26,13 @@ import (
 //	NODE publish KEY JSON    when it applies
 //	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
 //	NODE fail MESSAGE        a resource
+//
+// Its facts say which node it is. As `puppet resource` it knows one user.
 func fakeRuby() {
+	if len(os.Args) > 2 && os.Args[2] == "resource" {
+		fmt.Printf("user:\n  %s:\n    ensure: present\n    uid: 0\n", os.Args[len(os.Args)-1])
+		return
+	}
 	r := &fakeRun{dir: os.Args[len(os.Args)-1], exports: []any{}}
 	if err := r.do(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -72,6 +78,10 @@ func (r *fakeRun) do() error {
 		return err
 	}
 	if err := r.parse(); err != nil {
+		return err
+	}
+	facts := fmt.Sprintf(`{"role":%q,"processors":{"count":4}}`, strings.Split(r.order.Node, "-")[0])
+	if err := os.WriteFile(filepath.Join(r.dir, "facts.json"), []byte(facts), 0o600); err != nil {
 		return err
 	}
 	r.phase(ask{"phase": "compile"})

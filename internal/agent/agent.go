@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // Bus is the node's connection to the server.
@@ -71,6 +72,10 @@ type Options struct {
 	Version    string
 	// Space says that there is no room to begin a run; nil: there always is.
 	Space func() error
+	// Local is the node's Puppet for the remote control, Allow the node's policy; nil:
+	// no question is answered.
+	Local Local
+	Allow func(policy.Question) (allowed bool, because string)
 
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
@@ -82,8 +87,9 @@ type Agent struct {
 	opts   Options
 	code   codeStore
 	known  knownAnswers
-	wake   chan struct{}        // something may be there to claim
-	gate   chan struct{}        // the gate of the run that holds may have decided
+	wake   chan struct{} // something may be there to claim
+	gate   chan struct{} // the gate of the run that holds may have decided
+	remote chan tutti.RemoteRequest
 	told   map[tutti.RunID]bool // ended, and the disk did not take the result
 	mu     sync.Mutex
 	active *activeRun
@@ -120,7 +126,10 @@ func New(opts Options) *Agent {
 		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
 		wake:  make(chan struct{}, 1),
 		gate:  make(chan struct{}, 1),
-		told:  map[tutti.RunID]bool{},
+
+		remote: make(chan tutti.RemoteRequest, remoteQueue),
+
+		told: map[tutti.RunID]bool{},
 	}
 }
 
@@ -136,9 +145,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.opts.Bus.OnConnect(a.poke)
-	var beats sync.WaitGroup
-	beats.Go(func() { a.beats(ctx) })
-	defer beats.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel(nil)
+	beside.Go(func() { a.beats(ctx) })
+	beside.Go(func() { a.remotes(ctx) })
 	return a.claims(ctx)
 }
 
@@ -162,6 +174,8 @@ func (a *Agent) ring(op string, payload []byte) {
 		a.poke()
 	case tutti.RingGate:
 		ring(a.gate)
+	case tutti.RingRemote:
+		a.ringRemote(payload)
 	case tutti.RingCancel:
 		var c tutti.CancelRun
 		if json.Unmarshal(payload, &c) != nil {

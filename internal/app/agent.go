@@ -23,6 +23,7 @@ import (
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/internal/space"
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
@@ -36,6 +37,7 @@ type AgentOptions struct {
 	Dir    string
 	Root   string // below which Puppet is looked for, normally "/"
 	Beat   time.Duration
+	Policy string // the file of the node's policy, empty: none
 	Logger *slog.Logger
 }
 
@@ -90,12 +92,14 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
+	local := puppet.Local{Root: a.opts.Root}
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
 		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed)},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      space.NewReserve("this node's", a.opts.Dir, agentReserve).Check,
-		Logger:     a.opts.Logger, Version: Version, Beat: a.opts.Beat,
+		Local:      local, Allow: allow(a.opts.Policy, local),
+		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return core.Run(ctx) })

@@ -29,6 +29,8 @@ func Commands() cli.Deps {
 		Demo:       demo,
 		Chaos:      runChaos,
 
+		CheckPolicy: checkPolicy,
+
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
 	}
@@ -103,7 +105,7 @@ func runServer(ctx context.Context, o cli.ServerRun) error {
 }
 
 func runAgent(ctx context.Context, o cli.AgentRun) error {
-	a, err := NewAgent(AgentOptions{Dir: o.Dir, Root: o.Root, Beat: o.Beat, Logger: logger()})
+	a, err := NewAgent(AgentOptions{Dir: o.Dir, Root: o.Root, Beat: o.Beat, Policy: o.Policy, Logger: logger()})
 	if err != nil {
 		return err
 	}

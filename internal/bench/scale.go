@@ -79,7 +79,11 @@ func withFleet(ctx context.Context, o options, measure func(*scaleMeasure, conte
 		return nil, err
 	}
 	defer s.kill()
-	m := &scaleMeasure{options: o, server: s, fleet: &simulatedFleet{dir: nodes, behind: o.behind}, dir: dir}
+	root, err := simulatedRoot(nodes)
+	if err != nil {
+		return nil, err
+	}
+	m := &scaleMeasure{options: o, server: s, fleet: &simulatedFleet{dir: nodes, root: root, behind: o.behind}, dir: dir}
 	ctx, cancel := context.WithCancel(ctx)
 	defer m.fleet.parts.Wait()
 	defer cancel()

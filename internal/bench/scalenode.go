@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/puppet"
 )
 
 // joiners is how many nodes enrol at once.
@@ -25,7 +26,8 @@ const joiners = 16
 // connection and directory.
 type simulatedFleet struct {
 	dir    string
-	behind bool // one address
+	root   string // where all look for Puppet
+	behind bool   // one address
 	parts  sync.WaitGroup
 
 	heard atomic.Int64 // nodes that the server answered since expect
@@ -88,6 +90,7 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 		a := agent.New(agent.Options{
 			Dir: state, Node: member.Node, Bus: conn, Runner: newSimulator(member.Node),
 			VerifyCode: func(tutti.SignedCode) error { return nil }, Logger: quiet(), KeepRuns: 1,
+			Local: puppet.Local{Root: f.root}, Allow: allow,
 		})
 		_ = a.Run(ctx)
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -66,12 +67,29 @@ func what(body tutti.Body) string {
 		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
 	case *tutti.Unpaused:
 		return "unpaused " + targetName(b.Target)
+	case *tutti.RemoteAsked:
+		return because(fmt.Sprintf("asks %d nodes to %s (%s)", len(b.Nodes), b.Action, b.On), b.Message)
+	case *tutti.RemoteAnswered:
+		return fmt.Sprintf("asked for %s (%s): %s", strings.TrimSpace(string(b.Action)+" "+b.What), b.On, decisions(b.Decisions))
 	case *tutti.OperatorIssued:
 		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
 	case *tutti.OperatorRevoked:
 		return because("revoked operator "+b.Operator, b.Reason)
 	}
 	return body.Kind() + " " + body.ID()
+}
+
+// decisions are what became of a question to nodes. All of them are in --json.
+func decisions(all []tutti.RemoteDecision) string {
+	var out []string
+	for _, d := range all {
+		text := fmt.Sprintf("%d %s", d.Count, d.Verdict)
+		if d.Rule != "" {
+			text += " by " + d.Rule
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
 }
 
 func because(text, reason string) string {

@@ -17,6 +17,8 @@ type AgentRun struct {
 	Dir  string
 	Root string // below which Puppet is looked for
 	Beat time.Duration
+	// Policy is the file that says who may ask this node's Puppet for what.
+	Policy string
 }
 
 // JoinNode is how a machine joins.
@@ -42,6 +44,7 @@ func newAgentCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Dir, "dir", DefaultAgentDir, "state directory")
 	f.StringVar(&run.Root, "root", "/", "below this Puppet is looked for")
 	_ = f.MarkHidden("root") // for tests: a node has one Puppet
+	f.StringVar(&run.Policy, "policy", DefaultPolicy, "who may ask this node's Puppet for what; without that file: see tutti policy check --help")
 	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
 	return cmd
 }

@@ -34,7 +34,8 @@ const (
 )
 
 const exitCodes = `   0  success
-   1  the job failed: runs failed, or a wait was in vain; doctor or chaos found something
+   1  the job failed: runs failed, or a wait was in vain; nodes failed or refused what
+      they were asked; doctor, chaos or policy check found something
    2  bad input: nothing was changed
    3  refused: no grant, no certificate, a token that does not fit
    4  the server cannot be reached, or did not answer in time
@@ -42,7 +43,7 @@ const exitCodes = `   0  success
    6  what is stored is damaged or not what was stored: nothing was changed
    7  converge: all that is not good waits for a missing answer
    8  converge: nodes keep changing each other's data
-   9  converge: all are good but nodes that are not connected, or paused
+   9  all is good but for nodes that are not connected, do not answer, or are paused
   70  a mistake of tutti itself
  130  interrupted; a job goes on`
 

@@ -13,6 +13,7 @@ import (
 const (
 	DefaultServerDir = "/var/lib/tutti/server"
 	DefaultAgentDir  = "/var/lib/tutti/agent"
+	DefaultPolicy    = "/etc/tutti/policy"
 	DefaultSocket    = "/run/tutti/server.sock"
 	DefaultListen    = ":8150"
 	DefaultBus       = ":8151"

@@ -33,6 +33,7 @@ var (
 	_ tutti.Operators = (*Client)(nil)
 	_ tutti.Audits    = (*Client)(nil)
 	_ tutti.Explains  = (*Client)(nil)
+	_ tutti.Remotes   = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -142,6 +143,12 @@ func (c *Client) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 // ReadAudit implements tutti.Audits. CodeUnavailable is as for WatchJob.
 func (c *Client) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(tutti.AuditEntry) error) error {
 	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; ask again")
+}
+
+// AskNodes implements tutti.Remotes. CodeUnavailable: the answers broke off; nodes may
+// have done what they were asked.
+func (c *Client) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
+	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; what was asked of them may be done")
 }
 
 // follow reads a stream; broken says what its end too early means.

@@ -24,7 +24,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f},
+		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f},
 		Admit: func(r *http.Request) (context.Context, func(), error) {
 			name, serial, err := identity.OperatorName(r.TLS)
 			if err != nil {
@@ -73,6 +73,7 @@ func TestClientIsCodes(t *testing.T)     { servertest.TestCodes(t, client) }
 func TestClientIsValues(t *testing.T)    { servertest.TestValues(t, client) }
 func TestClientIsPauses(t *testing.T)    { servertest.TestPauses(t, client) }
 func TestClientIsExplains(t *testing.T)  { servertest.TestExplains(t, client) }
+func TestClientIsRemotes(t *testing.T)   { servertest.TestRemotes(t, client) }
 
 // Without an operator's certificate there is enrolment and nothing else.
 func TestWithoutACertificate(t *testing.T) {

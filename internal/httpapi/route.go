@@ -17,6 +17,7 @@ type Services struct {
 	Pauses    tutti.Pauses
 	Audits    tutti.Audits
 	Explains  tutti.Explains
+	Remotes   tutti.Remotes
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -69,6 +70,7 @@ const (
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
+	callAskNodes = "remote/ask"
 	callEnrol    = "enrol"
 )
 

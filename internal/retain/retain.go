@@ -122,6 +122,9 @@ var rules = map[string]rule{
 	"operator.issued":  {nil, needsOperator},
 	"operator.revoked": {noteLast, isLast},
 	"audit.denied":     {nil, never},
+
+	"remote.asked":    {nil, never},
+	"remote.answered": {nil, never},
 }
 
 // Known reports whether there is a rule for a kind of event. What has none is

@@ -75,6 +75,7 @@ func TestNeeded(t *testing.T) {
 	}{
 		{"the last fleet file", log(&tutti.FleetSet{}, &tutti.FleetSet{}), seqs{2}},
 		{"a denial never", log(&tutti.Denied{}), nil},
+		{"nor what nodes were asked", log(&tutti.RemoteAsked{}, &tutti.RemoteAnswered{}), nil},
 		{"the current code", log(push("a"), push("b")), seqs{2}},
 		{"the code of a job that is there", log(push("a"), job("j", "a"), push("b")), seqs{1, 2, 3}},
 		{"not that of a job that was retired", log(push("a"), job("j", "a"), &tutti.JobFinished{Job: "j"}, push("b"), &tutti.JobRetired{Job: "j"}), seqs{4}},

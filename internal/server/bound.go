@@ -37,6 +37,8 @@ func mostBytes(op string) int {
 		return data.MaxValue + maxSmall
 	case tutti.OpLive:
 		return 256 << 10
+	case tutti.OpAnswer:
+		return tutti.MaxRemoteReply
 	}
 	return maxSmall
 }

@@ -74,6 +74,9 @@ func (tx *tx) plan(f tutti.Fleet, in tutti.StartJob) (tutti.Plan, map[tutti.Step
 		plan, err := tx.convergePlan(*in.Converge)
 		return plan, nil, err
 	}
+	if in.Runs != nil {
+		return tx.runsPlan(*in.Runs)
+	}
 	at := slices.IndexFunc(f.Plans, func(p tutti.Plan) bool { return p.Name == in.Plan })
 	if at < 0 {
 		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(f))

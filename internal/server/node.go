@@ -27,6 +27,8 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpLive:    s.live,
 		tutti.OpLeave:   s.leave,
 		tutti.OpRenew:   s.renew,
+		tutti.OpAct:     s.act,
+		tutti.OpAnswer:  s.answered,
 	}
 }
 

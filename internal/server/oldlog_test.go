@@ -390,6 +390,7 @@ func everythingHappens(t *testing.T, p *past) {
 		must(err)
 	}
 	must(p.Unpause(ctx, ""))
+	must(p.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}, func([]tutti.NodeAnswer) error { return nil }))
 	must(p.RemoveNode(ctx, gone.Name))
 	must(p.ReplaceNode(ctx, "web-01"))
 	other := machine(p.Fleet, "web-01", "another machine")

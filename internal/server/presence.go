@@ -109,6 +109,18 @@ func (p presence) beat(key tutti.NodeKey, b tutti.Beat) bool {
 	return true
 }
 
+// who notes a sign of life and returns the node of a key; empty: nobody has it.
+func (p presence) who(key tutti.NodeKey) tutti.NodeName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.keys[key]
+	if place == nil {
+		return ""
+	}
+	place.seen = time.Now()
+	return place.node
+}
+
 // running notes a sign of life and returns the node of a key and the job of its
 // run; false if that is not its run now.
 func (p presence) running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {

@@ -68,7 +68,7 @@ type Options struct {
 }
 
 // Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
-// tutti.Operators, tutti.Codes, tutti.Values and tutti.Pauses for operators, and Handle for nodes; all of them may be called
+// tutti.Operators, tutti.Codes, tutti.Values, tutti.Pauses and tutti.Remotes for operators, and Handle for nodes; all of them may be called
 // at once, and answer CodeUnavailable while Run does not serve.
 type Server struct {
 	opts     Options
@@ -80,6 +80,7 @@ type Server struct {
 	appended broadcast
 	access   access
 	knocks   knocks
+	asks     asks
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver       // the writer's
 	past     sync.Mutex     // held by whoever lets go of the past, or copies it
@@ -121,6 +122,7 @@ func New(opts Options) *Server {
 		hub:      newHub(),
 		appended: newBroadcast(),
 		access:   newAccess(),
+		asks:     newAsks(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}

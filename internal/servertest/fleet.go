@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ type Fleet struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
+
+	answering sync.WaitGroup // nodes that answer questions
 }
 
 var runs atomic.Int64
@@ -75,6 +78,7 @@ func Resume(t testing.TB, log *memory.Log, blobs *memory.Blobs, change ...func(*
 // Stop ends the server and returns why it ended; nil if it was told to.
 func (f *Fleet) Stop() error {
 	f.cancel()
+	defer f.answering.Wait()
 	return f.Wait()
 }
 

@@ -83,7 +83,7 @@ module PuppetX
       module Retrieval
         def get_facts(options)
           Launcher.current.phase('facts')
-          super.tap { |_, facts| Run.current.facts = facts.values unless facts.nil? }
+          super.tap { |_, facts| Launcher.current.facts(Run.current.facts = facts.values) unless facts.nil? }
         end
 
         # An environment that the server has not is no catalog, too.

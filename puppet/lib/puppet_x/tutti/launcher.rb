@@ -133,6 +133,13 @@ module PuppetX
         Puppet.err("tutti: cannot write the report: #{e.message}")
       end
 
+      # Keeps the facts for questions that are asked later (docs/howto/puppet.md). No run fails for that.
+      def facts(values)
+        Journal.replace(file('facts.json'), values)
+      rescue SystemCallError => e
+        Puppet.warning("tutti: cannot keep the facts: #{e.message}")
+      end
+
       private
 
       # Says what this compile waits for.

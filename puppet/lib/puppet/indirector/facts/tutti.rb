@@ -13,6 +13,7 @@ class Puppet::Node::Facts::Tutti < Puppet::Indirector::Code
     raise Puppet::Error, 'tutti: facts are handed over in runs of Tutti only' if run.nil?
 
     run.facts = request.instance.values
+    PuppetX::Tutti::Launcher.current&.facts(run.facts)
   end
 
   def find(_request)

@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// Local is the node's Puppet outside of runs.
+type Local interface {
+	Status() (tutti.PuppetStatus, error)
+	// Enable and Disable report whether they changed anything.
+	Enable() (bool, error)
+	Disable(message string, force bool) (bool, error)
+	Summary() (tutti.RunSummary, error)
+	Resource(ctx context.Context, kind, title string) (json.RawMessage, error)
+}
+
+const (
+	// remoteQueue and remoteAtOnce bound the questions that wait and are answered: one
+	// that starts Puppet takes seconds. What finds no room is not answered, and the
+	// server names the node as silent.
+	remoteQueue  = 16
+	remoteAtOnce = 8
+	maxFacts     = 96 << 10 // bytes of an answer
+	factsFile    = "facts.json"
+)
+
+// ringRemote takes a question. It does not block.
+func (a *Agent) ringRemote(payload []byte) {
+	var q tutti.RemoteRequest
+	if a.opts.Local == nil || a.opts.Allow == nil || json.Unmarshal(payload, &q) != nil || q.Request == "" {
+		return
+	}
+	select {
+	case a.remote <- q:
+	default:
+		a.opts.Logger.Warn("a question was not taken: too many at once", "action", q.Action)
+	}
+}
+
+// remotes answers questions until ctx ends, and returns when the last answer has.
+func (a *Agent) remotes(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	slots := make(chan struct{}, remoteAtOnce)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case q := <-a.remote:
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			working.Go(func() {
+				defer func() { <-slots }()
+				a.reply(ctx, q)
+			})
+		}
+	}
+}
+
+// reply answers one question.
+func (a *Agent) reply(ctx context.Context, q tutti.RemoteRequest) {
+	if q.Wait <= 0 || q.Wait > tutti.MaxRemoteWait {
+		q.Wait = tutti.DefaultRemoteWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.Wait)
+	defer cancel()
+	out := a.decide(ctx, q)
+	raw, err := json.Marshal(out)
+	if err == nil && len(raw) > tutti.MaxRemoteReply {
+		raw, err = json.Marshal(tutti.RemoteReply{
+			Request: q.Request, Verdict: tutti.RemoteFailed, Rule: out.Rule, Message: "the answer is too large: ask for less",
+		})
+	}
+	if err == nil {
+		err = a.opts.Bus.Send(tutti.OpAnswer, raw)
+	}
+	if err != nil {
+		a.opts.Logger.Warn("a question was not answered", "action", q.Action, "error", err) // the server names the node
+	}
+}
+
+// decide asks the policy and does what it allows.
+func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteReply {
+	out := tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteFailed}
+	if err := q.Validate(); err != nil {
+		out.Message = err.Error()
+		return out
+	}
+	var allowed bool
+	allowed, out.Rule = a.opts.Allow(policy.Question{Caller: q.Caller, Action: q.Action, Facts: a.facts})
+	if !allowed {
+		a.opts.Logger.Warn("refused by policy", "caller", q.Caller, "action", q.Action, "rule", out.Rule)
+		out.Verdict, out.Message = tutti.RemoteRefused, q.Caller+" may not "+string(q.Action)+" here"
+		return out
+	}
+	if err := a.perform(ctx, q, &out); err != nil {
+		out.Verdict, out.Message, out.RemoteAnswer = tutti.RemoteFailed, err.Error(), tutti.RemoteAnswer{}
+		return out
+	}
+	out.Verdict = tutti.RemoteOK
+	return out
+}
+
+func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, out *tutti.RemoteReply) error {
+	switch q.Action {
+	case tutti.RemoteSummary:
+		sum, err := a.opts.Local.Summary()
+		out.Summary = &sum
+		return err
+	case tutti.RemoteResource:
+		var err error
+		out.Resource, err = a.opts.Local.Resource(ctx, q.Type, q.Title)
+		return err
+	case tutti.RemoteFacts:
+		return a.factsFor(q, out)
+	case tutti.RemoteEnable, tutti.RemoteDisable:
+		if err := a.change(ctx, q, out); err != nil {
+			return err
+		}
+	case tutti.RemoteRun:
+		if err := a.mayRun(); err != nil {
+			return err
+		}
+	}
+	status, err := a.status()
+	out.Status = &status
+	return err
+}
+
+// status is that of Puppet; a run of Tutti that has not got as far as Puppet's lock is
+// one, too.
+func (a *Agent) status() (tutti.PuppetStatus, error) {
+	s, err := a.opts.Local.Status()
+	if err != nil {
+		return s, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.active != nil && !s.Applying {
+		s.Applying, s.Idling = true, false
+		if s.Enabled {
+			s.Status = "applying a catalog"
+			s.Message = "Currently in run " + string(a.active.id) + s.Message[strings.Index(s.Message+";", ";"):]
+		}
+	}
+	return s, nil
+}
+
+// change enables or disables Puppet, if the server still wants that: a doorbell may
+// ring late and twice.
+func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, out *tutti.RemoteReply) error {
+	if _, err := call[struct{}](ctx, a, tutti.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
+		return err
+	}
+	var changed bool
+	var err error
+	if q.Action == tutti.RemoteEnable {
+		changed, err = a.opts.Local.Enable()
+	} else {
+		changed, err = a.opts.Local.Disable(q.Message, q.Force)
+	}
+	if err != nil {
+		return err
+	}
+	a.opts.Logger.Info("remote control", "action", q.Action, "caller", q.Caller, "changed", changed, "message", q.Message)
+	if !changed {
+		out.Message = "already " + string(q.Action) + "d"
+	}
+	return nil
+}
+
+// mayRun says why no run may begin here now, in the words of MCollective's agent.
+func (a *Agent) mayRun() error {
+	s, err := a.status()
+	switch {
+	case err != nil:
+		return err
+	case !s.Enabled:
+		return tutti.Errorf(tutti.CodeConflict, "Puppet is disabled: '%s'", s.DisableMessage)
+	case s.Applying:
+		return tutti.Errorf(tutti.CodeConflict, "Puppet is currently applying a catalog, cannot run now")
+	}
+	return a.trouble()
+}
+
+// facts are those of the latest run that had any; false: there was none.
+func (a *Agent) facts() (map[string]any, bool) {
+	raw, err := a.lastFacts()
+	if err != nil {
+		return nil, false
+	}
+	var out map[string]any
+	return out, json.Unmarshal(raw, &out) == nil && out != nil
+}
+
+func (a *Agent) lastFacts() ([]byte, error) {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range slices.Backward(dirs) {
+		raw, err := os.ReadFile(filepath.Join(dir, factsFile))
+		if err == nil {
+			return raw, nil
+		}
+	}
+	return nil, tutti.Errorf(tutti.CodeNotFound, "no run of Tutti has collected facts here yet")
+}
+
+// factsFor answers with the facts that are asked for.
+func (a *Agent) factsFor(q tutti.RemoteRequest, out *tutti.RemoteReply) error {
+	raw, err := a.lastFacts()
+	if err != nil {
+		return err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return tutti.Wrap(tutti.CodeDamaged, err, "facts of the last run")
+	}
+	wanted := all
+	if len(q.Facts) > 0 {
+		wanted = map[string]json.RawMessage{}
+		for _, name := range q.Facts {
+			if value, ok := all[name]; ok {
+				wanted[name] = value
+			}
+		}
+	}
+	if out.Facts, err = json.Marshal(wanted); err == nil && len(out.Facts) > maxFacts {
+		err = tutti.Errorf(tutti.CodeInvalid, "%d bytes of facts, at most %d: name those that are meant", len(out.Facts), maxFacts)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+const (
+	statusRounds = 20
+	statusPause  = 200 * time.Millisecond // between them: people do not ask in a loop
+)
+
+// simulatedRoot makes a root directory with a Puppet that has run once: all nodes
+// read the same files.
+func simulatedRoot(dir string) (string, error) {
+	root := filepath.Join(dir, "root")
+	for name, content := range map[string]string{
+		"usr/bin/ruby": "#!/bin/sh\n", "usr/bin/puppet": "#!/bin/sh\n", "etc/puppet/puppet.conf": "[main]\nserver = puppet\n",
+		"var/cache/puppet/public/last_run_summary.yaml": "---\nversion: {config: 1, puppet: 8.10.0}\nresources: {total: 120, failed: 0, changed: 1}\ntime: {total: 3.5, last_run: 1795287262}\n",
+	} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(file, []byte(content), 0o755); err != nil { //nolint:gosec // two of them are programs
+			return "", err
+		}
+	}
+	return root, nil
+}
+
+// shipped is the policy of an agent without a file.
+var shipped = sync.OnceValues(func() (*policy.Actions, error) {
+	return policy.ParseActions("the shipped policy", policy.Shipped, "", "")
+})
+
+// allow asks it.
+func allow(q policy.Question) (bool, string) {
+	p, err := shipped()
+	if err != nil {
+		return false, err.Error()
+	}
+	return p.Decide(q)
+}
+
+// measureStatus measures how long `tutti puppet status` waits for its last reply, with
+// no CPU hog and with one on each core taken by somebody else, and how many nodes of all
+// rounds had no good answer.
+func measureStatus(ctx context.Context, o options) ([]figure, error) {
+	return withFleet(ctx, o, func(m *scaleMeasure, ctx context.Context) error {
+		if err := m.server.start(ctx); err != nil {
+			return err
+		}
+		if err := m.fleet.grow(ctx, m.server, 0, m.nodes); err != nil {
+			return err
+		}
+		if err := sleep(ctx, settle); err != nil {
+			return err
+		}
+		if err := m.statuses(ctx, "no CPU hog", 300); err != nil {
+			return err
+		}
+		stop, err := hogs(runtime.NumCPU())
+		if err != nil {
+			return err
+		}
+		return errors.Join(m.statuses(ctx, fmt.Sprintf("%d CPU hogs", runtime.NumCPU()), 0), stop())
+	})
+}
+
+func (m *scaleMeasure) statuses(ctx context.Context, when string, goal float64) error {
+	var last, command []time.Duration
+	lost := 0
+	used, err := m.usage()
+	if err != nil {
+		return err
+	}
+	for range statusRounds {
+		answers, began, slowest := 0, time.Now(), time.Duration(0)
+		err := m.server.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteStatus}, func(all []tutti.NodeAnswer) error {
+			slowest = time.Since(began)
+			for _, a := range all {
+				if a.Verdict == tutti.RemoteOK {
+					answers++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		last, lost = append(last, slowest), lost+m.nodes-answers
+		began = time.Now()
+		cmd := exec.CommandContext(ctx, m.binary, "--operator", m.server.operator, "puppet", "status")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("tutti puppet status: %w: %.500s", err, out)
+		}
+		command = append(command, time.Since(began))
+		if err := sleep(ctx, statusPause); err != nil {
+			return err
+		}
+	}
+	server, agents, err := used()
+	what := fmt.Sprintf("status of %d nodes, %s: ", m.nodes, when)
+	m.add(what+"last reply, median", quantile(last, 0.5), "ms", goal)
+	m.add(what+"last reply, best", quantile(last, 0), "ms", 0)
+	m.add(what+"last reply, worst", quantile(last, 1), "ms", 0)
+	m.add(what+"the command, median", quantile(command, 0.5), "ms", 0)
+	m.add(what+"server CPU for each", float64(server.Milliseconds())/(2*statusRounds), "ms", 0)
+	m.add(what+"agents CPU for each", float64(agents.Milliseconds())/(2*statusRounds), "ms", 0)
+	m.figures = append(m.figures, figure{what + "without an answer", float64(lost), "nodes", 0.5})
+	return err
+}
+
+// hogs takes that many cores, as a process of somebody else does.
+func hogs(count int) (stop func() error, err error) {
+	var all []*exec.Cmd
+	stop = func() error {
+		var errs []error
+		for _, cmd := range all {
+			errs = append(errs, cmd.Process.Kill())
+			_ = cmd.Wait() // ended by us
+		}
+		return errors.Join(errs...)
+	}
+	for range count {
+		cmd := exec.Command("sh", "-c", "while :; do :; done") //nolint:noctx // stop ends it
+		if err := cmd.Start(); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		all = append(all, cmd)
+	}
+	return stop, nil
+}

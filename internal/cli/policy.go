@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// PolicyFinding is something in a node's policy that does not do what it seems to.
+type PolicyFinding struct {
+	Line int    `json:"line"`
+	What string `json:"what"`
+	Open bool   `json:"fails_open,omitempty"` // something is allowed that looks denied
+}
+
+func newPolicyCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Check who may ask a node's Puppet for what"}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "check FILE",
+		Short: "Find rules of a node's policy that can never match or fail open",
+		Long: `Reads a policy as an agent would (its groups of callers are in FILE.groups) and
+says which rules can never match (commas for spaces, words that are no action or
+nobody, what earlier rules match already), and which fail open. Needs no server.
+
+A rule has four or five columns, parted by tabs:
+  allow|deny  CALLERS  ACTIONS  FACTS  [CLASSES]
+The first rule of which all columns match decides; without one the line
+"policy default", without that: deny. In conditions "not" binds tighter than
+"and", and "and" tighter than "or". A node without the file lets operators ask for
+status, last_run_summary, facts, enable, disable and runonce, and denies resource.
+
+Exit code 0: nothing found; 1: findings; 2: no policy that an agent understands,
+which denies everything.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := o.deps.CheckPolicy(args[0])
+			if err != nil {
+				return err
+			}
+			if o.json {
+				err = printJSON(cmd.OutOrStdout(), append([]PolicyFinding{}, found...))
+			}
+			for _, f := range found {
+				if o.json {
+					break
+				}
+				open := ""
+				if f.Open {
+					open = "fails open: "
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s:%d: %s%s\n", args[0], f.Line, open, f.What)
+			}
+			if err == nil && len(found) > 0 {
+				return CommandExit(ExitFailed)
+			}
+			return err
+		},
+	})
+	return cmd
+}

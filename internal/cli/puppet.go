@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// remote is a command that asks nodes.
+type remote struct {
+	*options
+	in tutti.AskNodes
+}
+
+func newPuppetCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "puppet",
+		Short: "Ask and control the Puppet of many nodes at once",
+		Long: `Each command asks the nodes that --on selects, and has an answer or a reason for
+every one of them: a node that says nothing is named.
+
+A selector is an expression (CEL) that is true for the nodes that are meant:
+  "web" in groups                       facts.os.family == "Debian"
+  node.startsWith("web-")               outcome == "failed" && reason == "compile"
+  now - last_run > duration("2h")       has(facts.role) && facts.role == "db"
+It knows node, groups, outcome, reason, last_run, now, connected, running, paused,
+puppet, agent and facts. "true" is every node.
+
+Exit code 0: all have done it; 1: some have failed or refused; 9: all others have,
+but some are away, silent, or nobody knows whether they are meant.`,
+	}
+	cmd.AddCommand(
+		newPuppetStatusCommand(o), newPuppetCountCommand(o), newPuppetLastRunCommand(o), newPuppetSummaryCommand(o), newPuppetResourceCommand(o),
+		newPuppetEnableCommand(o), newPuppetDisableCommand(o), newPuppetRunOnceCommand(o), newPuppetRunAllCommand(o),
+	)
+	return cmd
+}
+
+// command makes one that asks for an action and shows the answers.
+func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []tutti.NodeAnswer) error) *cobra.Command {
+	r.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		server, err := r.connect()
+		if err != nil {
+			return err
+		}
+		answers, err := r.ask(cmd, server)
+		if err != nil {
+			return err
+		}
+		if r.json {
+			err = printJSON(cmd.OutOrStdout(), answers)
+		} else {
+			err = show(cmd, answers)
+		}
+		if err != nil {
+			return err
+		}
+		return r.exit(cmd, answers)
+	}
+	return cmd
+}
+
+func (r *remote) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.in.On, "on", "", "which nodes: an expression, see tutti puppet --help")
+	cmd.Flags().DurationVar(&r.in.Wait, "wait", tutti.DefaultRemoteWait, "how long to wait for nodes")
+}
+
+// ask returns the answers of all nodes, sorted by node. Who changes something has to
+// say where.
+func (r *remote) ask(cmd *cobra.Command, server tutti.Remotes) ([]tutti.NodeAnswer, error) {
+	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
+	}
+	var out []tutti.NodeAnswer
+	err := server.AskNodes(cmd.Context(), r.in, func(all []tutti.NodeAnswer) error {
+		out = append(out, all...)
+		return nil
+	})
+	slices.SortFunc(out, func(a, b tutti.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })
+	return out, err
+}
+
+// exit names who did not do it, and says so with the exit code.
+func (r *remote) exit(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+	code := ExitOK
+	for _, a := range answers {
+		switch a.Verdict {
+		case tutti.RemoteOK:
+			continue
+		case tutti.RemoteFailed, tutti.RemoteRefused:
+			code = ExitFailed
+		default:
+			if code == ExitOK {
+				code = ExitPartial
+			}
+		}
+		text := a.Message
+		if a.Verdict == tutti.RemoteRefused {
+			text += " (" + a.Rule + ")"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s: %s\n", a.Node, a.Verdict, text)
+	}
+	if code != ExitOK {
+		return CommandExit(code)
+	}
+	return nil
+}
+
+func newPuppetStatusCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteStatus}}
+	return r.command(&cobra.Command{
+		Use: "status", Args: cobra.NoArgs, Short: "Show what the Puppet of each node is doing, and whether it is enabled",
+	}, showStatus)
+}
+
+func newPuppetCountCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteStatus}}
+	return r.command(&cobra.Command{Use: "count", Args: cobra.NoArgs, Short: "Count the nodes by what their Puppet is doing"}, showCount)
+}
+
+func newPuppetLastRunCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteSummary}}
+	return r.command(&cobra.Command{
+		Use: "last-run-summary", Args: cobra.NoArgs, Short: "Show the summary that Puppet keeps of its last run on each node",
+	}, showLastRun)
+}
+
+func newPuppetSummaryCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteSummary}}
+	return r.command(&cobra.Command{
+		Use: "summary", Args: cobra.NoArgs, Short: "Show how the last runs of the nodes compare: resources, failures, times",
+	}, showSummary)
+}
+
+func newPuppetResourceCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteResource}}
+	cmd := r.command(&cobra.Command{
+		Use: "resource TYPE [NAME]", Args: cobra.RangeArgs(1, 2), Short: "Show a resource as it is on each node; changes nothing",
+		Long: `Reads a resource, or all of a type, with Puppet's own providers (puppet resource).
+It starts Puppet, which takes seconds. A node denies it unless its policy allows
+the action "resource".`,
+	}, showResource)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.in.Type = args[0]
+		if len(args) > 1 {
+			r.in.Title = args[1]
+		}
+		if !cmd.Flags().Changed("wait") {
+			r.in.Wait = time.Minute
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+func newPuppetEnableCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteEnable}}
+	return r.command(&cobra.Command{Use: "enable", Args: cobra.NoArgs, Short: "Let Puppet run again; where it may, nothing changes"}, showChange)
+}
+
+func newPuppetDisableCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteDisable}}
+	cmd := r.command(&cobra.Command{
+		Use: "disable", Args: cobra.NoArgs, Short: "Keep Puppet from running; where it is disabled, the first message stays",
+		Long: `Disables Puppet as "puppet agent --disable" does, in Puppet's own file: every puppet
+agent run is refused until it is enabled. Where it is disabled already that is
+said, and the message stays which is there, unless --force replaces it.`,
+	}, showChange)
+	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "why, for whoever wonders (default: who and when)")
+	cmd.Flags().BoolVar(&r.in.Force, "force", false, "replace the message of a node that is disabled already")
+	return cmd
+}
+
+func newPuppetRunOnceCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
+	return r.runs(&cobra.Command{
+		Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may, all at once",
+	}, func([]string) (int, error) { return 0, nil })
+}
+
+func newPuppetRunAllCommand(o *options) *cobra.Command {
+	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
+	return r.runs(&cobra.Command{
+		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may, N at a time",
+		Long: `Keeps N runs in flight: as one ends, the next begins. Each node is first asked
+whether it may run (its policy, disabled, another run); those that may not, are
+away or silent are named, and make the exit code another one than 0.`,
+	}, func(args []string) (int, error) {
+		n, err := strconv.Atoi(args[0])
+		if err != nil || n < 1 {
+			return 0, tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number from 1", args[0])
+		}
+		return n, nil
+	})
+}
+
+// runs makes a command that asks who may run, and runs those.
+func (r *remote) runs(cmd *cobra.Command, limit func(args []string) (int, error)) *cobra.Command {
+	r.flags(cmd)
+	var noop, detach bool
+	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
+	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in := tutti.StartJob{Runs: &tutti.NodeRuns{}, Mode: tutti.ModeApply}
+		if noop {
+			in.Mode = tutti.ModeNoop
+		}
+		var err error
+		if in.Runs.Limit, err = limit(args); err != nil {
+			return err
+		}
+		server, err := r.connect()
+		if err != nil {
+			return err
+		}
+		answers, err := r.ask(cmd, server)
+		if err != nil {
+			return err
+		}
+		for _, a := range answers {
+			if a.Verdict == tutti.RemoteOK {
+				in.Runs.Nodes = append(in.Runs.Nodes, a.Node)
+			}
+		}
+		named := r.exit(cmd, answers) // before the job, and again by the exit code behind it
+		if len(in.Runs.Nodes) == 0 {
+			return named
+		}
+		job, err := server.StartJob(cmd.Context(), in)
+		if err != nil {
+			return err
+		}
+		if detach {
+			err = r.done(cmd, string(job)+"\n", map[string]any{"job": job})
+		} else {
+			err = r.watch(cmd, server, job)
+		}
+		if err == nil {
+			return named
+		}
+		return err
+	}
+	return cmd
+}
+
+func showChange(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+	var rows [][]string
+	for _, a := range answers {
+		if a.Verdict == tutti.RemoteOK {
+			rows = append(rows, []string{string(a.Node), a.Status.Status, orDash(a.Message), orDash(oneLine(a.Status.DisableMessage))})
+		}
+	}
+	return tableIfAny(cmd, "NODE\tSTATUS\tNOTE\tDISABLED BECAUSE", rows)
+}
+
+// oneLine keeps a text of a node on one line of a table.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func tableIfAny(cmd *cobra.Command, head string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return table(cmd.OutOrStdout(), head, rows)
+}

@@ -1,0 +1,216 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Actions is a node's policy: which caller may ask its Puppet for which action (see
+// tutti.RemoteAction). The file has the format of MCollective's ActionPolicy:
+//
+//	policy default deny
+//	allow⇥operator:ada operators⇥status disable⇥environment=production⇥*
+//
+// Columns are parted by tabs: the verdict, callers (`*`, ids, /regex/, groups),
+// actions (`*` or words), facts (`*`, `fact=value …`, or a condition), and classes
+// (the same, may be left out). All columns of a rule must match; the first rule that
+// matches decides, without one the default, which is deny.
+//
+// Parse refuses a file that is not understood as a whole: whoever uses it then has to
+// deny everything.
+type Actions struct {
+	file     string
+	rules    []rule
+	defaults []fallback // all `policy default` lines; the last one counts
+	groups   map[string][]string
+}
+
+type rule struct {
+	line    int
+	allow   bool
+	callers []caller // none: everybody
+	actions []string // none: all
+	facts   *condition
+	classes *condition
+	text    [2]string // of the columns facts and classes
+}
+
+type caller struct {
+	text string
+	re   *regexp.Regexp // nil: an id, or a group
+}
+
+type fallback struct {
+	line  int
+	allow bool
+	word  string
+}
+
+// Bounds of a policy file.
+const (
+	MaxActions = 256 << 10 // bytes
+	maxLine    = 8 << 10
+)
+
+// Shipped is the policy of a node without a file: operators may read the state of
+// Puppet, and do what they can do by a plan anyway. It denies `resource`.
+const Shipped = "policy default deny\nallow\t/^operator:/\tstatus last_run_summary facts enable disable runonce\t*\t*\n"
+
+// ParseActions reads a policy and the groups of callers beside it (`name id id …`, may
+// be empty). Errors have file and line.
+func ParseActions(file, text, groupFile, groups string) (*Actions, error) {
+	a := &Actions{file: file, groups: map[string][]string{}}
+	if len(text) > MaxActions || len(groups) > MaxActions {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s: larger than %d bytes", file, MaxActions)
+	}
+	for n, line := range lines(groups) {
+		words := strings.Fields(line)
+		if _, twice := a.groups[words[0]]; twice {
+			return nil, tutti.Errorf(tutti.CodeInvalid, "%s:%d: a second group %q", groupFile, n, words[0])
+		}
+		a.groups[words[0]] = words[1:]
+	}
+	for n, line := range lines(text) {
+		if err := a.line(n, line); err != nil {
+			return nil, tutti.Wrap(tutti.CodeInvalid, err, "%s:%d", file, n)
+		}
+	}
+	return a, nil
+}
+
+// lines yields the lines that say something, with their numbers.
+func lines(text string) func(yield func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		n := 0
+		for line := range strings.SplitSeq(text, "\n") {
+			n++
+			line = strings.TrimRightFunc(line, unicode.IsSpace)
+			if trimmed := strings.TrimSpace(line); trimmed == "" || trimmed[0] == '#' {
+				continue
+			}
+			if !yield(n, line) {
+				return
+			}
+		}
+	}
+}
+
+var tabs = regexp.MustCompile(`\t+`)
+
+func (a *Actions) line(n int, line string) error {
+	if len(line) > maxLine {
+		return tutti.Errorf(tutti.CodeInvalid, "a line of %d bytes, at most %d", len(line), maxLine)
+	}
+	if words := strings.Fields(line); words[0] == "policy" {
+		if len(words) != 3 || words[1] != "default" {
+			return tutti.Errorf(tutti.CodeInvalid, "not understood; a default is: policy default deny")
+		}
+		a.defaults = append(a.defaults, fallback{n, words[2] == "allow", words[2]})
+		return nil
+	}
+	columns := tabs.Split(line, -1)
+	if len(columns) == 1 {
+		return tutti.Errorf(tutti.CodeInvalid, "no tabs: columns are parted by tabs, not by spaces: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES")
+	}
+	if len(columns) < 4 || len(columns) > 5 {
+		return tutti.Errorf(tutti.CodeInvalid, "%d columns; a rule has 4 or 5, parted by tabs: allow⇥CALLERS⇥ACTIONS⇥FACTS⇥CLASSES", len(columns))
+	}
+	r := rule{line: n, allow: columns[0] == "allow"}
+	if !r.allow && columns[0] != "deny" {
+		return tutti.Errorf(tutti.CodeInvalid, "%q: a rule begins with allow or deny", columns[0])
+	}
+	columns = append(columns, "*")
+	var err error
+	if r.callers, err = parseCallers(columns[1]); err != nil {
+		return err
+	}
+	if r.actions = strings.Fields(columns[2]); slices.Contains(r.actions, "*") {
+		r.actions = nil
+	} else if len(r.actions) == 0 {
+		return tutti.Errorf(tutti.CodeInvalid, "no actions")
+	}
+	r.text = [2]string{normal(columns[3]), normal(columns[4])}
+	if r.facts, err = parseCondition(columns[3], factsColumn); err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "facts")
+	}
+	if r.classes, err = parseCondition(columns[4], classesColumn); err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "classes")
+	}
+	a.rules = append(a.rules, r)
+	return nil
+}
+
+func normal(column string) string { return strings.Join(strings.Fields(column), " ") }
+
+func parseCallers(column string) ([]caller, error) {
+	var out []caller
+	for word := range strings.FieldsSeq(column) {
+		c := caller{text: word}
+		if word == "*" {
+			return nil, nil
+		}
+		if len(word) > 1 && word[0] == '/' && strings.HasSuffix(word, "/") {
+			var err error
+			if c.re, err = regexp.Compile(word[1 : len(word)-1]); err != nil {
+				return nil, tutti.Wrap(tutti.CodeInvalid, err, "callers")
+			}
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "no callers")
+	}
+	return out, nil
+}
+
+// Question is what a policy decides. Known and KnownClasses say whether the node
+// knows its facts and classes: it does not before its first run.
+type Question struct {
+	Caller  string
+	Action  tutti.RemoteAction
+	Facts   func() (facts map[string]any, known bool) // asked only where a rule needs them
+	Classes func() (classes []string, known bool)
+}
+
+// Decide returns whether the question is allowed, and the rule that says so, as
+// `file:line: deny`. What a node does not know (see Question) makes a deny rule match
+// and an allow rule not.
+func (a *Actions) Decide(q Question) (allowed bool, because string) {
+	for _, r := range a.rules {
+		if !a.matchesCaller(r, q.Caller) || len(r.actions) > 0 && !slices.Contains(r.actions, string(q.Action)) {
+			continue
+		}
+		met := meet(r.facts.eval(q), r.classes.eval(q))
+		if met == yes || met == unknown && !r.allow {
+			return r.allow, fmt.Sprintf("%s:%d: %s", a.file, r.line, r.verdict())
+		}
+	}
+	if n := len(a.defaults); n > 0 {
+		d := a.defaults[n-1]
+		return d.allow, fmt.Sprintf("%s:%d: policy default %s", a.file, d.line, d.word)
+	}
+	return false, a.file + ": no rule, denied"
+}
+
+func (r rule) verdict() string {
+	if r.allow {
+		return "allow"
+	}
+	return "deny"
+}
+
+func (a *Actions) matchesCaller(r rule, id string) bool {
+	return len(r.callers) == 0 || slices.ContainsFunc(r.callers, func(c caller) bool { return a.is(c, id) })
+}
+
+func (a *Actions) is(c caller, id string) bool {
+	if c.re != nil {
+		return c.re.MatchString(id)
+	}
+	return c.text == id || slices.Contains(a.groups[c.text], id)
+}

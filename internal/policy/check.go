@@ -1,0 +1,231 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Finding is something in a policy that does not do what it seems to.
+type Finding struct {
+	Line int    `json:"line"`
+	What string `json:"what"`
+	// Open: because of it something is allowed that looks denied.
+	Open bool `json:"fails_open,omitempty"`
+}
+
+// Check finds rules that can never match and rules that fail open, by line.
+func (a *Actions) Check() []Finding {
+	var out []Finding
+	for i, d := range a.defaults {
+		out = append(out, a.checkDefault(i, d)...)
+	}
+	for i, r := range a.rules {
+		out = append(out, a.checkRule(r)...)
+		if by := a.shadow(i); by != 0 {
+			what := fmt.Sprintf("can never match: line %d matches whatever this one would, before it", by)
+			open := !r.allow && a.allowsBefore(i)
+			if open {
+				what += "; what it denies is allowed"
+			}
+			out = append(out, Finding{Line: r.line, What: what, Open: open})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int { return a.Line - b.Line })
+	return out
+}
+
+func (a *Actions) checkDefault(i int, d fallback) []Finding {
+	var out []Finding
+	if i < len(a.defaults)-1 {
+		out = append(out, Finding{Line: d.line, What: fmt.Sprintf("has no effect: line %d says it again, and the last one counts", a.defaults[len(a.defaults)-1].line)})
+	} else if d.allow {
+		out = append(out, Finding{Line: d.line, What: "whatever no rule is about is allowed, to everybody, also actions to come", Open: true})
+	}
+	if d.word != "allow" && d.word != "deny" {
+		out = append(out, Finding{Line: d.line, What: fmt.Sprintf("%q means deny: any word but allow does", d.word)})
+	}
+	return out
+}
+
+// checkRule looks at one rule alone.
+func (a *Actions) checkRule(r rule) []Finding {
+	var out []Finding
+	never := func(dead bool, format string, args ...any) {
+		what := fmt.Sprintf(format, args...)
+		if dead {
+			what += "; so the rule can never match"
+			if !r.allow {
+				what += ", and what it is to deny may be allowed"
+			}
+		}
+		out = append(out, Finding{Line: r.line, What: what, Open: dead && !r.allow})
+	}
+	deadCallers := 0
+	for _, c := range r.callers {
+		if a.deadCaller(c) {
+			deadCallers++
+		}
+	}
+	for _, c := range r.callers {
+		dead := a.deadCaller(c) && deadCallers == len(r.callers)
+		members, group := a.groups[c.text]
+		switch {
+		case c.re != nil && r.allow && !anchored(c.re.String()):
+			out = append(out, Finding{Line: r.line, Open: true, What: fmt.Sprintf("the regex %s matches anywhere in a caller: anchor it, like /^operator:ada$/", c.text)})
+		case c.re != nil || !a.deadCaller(c):
+		case strings.Contains(c.text, ","):
+			never(dead, "callers are parted by spaces: %q is one word", c.text)
+		case group && len(members) == 0:
+			never(dead, "group %s has no members", c.text)
+		case group:
+			never(dead, "no member of group %s is an operator: callers are called operator:NAME", c.text)
+		default:
+			never(dead, "nobody is called %q: callers are operator:NAME, groups, and /regexes/", c.text)
+		}
+	}
+	dead := !slices.ContainsFunc(r.actions, known)
+	for _, action := range r.actions {
+		switch {
+		case known(action):
+		case strings.Contains(action, ","):
+			never(dead, "actions are parted by spaces: %q is one word", action)
+		default:
+			never(dead, "there is no action %q; there are %s", action, strings.Join(actionNames(), " "))
+		}
+	}
+	for _, c := range []*condition{r.facts, r.classes} {
+		c.each(func(s statement) {
+			if _, err := strconv.ParseFloat(s.value, 64); err != nil && slices.Contains([]string{"<", "<=", ">", ">="}, s.op) {
+				never(r.allow, "%s%s%s: only numbers are less or more", s.name, s.op, s.value)
+			}
+			if strings.Contains(s.value, ",") && s.re == nil {
+				out = append(out, Finding{Line: r.line, What: fmt.Sprintf("%s%s%s: conditions are parted by spaces; this is one value with a comma in it", s.name, s.op, s.value), Open: !r.allow})
+			}
+		})
+	}
+	return out
+}
+
+// deadCaller reports whether nobody can be that caller.
+func (a *Actions) deadCaller(c caller) bool {
+	isOperator := func(id string) bool { return strings.HasPrefix(id, "operator:") && !strings.Contains(id, ",") }
+	return c.re == nil && !isOperator(c.text) && !slices.ContainsFunc(a.groups[c.text], isOperator)
+}
+
+func anchored(re string) bool {
+	return strings.HasPrefix(re, "^operator:") || strings.HasPrefix(re, `\Aoperator:`) || strings.HasSuffix(re, "$") && strings.HasPrefix(re, "^")
+}
+
+func known(action string) bool {
+	return slices.Contains(tutti.RemoteActions, tutti.RemoteAction(action))
+}
+
+func actionNames() []string {
+	out := make([]string, len(tutti.RemoteActions))
+	for i, a := range tutti.RemoteActions {
+		out[i] = string(a)
+	}
+	return out
+}
+
+// each calls f with all statements of a condition.
+func (c *condition) each(f func(statement)) {
+	if c == nil {
+		return
+	}
+	if c.op == "" {
+		f(c.statement)
+	}
+	for _, part := range c.parts {
+		part.each(f)
+	}
+}
+
+// shadow returns the line of the last of the earlier rules that together match all
+// that rule i could; 0: something is left for it.
+func (a *Actions) shadow(i int) int {
+	r, last := a.rules[i], 0
+	for _, c := range a.callersOf(r) {
+		for _, action := range actionsOf(r) {
+			by := slices.IndexFunc(a.rules[:i], func(earlier rule) bool { return a.covers(earlier, r, c, action) })
+			if by < 0 {
+				return 0
+			}
+			last = max(last, a.rules[by].line)
+		}
+	}
+	return last
+}
+
+// allowsBefore reports whether an earlier rule that covers part of rule i allows.
+func (a *Actions) allowsBefore(i int) bool {
+	r := a.rules[i]
+	for _, c := range a.callersOf(r) {
+		for _, action := range actionsOf(r) {
+			by := slices.IndexFunc(a.rules[:i], func(earlier rule) bool { return a.covers(earlier, r, c, action) })
+			if by >= 0 && a.rules[by].allow {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// anybody stands for the callers of a rule that says `*`.
+var anybody = caller{text: "*"}
+
+// callersOf are the callers of a rule, each member of a group for itself.
+func (a *Actions) callersOf(r rule) []caller {
+	if len(r.callers) == 0 {
+		return []caller{anybody}
+	}
+	var out []caller
+	for _, c := range r.callers {
+		members, group := a.groups[c.text]
+		if c.re != nil || !group {
+			out = append(out, c)
+			continue
+		}
+		for _, id := range members {
+			out = append(out, caller{text: id})
+		}
+	}
+	return out
+}
+
+func actionsOf(r rule) []string {
+	if len(r.actions) == 0 {
+		return actionNames()
+	}
+	return r.actions
+}
+
+// covers reports whether an earlier rule matches whenever r does for this caller and
+// action. Conditions are compared as they are written.
+func (a *Actions) covers(earlier, r rule, c caller, action string) bool {
+	if len(earlier.actions) > 0 && !slices.Contains(earlier.actions, action) {
+		return false
+	}
+	for k, mine := range []*condition{earlier.facts, earlier.classes} {
+		if mine != nil && earlier.text[k] != r.text[k] {
+			return false
+		}
+	}
+	// Of what a node does not know, an allow rule lets through what a deny rule takes.
+	if (earlier.facts != nil || earlier.classes != nil) && earlier.allow && !r.allow {
+		return false
+	}
+	if len(earlier.callers) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(earlier.callers, func(e caller) bool {
+		if c.re != nil || c.text == anybody.text {
+			return e.re != nil && e.text == c.text
+		}
+		return a.is(e, c.text)
+	})
+}

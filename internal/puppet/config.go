@@ -1,0 +1,136 @@
+package puppet
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Config is where a Puppet keeps what it knows of itself, read from puppet.conf
+// without Puppet: starting it takes seconds. `puppet config print --section agent`
+// says the same.
+type Config struct {
+	DisabledLock string // agent_disabled_lockfile
+	RunLock      string // agent_catalog_run_lockfile
+	LastRun      string // lastrunfile
+	Resources    string // resourcefile
+	Classes      string // classfile
+	PIDFile      string // pidfile
+}
+
+// defaults are Puppet's own, by who packaged it. Paths below root.
+var (
+	common = map[string]string{
+		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",
+		"agent_catalog_run_lockfile": "$statedir/agent_catalog_run.lock", "lastrunfile": "$publicdir/last_run_summary.yaml",
+		"resourcefile": "$statedir/resources.txt", "classfile": "$statedir/classes.txt", "pidfile": "$rundir/agent.pid",
+	}
+	packaged = []map[string]string{
+		{
+			"confdir": "/etc/puppetlabs/puppet", "vardir": "/opt/puppetlabs/puppet/cache", "rundir": "/var/run/puppetlabs",
+			"publicdir": "/opt/puppetlabs/puppet/public", "logdir": "/var/log/puppetlabs/puppet", "codedir": "/etc/puppetlabs/code",
+		},
+		{"confdir": "/etc/puppet", "vardir": "/var/cache/puppet", "rundir": "/run/puppet", "logdir": "/var/log/puppet", "codedir": "/etc/puppet/code"},
+	}
+)
+
+// ReadConfig reads the settings of the Puppet below root (normally "/"). An error
+// says which setting could not be resolved: nothing is guessed.
+func ReadConfig(root string) (Config, error) {
+	install, err := Find(root)
+	if err != nil {
+		return Config{}, err
+	}
+	settings := maps.Clone(common)
+	for i, p := range places {
+		if install.Ruby == filepath.Join(root, p.Ruby) {
+			maps.Copy(settings, packaged[i])
+		}
+	}
+	file := filepath.Join(root, settings["confdir"], "puppet.conf")
+	raw, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Config{}, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's settings")
+	}
+	maps.Copy(settings, parseConf(string(raw)))
+	var out Config
+	for name, to := range map[string]*string{
+		"agent_disabled_lockfile": &out.DisabledLock, "agent_catalog_run_lockfile": &out.RunLock, "lastrunfile": &out.LastRun,
+		"resourcefile": &out.Resources, "classfile": &out.Classes, "pidfile": &out.PIDFile,
+	} {
+		value, err := resolve(settings, name, 0)
+		if err != nil {
+			return Config{}, tutti.Wrap(tutti.CodeInvalid, err, "%s: setting %s", file, name)
+		}
+		*to = filepath.Join(root, value)
+	}
+	return out, nil
+}
+
+// sections are those that `puppet agent` reads, the stronger one last.
+var sections = []string{"main", "agent"}
+
+// parseConf returns the settings of puppet.conf as `puppet agent` sees them.
+func parseConf(text string) map[string]string {
+	found := map[string]map[string]string{}
+	section := "main"
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
+			section = strings.TrimSpace(line[1 : len(line)-1])
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if found[section] == nil {
+			found[section] = map[string]string{}
+		}
+		found[section][strings.TrimSpace(name)] = plainValue(value)
+	}
+	out := map[string]string{}
+	for _, s := range sections {
+		maps.Copy(out, found[s])
+	}
+	return out
+}
+
+// fileMode is what Puppet allows behind the name of a file: `{owner = service}`.
+var fileMode = regexp.MustCompile(`\s*\{[^}]*\}\s*$`)
+
+func plainValue(value string) string {
+	if at := strings.Index(value, " #"); at >= 0 {
+		value = value[:at]
+	}
+	if strings.Contains(value, "{") && !strings.Contains(value, "${") {
+		value = fileMode.ReplaceAllString(value, "")
+	}
+	return strings.Trim(strings.TrimSpace(value), `"'`)
+}
+
+// resolve returns the value of a setting, with those that it names put in.
+func resolve(settings map[string]string, name string, depth int) (string, error) {
+	value, ok := settings[name]
+	if !ok || depth > 10 {
+		return "", tutti.Errorf(tutti.CodeInvalid, "the agent of Tutti does not know $%s", name)
+	}
+	var bad error
+	value = os.Expand(value, func(of string) string {
+		inner, err := resolve(settings, of, depth+1)
+		if err != nil {
+			bad = err
+		}
+		return inner
+	})
+	if bad == nil && !filepath.IsAbs(value) {
+		bad = tutti.Errorf(tutti.CodeInvalid, "%q is no absolute path", value)
+	}
+	return value, bad
+}

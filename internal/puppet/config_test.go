@@ -1,0 +1,92 @@
+package puppet
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+)
+
+// rootWith is a root directory with a Puppet in it and a puppet.conf.
+func rootWith(t *testing.T, place int, conf string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, file := range []string{places[place].Ruby, places[place].Puppet} {
+		write(t, filepath.Join(root, file), "#!/bin/sh\n", 0o755)
+	}
+	if conf != "" {
+		write(t, filepath.Join(root, packaged[place]["confdir"], "puppet.conf"), conf, 0o644)
+	}
+	return root
+}
+
+func write(t *testing.T, file, content string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The paths are what `puppet config print --section agent` said of Debian's Puppet
+// 7.23, and what the vendor's packages are built with.
+func TestReadConfig(t *testing.T) {
+	debian := Config{
+		DisabledLock: "/var/cache/puppet/state/agent_disabled.lock", RunLock: "/var/cache/puppet/state/agent_catalog_run.lock",
+		LastRun: "/var/cache/puppet/public/last_run_summary.yaml", Resources: "/var/cache/puppet/state/resources.txt",
+		Classes: "/var/cache/puppet/state/classes.txt", PIDFile: "/run/puppet/agent.pid",
+	}
+	vendor := Config{
+		DisabledLock: "/opt/puppetlabs/puppet/cache/state/agent_disabled.lock", RunLock: "/opt/puppetlabs/puppet/cache/state/agent_catalog_run.lock",
+		LastRun: "/opt/puppetlabs/puppet/public/last_run_summary.yaml", Resources: "/opt/puppetlabs/puppet/cache/state/resources.txt",
+		Classes: "/opt/puppetlabs/puppet/cache/state/classes.txt", PIDFile: "/var/run/puppetlabs/agent.pid",
+	}
+	with := func(c Config, change func(*Config)) Config { change(&c); return c }
+	for _, tc := range []struct {
+		reason, conf string
+		place        int
+		want         Config
+		err          string
+	}{
+		{"Debian's defaults", "", 1, debian, ""},
+		{"the vendor's defaults", "", 0, vendor, ""},
+		{"comments and other sections", "# vardir = /x\n[server]\nvardir = /y\n[main]\nserver = puppet\n", 1, debian, ""},
+		{"what other settings are made of", "[main]\nstatedir = /s\nrundir=/r\n", 1, with(debian, func(c *Config) {
+			c.DisabledLock, c.RunLock, c.Resources, c.Classes = "/s/agent_disabled.lock", "/s/agent_catalog_run.lock", "/s/resources.txt", "/s/classes.txt"
+			c.PIDFile = "/r/agent.pid"
+		}), ""},
+		{"agent is stronger than main, wherever it stands", "[agent]\nlastrunfile = /a\n[main]\nlastrunfile = /m\n", 1, with(debian, func(c *Config) { c.LastRun = "/a" }), ""},
+		{"references, quotes and a file's mode", "[agent]\nclassfile = \"${statedir}/c.txt\"\nlastrunfile = /l.yaml { mode = 640 }\n", 1, with(debian, func(c *Config) {
+			c.Classes, c.LastRun = "/var/cache/puppet/state/c.txt", "/l.yaml"
+		}), ""},
+		{"nothing is guessed", "[agent]\nlastrunfile = $datadir/l\n", 1, Config{}, "setting lastrunfile: the agent of Tutti does not know $datadir"},
+		{"nor followed for ever", "[agent]\nvardir = $statedir/..\n", 1, Config{}, "does not know $"},
+		{"nor relative", "[agent]\nclassfile = c.txt\n", 1, Config{}, "no absolute path"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			root := rootWith(t, tc.place, tc.conf)
+			got, err := ReadConfig(root)
+			if tc.err != "" {
+				if tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%+v, %v; want %q", got, err, tc.err)
+				}
+				return
+			}
+			for _, path := range []*string{&got.DisabledLock, &got.RunLock, &got.LastRun, &got.Resources, &got.Classes, &got.PIDFile} {
+				*path = strings.TrimPrefix(*path, root)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+				t.Errorf("%v, -want +got\n%s", err, diff)
+			}
+		})
+	}
+	if _, err := ReadConfig(t.TempDir()); tutti.CodeOf(err) != tutti.CodeNotFound {
+		t.Errorf("no Puppet: %v", err)
+	}
+}

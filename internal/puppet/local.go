@@ -1,0 +1,353 @@
+package puppet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+)
+
+// Local is the node's own Puppet outside of runs: what it says of itself in its
+// files, and whether it may run. Any number of goroutines may use it.
+type Local struct {
+	Root string           // below which Puppet is looked for, normally "/"
+	Now  func() time.Time // nil: the clock
+}
+
+// Bounds of Puppet's files and of what `puppet resource` says, in bytes.
+const (
+	maxLockFile  = 64 << 10
+	maxSummary   = 1 << 20
+	maxLists     = 16 << 20
+	maxResource  = 96 << 10
+	resourceTime = time.Minute
+)
+
+func (l Local) now() time.Time {
+	if l.Now == nil {
+		return time.Now()
+	}
+	return l.Now()
+}
+
+// Status says what the node's Puppet is doing. It changes nothing: also a lock whose
+// owner is gone stays where it is.
+func (l Local) Status() (tutti.PuppetStatus, error) {
+	var out tutti.PuppetStatus
+	c, err := ReadConfig(l.Root)
+	if err != nil {
+		return out, err
+	}
+	if out.DisableMessage, out.Enabled, err = readDisabled(c.DisabledLock); err != nil {
+		return out, err
+	}
+	if out.Applying, err = held(c.RunLock); err != nil {
+		return out, err
+	}
+	if out.DaemonPresent, err = held(c.PIDFile); err != nil {
+		return out, err
+	}
+	out.Idling = out.DaemonPresent && !out.Applying
+	ago := "never"
+	if out.LastRun, err = readLastRun(c.LastRun); err != nil {
+		return out, err
+	}
+	if out.LastRun > 0 {
+		out.SinceLastRun = l.now().Unix() - out.LastRun
+		ago = (time.Duration(out.SinceLastRun) * time.Second).String() + " ago"
+	}
+	switch {
+	case !out.Enabled:
+		out.Status = "disabled"
+	case out.Applying:
+		out.Status = "applying a catalog"
+	case out.Idling:
+		out.Status = "idling"
+	default:
+		out.Status = "stopped"
+	}
+	out.Message = fmt.Sprintf("Currently %s; last completed run %s", out.Status, ago)
+	return out, nil
+}
+
+// readDisabled reads Puppet's file that disables it; one that is not Puppet's JSON
+// disables, too.
+func readDisabled(file string) (message string, enabled bool, err error) {
+	raw, err := readBounded(file, maxLockFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", true, nil
+	}
+	if err != nil {
+		return "", false, tutti.Wrap(tutti.CodeUnavailable, err, "is Puppet disabled?")
+	}
+	var lock struct {
+		Message string `json:"disabled_message"`
+	}
+	if bad := json.Unmarshal(raw, &lock); bad != nil {
+		lock.Message = "reason not known: " + file + " is not what Puppet writes"
+	}
+	return lock.Message, false, nil
+}
+
+// held reports whether a file names a process that Puppet would take for one of its
+// own. The pid of a lock that was left may be another process's by now.
+func held(file string) (bool, error) {
+	raw, err := readBounded(file, maxLockFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, tutti.Wrap(tutti.CodeUnavailable, err, "is Puppet running?")
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	return err == nil && pid > 0 && isPuppet(pid), nil
+}
+
+// isPuppet is Puppet's own rule (util/pidlock): the process is called puppet…, or it is
+// a Ruby with puppet in its command line.
+func isPuppet(pid int) bool {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	comm, err := os.ReadFile(filepath.Join(proc, "comm"))
+	if err != nil {
+		return false
+	}
+	name := strings.TrimSpace(string(comm))
+	if name == "puppet" || strings.HasPrefix(name, "puppet-") {
+		return true
+	}
+	args, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	return err == nil && strings.HasPrefix(name, "ruby") && bytes.Contains(args, []byte("puppet"))
+}
+
+// Enable lets Puppet run; false: it could already.
+func (l Local) Enable() (changed bool, err error) {
+	c, err := ReadConfig(l.Root)
+	if err != nil {
+		return false, err
+	}
+	err = os.Remove(c.DisabledLock)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, tutti.Wrap(tutti.CodeUnavailable, err, "enable Puppet")
+	}
+	return true, durable.SyncDir(filepath.Dir(c.DisabledLock))
+}
+
+// Disable keeps Puppet from running, as `puppet agent --disable MESSAGE` does. false:
+// it was disabled already, and the first message stays unless force replaces it.
+func (l Local) Disable(message string, force bool) (changed bool, err error) {
+	c, err := ReadConfig(l.Root)
+	if err != nil {
+		return false, err
+	}
+	if _, enabled, err := readDisabled(c.DisabledLock); err != nil || !enabled && !force {
+		return false, err
+	}
+	raw, err := json.Marshal(map[string]string{"disabled_message": message})
+	if err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
+		return false, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
+	}
+	err = durable.WriteFile(c.DisabledLock, raw, 0o644) // as Puppet's, which others read
+	return err == nil, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
+}
+
+// summaryFile is last_run_summary.yaml.
+type summaryFile struct {
+	Version struct {
+		Config any `yaml:"config"`
+	} `yaml:"version"`
+	Resources map[string]int64   `yaml:"resources"`
+	Time      map[string]float64 `yaml:"time"`
+}
+
+var lastRunRE = regexp.MustCompile(`\blast_run: *([0-9]+)`)
+
+// readLastRun returns when Puppet last ran, in seconds since 1970; 0: never. It is asked
+// of many nodes at once, and leaves the rest of the summary unread.
+func readLastRun(file string) (int64, error) {
+	raw, err := readBounded(file, maxSummary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, tutti.Wrap("", err, "Puppet's last run")
+	}
+	found := lastRunRE.FindSubmatch(raw)
+	if found == nil {
+		return 0, nil
+	}
+	return strconv.ParseInt(string(found[1]), 10, 64)
+}
+
+// readSummary returns nil where Puppet has never run.
+func readSummary(file string) (*summaryFile, error) {
+	raw, err := readBounded(file, maxSummary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, tutti.Wrap("", err, "Puppet's last run")
+	}
+	var out summaryFile
+	if err := yaml.Unmarshal(raw, &out); err != nil {
+		return nil, tutti.Errorf(tutti.CodeDamaged, "%s is not what Puppet writes: %v", file, err)
+	}
+	return &out, nil
+}
+
+// Summary is Puppet's summary of its last run. Without resources in it the run ended
+// before it applied a catalog. CodeNotFound: there was none.
+func (l Local) Summary() (tutti.RunSummary, error) {
+	c, err := ReadConfig(l.Root)
+	if err != nil {
+		return tutti.RunSummary{}, err
+	}
+	sum, err := readSummary(c.LastRun)
+	switch {
+	case err != nil:
+		return tutti.RunSummary{}, err
+	case sum == nil:
+		return tutti.RunSummary{}, tutti.Errorf(tutti.CodeNotFound, "Puppet has not run here: there is no %s", c.LastRun)
+	}
+	out := tutti.RunSummary{LastRun: int64(sum.Time["last_run"])}
+	if out.LastRun > 0 {
+		out.SinceLastRun = l.now().Unix() - out.LastRun
+	}
+	if sum.Version.Config != nil {
+		out.ConfigVersion = fmt.Sprint(sum.Version.Config)
+	}
+	total, applied := sum.Resources["total"]
+	if !applied || total == 0 { // Puppet's own stages are resources, too: no catalog has none
+		out.Failed, out.Message = true, "the last run failed before it applied a catalog: its summary has no resources"
+		return out, nil
+	}
+	out.TotalResources, out.OutOfSyncResources = total, sum.Resources["out_of_sync"]
+	out.FailedResources = sum.Resources["failed"] + sum.Resources["failed_to_restart"]
+	out.CorrectedResources, out.ChangedResources = sum.Resources["corrective_change"], sum.Resources["changed"]
+	out.ConfigRetrieval, out.TotalTime = sum.Time["config_retrieval"], sum.Time["total"]
+	out.TypeDistribution, err = types(c.Resources)
+	return out, err
+}
+
+// types counts the resources of Puppet's list by type.
+func types(file string) (map[string]int, error) {
+	out := map[string]int{}
+	names, err := readLines(file)
+	for _, ref := range names {
+		if kind, _, ok := strings.Cut(ref, "["); ok {
+			out[kind]++
+		}
+	}
+	return out, err
+}
+
+// Classes are those of the last catalog; false: there was none.
+func (l Local) Classes() ([]string, bool) {
+	c, err := ReadConfig(l.Root)
+	if err != nil {
+		return nil, false
+	}
+	names, err := readLines(c.Classes)
+	return names, err == nil && names != nil
+}
+
+// readLines returns nil where there is no file.
+func readLines(file string) ([]string, error) {
+	raw, err := readBounded(file, maxLists)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "read a list of Puppet's")
+	}
+	return slices.DeleteFunc(strings.Split(string(raw), "\n"), func(line string) bool { return line == "" }), nil
+}
+
+func readBounded(file string, most int64) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, tutti.Errorf(tutti.CodeDamaged, "%s is no file of at most %d bytes", file, most)
+	}
+	return os.ReadFile(file)
+}
+
+// Resource is the state of one resource, or of all of a type, as `puppet resource
+// --to_yaml` has it, in JSON. It only reads. It takes as long as a start of Puppet.
+func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessage, error) {
+	if err := (tutti.RemoteRequest{Action: tutti.RemoteResource, Type: kind, Title: title}).Validate(); err != nil {
+		return nil, err
+	}
+	install, err := Find(l.Root)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resourceTime)
+	defer cancel()
+	args := []string{install.Puppet, "resource", "--to_yaml", strings.ToLower(kind)}
+	if title != "" {
+		args = append(args, title)
+	}
+	cmd := exec.CommandContext(ctx, install.Ruby, args...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin", "HOME=/root", "LANG=C.UTF-8"}
+	cmd.WaitDelay = time.Second
+	var out, said bounded
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, tutti.Errorf(tutti.CodeDeadline, "puppet resource did not end in time")
+		}
+		return nil, tutti.Errorf(tutti.CodeInvalid, "puppet resource: %v: %s", err, lastLine(said.text.String()))
+	}
+	if out.over {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "more than %d bytes of resources: name one", maxResource)
+	}
+	var doc map[string]any
+	if err := yaml.Unmarshal(out.text.Bytes(), &doc); err != nil {
+		return nil, tutti.Errorf(tutti.CodeInternal, "puppet resource: %v", err)
+	}
+	return json.Marshal(doc)
+}
+
+// bounded keeps the first bytes of what is written to it.
+type bounded struct {
+	text bytes.Buffer
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := maxResource - b.text.Len()
+	b.over = b.over || len(p) > room
+	b.text.Write(p[:min(len(p), max(room, 0))])
+	return len(p), nil
+}
+
+func lastLine(text string) string {
+	all := slices.DeleteFunc(strings.Split(text, "\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
+	if len(all) == 0 {
+		return "it does not say why"
+	}
+	return all[len(all)-1]
+}

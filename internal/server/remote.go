@@ -1,0 +1,289 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/selector"
+)
+
+// maxNodesNamed bounds the nodes that one event names: a message of the log is short.
+const maxNodesNamed = 500
+
+// AskNodes implements tutti.Remotes. Who is selected is decided when it begins.
+func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	chosen, err := selector.Parse(in.On)
+	if err != nil {
+		return err
+	}
+	in.On, in.Wait = chosen.String(), cmp.Or(in.Wait, tutti.DefaultRemoteWait)
+	views, err := s.ListNodes(ctx)
+	if err != nil {
+		return err
+	}
+	q := &question{Server: s, in: in, by: tutti.Actor(ctx), chosen: chosen}
+	if in.Action == tutti.RemoteDisable && in.Message == "" {
+		q.in.Message = fmt.Sprintf("Disabled via Tutti by %s at %s", q.by, time.Now().UTC().Format("2006-01-02 15:04"))
+	}
+	selected, undecided, err := q.choose(ctx, views)
+	if err != nil {
+		return err
+	}
+	if len(selected)+len(undecided) == 0 {
+		return tutti.Errorf(tutti.CodeNotFound, "the selector %s selects none of %d nodes; see: tutti node list", in.On, len(views))
+	}
+	request := q.request(in.Action)
+	if in.Action.Effect() && len(selected) > 0 {
+		if err := q.announce(ctx, request.Request, selected); err != nil {
+			return err
+		}
+	}
+	return q.ask(ctx, request, selected, undecided, yield)
+}
+
+// question is one call of AskNodes.
+type question struct {
+	*Server
+	in     tutti.AskNodes
+	by     string
+	chosen *selector.Selector
+}
+
+// ask asks those who are selected and yields all answers. Whoever asked may be gone
+// before its end: what became of it is noted all the same.
+func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []tutti.NodeView, undecided []tutti.NodeAnswer, yield func([]tutti.NodeAnswer) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	tally, gone := tally{}, error(nil)
+	got := func(all []tutti.NodeAnswer) {
+		tally.add(all)
+		if gone == nil {
+			gone = yield(all)
+		}
+		if gone != nil {
+			stop()
+		}
+	}
+	if len(undecided) > 0 {
+		got(undecided)
+	}
+	if err := q.round(ctx, request, selected, got); err != nil {
+		return err
+	}
+	if err := q.note(request, tally); gone == nil {
+		return err
+	}
+	return gone
+}
+
+// request makes a new question to nodes.
+func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
+	return tutti.RemoteRequest{
+		Request: rand.Text(), Action: action, Caller: q.by, Message: q.in.Message, Force: q.in.Force,
+		Type: q.in.Type, Title: q.in.Title, Wait: q.in.Wait,
+	}
+}
+
+// choose says which nodes are selected. Where that needs facts, the nodes are asked
+// for them; those of which nobody can say it are answers already.
+func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected []tutti.NodeView, undecided []tutti.NodeAnswer, err error) {
+	now := time.Now()
+	var open []tutti.NodeView
+	decide := func(v tutti.NodeView, facts map[string]any) {
+		switch answer, err := q.chosen.Decide(selector.Of(v), facts, now); {
+		case err != nil:
+			undecided = append(undecided, answerAbout(v, tutti.RemoteUndecided, words(err.Error())))
+		case answer == selector.Yes:
+			selected = append(selected, v)
+		case answer == selector.NeedsFacts:
+			open = append(open, v)
+		}
+	}
+	for _, v := range views {
+		decide(v, nil)
+	}
+	if len(open) == 0 {
+		return selected, undecided, nil
+	}
+	byName := map[tutti.NodeName]tutti.NodeView{}
+	for _, v := range open {
+		byName[v.Node] = v
+	}
+	request := tutti.RemoteRequest{Request: rand.Text(), Action: tutti.RemoteFacts, Caller: q.by, Wait: q.in.Wait}
+	request.Facts, _ = q.chosen.Facts()
+	tally, asked := tally{}, open
+	err = q.round(ctx, request, asked, func(all []tutti.NodeAnswer) {
+		tally.add(all)
+		for _, a := range all {
+			facts, err := factsOf(a)
+			if err != nil {
+				undecided = append(undecided, answerAbout(byName[a.Node], tutti.RemoteUndecided, "its facts are not known: "+words(err.Error())))
+				continue
+			}
+			decide(byName[a.Node], facts)
+		}
+	})
+	if err == nil {
+		err = q.note(request, tally)
+	}
+	slices.SortFunc(selected, func(a, b tutti.NodeView) int { return cmp.Compare(a.Node, b.Node) })
+	return selected, undecided, err
+}
+
+// factsOf reads the facts that a node has answered.
+func factsOf(a tutti.NodeAnswer) (map[string]any, error) {
+	if a.Verdict != tutti.RemoteOK {
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: %s", a.Verdict, a.Message)
+	}
+	return selector.ParseFacts(a.Facts)
+}
+
+// answerAbout is an answer with what the server knows of the node.
+func answerAbout(v tutti.NodeView, verdict tutti.RemoteVerdict, message string) tutti.NodeAnswer {
+	return tutti.NodeAnswer{
+		Node: v.Node, Verdict: verdict, Message: message, LastRun: v.LastRun, RunAt: v.RunAt, Outcome: v.Outcome, Reason: v.Reason,
+	}
+}
+
+// announce appends what is about to be changed, before anybody is told. The names
+// of many nodes go into several events, together.
+func (q *question) announce(ctx context.Context, request string, nodes []tutti.NodeView) error {
+	names := make([]tutti.NodeName, len(nodes))
+	for i, v := range nodes {
+		names[i] = v.Node
+	}
+	return q.do(ctx, func(tx *tx) error {
+		for part := range slices.Chunk(names, maxNodesNamed) {
+			tx.emit(q.by, &tutti.RemoteAsked{
+				Request: request, Action: q.in.Action, On: q.in.On, Message: q.in.Message, Force: q.in.Force, Nodes: part,
+			})
+		}
+		return nil
+	})
+}
+
+// note appends what became of a question, also if whoever asked has gone.
+func (q *question) note(request tutti.RemoteRequest, t tally) error {
+	what := ""
+	if request.Action == tutti.RemoteResource {
+		what = request.Type + "[" + request.Title + "]"
+	}
+	return q.do(tutti.WithActor(context.Background(), q.by), func(tx *tx) error {
+		for _, decisions := range t.decisions(request.Action.Effect()) {
+			tx.emit(q.by, &tutti.RemoteAnswered{Request: request.Request, Action: request.Action, On: q.in.On, What: what, Decisions: decisions})
+		}
+		return nil
+	})
+}
+
+// tally is how many nodes ended in which way, by which rule.
+type tally map[outcomeOf][]tutti.NodeName
+
+type outcomeOf struct {
+	verdict tutti.RemoteVerdict
+	rule    string
+}
+
+func (t tally) add(all []tutti.NodeAnswer) {
+	for _, a := range all {
+		of := outcomeOf{a.Verdict, a.Rule}
+		t[of] = append(t[of], a.Node)
+	}
+}
+
+// decisions are what one event each has. All nodes are named where something was
+// to be changed, else those that did not answer well.
+func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
+	ways := slices.SortedFunc(maps.Keys(t), func(a, b outcomeOf) int {
+		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.rule, b.rule))
+	})
+	var out [][]tutti.RemoteDecision
+	var event []tutti.RemoteDecision
+	named := 0
+	for _, way := range ways {
+		names := t[way]
+		slices.Sort(names)
+		if way.verdict == tutti.RemoteOK && !effect {
+			event = append(event, tutti.RemoteDecision{Verdict: way.verdict, Rule: way.rule, Count: len(names)})
+			continue
+		}
+		for part := range slices.Chunk(names, maxNodesNamed) {
+			if named += len(part); named > maxNodesNamed {
+				out, event, named = append(out, event), nil, len(part)
+			}
+			event = append(event, tutti.RemoteDecision{Verdict: way.verdict, Rule: way.rule, Count: len(part), Nodes: part})
+		}
+	}
+	if len(event) > 0 {
+		out = append(out, event)
+	}
+	return out
+}
+
+// round asks nodes and calls got with an answer for each, with those together that
+// are there. When ctx ends, those that have not answered are silent.
+func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes []tutti.NodeView, got func([]tutti.NodeAnswer)) error {
+	payload, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	views := map[tutti.NodeName]tutti.NodeView{}
+	var there []tutti.NodeView
+	var away []tutti.NodeAnswer
+	for _, v := range nodes {
+		views[v.Node] = v
+		if v.Connected {
+			there = append(there, v)
+		} else {
+			away = append(away, answerAbout(v, tutti.RemoteAway, "not connected"))
+		}
+	}
+	asked := s.asks.open(request, there)
+	defer s.asks.close(asked)
+	timer := time.NewTimer(request.Wait)
+	defer timer.Stop()
+	for _, v := range there {
+		if err := s.opts.Bus.Ring(v.Key, tutti.RingRemote, payload); err != nil {
+			s.opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // it will be silent
+		}
+	}
+	if len(away) > 0 {
+		got(away)
+	}
+	tell := func(replies []reply) {
+		var out []tutti.NodeAnswer
+		for _, r := range replies {
+			a := answerAbout(views[r.node], r.Verdict, r.Message)
+			a.Rule, a.Took, a.RemoteAnswer = r.Rule, r.took, r.RemoteAnswer
+			out = append(out, a)
+		}
+		if len(out) > 0 {
+			got(out)
+		}
+	}
+	for waiting := len(there); waiting > 0; {
+		select {
+		case r := <-asked.replies:
+			all := append([]reply{r}, asked.more()...)
+			waiting -= len(all)
+			tell(all)
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-s.ended:
+		}
+		break
+	}
+	tell(s.asks.close(asked))
+	return nil
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// runsPlan is the plan of a job that runs on listed nodes: one step, whose limit
+// slides.
+func (tx *tx) runsPlan(in tutti.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
+	const step tutti.StepName = "run"
+	nodes := slices.Compact(slices.Sorted(slices.Values(in.Nodes)))
+	if len(nodes) == 0 || in.Limit < 0 {
+		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeInvalid, "runs on %d nodes, %d at once", len(nodes), in.Limit)
+	}
+	targets := map[tutti.StepName][]tutti.NodeName{step: nodes}
+	if err := tx.allJoined(targets); err != nil {
+		return tutti.Plan{}, nil, err
+	}
+	target := string(nodes[0])
+	if len(nodes) > 1 {
+		target = fmt.Sprintf("%d nodes", len(nodes))
+	}
+	return tutti.Plan{Name: tutti.RunsPlan, Steps: []tutti.Step{
+		{Name: step, Timeout: fleet.DefaultRunTimeout, Run: &tutti.RunStep{Target: target, Limit: in.Limit}},
+	}}, targets, nil
+}

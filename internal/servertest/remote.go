@@ -1,0 +1,137 @@
+package servertest
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Idle is the status of a Puppet that is enabled and does nothing.
+func Idle() *tutti.PuppetStatus {
+	return &tutti.PuppetStatus{Enabled: true, Status: "stopped", Message: "Currently stopped; last completed run never"}
+}
+
+// Puppet lets a node that is connected answer each question with what f returns, in
+// a goroutine of its own; a reply without a verdict is none.
+func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
+	n.Fleet.t.Helper()
+	n.must(n.Fleet.t, tutti.OpBeat, tutti.Beat{Version: "1"}, nil)
+	n.Fleet.Bus.Listen(n.Key, func(op string, payload []byte) {
+		var q tutti.RemoteRequest
+		if op != tutti.RingRemote || json.Unmarshal(payload, &q) != nil {
+			return
+		}
+		n.Fleet.answering.Go(func() {
+			if r := f(q); r.Verdict != "" {
+				r.Request = q.Request
+				_ = n.Call(tutti.OpAnswer, r, nil) // what is wrong with it, the asker is told
+			}
+		})
+	})
+}
+
+// Obeys is a Puppet that does what it may.
+func (n *Node) Obeys() {
+	enabled, message := true, ""
+	n.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
+		out := tutti.RemoteReply{Verdict: tutti.RemoteOK, Rule: "policy:1: allow"}
+		switch q.Action {
+		case tutti.RemoteEnable, tutti.RemoteDisable:
+			if err := n.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil); err != nil {
+				return tutti.RemoteReply{Verdict: tutti.RemoteFailed, Message: err.Error()}
+			}
+			enabled, message = q.Action == tutti.RemoteEnable, q.Message
+		case tutti.RemoteFacts:
+			out.Facts = json.RawMessage(`{"role":"` + string(n.Name[:2]) + `"}`)
+		case tutti.RemoteSummary:
+			out.Summary = &tutti.RunSummary{TotalResources: 7}
+		case tutti.RemoteResource:
+			out.Resource = json.RawMessage(`{"user":{}}`)
+		}
+		out.Status = Idle()
+		if !enabled {
+			out.Status = &tutti.PuppetStatus{Status: "disabled", DisableMessage: message}
+		}
+		return out
+	})
+}
+
+// Asked is all answers to a question, by node.
+func Asked(t testing.TB, api tutti.Remotes, in tutti.AskNodes) map[tutti.NodeName]tutti.NodeAnswer {
+	t.Helper()
+	out := map[tutti.NodeName]tutti.NodeAnswer{}
+	err := api.AskNodes(Operator(), in, func(all []tutti.NodeAnswer) error {
+		for _, a := range all {
+			if _, twice := out[a.Node]; twice {
+				t.Errorf("two answers for %s", a.Node)
+			}
+			out[a.Node] = a
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%+v: %v", in, err)
+	}
+	return out
+}
+
+// TestRemotes is the contract of tutti.Remotes.
+func TestRemotes(t *testing.T, side Side) {
+	f := Start(t)
+	api, ctx := side(t, f), Operator()
+	f.Join("db-01").Obeys()
+	f.Join("we-01").Obeys()
+	f.Join("gone-01")
+	verdicts := func(in tutti.AskNodes) map[tutti.NodeName]tutti.RemoteVerdict {
+		t.Helper()
+		out := map[tutti.NodeName]tutti.RemoteVerdict{}
+		for n, a := range Asked(t, api, in) {
+			out[n] = a.Verdict
+		}
+		return out
+	}
+	type is = map[tutti.NodeName]tutti.RemoteVerdict
+	const ok, away, undecided = tutti.RemoteOK, tutti.RemoteAway, tutti.RemoteUndecided
+	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts} {
+		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(tutti.AskNodes{Action: action}), nil)
+	}
+	want(t, "a resource", is{"db-01": ok}, verdicts(tutti.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
+	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(tutti.AskNodes{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
+	want(t, "disable", is{"db-01": ok}, verdicts(tutti.AskNodes{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
+	all := Asked(t, api, tutti.AskNodes{Action: tutti.RemoteStatus, On: "connected"})
+	if s := all["db-01"].Status; s == nil || s.Enabled || s.DisableMessage != "new disk" || !all["we-01"].Status.Enabled {
+		t.Errorf("status %+v", all)
+	}
+	for _, bad := range []struct {
+		what string
+		in   tutti.AskNodes
+		code tutti.Code
+	}{
+		{"no action", tutti.AskNodes{}, tutti.CodeInvalid},
+		{"a selector that is none", tutti.AskNodes{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
+		{"nobody", tutti.AskNodes{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
+		{"for ever", tutti.AskNodes{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
+		{"a message that is not one line", tutti.AskNodes{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
+		{"a message for nothing", tutti.AskNodes{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
+		{"a resource without a type", tutti.AskNodes{Action: tutti.RemoteResource}, tutti.CodeInvalid},
+		{"a type that is an option", tutti.AskNodes{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
+		{"a title that is an option", tutti.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
+	} {
+		err := api.AskNodes(ctx, bad.in, func(a []tutti.NodeAnswer) error {
+			t.Errorf("%s: %+v", bad.what, a)
+			return nil
+		})
+		wantCode(t, bad.what, err, bad.code)
+	}
+	f.Push(suiteFleet)
+	job, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"we-01", "db-01", "we-01"}, Limit: 1}, Mode: tutti.ModeApply})
+	want(t, "runs on listed nodes", tutti.JobID("puppet-1"), job, err)
+	for name, code := range map[tutti.NodeName]tutti.Code{"": tutti.CodeConflict, "nobody": tutti.CodeConflict} {
+		_, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{name}}, Mode: tutti.ModeApply})
+		wantCode(t, "runs on nobody", err, code)
+	}
+	_, err = api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{}, Mode: tutti.ModeApply})
+	wantCode(t, "runs on no nodes", err, tutti.CodeInvalid)
+}

@@ -1,0 +1,247 @@
+package tutti
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Remotes is the remote control of the nodes' Puppets.
+type Remotes interface {
+	// AskNodes asks the nodes that a selector selects, and yields one answer for each
+	// of them, those that are there together: also for nodes that say nothing. An error
+	// of yield ends it. CodeInvalid: the question or the selector is wrong, nobody was asked;
+	// CodeNotFound: no node is selected.
+	AskNodes(ctx context.Context, in AskNodes, yield func([]NodeAnswer) error) error
+}
+
+// RemoteAction is what is asked of a node's Puppet, named as policies name it.
+type RemoteAction string
+
+// The actions. Only RemoteEnable and RemoteDisable change something; RemoteRun asks
+// whether a run may begin and begins none.
+const (
+	RemoteStatus   RemoteAction = "status"
+	RemoteEnable   RemoteAction = "enable"
+	RemoteDisable  RemoteAction = "disable"
+	RemoteRun      RemoteAction = "runonce"
+	RemoteSummary  RemoteAction = "last_run_summary"
+	RemoteResource RemoteAction = "resource"
+	RemoteFacts    RemoteAction = "facts"
+)
+
+// RemoteActions are all actions, sorted.
+var RemoteActions = []RemoteAction{RemoteDisable, RemoteEnable, RemoteFacts, RemoteSummary, RemoteResource, RemoteRun, RemoteStatus}
+
+// Effect reports whether the action changes something on the node: that is done at
+// most once.
+func (a RemoteAction) Effect() bool { return a == RemoteEnable || a == RemoteDisable }
+
+// Bounds of what is asked.
+const (
+	MaxRemoteMessage = 500 // bytes of the reason for disabling
+	MaxRemoteTitle   = 1024
+	// MaxRemoteWait is how long nodes may be waited for.
+	MaxRemoteWait = 5 * time.Minute
+	// DefaultRemoteWait is how long they are if nobody says.
+	DefaultRemoteWait = 10 * time.Second
+)
+
+// AskNodes is a question of an operator to many nodes.
+type AskNodes struct {
+	Action  RemoteAction `json:"action"`
+	On      string       `json:"on"`                // a selector; empty: all nodes
+	Message string       `json:"message,omitempty"` // disable: why
+	// Force replaces the message of a node that is disabled already.
+	Force bool          `json:"force,omitempty"`
+	Type  string        `json:"type,omitempty"`  // resource
+	Title string        `json:"title,omitempty"` // resource; empty: all of the type
+	Wait  time.Duration `json:"wait,omitempty"`  // 0: DefaultRemoteWait
+}
+
+// Validate refuses what no node could answer.
+func (a AskNodes) Validate() error {
+	switch {
+	case !slices.Contains(RemoteActions, a.Action):
+		return Errorf(CodeInvalid, "action %q: there are %s", string(a.Action), joinWords(RemoteActions))
+	case a.Wait < 0 || a.Wait > MaxRemoteWait:
+		return Errorf(CodeInvalid, "nodes cannot be waited for for %s, at most %s", a.Wait, MaxRemoteWait)
+	case (a.Message != "" || a.Force) && a.Action != RemoteDisable:
+		return Errorf(CodeInvalid, "%s takes no message; only disable does", a.Action)
+	case (a.Type != "" || a.Title != "") != (a.Action == RemoteResource):
+		return Errorf(CodeInvalid, "a resource's type belongs to the action resource, and to no other")
+	}
+	return RemoteRequest{Action: a.Action, Message: a.Message, Type: a.Type, Title: a.Title}.Validate()
+}
+
+// RemoteVerdict is what became of a question to one node.
+type RemoteVerdict string
+
+// The verdicts.
+const (
+	RemoteOK        RemoteVerdict = "ok"
+	RemoteFailed    RemoteVerdict = "failed"    // the node says why
+	RemoteRefused   RemoteVerdict = "refused"   // by the node's policy
+	RemoteSilent    RemoteVerdict = "silent"    // no answer in time
+	RemoteAway      RemoteVerdict = "away"      // not connected: not asked
+	RemoteUndecided RemoteVerdict = "undecided" // nobody knows whether it is selected
+)
+
+// NodeAnswer is one node's answer, or that there is none.
+type NodeAnswer struct {
+	Node    NodeName      `json:"node"`
+	Verdict RemoteVerdict `json:"verdict"`
+	Message string        `json:"message,omitempty"`
+	Rule    string        `json:"rule,omitempty"` // of the node's policy, that allowed or refused it
+	Took    time.Duration `json:"took,omitempty"` // from the question to the answer
+	// What the server knows of the node's last run, which Puppet's files may not.
+	LastRun RunID     `json:"last_run,omitempty"`
+	RunAt   time.Time `json:"run_at,omitzero"`
+	Outcome Outcome   `json:"outcome,omitempty"`
+	Reason  Reason    `json:"reason,omitempty"`
+	RemoteAnswer
+}
+
+// RemoteAnswer is what an action found out; which field is set follows from it.
+type RemoteAnswer struct {
+	Status   *PuppetStatus   `json:"status,omitempty"`
+	Summary  *RunSummary     `json:"summary,omitempty"`
+	Resource json.RawMessage `json:"resource,omitempty"`
+	Facts    json.RawMessage `json:"facts,omitempty"`
+}
+
+// PuppetStatus is the state of a node's Puppet. Status is the first that holds of
+// `disabled`, `applying a catalog`, `idling` (a daemon waits) and `stopped`.
+type PuppetStatus struct {
+	Applying       bool   `json:"applying"`
+	Idling         bool   `json:"idling"`
+	Enabled        bool   `json:"enabled"`
+	DaemonPresent  bool   `json:"daemon_present"`
+	LastRun        int64  `json:"lastrun"`       // seconds since 1970; 0: never
+	SinceLastRun   int64  `json:"since_lastrun"` // seconds
+	Status         string `json:"status"`
+	DisableMessage string `json:"disable_message,omitempty"`
+	Message        string `json:"message"`
+}
+
+// RunSummary is Puppet's summary of its last run. A run that failed before it
+// applied anything has Failed set and no counts, whatever those say.
+type RunSummary struct {
+	Failed             bool           `json:"failed"` // as a whole, before it applied a catalog
+	TotalResources     int64          `json:"total_resources"`
+	OutOfSyncResources int64          `json:"out_of_sync_resources"`
+	FailedResources    int64          `json:"failed_resources"`
+	CorrectedResources int64          `json:"corrected_resources"`
+	ChangedResources   int64          `json:"changed_resources"`
+	ConfigRetrieval    float64        `json:"config_retrieval_time"` // seconds
+	TotalTime          float64        `json:"total_time"`            // seconds
+	LastRun            int64          `json:"lastrun"`
+	SinceLastRun       int64          `json:"since_lastrun"`
+	ConfigVersion      string         `json:"config_version,omitempty"`
+	TypeDistribution   map[string]int `json:"type_distribution,omitempty"`
+	Message            string         `json:"message,omitempty"`
+}
+
+// RemoteRequest is a question as it goes to one node (RingRemote).
+type RemoteRequest struct {
+	Request string        `json:"request"` // its id
+	Action  RemoteAction  `json:"action"`
+	Caller  string        `json:"caller"` // `operator:NAME`
+	Message string        `json:"message,omitempty"`
+	Force   bool          `json:"force,omitempty"`
+	Type    string        `json:"type,omitempty"`
+	Title   string        `json:"title,omitempty"`
+	Facts   []string      `json:"facts,omitempty"` // top-level names; none: all
+	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
+}
+
+// Validate refuses what would reach a file or a command line as something else
+// than it is.
+func (r RemoteRequest) Validate() error {
+	switch {
+	case len(r.Message) > MaxRemoteMessage:
+		return Errorf(CodeInvalid, "a message of %d bytes, at most %d", len(r.Message), MaxRemoteMessage)
+	case strings.ContainsFunc(r.Message, unicode.IsControl):
+		return Errorf(CodeInvalid, "message %q: one line, without control characters", r.Message)
+	case r.Action == RemoteResource && ValidateType(capital(r.Type)) != nil:
+		return Errorf(CodeInvalid, "resource type %q: a name like file or swift::ringsync", r.Type)
+	case len(r.Title) > MaxRemoteTitle || strings.ContainsFunc(r.Title, unicode.IsControl) || strings.HasPrefix(r.Title, "-"):
+		return Errorf(CodeInvalid, "resource title %q: at most %d bytes, no control characters, no '-' first", r.Title, MaxRemoteTitle)
+	}
+	return nil
+}
+
+// capital writes a type's name as references do.
+func capital(name string) string {
+	parts := strings.Split(name, "::")
+	for i, p := range parts {
+		if p != "" && p == strings.ToLower(p) {
+			parts[i] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	return strings.Join(parts, "::")
+}
+
+// RemoteAct asks whether a change may still be made (OpAct); an answer without an
+// error says yes, once.
+type RemoteAct struct {
+	Request string `json:"request"`
+}
+
+// RemoteReply is a node's answer (OpAnswer). The key that it comes from says whose.
+type RemoteReply struct {
+	Request string        `json:"request"`
+	Verdict RemoteVerdict `json:"verdict"` // RemoteOK, RemoteFailed or RemoteRefused
+	Message string        `json:"message,omitempty"`
+	Rule    string        `json:"rule,omitempty"`
+	RemoteAnswer
+}
+
+// MaxRemoteReply bounds a RemoteReply on the bus, in bytes.
+const MaxRemoteReply = 128 << 10
+
+// RemoteDecision is how many nodes a question ended in one way, and by which rule of
+// their policies. Of readings that were allowed the nodes are not named.
+type RemoteDecision struct {
+	Verdict RemoteVerdict `json:"verdict"`
+	Rule    string        `json:"rule,omitempty"`
+	Count   int           `json:"count"`
+	Nodes   []NodeName    `json:"nodes,omitempty"` // sorted
+}
+
+// The events of the remote control.
+type (
+	// RemoteAsked precedes the first doorbell of a question that changes something. A
+	// question to very many nodes is several of them, with the same Request.
+	RemoteAsked struct {
+		Request string       `json:"request"`
+		Action  RemoteAction `json:"action"`
+		On      string       `json:"on"`
+		Message string       `json:"message,omitempty"`
+		Force   bool         `json:"force,omitempty"`
+		Nodes   []NodeName   `json:"nodes"` // sorted
+	}
+	// RemoteAnswered says what became of a question, of any kind; several of them for
+	// very many nodes.
+	RemoteAnswered struct {
+		Request   string           `json:"request"`
+		Action    RemoteAction     `json:"action"`
+		On        string           `json:"on"`
+		What      string           `json:"what,omitempty"` // a resource
+		Decisions []RemoteDecision `json:"decisions"`
+	}
+)
+
+func joinWords[T ~string](words []T) string {
+	var b strings.Builder
+	for i, w := range words {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(w))
+	}
+	return b.String()
+}
