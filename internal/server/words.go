@@ -1,11 +1,6 @@
 package server
 
-import (
-	"strings"
-	"unicode"
-
-	"github.com/tutti-project/tutti"
-)
+import "github.com/tutti-project/tutti"
 
 // Bounds of what one message of a node may hold. A node may lie in every field:
 // what it says must neither fill the log nor keep the writer busy.
@@ -21,20 +16,8 @@ const (
 	maxWritten = 8 << 20
 )
 
-// words makes a text of a node fit for logs and terminals: it is cut at
-// maxWords, and has no control characters but the ends of lines and tabs.
-func words(text string) string {
-	const cut = "…"
-	if len(text) > maxWords {
-		text = text[:maxWords-len(cut)] + cut
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-}
+// words makes a text of a node fit for logs and terminals.
+func words(text string) string { return tutti.Plain(text, maxWords) }
 
 // plainResult returns a result whose texts are words.
 func plainResult(r tutti.Result) tutti.Result {
