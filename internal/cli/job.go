@@ -201,20 +201,25 @@ func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 }
 
 func question(q tutti.Query) string {
-	if q.Kind != tutti.QueryCollect {
-		return fmt.Sprintf("%s %s", q.Kind, q.Key)
+	text := fmt.Sprintf("%s %s", q.Kind, q.Key)
+	switch {
+	case q.Kind != tutti.QueryCollect:
+	case len(q.Filter) == 0:
+		text = q.Type + " <<| |>>"
+	default:
+		text = fmt.Sprintf("%s <<| %s |>>", q.Type, q.Filter)
 	}
-	if len(q.Filter) == 0 {
-		return q.Type + " <<| |>>"
-	}
-	return fmt.Sprintf("%s <<| %s |>>", q.Type, q.Filter)
+	return tutti.Plain(text, maxLine)
 }
+
+// maxLine is how much is shown of what somebody else has written, in bytes.
+const maxLine = 4 << 10
 
 func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", inEnvironment(p.File), p.Line)
+	return fmt.Sprintf("  at %s:%d", tutti.Plain(inEnvironment(p.File), maxLine), p.Line)
 }
 
 // jobJSON is a job for programs.

@@ -20,6 +20,7 @@ type Server interface {
 	tutti.Pauses
 	tutti.Audits
 	tutti.Explains
+	tutti.Reports
 }
 
 // Deps are what the commands call.

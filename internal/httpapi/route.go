@@ -17,6 +17,7 @@ type Services struct {
 	Pauses    tutti.Pauses
 	Audits    tutti.Audits
 	Explains  tutti.Explains
+	Reports   tutti.Reports
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -64,11 +65,14 @@ const (
 	callExplainValue = "explain/value"
 	callExplainRes   = "explain/resource"
 	callGraph        = "graph"
+	callRunReport    = "runs/report"
+	callJobChanges   = "jobs/changes"
 
 	// These are not JSON in, JSON out, or need no certificate.
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
+	callRunLog   = "runs/log"
 	callEnrol    = "enrol"
 )
 
@@ -110,5 +114,8 @@ func (s Services) routes() map[string]call {
 		callExplainValue: answer(s.Explains.ExplainValue),
 		callExplainRes:   answer(s.Explains.ExplainResource),
 		callGraph:        answer(s.Explains.Graph),
+
+		callRunReport:  answer(s.Reports.RunReport),
+		callJobChanges: answer(s.Reports.JobChanges),
 	}
 }

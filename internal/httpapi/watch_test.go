@@ -45,10 +45,11 @@ type (
 	pauses    struct{ tutti.Pauses }
 	audits    struct{ tutti.Audits }
 	explains  struct{ tutti.Explains }
+	reports   struct{ tutti.Reports }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Reports: reports{}}
 }
 
 var nothing = services(jobs{})

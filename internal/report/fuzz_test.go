@@ -117,7 +117,9 @@ func fit(t *testing.T, r tutti.Report) {
 func plain(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		bad := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) }
+		bad := func(r rune) bool {
+			return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
+		}
 		if strings.ContainsFunc(text, bad) || !utf8.ValidString(text) || len(text) > 13<<10 {
 			t.Errorf("%d bytes: %.100q", len(text), text)
 		}

@@ -30,7 +30,9 @@ func failed(message string) func(*tutti.ReportStatus) {
 	}
 }
 
-func bare(st *tutti.ReportStatus) { st.Outcome, st.Message, st.Events = tutti.ResourceFailed, "no provider", nil }
+func bare(st *tutti.ReportStatus) {
+	st.Outcome, st.Message, st.Events = tutti.ResourceFailed, "no provider", nil
+}
 
 func TestSame(t *testing.T) {
 	type found struct {

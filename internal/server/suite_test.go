@@ -16,3 +16,4 @@ func TestServerIsCodes(t *testing.T)     { servertest.TestCodes(t, itself) }
 func TestServerIsValues(t *testing.T)    { servertest.TestValues(t, itself) }
 func TestServerIsPauses(t *testing.T)    { servertest.TestPauses(t, itself) }
 func TestServerIsExplains(t *testing.T)  { servertest.TestExplains(t, itself) }
+func TestServerIsReports(t *testing.T)   { servertest.TestReports(t, itself) }

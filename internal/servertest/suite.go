@@ -22,6 +22,7 @@ type API interface {
 	tutti.Values
 	tutti.Pauses
 	tutti.Explains
+	tutti.Reports
 }
 
 // Side makes one side of a server's interfaces: the server itself, or a client

@@ -1,0 +1,103 @@
+package server_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// reported runs a job whose run has a report, a log and a record; same: they are
+// one blob.
+func (p *past) reported(t *testing.T, same bool) tutti.RunID {
+	t.Helper()
+	p.Start("deploy", tutti.ModeApply)
+	run := p.db.MustClaim().Run
+	p.db.Gate(tutti.Gate{Run: run})
+	result := servertest.Result(run, tutti.Changed)
+	for name, to := range map[string]*tutti.Digest{"environment": &result.Report, "message": &result.Log, "node": &result.Record} {
+		if same {
+			name = "environment"
+		}
+		raw, err := json.Marshal(map[string]string{name: "of " + string(run)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Handle(t.Context(), p.db.Key, tutti.OpBlobPut, raw); err != nil {
+			t.Fatal(err)
+		}
+		*to = tutti.DigestOf(raw)
+	}
+	if err := p.db.Call(tutti.OpResult, result, nil); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// kept says which of a run's report, log and record the server has.
+func (p *past) kept(t *testing.T, run tutti.RunID) string {
+	t.Helper()
+	ctx := servertest.Operator()
+	var out []string
+	of, err := p.RunReport(ctx, string(run))
+	switch {
+	case err != nil || of.Result == nil || of.Outcome != tutti.Changed:
+		t.Fatalf("run %s: %+v, %v: what became of it is to stay", run, of, err)
+	case of.Report != nil:
+		out = append(out, "report")
+	case of.Missing.Why != tutti.ReportNotKept:
+		t.Errorf("missing %+v", of.Missing)
+	}
+	err = p.RunLog(ctx, run, func(tutti.LogLine) error { return nil })
+	if err == nil {
+		out = append(out, "log")
+	} else {
+		wantCode(t, err, tutti.CodeNotFound, "is not kept any more")
+	}
+	if _, err := p.RunRecord(ctx, run); err == nil {
+		out = append(out, "record")
+	}
+	return strings.Join(out, " ")
+}
+
+// Reports and logs go by age and by count; what became of a run, and its record,
+// stay as long as its job.
+func TestReportsAreLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t, func(o *server.Options) {
+			o.Keep.Jobs, o.KeepReports = 10, retain.Reports{Most: 2, For: 24 * time.Hour}
+		})
+		var runs []tutti.RunID
+		sweep := func(want ...string) {
+			t.Helper()
+			time.Sleep(2 * time.Hour) // longer than content may be in use
+			if err := p.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, run := range runs {
+				got = append(got, p.kept(t, run))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kept: -want +got\n%s", diff)
+			}
+		}
+		runs = append(runs, p.reported(t, false))
+		sweep("report log record")
+		runs = append(runs, p.reported(t, true), p.reported(t, false))
+		sweep("record", "report log record", "report log record")
+		time.Sleep(20 * time.Hour)
+		sweep("record", "report log record", "report log record")
+		time.Sleep(2 * time.Hour)
+		sweep("record", "report log record", "record") // of the second, all is the record
+		p.wantWhole(t)
+	})
+}
