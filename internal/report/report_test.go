@@ -118,7 +118,7 @@ func TestNoControlCharacters(t *testing.T) {
 		r := parse(t, version, "first")
 		st, found, err := report.Find(read(t, version, "first.json"), "Notify[\x1b[31mred]")
 		if err != nil || !found || st.Resource != "Notify[\uFFFD[31mred]" || st.Events[0].New != "\uFFFD[31mred" {
-			t.Errorf("%+v, %v: a title that colours", st, err)
+			t.Errorf("%q, %v: a title that colours", st.Resource, err)
 		}
 		err = report.Log(read(t, version, "first.jsonl"), func(l tutti.LogLine) error {
 			r.Resources = append(r.Resources, tutti.ReportStatus{Resource: l.Message + l.Source})

@@ -12,11 +12,10 @@ import (
 	"github.com/tutti-project/tutti/internal/report"
 )
 
-// Bounds of the reports that one call reads. What a job has more is said.
-const (
-	maxReports     = 1000
-	maxReportBytes = 256 << 20
-)
+// toRead bounds the reports that one call reads. What a job has more is said.
+type toRead struct{ reports, bytes int }
+
+var mostRead = toRead{1000, 256 << 20}
 
 // RunReport implements tutti.Reports.
 func (s *Server) RunReport(ctx context.Context, run string) (tutti.RunReport, error) {
@@ -176,12 +175,13 @@ func (s *Server) JobChanges(ctx context.Context, job tutti.JobID) (tutti.JobChan
 	if err != nil {
 		return out, err
 	}
-	return out, s.fillChanges(ctx, runs, &out)
+	err = s.fillChanges(ctx, runs, mostRead, &out)
+	return out, err
 }
 
 // fillChanges reads the reports of runs: of failed ones first, of those without a
 // change none.
-func (s *Server) fillChanges(ctx context.Context, runs []tutti.RunReport, out *tutti.JobChanges) error {
+func (s *Server) fillChanges(ctx context.Context, runs []tutti.RunReport, most toRead, out *tutti.JobChanges) error {
 	rank := func(r tutti.RunReport) int {
 		if r.Outcome.Good() {
 			return 1
@@ -195,8 +195,8 @@ func (s *Server) fillChanges(ctx context.Context, runs []tutti.RunReport, out *t
 		switch {
 		case r.Outcome == tutti.Unchanged && !r.Result.NoopPending:
 			continue
-		case out.Read == maxReports || read > maxReportBytes:
-			unread(out, fmt.Sprintf("one call reads at most %d reports, and %d MiB of them; see: tutti run show", maxReports, maxReportBytes>>20), r.Node)
+		case out.Read == most.reports || read > most.bytes:
+			unread(out, fmt.Sprintf("one call reads at most %d reports, and %d MiB of them; see: tutti run show", most.reports, most.bytes>>20), r.Node)
 			continue
 		}
 		rep, missing, n, err := s.report(ctx, r)
