@@ -45,6 +45,7 @@ RSpec.describe 'reports' do
     RUBY
     run.manifest(Cases::GOOD).call
     expect(stored(run)).to contain_exactly(include("transaction_uuid: #{run.run}")), run.said
+    expect(File.read(run.path('var/state/last_run_report.yaml'))).to include(run.run)
     expect(File.read(run.path('spied'))).to eq("#{run.run} changed"), run.said
   end
 
@@ -52,6 +53,7 @@ RSpec.describe 'reports' do
     run.puppet_conf("report = false\n")
     run.manifest(Cases::GOOD).call
     expect(stored(run)).to be_empty
+    expect(File).not_to exist(run.path('var/state/last_run_report.yaml'))
     expect(run.report['status']).to eq('changed'), run.said
   end
 
