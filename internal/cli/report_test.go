@@ -33,7 +33,7 @@ func realRun(t *testing.T, version, name string, all bool) runJSON {
 	out := runJSON{RunReport: tutti.RunReport{
 		RunView: *ranIn(run1, "web-01", "deploy-1"), Attempt: 2, Environment: "production", ClaimedAt: began, Result: &result, Report: &rep,
 	}}
-	out.Outcome, out.Reason, out.RunView.Puppet, out.Code = tutti.Failed, tutti.BecauseResources, version, tutti.DigestOf(nil)
+	out.Outcome, out.Reason, out.Puppet, out.Code = tutti.Failed, tutti.BecauseResources, version, tutti.DigestOf(nil)
 	if raw, err = os.ReadFile(filepath.Join(realReports, version, name+".jsonl")); err != nil {
 		t.Fatal(err)
 	}

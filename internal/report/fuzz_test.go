@@ -102,7 +102,7 @@ func fit(t *testing.T, r tutti.Report) {
 		plain(t, slices.Concat(st.Containers, st.FailedDependencies)...)
 		for _, e := range st.Events {
 			plain(t, e.Property, e.Status, e.Message, e.Old, e.New)
-			if hidden := []string{"", tutti.Redacted}; e.Redacted && !(slices.Contains(hidden, e.Old) && slices.Contains(hidden, e.New)) {
+			if hidden := []string{"", tutti.Redacted}; e.Redacted && (!slices.Contains(hidden, e.Old) || !slices.Contains(hidden, e.New)) {
 				t.Errorf("a Sensitive value: %q, %q", e.Old, e.New)
 			}
 		}

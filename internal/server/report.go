@@ -109,6 +109,8 @@ func notSent(of tutti.RunReport) *tutti.Missing {
 	switch {
 	case of.Result == nil && of.Lost != "":
 		m.Text = "the run is lost: " + of.Lost
+	case of.Result == nil && !of.EndedAt.IsZero():
+		m.Text = "it ended, and the node has sent no result"
 	case of.Result == nil:
 		m.Why, m.Text = tutti.ReportRunning, "the run has not ended: "+of.Phase
 	case of.Result.Stopped:
