@@ -48,7 +48,11 @@ func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
 	if r.Result != nil {
 		say("took", "%s", short(r.Result.Duration()))
 	}
-	say("code", "%.12s of environment %s", r.Code.Hex(), r.Environment)
+	if r.Code == "" {
+		say("code", "of environment %s", r.Environment)
+	} else {
+		say("code", "%.12s of environment %s", r.Code.Hex(), r.Environment)
+	}
 	if r.Puppet != "" {
 		say("puppet", "%s", r.Puppet)
 	}
