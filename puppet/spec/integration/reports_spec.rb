@@ -29,6 +29,13 @@ RSpec.describe 'reports' do
     expect(other.report['corrective_change']).to be(true)
   end
 
+  it 'calls no new value corrective' do
+    run.manifest("tutti_value { 'node/x': value => 1 }\n").call
+    other.order['vardir'] = run.path('var')
+    other.manifest("tutti_value { 'node/x': value => 2 }\n").call
+    expect(event(other, 'Tutti_value[node/x]').values_at('status', 'corrective_change')).to eq(['success', false]), other.said
+  end
+
   it 'has no Sensitive value' do
     secret = run.path('secret')
     run.manifest("file { '#{secret}': content => Sensitive('hunter2') }\n").call
