@@ -163,6 +163,7 @@ type JobView struct {
 	Plan      PlanName  `json:"plan"`
 	Mode      Mode      `json:"mode"`
 	By        string    `json:"by"`
+	Cause     string    `json:"cause,omitempty"` // of a job that the server began by itself
 	Verdict   Verdict   `json:"verdict,omitempty"`
 	Message   string    `json:"message,omitempty"`
 	StartedAt time.Time `json:"started_at"`

@@ -80,6 +80,9 @@ type (
 		Env     string                  `json:"environment"`
 		Code    Digest                  `json:"code"`
 		Targets map[StepName][]NodeName `json:"targets"` // sorted
+		// Cause is why the server began it by itself, in words; empty for jobs of
+		// people.
+		Cause string `json:"cause,omitempty"`
 	}
 	// JobCancelled lets no further run begin; what runs ends.
 	JobCancelled struct {

@@ -48,7 +48,7 @@ var (
 		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
 		&tutti.NodeReplaceable{Node: aNode},
 		&tutti.NodeRemoved{Node: aNode},
-		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}},
+		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
 		&tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictFailed, Message: "failed: db"},
 		&tutti.StepStarted{Job: "deploy-1", Step: "up"},

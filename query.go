@@ -26,13 +26,11 @@ type Query struct {
 	Filter json.RawMessage `json:"filter,omitempty"` // collect: normal form of a filter, absent for all
 }
 
-// String names the question, for people.
+// String names the question, for people: a collector as Puppet writes it.
 func (q Query) String() string {
 	switch {
-	case q.Kind == QueryCollect && len(q.Filter) == 0:
-		return q.Type + " <<| |>>"
 	case q.Kind == QueryCollect:
-		return q.Type + " <<| " + string(q.Filter) + " |>>"
+		return collector(q.Type, q.Filter)
 	case q.Kind == QueryHiera && q.Key == "":
 		return "the hiera level"
 	}

@@ -32,6 +32,7 @@ type ServerOptions struct {
 	Socket   string // for operators on this machine, mode 0600; "-": none
 	Silence  time.Duration
 	MaxRuns  int // at once in the fleet; 0: no limit
+	Compiles int // at once while nodes converge; 0: as server.Options
 	KeepJobs int // finished ones, 0: as server.Options
 	Reports  retain.Reports
 	Reserve  uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk

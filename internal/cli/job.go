@@ -43,7 +43,7 @@ func newJobListCommand(o *options) *cobra.Command {
 				}
 				rows = append(rows, []string{
 					string(j.Job), string(j.Plan), string(j.Mode), verdict, ago(j.StartedAt, now), short(end.Sub(j.StartedAt)),
-					fmt.Sprint(j.Runs), fmt.Sprint(j.Failed), j.By,
+					fmt.Sprint(j.Runs), fmt.Sprint(j.Failed), because(j.By, j.Cause),
 				})
 			}
 			err = table(cmd.OutOrStdout(), "JOB\tPLAN\tMODE\tVERDICT\tBEGAN\tTOOK\tRUNS\tFAILED\tBY", rows)
@@ -113,7 +113,7 @@ func jobArg(args []string) tutti.JobID {
 
 func printJob(w io.Writer, j *engine.Job, now time.Time) {
 	fmt.Fprintf(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
-		j.ID, j.Plan.Name, j.Mode, j.Code, j.By, j.StartedAt.Local().Format(time.DateTime))
+		j.ID, j.Plan.Name, j.Mode, j.Code, because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
 	for _, st := range j.Steps {
 		fmt.Fprintf(w, "\n%s  %s", st.Name, st.State)
 		if !st.EndedAt.IsZero() {
@@ -212,13 +212,9 @@ func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 }
 
 func question(q tutti.Query) string {
-	text := fmt.Sprintf("%s %s", q.Kind, q.Key)
-	switch {
-	case q.Kind != tutti.QueryCollect:
-	case len(q.Filter) == 0:
-		text = q.Type + " <<| |>>"
-	default:
-		text = fmt.Sprintf("%s <<| %s |>>", q.Type, q.Filter)
+	text := q.String()
+	if q.Kind != tutti.QueryCollect {
+		text = fmt.Sprintf("%s %s", q.Kind, q.Key)
 	}
 	return tutti.Plain(text, maxLine)
 }

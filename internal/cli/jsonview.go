@@ -19,6 +19,7 @@ type jsonView struct {
 type summaryLine struct {
 	Type         string        `json:"type"`
 	Job          tutti.JobID   `json:"job"`
+	Cause        string        `json:"cause,omitempty"` // of a job that the server began by itself
 	Outcome      tutti.Verdict `json:"outcome"`
 	Runs         int           `json:"runs"`
 	Compiles     int           `json:"compiles"`
@@ -33,7 +34,7 @@ type summaryLine struct {
 func summarize(j *engine.Job, now time.Time) summaryLine {
 	s := j.Summary(now)
 	return summaryLine{
-		Type: "summary", Job: j.ID, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
+		Type: "summary", Job: j.ID, Cause: j.Cause, Outcome: s.Outcome, Runs: s.Runs, Compiles: s.Compiles, Failed: s.Failed,
 		WallS: seconds(s.Wall), CriticalPath: seconds(s.CriticalPath), Message: j.Message,
 	}
 }

@@ -46,7 +46,11 @@ func (v *plainView) close() {}
 func describe(p *progress, e tutti.Event) []string {
 	switch b := e.Body.(type) {
 	case *tutti.JobStarted:
-		return []string{fmt.Sprintf("job %s: plan %s, %s, code %.12s", b.Job, b.Plan.Name, b.Mode, b.Code.Hex())}
+		text := fmt.Sprintf("job %s: plan %s, %s, code %.12s", b.Job, b.Plan.Name, b.Mode, b.Code.Hex())
+		if b.Cause != "" {
+			text += ", because: " + b.Cause
+		}
+		return []string{text}
 	case *tutti.JobCancelled:
 		return []string{"cancelled by " + e.By + ": what runs ends, nothing more begins"}
 	case *tutti.StepStarted:

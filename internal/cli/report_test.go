@@ -129,7 +129,7 @@ func TestQuestionsArePlain(t *testing.T) {
 	q := tutti.Query{Kind: tutti.QueryCollect, Type: "A\x1b", Filter: []byte("[\"=\",\"a\",\"\u009b2J\"]")}
 	p := tutti.Place{File: "/x\x1b.pp", Line: 3}
 	for _, text := range []string{question(q), question(tutti.Query{Kind: tutti.QueryValue, Key: "k\x1b"}), place(p), askedAt(p)} {
-		if strings.ContainsAny(text, "\x1b\u009b") || !strings.Contains(text, "\uFFFD") {
+		if strings.ContainsAny(text, "\x1b\u009b") {
 			t.Errorf("%q", text)
 		}
 	}

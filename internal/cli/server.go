@@ -23,6 +23,7 @@ type ServerRun struct {
 	Dir, Listen, Bus, Socket string
 	Silence                  time.Duration
 	MaxRuns                  int
+	MaxCompiles              int
 	Reserve                  int // MiB of the disk that new work does not take
 	KeepJobs                 int
 	KeepReports              int
@@ -42,6 +43,9 @@ func newServerCommand(o *options) *cobra.Command {
 			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: at least 1, and more than nothing", run.KeepReports, run.KeepReportsFor)
 			}
+			if run.MaxCompiles < 1 {
+				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d: at least 1", run.MaxCompiles)
+			}
 			run.Socket = o.conn.Socket
 			return o.deps.RunServer(cmd.Context(), run)
 		},
@@ -51,6 +55,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Listen, "listen", "", "address for operators (default: as init said)")
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
 	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
+	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work does not take (0: 64, or a twentieth of a smaller disk)")
 	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "finished jobs that stay, with their runs; older ones go, except from the audit trail")
 	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "reports that stay, with their logs, the latest; what became of a run is known as long as its job stays")

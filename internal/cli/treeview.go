@@ -168,6 +168,9 @@ func (v *treeView) lines(now time.Time, brief bool) ([]string, int) {
 	if s.Failed > 0 {
 		head += v.paint.red(fmt.Sprintf("  %d failed", s.Failed))
 	}
+	if j.Cause != "" {
+		head += v.paint.dim("  because: " + j.Cause)
+	}
 	out, active := []string{head}, 0
 	for i, st := range j.Steps {
 		branch, stem := "├─ ", "│  "

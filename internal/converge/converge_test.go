@@ -65,7 +65,7 @@ func (s *sim) converged(j *engine.Job, operator map[string]string) {
 		s.t.Fatalf("-want +got\n%s\n%s", diff, s.tail())
 	}
 	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
-		s.t.Fatalf("after it %v need something: %s\n%s", needy, s.converge.Standing(needy[0], s.puppet).Why, s.tail())
+		s.t.Fatalf("after it %v need something: %s\n%s", needy, s.converge.Standing(needy[0], s.puppet).Why(), s.tail())
 	}
 	if again := s.all(first); again.Verdict != tutti.VerdictConverged || len(done(again)) > 0 {
 		s.t.Fatalf("the second: %s, %v, want converged and nothing done\n%s", again.Verdict, done(again), s.tail())
@@ -88,8 +88,8 @@ func TestAFleetWithoutCyclesEndsWhereItMust(t *testing.T) {
 	})
 }
 
-// With cycles some do not get there within the bounds of one job: then it says so, and
-// the next one goes on.
+// With cycles some do not get there within the bounds of one job (ADR 0008 has a fleet
+// for which no rule does): then it says so, and the next one goes on.
 func TestAFleetWithCyclesEndsWhereItMust(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := rapidDice{rt}

@@ -3,6 +3,7 @@ package converge_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,14 @@ func TestNoWakeUpIsLostInDisorder(t *testing.T) {
 		s := newSim(rt, acyclic(d, kinds{nodes: 5}))
 		s.writeAll(tr.operator)
 		s.onWanted = func(w *tutti.RunWanted) { s.mustNeed(w.Order) }
+		deaths := 2
+		s.dies = func() bool {
+			if deaths == 0 || d.roll(8, "dies") > 0 {
+				return false
+			}
+			deaths--
+			return true
+		}
 		j := tr.run(s, s.begin(tutti.ModeApply, tutti.ConvergeStep{}))
 		if needy := s.converge.Needy(s.view()); j.Verdict == tutti.VerdictConverged && len(needy) > 0 {
 			rt.Fatalf("converged, and %v need something\n%s", needy, s.tail())
@@ -185,6 +194,44 @@ func TestEveryPrefixComesToTheSameEnd(t *testing.T) {
 		}
 		again.converged(j, operator)
 	})
+}
+
+// A job that only compiles, or changes nothing, leaves the fleet and what it needs as
+// they were, from nothing or after a change, also if the server dies; then a job that
+// applies comes to the end that it must.
+func TestJobsThatChangeNothing(t *testing.T) {
+	for _, mode := range []tutti.Mode{tutti.ModeCompile, tutti.ModeNoop} {
+		t.Run(string(mode), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				d := rapidDice{rt}
+				operator := operators(d)
+				s := newSim(rt, acyclic(d, kinds{nodes: 6}))
+				s.writeAll(operator)
+				if d.roll(2, "good") == 1 {
+					s.all(pick(d))
+					operator["op/0"] += "x"
+					s.write("op/0", operator["op/0"])
+				}
+				world, needy := s.world(), s.converge.Needy(s.view())
+				deaths := d.roll(3, "deaths")
+				s.dies = func() bool { deaths--; return deaths > 0 && d.roll(4, "dies") == 0 }
+				j := s.run(s.begin(mode, tutti.ConvergeStep{}), pick(d))
+				s.dies = nil
+				for n, did := range done(j) {
+					if mode == tutti.ModeCompile && strings.Contains(did, "run ") {
+						rt.Fatalf("%s: %q, want no runs\n%s", n, did, s.tail())
+					}
+				}
+				if diff := cmp.Diff(world.Values, s.world().Values) + cmp.Diff(world.Exports, s.world().Exports); diff != "" {
+					rt.Fatalf("it published: -before +after\n%s%s", diff, s.tail())
+				}
+				if diff := cmp.Diff(needy, s.converge.Needy(s.view())); diff != "" {
+					rt.Fatalf("who needs something: -before +after\n%s%s", diff, s.tail())
+				}
+				s.converged(s.all(pick(d)), operator)
+			})
+		})
+	}
 }
 
 // Folding anew the whole log gives the state that decides the same.

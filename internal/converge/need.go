@@ -20,12 +20,26 @@ const (
 	Apply   Need = "apply"
 )
 
-// Standing is what a node needs, and why.
+// Standing is what a node needs.
 type Standing struct {
 	Need    Need
-	Why     string        // empty: nothing is needed
 	Changed []tutti.Query // of its reads, those that have another answer by now
 	Run     *engine.Run   // by which it is judged, nil: none
+
+	why string // empty: because of Changed, if there is need
+}
+
+// Why says why something is needed, empty if nothing is. It is put into words when it
+// is asked for: nodes are judged far more often.
+func (s Standing) Why() string {
+	if s.why != "" || len(s.Changed) == 0 {
+		return s.why
+	}
+	text := s.Changed[0].String() + " has changed since it was read"
+	if more := len(s.Changed) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
 
 // Standing returns how a node stands under the current code and data, as everybody
@@ -44,12 +58,12 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
 	out.Changed = s.data.OutdatedOf(node, job, 0)
-	if out.Why = unfinished(last); out.Why != "" {
+	if out.why = unfinished(last); out.why != "" {
 		return out
 	}
 	passed := last.Passed
 	if passed.Asked == nil {
-		out.Why = "nobody has noted what its last run read"
+		out.why = "nobody has noted what its last run read"
 		return out
 	}
 	out.Run = passed
@@ -57,18 +71,14 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.Changed = s.outdatedSince(passed, job) // what is remembered is what the compile read, for the order
 	}
 	if len(out.Changed) > 0 {
-		out.Why = out.Changed[0].String() + " has changed since it was read"
-		if more := len(out.Changed) - 1; more > 0 {
-			out.Why += fmt.Sprintf(", and %d more", more)
-		}
 		return out
 	}
 	out.Need = Proof
 	switch {
 	case code != "" && passed.Code != code:
-		out.Why = "its last run had other code"
+		out.why = "its last run had other code"
 	case puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != puppet:
-		out.Why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, puppet)
+		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, puppet)
 	default:
 		out.Need = Nothing
 	}

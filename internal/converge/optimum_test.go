@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -60,8 +61,9 @@ func optimum(nodes map[tutti.NodeName]*manifest, operator map[string]string) int
 	return 0
 }
 
-// inCycles counts the nodes that are in cycles once all is there.
-func inCycles(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
+// cyclesOf are the nodes that are in cycles once all is there, by cycle; also one that
+// reads what it publishes itself.
+func cyclesOf(nodes map[tutti.NodeName]*manifest, operator map[string]string) [][]tutti.NodeName {
 	w, _ := fixpoint(nodes, operator)
 	g := dag.New[string]()
 	for name, m := range nodes {
@@ -83,18 +85,24 @@ func inCycles(nodes map[tutti.NodeName]*manifest, operator map[string]string) in
 			g.Connect(string(name), "type "+typ)
 		}
 	}
-	count := 0
+	var out [][]tutti.NodeName
 	for _, component := range g.Components() {
-		if len(component) == 1 {
-			continue
-		}
-		for _, name := range component { // also one that reads what it publishes itself
-			if nodes[tutti.NodeName(name)] != nil {
-				count++
+		var names []tutti.NodeName
+		for _, v := range component {
+			if name := tutti.NodeName(v); len(component) > 1 && nodes[name] != nil {
+				names = append(names, name)
 			}
 		}
+		if len(names) > 0 {
+			out = append(out, names)
+		}
 	}
-	return count
+	return out
+}
+
+// inCycles counts the nodes that are in cycles.
+func inCycles(nodes map[tutti.NodeName]*manifest, operator map[string]string) int {
+	return len(slices.Concat(cyclesOf(nodes, operator)...))
 }
 
 func runsOf(j *engine.Job) int {

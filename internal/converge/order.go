@@ -87,9 +87,10 @@ func (o *order) explicit(v View, seats map[tutti.NodeName]*seat) {
 
 // breakCycles drops edges until nobody precedes himself: of each cycle the soft
 // ones; of what is still one, those that lead to the node with the fewest unanswered
-// questions in it; among equals to the one that has run least, so that none of them
-// follows each single change of the others; then by name. The fleet file's own edges
-// go only where they alone make a cycle, by nodes that are in several groups.
+// questions in it that others answer; among equals to the one that has run least, so
+// that none of them follows each single change of the others; then by name. The fleet
+// file's own edges go only where they alone make a cycle, by nodes that are in several
+// groups.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
 	for {
@@ -149,14 +150,22 @@ func (o *order) drop(knots []map[vertex]bool, goes func(edge, map[vertex]bool) b
 // first is the node of a knot that starts, though all in it wait for each other.
 // One that the fleet file lets wait is no choice, if there is another.
 func (o *order) first(knot map[vertex]bool) vertex {
+	feeds := map[vertex][]vertex{}
+	for _, e := range o.edges {
+		if knot[e.from] && knot[e.to] && e.from.isNode() {
+			feeds[e.to] = append(feeds[e.to], e.from)
+		}
+	}
 	unanswered, waits := map[vertex]int{}, map[vertex]int{}
 	for _, e := range o.edges {
 		if !knot[e.from] || !knot[e.to] || !e.to.isNode() {
 			continue
 		}
+		from := feeds[e.from]
 		switch {
 		case e.firm:
 			waits[e.to] = 1
+		case len(from) == 1 && from[0] == e.to: // its own: nobody else will answer it
 		case !e.from.question.Answered(e.to.node, o.job):
 			unanswered[e.to]++
 		}

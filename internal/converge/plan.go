@@ -70,7 +70,7 @@ func (d *decision) unmet(seat *seat) string {
 	}
 	r := lastOf(seat.runs)
 	if r == nil {
-		return seat.standing.Why
+		return seat.standing.Why()
 	}
 	if d.state.changedSince(last.Passed, d.job.ID) {
 		return "what it read has changed since its last run"

@@ -27,17 +27,22 @@ const aloneFor = 2 * time.Minute
 type waked struct{ now, wide time.Time }
 
 // React returns the job that is to be started now, without its id, because of what
-// has changed; nil if there is no reason, or one goes on that takes care of it.
-func (s *State) React(v View) *tutti.ConvergeStep {
+// has changed, and what that is in words; nil if there is no reason, or one goes on
+// that takes care of it.
+func (s *State) React(v View) (*tutti.ConvergeStep, string) {
 	if v.Reaction == nil || v.Hold || v.Now.Sub(s.reacted) < v.Reaction.Window {
-		return nil
+		return nil, ""
 	}
 	goesOn := false
 	s.engine.Open(func(j *engine.Job) { goesOn = goesOn || reaction(j.Plan) })
-	if goesOn || len(s.Due(v)) == 0 {
-		return nil
+	if goesOn {
+		return nil, ""
 	}
-	return &tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}
+	due := s.Due(v)
+	if len(due) == 0 {
+		return nil, ""
+	}
+	return &tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, s.cause(v, due)
 }
 
 // Due returns the nodes that are to run now by themselves, sorted.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 func reactive() *tutti.Reaction {
@@ -165,6 +166,11 @@ func TestManyReadersRunLater(t *testing.T) {
 		s.join(n, m)
 		s.live(time.Minute / joins)
 	}
+	for n, runs := range since(before, s.runs()) {
+		if last, _ := host(hosts - 1); n <= last {
+			t.Errorf("%s ran %d times within a minute of the first join, want that it waits for the others", n, runs)
+		}
+	}
 	s.live(2 * time.Hour)
 	for n, runs := range since(before, s.runs()) {
 		if runs > 2 {
@@ -206,8 +212,8 @@ func TestWhatFailedWaitsForAChange(t *testing.T) {
 	}}})
 	s.reaction = reactive()
 	s.live(time.Hour)
-	if got := s.runs()["a"]; got != 3 {
-		t.Fatalf("%d runs in an hour, want the first and two more\n%s", got, s.tail())
+	if got, jobs := s.runs()["a"], len(s.engine.Order); got != 3 || jobs != 1 {
+		t.Fatalf("%d runs in %d jobs in an hour, want the first and two more in one\n%s", got, jobs, s.tail())
 	}
 	s.set("x", "1")
 	s.live(time.Minute)
@@ -275,5 +281,23 @@ func TestHeldNodesMakeRoom(t *testing.T) {
 	j := s.all(first)
 	if sum := j.Summary(s.now); j.Verdict != tutti.VerdictConverged || sum.Runs != 4 || sum.Wall > 2*time.Minute {
 		t.Errorf("%s after %s, %d runs\n%s", j.Verdict, sum.Wall, sum.Runs, s.tail())
+	}
+}
+
+// A reaction has no more runs at once than the fleet file says.
+func TestAReactionsLimit(t *testing.T) {
+	nodes := map[tutti.NodeName]*manifest{}
+	for _, n := range []tutti.NodeName{"a", "b", "c", "d", "e"} {
+		nodes[n] = reads("x")
+	}
+	s := living(t, nodes)
+	s.reaction.Limit = 2
+	s.set("x", "1")
+	for before := len(s.engine.Order); len(s.engine.Order) == before; s.now = s.now.Add(time.Second) {
+		s.settle()
+	}
+	id := s.engine.Order[len(s.engine.Order)-1]
+	if got := s.watch(id, func(*engine.Run) bool { return true }); got != 2 {
+		t.Errorf("%d ran at once, want 2\n%s", got, s.tail())
 	}
 }

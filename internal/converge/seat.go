@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -16,9 +17,9 @@ type seat struct {
 	standing Standing
 	run      *engine.Run   // that goes on
 	runs     []*engine.Run // of the step
-	why      string
-	retryAt  time.Time // of phase resting
-	known    bool      // what it reads and exports can be relied on
+	why      string        // empty: as standing says
+	retryAt  time.Time     // of phase resting
+	known    bool          // what it reads and exports can be relied on
 }
 
 // phase is where a node is in a converge step.
@@ -39,6 +40,9 @@ const (
 	deferred  phase = "deferred" // its reasons are for a later reaction
 	soon      phase = "soon"     // changes are collected a moment longer
 )
+
+// reason is why a node is where it is.
+func (st *seat) reason() string { return cmp.Or(st.why, st.standing.Why()) }
 
 // toDo reports whether a node runs or can start.
 func (st *seat) toDo() bool {
@@ -132,7 +136,6 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]time.Time {
 // sit finds the phase of a node.
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]time.Time) {
 	seat.standing = s.standing(seat.node, j.ID, j.Code, v.Puppet(seat.node))
-	seat.why = seat.standing.Why
 	seat.known = s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r

@@ -50,6 +50,7 @@ type sim struct {
 	reaction *tutti.Reaction
 	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
 	compiled func(*tutti.Compiled)  // changes what a compile hands over
+	dies     func() bool            // whether the server dies now, within what it decides
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
@@ -113,7 +114,10 @@ func (s *sim) push(code string, nodes map[tutti.NodeName]*manifest) {
 }
 
 func (s *sim) append(b tutti.Body) {
-	e := tutti.Event{Seq: uint64(len(s.log) + 1), At: s.now, Body: b}
+	e := tutti.Event{Seq: uint64(len(s.log) + 1), At: s.now, By: "operator:ada", Body: b}
+	if set, ok := b.(*tutti.ValueSet); ok && set.Owner != "" {
+		e.By = "node:" + string(set.Owner)
+	}
 	s.log = append(s.log, e)
 	s.apply(e)
 }
@@ -150,9 +154,13 @@ func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 }
 
 func (s *sim) startJob(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
+	return s.startJobBecause(mode, spec, "")
+}
+
+func (s *sim) startJobBecause(mode tutti.Mode, spec tutti.ConvergeStep, cause string) tutti.JobID {
 	id := s.engine.NextJob("converge")
 	s.append(&tutti.JobStarted{
-		Job: id, Mode: mode, Env: "production", Code: s.code,
+		Job: id, Mode: mode, Env: "production", Code: s.code, Cause: cause,
 		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
 	})
 	s.cut()
@@ -165,8 +173,8 @@ func (s *sim) settle() {
 	s.t.Helper()
 	s.cut()
 	for range 1000 {
-		if spec := s.converge.React(s.view()); spec != nil {
-			s.startJob(tutti.ModeApply, *spec)
+		if spec, cause := s.converge.React(s.view()); spec != nil {
+			s.startJobBecause(tutti.ModeApply, *spec, cause)
 		}
 		bodies := s.engine.Decide(engine.View{
 			Now: s.now, Since: s.since, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return s.now },
@@ -199,6 +207,10 @@ func (s *sim) emit(bodies []tutti.Body) {
 		s.append(b)
 		if _, proved := b.(*tutti.RunProved); !proved {
 			s.cut()
+			if s.dies != nil && s.dies() { // the rest was never written
+				s.fold()
+				return
+			}
 		}
 	}
 }

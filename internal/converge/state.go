@@ -26,6 +26,8 @@ type State struct {
 	nextSafety time.Time
 	reacted    time.Time // when the last job by itself began
 	fleetAt    time.Time // when the fleet file was set
+	fleetBy    string
+	pushedBy   map[string]string // who pushed the code of each environment
 }
 
 // New returns the state before the first event.
@@ -40,6 +42,7 @@ func New(e *engine.State, d *data.State) *State {
 		diverged:  map[tutti.NodeName]tutti.Digest{},
 		waked:     map[tutti.NodeName]waked{},
 		scheduled: map[tutti.NodeName]bool{},
+		pushedBy:  map[string]string{},
 	}
 }
 
@@ -58,9 +61,9 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Forget(b.Node)
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
-		s.fleetAt = e.At
+		s.fleetAt, s.fleetBy = e.At, e.By
 	case *tutti.CodePushed:
-		s.code[b.Environment] = b.Code
+		s.code[b.Environment], s.pushedBy[b.Environment] = b.Code, e.By
 		clear(s.diverged)
 		for n := range s.nodes {
 			s.dirty[n] = true

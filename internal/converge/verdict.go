@@ -62,7 +62,7 @@ func (d *decision) tell(seat *seat) string {
 	case waiting:
 		return d.missing(seat)
 	}
-	return seat.why
+	return seat.reason()
 }
 
 func resultReason(r *tutti.Result) tutti.Reason {
@@ -114,7 +114,7 @@ func (d *decision) changers(seat *seat) string {
 func (d *decision) missing(seat *seat) string {
 	last := d.state.engine.Last(seat.node).Applied
 	if last == nil || last.Result == nil {
-		return seat.why
+		return seat.reason()
 	}
 	text := last.Result.Message
 	for _, w := range last.Result.Waits {

@@ -20,6 +20,7 @@ import "github.com/tutti-project/tutti"
 // memory with it and must not be modified.
 type State struct {
 	seq    uint64
+	change *Change // by the event that is being applied, nil: none
 	values map[string]value
 	owned  map[tutti.NodeName]map[string]bool  // keys, by who published them
 	shared map[string]value                    // shared/hiera/K, by K
@@ -72,6 +73,7 @@ func (s *State) Seq() uint64 { return s.seq }
 // is silently empty would look like an answer.
 func (s *State) Apply(e tutti.Event) {
 	s.seq = e.Seq
+	s.change = changeOf(e)
 	switch b := e.Body.(type) {
 	case *tutti.ValueSet:
 		s.setValue(e, b)

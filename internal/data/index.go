@@ -198,9 +198,15 @@ func (s *State) valueChanged(path string, had tutti.Digest) {
 	if now == had {
 		return
 	}
-	if node, key, ok := hieraKey(path); ok && node == "" {
+	if q := s.questions[identity{kind: tutti.QueryValue, key: path}]; q != nil {
+		q.change = s.change
+	}
+	if node, key, ok := hieraKey(path); ok {
 		if q := s.questions[identity{kind: tutti.QueryHiera, key: key}]; q != nil {
-			s.markPresent(q)
+			q.change = s.change
+			if node == "" {
+				s.markPresent(q)
+			}
 		}
 	}
 	s.askersOf(path, had, now, func(_ *Question, r *record, _ tutti.Digest) { s.touch(r) })
@@ -271,6 +277,7 @@ func (s *State) exportsChanged(node tutti.NodeName, job tutti.JobID, before, aft
 				s.jobs[job].shift(q, is.minus(was))
 			} else {
 				s.shiftAll(q, node, is.minus(was))
+				q.change = s.change
 			}
 			for r := range q.readers {
 				if r.node != node && s.sees(r, node, job) {

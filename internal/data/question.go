@@ -26,6 +26,7 @@ type Question struct {
 	filter  *Filter                 // collect
 	total   sum                     // collect: of all that passes now
 	refused bool                    // no question at all: never answered
+	change  *Change                 // the last one of its answer that was seen
 }
 
 // identity is what makes two questions equal.

@@ -68,7 +68,7 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 
 func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
 	j := &Job{
-		ID: b.Job, Seq: e.Seq, Plan: b.Plan, Mode: b.Mode, Env: b.Env, Code: b.Code, By: e.By,
+		ID: b.Job, Seq: e.Seq, Plan: b.Plan, Mode: b.Mode, Env: b.Env, Code: b.Code, By: e.By, Cause: b.Cause,
 		StartedAt: e.At, byName: map[tutti.StepName]*Step{},
 	}
 	for _, spec := range b.Plan.Steps {

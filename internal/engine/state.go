@@ -39,6 +39,7 @@ type Job struct {
 	Env       string
 	Code      tutti.Digest
 	By        string
+	Cause     string // of a job that the server began by itself
 	StartedAt time.Time
 	EndedAt   time.Time
 	Cancelled bool

@@ -7,7 +7,8 @@ import (
 )
 
 // Summary is a job in numbers. CriticalPath is the longest chain of
-// agent-measured run times along edges that held.
+// agent-measured run times along edges that held; inside a converge step, which
+// keeps no edges, that of one node's runs, with the time that they were held.
 type Summary struct {
 	Job          tutti.JobID
 	Outcome      tutti.Verdict

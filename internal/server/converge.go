@@ -11,10 +11,6 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
-// maxCompiles is how many nodes of a fleet compile at once because nobody knows
-// what they read and export.
-const maxCompiles = 200
-
 // overlay reports whether what a run hands over is for its own job only at first,
 // and whether it sees what others of its job have handed over so.
 func (tx *tx) overlay(r *engine.Run) bool { return r.Mode != tutti.ModeApply || tx.engine.Converges(r) }
@@ -53,7 +49,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		Member:   tx.member,
 		Paused:   tx.paused(),
 		Hold:     hold,
-		InFlight: w.opts.InFlight, Compiles: maxCompiles,
+		InFlight: w.opts.InFlight, Compiles: w.opts.Compiles,
 	}
 	if f := w.state.registry.fleet; f != nil {
 		view.Reaction, view.Environment = f.Reaction, f.Environment.Name
@@ -87,7 +83,7 @@ func (tx *tx) react(view converge.View) bool {
 	if !pushed {
 		return false
 	}
-	spec := tx.converge.React(view)
+	spec, cause := tx.converge.React(view)
 	if spec == nil {
 		return false
 	}
@@ -97,6 +93,7 @@ func (tx *tx) react(view converge.View) bool {
 	}
 	tx.emit(actorServer, &tutti.JobStarted{
 		Job: tx.engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: code.Code,
+		Cause: words(cause),
 	})
 	tx.mayCut()
 	return true

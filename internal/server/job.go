@@ -145,7 +145,7 @@ func (s *Server) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 			j := tx.engine.Jobs[id]
 			sum := j.Summary(tx.now)
 			v := tutti.JobView{
-				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Verdict: j.Verdict, Message: j.Message,
+				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
 				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
 			}
 			if full != nil && !j.Ended() {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -126,4 +127,23 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 
 	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "nobody", Mode: tutti.ModeApply})
 	wantCode(t, err, tutti.CodeNotFound, `no group "late-01"`)
+}
+
+// TestCompilesAtOnce: so many nodes as the server is told to bear compile at once;
+// who has compiled makes room for the next.
+func TestCompilesAtOnce(t *testing.T) {
+	f := servertest.Start(t, func(o *server.Options) { o.Compiles = 2 })
+	all := []tutti.NodeName{"app-01", "both-01", "web-01"}
+	for _, n := range all {
+		f.Join(n)
+	}
+	f.Push(ordered)
+	startConverge(t, f, "")
+	if diff := cmp.Diff(all[:2], claimants(f, all...)); diff != "" {
+		t.Errorf("who compiles at first: -want +got\n%s", diff)
+	}
+	f.Node("app-01").Gate(tutti.Gate{Run: f.Node("app-01").MustClaim().Run})
+	if diff := cmp.Diff(all[1:], claimants(f, all[1:]...)); diff != "" {
+		t.Errorf("who compiles after one has: -want +got\n%s", diff)
+	}
 }

@@ -58,6 +58,7 @@ type Options struct {
 
 	Silence  time.Duration // a node silent for so long is lost; 30 s
 	InFlight int           // runs at once in the fleet; 0: no limit
+	Compiles int           // at once while nodes converge; 200
 	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
 	// KeepReports is which reports and logs of these runs stay; all.
 	KeepReports retain.Reports
@@ -92,13 +93,14 @@ type Server struct {
 }
 
 const (
-	defaultSilence = 30 * time.Second
-	defaultJobs    = 1000
-	defaultRuns    = 20_000
-	appendDeadline = 20 * time.Second
-	maxBatch       = 256
-	maxAppend      = 10_000 // events; the log takes twice as many, and no command emits more
-	tick           = 250 * time.Millisecond
+	defaultSilence  = 30 * time.Second
+	defaultJobs     = 1000
+	defaultRuns     = 20_000
+	defaultCompiles = 200
+	appendDeadline  = 20 * time.Second
+	maxBatch        = 256
+	maxAppend       = 10_000 // events; the log takes twice as many, and no command emits more
+	tick            = 250 * time.Millisecond
 )
 
 // New returns a server that has not begun.
@@ -110,6 +112,7 @@ func New(opts Options) *Server {
 		opts.Space = func() error { return nil }
 	}
 	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
+	opts.Compiles = cmp.Or(opts.Compiles, defaultCompiles)
 	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
 	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
 	return &Server{

@@ -54,7 +54,7 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 	last := tx.engine.Last(name)
 	out := stood{
 		view:     view,
-		standing: tutti.NodeStanding{State: stateOf(st, last), Needs: string(st.Need), Why: st.Why},
+		standing: tutti.NodeStanding{State: stateOf(st, last), Needs: string(st.Need), Why: st.Why()},
 		changed:  slices.Clone(st.Changed),
 	}
 	if r := st.Run; r != nil {

@@ -1,0 +1,93 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bounds of what a job says of its cause: how many changes it names, and the
+// length of each, in bytes. A node's message can be part of one.
+const (
+	maxCauses = 3
+	maxCause  = 160
+)
+
+// cause says in one line why these nodes run by themselves: each change once,
+// however many nodes it makes run.
+func (s *State) cause(v View, due []tutti.NodeName) string {
+	var all []string
+	said := map[string]bool{}
+	for _, n := range due {
+		for _, text := range s.causes(v, n) {
+			if text = oneLine(text); !said[text] {
+				said[text] = true
+				all = append(all, text)
+			}
+		}
+	}
+	more := len(all) - maxCauses
+	if more <= 0 {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s, and %d more", strings.Join(all[:maxCauses], ", "), more)
+}
+
+// causes are the changes that make one node run.
+func (s *State) causes(v View, n tutti.NodeName) []string {
+	standing, needy := s.needy[n]
+	last := s.engine.Last(n).Applied
+	switch {
+	case !needy:
+		return []string{fmt.Sprintf("the safety run of %s", n)}
+	case last == nil:
+		return []string{fmt.Sprintf("node %s joined", n)}
+	case len(standing.Changed) > 0:
+		out := make([]string, len(standing.Changed))
+		for i, q := range standing.Changed {
+			out[i] = s.changeOf(n, q)
+		}
+		return out
+	case last.Code != s.code[v.Environment]:
+		return []string{"code pushed by " + who(s.pushedBy[v.Environment])}
+	case (last.Outcome() == tutti.Failed || last.Outcome() == tutti.Waiting) && last.EndedAt.Before(s.fleetAt):
+		return []string{"fleet file set by " + who(s.fleetBy)}
+	}
+	return []string{fmt.Sprintf("%s: %s", n, standing.Why())}
+}
+
+// changeOf says what changed the answer to a node's question.
+func (s *State) changeOf(n tutti.NodeName, q tutti.Query) string {
+	c, known := s.data.LastChange(n, q)
+	if !known {
+		return q.String() + " has changed"
+	}
+	switch c.Event {
+	case (*tutti.NodeRemoved)(nil).Kind():
+		return fmt.Sprintf("node %s removed", c.Node)
+	case (*tutti.ExportsSet)(nil).Kind():
+		return fmt.Sprintf("exports of %s by %s", q.Type, c.Node)
+	case (*tutti.ValueUnset)(nil).Kind():
+		return fmt.Sprintf("%s unset by %s", c.Key, who(c.By))
+	}
+	return fmt.Sprintf("%s set by %s", c.Key, who(c.By))
+}
+
+// who is the name in `operator:NAME` and `node:NAME`.
+func who(by string) string {
+	if _, name, named := strings.Cut(by, ":"); named {
+		return name
+	}
+	return by
+}
+
+// oneLine makes a text one short line.
+func oneLine(text string) string {
+	const cut = "…"
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxCause {
+		text = strings.ToValidUTF8(text[:maxCause-len(cut)], "") + cut
+	}
+	return text
+}
