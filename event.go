@@ -320,6 +320,12 @@ type Order struct {
 	Code        Digest        `json:"code"`
 	Timeout     time.Duration `json:"timeout"`
 	Attempt     int           `json:"attempt"` // 1, and one more for each stop at the gate
+	// Program is empty for ProgramApply. An order for ProgramAgent has no Code, and
+	// an empty Environment leaves that to the node and its Puppet Server.
+	Program  Program  `json:"program,omitempty"`
+	Tags     []string `json:"tags,omitempty"`
+	SkipTags []string `json:"skip_tags,omitempty"`
+	Debug    bool     `json:"debug,omitempty"`
 	// Proof: it is stopped at its gate, and the node is good, if nothing can have
 	// changed since its last run.
 	Proof bool `json:"proof,omitempty"`
@@ -336,8 +342,18 @@ func (o Order) Validate() error {
 	if o.Mode != ModeApply && o.Mode != ModeNoop && o.Mode != ModeCompile || o.Timeout < 0 {
 		return Errorf(CodeInvalid, "order of run %s: mode %q, timeout %s", o.Run, string(o.Mode), o.Timeout)
 	}
+	if o.Program == ProgramAgent && o.Code == "" {
+		return nil
+	}
+	if o.Program != "" {
+		return Errorf(CodeInvalid, "order of run %s: program %q with code %q", o.Run, string(o.Program), string(o.Code))
+	}
 	return o.Code.Validate()
 }
+
+// Full reports whether the run changes all that its catalog asks for: by others no
+// node is judged, and they withdraw nothing.
+func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
 // bodies makes an empty body for each kind; an unknown kind is an error, never
 // skipped: a log from a later release must not be folded by an earlier one.

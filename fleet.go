@@ -10,6 +10,7 @@ import (
 type Fleet struct {
 	Name        string      `json:"name"`
 	Environment Environment `json:"environment"`
+	Program     Program     `json:"program,omitempty"` // of nodes whose group says nothing
 	Groups      []Group     `json:"groups"`
 	Grants      []Grant     `json:"grants,omitempty"`
 	Plans       []Plan      `json:"plans,omitempty"`
@@ -106,7 +107,8 @@ const (
 )
 
 // Environment says where the Puppet code is. Path is relative to the fleet
-// file and means something only to the person who pushes the code.
+// file and means something only to the person who pushes the code. Without a
+// Name the fleet has no code: all of its nodes run by ProgramAgent.
 type Environment struct {
 	Name string `json:"name"`
 	Path string `json:"path,omitempty"`
@@ -117,6 +119,8 @@ type Environment struct {
 type Group struct {
 	Name  GroupName  `json:"name"`
 	Nodes []NodeName `json:"nodes,omitempty"`
+	// Program is that of its nodes, empty: the fleet's.
+	Program Program `json:"program,omitempty"`
 }
 
 // Joined reports whether the join token of each node fixes who is in the group.
@@ -208,6 +212,7 @@ type RunStep struct {
 	Target string   `json:"target"` // a group, or a node
 	Accept []Accept `json:"accept,omitempty"`
 	Limit  int      `json:"limit,omitempty"`
+	RunOptions
 }
 
 // ConvergeStep runs Puppet where and until it is needed: on the nodes of its target

@@ -80,6 +80,9 @@ func labName(name string) string { return name + os.Getenv("E2E_SUFFIX") }
 // swiftLab is the lab of the example.
 func swiftLab() string { return labName("e2e-swift") }
 
+// siteLab is the lab of the site with a Puppet Server.
+func siteLab() string { return labName("e2e-site") }
+
 // readSpec reads a lab file. E2E_RELEASE is the Debian release of its hosts in
 // place of its own: bookworm has Puppet 7, trixie Puppet 8.
 func readSpec(path string) (lab.Spec, error) {
@@ -110,7 +113,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Relay = []string{program, "lab", "relay"}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, swiftLab()} {
+		for _, name := range []string{spec.Name, swiftLab(), siteLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

@@ -86,7 +86,10 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err := a.opts.Space(); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
-	environments, err := a.fetch(ctx, order)
+	environments, err := "", error(nil)
+	if order.Program != tutti.ProgramAgent {
+		environments, err = a.fetch(ctx, order)
+	}
 	killpoint.Here("agent.code")
 	switch {
 	case err == nil:

@@ -29,10 +29,10 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		return nil, err
 	}
 	order := puppet.Order{
-		Protocol: puppet.Protocol, Run: spec.Order.Run, Node: spec.Node, Mode: spec.Order.Mode,
+		Protocol: puppet.Protocol, Run: spec.Order.Run, Node: spec.Node, Mode: spec.Order.Mode, Program: spec.Order.Program,
 		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
-		Tags: []string{}, SkipTags: []string{}, DigestKey: r.digestKey,
+		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), Debug: spec.Order.Debug, DigestKey: r.digestKey,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
 	if err := puppet.WriteOrder(dir, order); err != nil {
@@ -83,3 +83,6 @@ func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield 
 func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result { return puppet.Judge(dir, run) }
 
 func (r *runner) Strangers() ([]string, error) { return puppet.Strangers() }
+
+// nonNil is a list for JSON, which has no null where a list belongs.
+func nonNil(list []string) []string { return append([]string{}, list...) }

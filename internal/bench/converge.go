@@ -396,7 +396,7 @@ func (f *convergeFold) decision() float64 {
 	view := converge.View{
 		Now: now, Since: now.Add(-time.Hour), Silence: time.Hour, Compiles: 200,
 		Seen:   func(tutti.NodeName) time.Time { return now },
-		Puppet: func(tutti.NodeName) string { return "" },
+		Has:    func(tutti.NodeName) converge.Has { return converge.Has{} },
 		Paused: func(tutti.NodeName) string { return "" },
 		Member: func(string, tutti.NodeName) bool { return true },
 	}

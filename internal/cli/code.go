@@ -37,6 +37,10 @@ func newCodePushCommand(o *options) *cobra.Command {
 			if o.json {
 				return printJSON(cmd.OutOrStdout(), pushed)
 			}
+			if pushed.Code == "" {
+				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; it has no environment: the code is the Puppet Server's.")
+				return nil
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
 			return nil
 		},
@@ -67,6 +71,10 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 func (o *options) push(cmd *cobra.Command, server Server, file string) (tutti.CodePushed, error) {
 	f, source, err := readFleet(file)
 	if err != nil {
+		return tutti.CodePushed{}, err
+	}
+	if f.Environment.Name == "" { // its Puppet Server has the code
+		_, err = server.SetFleet(cmd.Context(), tutti.FleetSource{File: file, Source: source})
 		return tutti.CodePushed{}, err
 	}
 	dir := f.Environment.Path

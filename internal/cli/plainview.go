@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -46,7 +47,7 @@ func (v *plainView) close() {}
 func describe(p *progress, e tutti.Event) []string {
 	switch b := e.Body.(type) {
 	case *tutti.JobStarted:
-		text := fmt.Sprintf("job %s: plan %s, %s, code %.12s", b.Job, b.Plan.Name, b.Mode, b.Code.Hex())
+		text := fmt.Sprintf("job %s: plan %s, %s, code %s", b.Job, b.Plan.Name, b.Mode, codeName(fmt.Sprintf("%.12s", b.Code.Hex())))
 		if b.Cause != "" {
 			text += ", because: " + b.Cause
 		}
@@ -181,3 +182,6 @@ func count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// codeName is code as people read it: its digest, without which it is not ours.
+func codeName(digest string) string { return cmp.Or(digest, "of the Puppet Server") }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 )
 
 // ran are the nodes that ran in a job, sorted.
@@ -191,7 +192,7 @@ func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 	s.append(&tutti.JobCancelled{Job: id})
 	s.settle()
 	s.run(id, first)
-	if why := s.converge.Standing("a", "").Why(); !strings.Contains(why, "stopped") && !strings.Contains(why, "has changed") {
+	if why := s.converge.Standing("a", converge.Has{}).Why(); !strings.Contains(why, "stopped") && !strings.Contains(why, "has changed") {
 		t.Errorf("after a stopped compile the node is good: %q\n%s", why, s.tail())
 	}
 	if got := done(s.all(first))["a"]; got != "run " {

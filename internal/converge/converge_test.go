@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -65,7 +66,7 @@ func (s *sim) converged(j *engine.Job, operator map[string]string) {
 		s.t.Fatalf("-want +got\n%s\n%s", diff, s.tail())
 	}
 	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
-		s.t.Fatalf("after it %v need something: %s\n%s", needy, s.converge.Standing(needy[0], s.puppet).Why(), s.tail())
+		s.t.Fatalf("after it %v need something: %s\n%s", needy, s.converge.Standing(needy[0], converge.Has{Puppet: s.puppet}).Why(), s.tail())
 	}
 	if again := s.all(first); again.Verdict != tutti.VerdictConverged || len(done(again)) > 0 {
 		s.t.Fatalf("the second: %s, %v, want converged and nothing done\n%s", again.Verdict, done(again), s.tail())

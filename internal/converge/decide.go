@@ -14,8 +14,8 @@ type View struct {
 	Now     time.Time
 	Since   time.Time // this server serves since then
 	Seen    func(tutti.NodeName) time.Time
-	Silence time.Duration                              // a node silent for so long is not connected
-	Puppet  func(tutti.NodeName) string                // the version that it says it has, empty: not known
+	Silence time.Duration // a node silent for so long is not connected
+	Has     func(tutti.NodeName) Has
 	Member  func(target string, n tutti.NodeName) bool // in an empty target are all
 	Paused  func(tutti.NodeName) string                // why nothing may begin there; empty: it may
 	Order   []Order                                    // of the fleet file
@@ -26,6 +26,12 @@ type View struct {
 	Hold        bool // no run may begin
 	InFlight    int  // runs at once in the fleet, 0: no limit
 	Compiles    int  // compiles at once, 0: no limit
+}
+
+// Has is what a node has to run with.
+type Has struct {
+	Puppet  string        // the version that it says it has, empty: not known
+	Program tutti.Program // by which it runs
 }
 
 // Order is an edge of the fleet file: the first are good before the others run.
@@ -150,11 +156,9 @@ func (d *decision) start(seat *seat) {
 		return // what it would be told now changes with every node that hands over
 	}
 	d.move(seat, compiling)
-	d.out = append(d.out, &tutti.RunWanted{Order: tutti.Order{
-		Node: seat.node, Job: d.job.ID, Step: d.step.Name, Mode: d.job.Mode, Environment: d.job.Env, Code: d.job.Code,
-		Timeout: d.step.Timeout, Attempt: len(seat.runs) + 1,
-		Proof: seat.standing.Need == Proof && d.job.Mode == tutti.ModeApply,
-	}})
+	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
+	order.Proof = seat.standing.Need == Proof && order.Mode == tutti.ModeApply && order.Program != tutti.ProgramAgent
+	d.out = append(d.out, &tutti.RunWanted{Order: order})
 	d.started++
 }
 

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,17 +45,17 @@ func (s Standing) Why() string {
 
 // Standing returns how a node stands under the current code and data, as everybody
 // sees them.
-func (s *State) Standing(node tutti.NodeName, puppet string) Standing {
+func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	code := tutti.Digest("")
 	if last := s.engine.Last(node).Applied; last != nil {
 		code = s.code[last.Environment]
 	}
-	return s.standing(node, "", code, puppet)
+	return s.standing(node, "", code, has)
 }
 
 // standing judges a node in the view of a job (empty: everybody's) that wants some
 // code (empty: any) on it.
-func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, puppet string) Standing {
+func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
 	out.Changed = s.data.OutdatedOf(node, job, 0)
@@ -75,10 +76,12 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	}
 	out.Need = Proof
 	switch {
-	case code != "" && passed.Code != code:
+	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
+		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
+	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
-	case puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != puppet:
-		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, puppet)
+	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
+		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, has.Puppet)
 	default:
 		out.Need = Nothing
 	}
@@ -129,7 +132,7 @@ func (s *State) look(v View) {
 	}
 	for n := range s.dirty {
 		delete(s.needy, n)
-		if standing := s.Standing(n, v.Puppet(n)); standing.Need != Nothing {
+		if standing := s.Standing(n, v.Has(n)); standing.Need != Nothing {
 			s.needy[n] = standing
 		}
 		if d := s.diverged[n]; d != "" && d != s.fingerprint(n) {
@@ -179,7 +182,7 @@ func provable(passed, now *engine.Run) bool {
 // goodBasis reports whether a run was full, good and no noop, or has shown that one
 // before it was.
 func goodBasis(r *engine.Run) bool {
-	if r.Mode != tutti.ModeApply || r.Lost != "" {
+	if !r.Full() || r.Lost != "" {
 		return false
 	}
 	return r.Proved || r.Passed() && r.Result != nil && r.Result.Outcome.Good()

@@ -141,7 +141,7 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 // since.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
-	if last == nil || last.Result == nil || last.Result.Stopped || last.Code != code || len(standing.Changed) > 0 ||
+	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
 		last.EndedAt.Before(s.fleetAt) { // grants are inputs, too
 		return false
 	}
@@ -155,7 +155,7 @@ func (s *State) alone(n tutti.NodeName) time.Time {
 		return time.Time{}
 	}
 	switch last.Outcome() {
-	case tutti.Lost, tutti.Interrupted:
+	case tutti.Lost, tutti.Interrupted, tutti.Skipped:
 		return last.EndedAt.Add(aloneFor)
 	}
 	return time.Time{}

@@ -110,7 +110,7 @@ func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.N
 		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.diverged[n] != "" {
 			continue
 		}
-		standing := s.standing(n, j.ID, j.Code, v.Puppet(n))
+		standing := s.standing(n, j.ID, j.Code, v.Has(n))
 		if standing.Need == Nothing {
 			continue
 		}
@@ -135,8 +135,9 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]time.Time {
 
 // sit finds the phase of a node.
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]time.Time) {
-	seat.standing = s.standing(seat.node, j.ID, j.Code, v.Puppet(seat.node))
-	seat.known = s.usable(j, seat)
+	seat.standing = s.standing(seat.node, j.ID, j.Code, v.Has(seat.node))
+	// Of who runs by the agent nothing more is known after a compile.
+	seat.known = v.Has(seat.node).Program == tutti.ProgramAgent || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
 		switch {
@@ -156,6 +157,8 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	switch {
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
 		seat.phase = good // as far as a job goes that changes nothing
+	case j.Mode == tutti.ModeCompile && v.Has(seat.node).Program == tutti.ProgramAgent:
+		seat.phase = good // its Puppet Server would store the catalog
 	case seat.standing.Need == Nothing:
 		seat.phase = good
 	case v.Paused(seat.node) != "":
@@ -217,7 +220,9 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		if changed || stops >= maxStops {
 			seat.phase = diverging
 		}
-	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed, outcome == tutti.Skipped:
+	case outcome == tutti.Skipped: // Puppet is disabled there, which is for a person to end
+		seat.phase = failed
+	case last.Result != nil && last.Result.Stopped, outcome.Good(), changed:
 		seat.phase = ready
 	case outcome == tutti.Waiting:
 		seat.phase = waiting

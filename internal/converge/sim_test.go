@@ -134,7 +134,7 @@ func (s *sim) view() converge.View {
 			}
 			return s.now
 		},
-		Puppet: func(tutti.NodeName) string { return s.puppet },
+		Has: func(tutti.NodeName) converge.Has { return converge.Has{Puppet: s.puppet} },
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
 				return "paused: somebody works on it"

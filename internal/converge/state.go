@@ -62,6 +62,9 @@ func (s *State) Apply(e tutti.Event) {
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
 		s.fleetAt, s.fleetBy = e.At, e.By
+		for n := range s.nodes { // it may run by another program
+			s.dirty[n] = true
+		}
 	case *tutti.CodePushed:
 		s.code[b.Environment], s.pushedBy[b.Environment] = b.Code, e.By
 		clear(s.diverged)
@@ -99,11 +102,11 @@ func (s *State) follow(r *engine.Run, body tutti.Body) {
 			s.remember(r, job)
 		}
 	case *tutti.RunGated:
-		if b.Verdict == tutti.GateGo && job == "" && r.Mode == tutti.ModeApply {
+		if b.Verdict == tutti.GateGo && job == "" && r.Full() {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		if job != "" || r.Mode == tutti.ModeApply {
+		if job != "" || r.Full() {
 			s.remember(r, job)
 		}
 	}

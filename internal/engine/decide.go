@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +14,13 @@ import (
 // server serves, when each node was last heard of, and the limits.
 type View struct {
 	Now      time.Time
-	Since    time.Time                      // this server serves since then
-	Seen     func(tutti.NodeName) time.Time // last sign of life while serving; the zero time: none
-	Silence  time.Duration                  // a node silent for so long is lost
-	InFlight int                            // runs at once in the fleet, 0: no limit
-	Hold     bool                           // no run may begin; those that have go on
-	HeldTo   time.Time                      // until then none could, zero: always
+	Since    time.Time                          // this server serves since then
+	Seen     func(tutti.NodeName) time.Time     // last sign of life while serving; the zero time: none
+	Silence  time.Duration                      // a node silent for so long is lost
+	InFlight int                                // runs at once in the fleet, 0: no limit
+	Hold     bool                               // no run may begin; those that have go on
+	HeldTo   time.Time                          // until then none could, zero: always
+	Program  func(tutti.NodeName) tutti.Program // by which it runs where no step says otherwise, nil: ProgramApply
 }
 
 // Decide returns what should be appended now, in order; nil when there is
@@ -97,7 +99,7 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 			}
 		case v.Hold && !j.Cancelled:
 		default:
-			out = append(out, j.nextRuns(st, b)...)
+			out = append(out, j.nextRuns(st, v, b)...)
 		}
 	}
 	return out
@@ -127,7 +129,7 @@ func waitedFor(st *Step, waited time.Duration, cancelled bool) string {
 	return fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
 }
 
-func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
+func (j *Job) nextRuns(st *Step, v View, b *budget) []tutti.Body {
 	if j.Cancelled {
 		return st.skips()
 	}
@@ -145,12 +147,34 @@ func (j *Job) nextRuns(st *Step, b *budget) []tutti.Body {
 		}
 		b.take(n.Node)
 		inFlight++
-		out = append(out, &tutti.RunWanted{Order: tutti.Order{
-			Node: n.Node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
-			Timeout: st.Timeout, Attempt: len(n.Runs) + 1,
-		}})
+		program := tutti.ProgramApply
+		if v.Program != nil {
+			program = v.Program(n.Node)
+		}
+		out = append(out, &tutti.RunWanted{Order: j.Want(st, n.Node, len(n.Runs)+1, program)})
 	}
 	return out
+}
+
+// Want is the order for a node in a step, whose options count before the program
+// by which the node runs elsewhere. Its run has no id yet.
+func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Program) tutti.Order {
+	o := tutti.Order{
+		Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
+		Timeout: st.Timeout, Attempt: attempt,
+	}
+	var options tutti.RunOptions
+	if st.Run != nil {
+		options = st.Run.RunOptions
+	}
+	if cmp.Or(options.Program, program) == tutti.ProgramAgent {
+		o.Program, o.Environment, o.Code = tutti.ProgramAgent, options.Environment, ""
+	}
+	if options.Noop && o.Mode == tutti.ModeApply {
+		o.Mode = tutti.ModeNoop
+	}
+	o.Tags, o.SkipTags, o.Debug = options.Tags, options.SkipTags, options.Debug
+	return o
 }
 
 // skips ends the runs of a cancelled job that no node has claimed: they would

@@ -83,7 +83,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 	}
 	return s.judgeBy(r, func(l *last) {
 		l.claimed = r.Run
-		if r.Mode == tutti.ModeApply {
+		if r.Full() {
 			l.applied = r.Run
 		}
 	})
@@ -91,7 +91,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 
 // pass notes a run as the one on which what is known of its node rests.
 func (s *State) pass(r *Run) []tutti.RunID {
-	if r == nil || r.Mode != tutti.ModeApply {
+	if r == nil || !r.Full() {
 		return nil
 	}
 	return s.judgeBy(r, func(l *last) { l.passed = r.Run })

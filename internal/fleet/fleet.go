@@ -70,10 +70,11 @@ func (r *reader) document(source []byte) *yaml.Node {
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
 	var grants, plans, reactive, reaction, order *yaml.Node
-	named := false
+	named, code := false, false
 	ok := r.mapping(root, "the fleet file", fields{
 		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
-		"environment": func(n *yaml.Node) { r.environment(n, &fleet.Environment) },
+		"environment": func(n *yaml.Node) { code = true; r.environment(n, &fleet.Environment) },
+		"mode":        func(n *yaml.Node) { fleet.Program = r.program(n, "the fleet file") },
 		"groups":      func(n *yaml.Node) { fleet.Groups = r.groups(n) },
 		"grants":      func(n *yaml.Node) { grants = n },
 		"plans":       func(n *yaml.Node) { plans = n },
@@ -83,6 +84,9 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
+	}
+	if fleet.Program == tutti.ProgramAgent && !code {
+		fleet.Environment = tutti.Environment{} // its code is the Puppet Server's
 	}
 	r.known = membersOf(fleet.Groups)
 	if grants != nil {
@@ -116,11 +120,7 @@ var environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 func (r *reader) environment(n *yaml.Node, env *tutti.Environment) {
 	r.mapping(n, "environment", fields{
 		"name": func(n *yaml.Node) {
-			name, ok := r.text(n, "environment: name")
-			if ok && !environmentRE.MatchString(name) {
-				r.report(n, "", "environment name %q: lower-case letters, digits and '_' only, as in Puppet", name)
-			}
-			env.Name = name
+			env.Name = r.environmentName(n, "environment name")
 		},
 		"path": func(n *yaml.Node) {
 			path, ok := r.text(n, "environment: path")

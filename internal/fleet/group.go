@@ -54,7 +54,7 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 		if err := group.Name.Validate(); err != nil {
 			r.reportErr(e.key.at, "", err)
 		}
-		for _, node := range r.group(e) {
+		for _, node := range r.group(e, &group.Program) {
 			group.Nodes = append(group.Nodes, tutti.NodeName(node.string))
 			if listed[node.string] == 0 {
 				listed[node.string] = node.at.Line
@@ -70,14 +70,16 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 	return groups
 }
 
-// group returns the listed nodes, none for a group that join tokens fix.
-func (r *reader) group(e entry) []text {
+// group returns the listed nodes, none for a group that join tokens fix, and says by
+// which program they run.
+func (r *reader) group(e entry, program *tutti.Program) []text {
 	what := "group " + e.key.string
 	var nodes []text
 	var list, joined *yaml.Node
 	complete := r.mapping(e.value, what, fields{
 		"nodes":  func(n *yaml.Node) { list = n },
 		"joined": func(n *yaml.Node) { joined = n },
+		"mode":   func(n *yaml.Node) { *program = r.program(n, what) },
 	})
 	if list != nil {
 		nodes = r.texts(list, what+": nodes")

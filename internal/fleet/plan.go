@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,7 +82,8 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 	var converge tutti.ConvergeStep
 	var kinds []string
 	options := map[string]*yaml.Node{}
-	complete := r.mapping(at, "step", fields{
+	known := r.runOptions(&run.RunOptions, options)
+	maps.Copy(known, fields{
 		"name":    func(n *yaml.Node) { d.named = n; r.stepName(n, d) },
 		"after":   func(n *yaml.Node) { d.ordered = true; d.after = r.after(n) },
 		"per":     func(n *yaml.Node) { r.per(n, d) },
@@ -97,6 +99,7 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 		"max_failed": func(n *yaml.Node) { options["max_failed"] = n; converge.MaxFailed = r.maxFailed(n) },
 		"wait":       func(n *yaml.Node) { kinds = append(kinds, "wait"); r.wait(n, d) },
 	})
+	complete := r.mapping(at, "step", known)
 	switch {
 	case len(kinds) > 1:
 		r.report(at, "make a step of each", "the step has more than one kind: %s", strings.Join(kinds, " and "))
@@ -106,6 +109,7 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 		}
 	case kinds[0] == "run":
 		d.Run, d.target = &run, run.Target
+		r.checkRunOptions(run.RunOptions, options)
 	case kinds[0] == "converge":
 		d.Converge, d.target = &converge, cmp.Or(converge.Target, wholeFleet)
 	}
@@ -117,7 +121,10 @@ func (r *reader) step(at *yaml.Node, d *draft) {
 
 // checkOptions refuses the keys that belong to steps of other kinds.
 func (r *reader) checkOptions(kind string, options map[string]*yaml.Node) {
-	for key, of := range map[string][]string{"accept": {"run"}, "limit": {"run", "converge"}, "max_failed": {"converge"}} {
+	for key, of := range map[string][]string{
+		"accept": {"run"}, "limit": {"run", "converge"}, "max_failed": {"converge"},
+		"mode": {"run"}, "environment": {"run"}, "noop": {"run"}, "debug": {"run"}, "tags": {"run"}, "skip_tags": {"run"},
+	} {
 		if n := options[key]; n != nil && !slices.Contains(of, kind) {
 			r.report(n, "remove it", "step: %s belongs to a %s step, this is a %s step", key, strings.Join(of, " or "), kind)
 		}

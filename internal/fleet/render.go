@@ -104,6 +104,7 @@ func options(s tutti.Step) string {
 		if s.Run.Limit > 0 {
 			parts = append(parts, fmt.Sprintf("limit %d", s.Run.Limit))
 		}
+		parts = append(parts, runOptions(s.Run.RunOptions)...)
 	}
 	if s.Converge != nil {
 		if s.Converge.Limit > 0 {
@@ -115,6 +116,29 @@ func options(s tutti.Step) string {
 	}
 	parts = append(parts, "timeout "+Duration(s.Timeout))
 	return strings.Join(parts, ", ")
+}
+
+func runOptions(o tutti.RunOptions) []string {
+	var parts []string
+	if o.Program != "" {
+		parts = append(parts, "mode "+string(o.Program))
+	}
+	if o.Environment != "" {
+		parts = append(parts, "environment "+o.Environment)
+	}
+	if o.Noop {
+		parts = append(parts, "noop")
+	}
+	if len(o.Tags) > 0 {
+		parts = append(parts, "tags "+strings.Join(o.Tags, " "))
+	}
+	if len(o.SkipTags) > 0 {
+		parts = append(parts, "skip_tags "+strings.Join(o.SkipTags, " "))
+	}
+	if o.Debug {
+		parts = append(parts, "debug")
+	}
+	return parts
 }
 
 // Duration prints whole units only: 1h, not 1h0m0s.

@@ -13,7 +13,8 @@ func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
 	best, least := "", min(len(word)/3+2, 5)
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d < least {
+		// Of words as near as each other, the one that was cut short.
+		if d := distance(strings.ToLower(word), k); d < least || d == least && best != "" && strings.HasPrefix(k, strings.ToLower(word)) {
 			best, least = k, d
 		}
 	}

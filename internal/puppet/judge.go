@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type phaseLine struct {
 		Message string `json:"message"`
 	} `json:"error"`
 	Waits      []tutti.Wait `json:"waits"`
+	Disabled   *string      `json:"disabled"` // why the agent is
 	WaitingFor struct {
 		PID     int    `json:"pid"`
 		Command string `json:"command"`
@@ -41,9 +43,10 @@ type logLine struct {
 
 // The launcher's exit codes besides Puppet's own.
 const (
-	exitRefused = 64
-	exitLocked  = 75
-	exitStopped = 76
+	exitRefused  = 64
+	exitLocked   = 75
+	exitStopped  = 76
+	exitDisabled = 77
 )
 
 // trace is everything that a launcher left behind besides its report.
@@ -53,6 +56,7 @@ type trace struct {
 	reached    map[string]bool
 	gate       phaseLine
 	lock       phaseLine
+	disabled   *string
 	waits      []tutti.Wait // what the compile waits for
 	done       *phaseLine
 	errors     []logLine
@@ -133,6 +137,8 @@ func judgeTrace(out *tutti.Result, tr trace) {
 		wait(out, tr.waits)
 	case exit == exitRefused:
 		fail(out, tutti.BecauseRefused, message)
+	case exit == exitDisabled && tr.disabled != nil:
+		out.Outcome, out.Message = tutti.Skipped, "Puppet is disabled on the node: "+*tr.disabled
 	case exit == exitLocked:
 		fail(out, tutti.BecauseTimeout, "another Puppet held the lock: "+tr.lock.WaitingFor.Command)
 	case exit == exitStopped && (tr.gate.Verdict == string(tutti.GateStop) || tr.gate.Verdict == string(tutti.GateGo)):
@@ -217,6 +223,8 @@ func readTrace(dir string) (trace, error) {
 			tr.gate = p
 		case p.Phase == "compile" && len(p.Waits) > 0:
 			tr.waits = p.Waits
+		case p.Phase == "lock" && p.Disabled != nil:
+			tr.disabled = p.Disabled
 		case p.Phase == "lock" && p.WaitingFor.PID != 0:
 			tr.lock = p
 		}
@@ -236,13 +244,16 @@ func readTrace(dir string) (trace, error) {
 	err = eachLine(filepath.Join(dir, "log.jsonl"), func(line []byte) {
 		var l logLine
 		// Facter complains at the level of errors in good runs, too.
-		if json.Unmarshal(line, &l) == nil && isError(l.Level) && l.Source != "Facter" {
+		if json.Unmarshal(line, &l) == nil && isError(l.Level) && l.Source != "Facter" && !afterwordRE.MatchString(l.Message) {
 			tr.errors = append(tr.errors, l)
 		}
 	})
 	tr.stderr = lastOf(filepath.Join(dir, "stderr"), 600)
 	return tr, err
 }
+
+// afterwordRE matches what `puppet agent` says after it has said why.
+var afterwordRE = regexp.MustCompile(`^(Could not retrieve catalog; skipping run|No more routes to \w+)$`)
 
 func isError(level string) bool {
 	switch level {

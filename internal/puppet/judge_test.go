@@ -28,6 +28,9 @@ type verdict struct {
 }
 
 var endings = map[string]verdict{
+	"agent-alone":            {Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Says: "Failed to open TCP connection to localhost:1"},
+	"agent-certname":         {Outcome: tutti.Failed, Reason: tutti.BecauseRefused, Says: "puppet.conf names this node"},
+	"agent-disabled":         {Outcome: tutti.Skipped, Says: "Puppet is disabled on the node: new kernel, ask jo"},
 	"catalog-cycle":          {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 1, Says: "Found 1 dependency cycle"},
 	"catalog-invalid":        {Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, File: "site.pp", Line: 2, Says: "must be fully qualified"},
 	"catalog-missing-target": {Outcome: tutti.Failed, Reason: tutti.BecauseCompile, File: "site.pp", Line: 1, Says: "Could not find resource"},

@@ -20,6 +20,7 @@ type Order struct {
 	Run             tutti.RunID    `json:"run"`
 	Node            tutti.NodeName `json:"node"`
 	Mode            tutti.Mode     `json:"mode"`
+	Program         tutti.Program  `json:"program,omitempty"` // empty: ProgramApply
 	Environment     string         `json:"environment"`
 	EnvironmentPath string         `json:"environmentpath"`
 	ModulePath      []string       `json:"modulepath"`

@@ -85,10 +85,15 @@ func judgeReport(out *tutti.Result, r report, tr trace) {
 	switch {
 	case r.CachedCatalogStatus == "on_failure":
 		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
+	case r.CachedCatalogStatus == "explicitly_requested":
+		fail(out, tutti.BecauseCompile, "a cached catalog was applied: a new one was asked for")
 	case tr.done == nil || tr.signalled():
 		out.Outcome, out.Message = tutti.Interrupted, "somebody ended the Puppet process in phase "+tr.last+": "+tr.message()
 	case r.Status == "failed" && tr.reached["prerun"] && !tr.reached["apply"]:
 		fail(out, tutti.BecauseRefused, tr.message())
+	case !tr.reached["gate"]: // `puppet agent` reports also what never came to a catalog
+		fail(out, reasonOf(tr.before), tr.message())
+		out.Failures, out.Phase = failuresOf(tr.errors), tr.before
 	case r.Status == "failed" && tr.cycle() != "":
 		fail(out, tutti.BecauseCatalog, tr.cycle())
 	case r.onlyWaits() && len(tr.waits) > 0:

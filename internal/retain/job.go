@@ -49,7 +49,7 @@ func needsDiverged(l *Ledger, e tutti.Event) bool {
 func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
 	l.jobs[o.Run], l.nodes[o.Run] = o.Job, o.Node
-	if o.Mode == tutti.ModeApply {
+	if o.Full() {
 		l.applies[o.Run] = true
 	}
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +18,7 @@ func TestAClaimFollowsItsAppendAndIsTheSameAgain(t *testing.T) {
 	if !ok || claimed.Run != order.Run || last.By != "node:db-01" {
 		t.Fatalf("the last event after a claim is %s %+v, want RunClaimed of %s by the node", last.Body.Kind(), last.Body, order.Run)
 	}
-	if again := f.db.MustClaim(); again != order {
+	if again := f.db.MustClaim(); !reflect.DeepEqual(again, order) {
 		t.Errorf("claimed again: %+v, want the same order %+v", again, order)
 	}
 	if got := f.Since(len(events)); len(got) != 0 {

@@ -13,7 +13,7 @@ import (
 
 // overlay reports whether what a run hands over is for its own job only at first,
 // and whether it sees what others of its job have handed over so.
-func (tx *tx) overlay(r *engine.Run) bool { return r.Mode != tutti.ModeApply || tx.engine.Converges(r) }
+func (tx *tx) overlay(r *engine.Run) bool { return !r.Full() || tx.engine.Converges(r) }
 
 // asker is who asks on behalf of a run.
 func (tx *tx) asker(r *engine.Run) data.Asker {
@@ -45,7 +45,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	}()
 	view := converge.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
-		Puppet:   w.puppetOf,
+		Has:      tx.has,
 		Member:   tx.member,
 		Paused:   tx.paused(),
 		Hold:     hold,
@@ -80,7 +80,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 // react starts a job if something has changed to which the fleet reacts by itself.
 func (tx *tx) react(view converge.View) bool {
 	code, pushed := tx.registry.code[view.Environment]
-	if !pushed {
+	if !pushed && view.Environment != "" {
 		return false
 	}
 	spec, cause := tx.converge.React(view)
@@ -104,7 +104,7 @@ func (tx *tx) react(view converge.View) bool {
 func (tx *tx) letGo(b *tutti.RunGated) {
 	r := tx.engine.Runs[b.Run]
 	b.Reason = words(b.Reason)
-	if n := tx.registry.nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo && r.Mode == tutti.ModeApply {
+	if n := tx.registry.nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo && r.Full() && r.Program != tutti.ProgramAgent {
 		tx.setExports(n, r, tx.data.Handed(r.Job, r.Node), r.Set, false)
 	}
 	tx.emit(actorServer, b)

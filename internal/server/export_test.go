@@ -105,7 +105,7 @@ func (s State) Diff(other State, now time.Time) string {
 	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
 }
 
-var view = converge.View{Puppet: func(tutti.NodeName) string { return "" }}
+var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converge.Has{} }}
 
 // ChangesWithin returns the changes of runs within other bounds.
 func (s *Server) ChangesWithin(ctx context.Context, runs []tutti.RunReport, reports, bytes int) (tutti.JobChanges, error) {

@@ -80,7 +80,8 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, k
 func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	by := actorNode(n.Node)
 	overlay := tx.overlay(r)
-	if overlay {
+	says := r.Program != tutti.ProgramAgent // what its node exports
+	if overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, true)
 	}
 	tx.emit(by, &tutti.RunCompiled{
@@ -93,7 +94,7 @@ func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	if why := tx.stop(n, r, in); why != "" {
 		verdict.Verdict, verdict.Reason = tutti.GateStop, words(why)
 	}
-	if verdict.Verdict == tutti.GateGo && !overlay {
+	if verdict.Verdict == tutti.GateGo && !overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, false)
 	}
 	tx.emit(by, verdict)

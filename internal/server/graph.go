@@ -26,7 +26,7 @@ func (s *Server) Graph(ctx context.Context, target string) (tutti.Graph, error) 
 		for _, n := range names {
 			members[n] = true
 		}
-		for _, n := range tx.converge.Needy(converge.View{Puppet: s.puppetOf}) {
+		for _, n := range tx.converge.Needy(converge.View{Has: tx.has}) {
 			needs[n] = true
 		}
 		for _, l := range tx.data.Links() {
@@ -51,12 +51,6 @@ func (s *Server) Graph(ctx context.Context, target string) (tutti.Graph, error) 
 		out.Nodes = append(out.Nodes, tutti.GraphNode{Node: n, Good: !needs[n]})
 	}
 	return out, nil
-}
-
-// puppetOf is the version of Puppet that a node says it has.
-func (s *Server) puppetOf(n tutti.NodeName) string {
-	_, beat := s.presence.last(n)
-	return beat.Puppet
 }
 
 // edges makes one edge of all questions between the same nodes, as far as a

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -27,13 +28,16 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
 		}
 		code, ok := tx.registry.code[f.Environment.Name]
-		if !ok {
-			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
-		}
 		body := &tutti.JobStarted{Mode: in.Mode, Env: f.Environment.Name, Code: code.Code}
 		var err error
 		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
 			return err
+		}
+		if needs := tx.needsCode(body.Plan, body.Targets); !ok && needs != "" {
+			if f.Environment.Name == "" {
+				return tutti.Errorf(tutti.CodeInvalid, "%s runs by `puppet apply`, and the fleet file has no environment; add one, or say mode: agent", needs)
+			}
+			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
 		}
 		id = tx.engine.NextJob(body.Plan.Name)
 		body.Job = id
@@ -41,6 +45,27 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 		return nil
 	})
 	return id, err
+}
+
+// needsCode names a node that a plan runs with the fleet's code, or returns the
+// empty string.
+func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) tutti.NodeName {
+	for _, st := range plan.Steps {
+		nodes := targets[st.Name]
+		var program tutti.Program
+		switch {
+		case st.Converge != nil:
+			nodes = tx.members(st.Converge.Target)
+		case st.Run != nil:
+			program = st.Run.Program
+		}
+		for _, n := range nodes {
+			if cmp.Or(program, tx.programOf(n)) == tutti.ProgramApply {
+				return n
+			}
+		}
+	}
+	return ""
 }
 
 // plan returns what a job is to execute, and on which nodes.

@@ -39,11 +39,16 @@ func TestWhatCannotStart(t *testing.T) {
 	}{
 		"all there":     {join("db-01", "web-01", "web-02"), good, "", ""},
 		"no fleet file": {func(*servertest.Fleet) {}, good, tutti.CodeNotFound, "tutti code push"},
-		"no code":       {fleetOnly, good, tutti.CodeNotFound, "no code was pushed"},
-		"no such plan":  {fleet, tutti.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
-		"not joined":    {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
-		"no mode":       {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
-		"compile":       {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
+		"no code": {func(f *servertest.Fleet) {
+			for _, n := range []tutti.NodeName{"db-01", "web-01", "web-02"} {
+				f.Join(n)
+			}
+			fleetOnly(f)
+		}, good, tutti.CodeNotFound, "no code was pushed"},
+		"no such plan": {fleet, tutti.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
+		"not joined":   {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
+		"no mode":      {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
+		"compile":      {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

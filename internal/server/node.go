@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -134,4 +135,19 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 // connected reports whether a node was heard of within the deadline.
 func (s *Server) connected(seen, now time.Time) bool {
 	return !seen.IsZero() && now.Sub(seen) < s.opts.Silence
+}
+
+// has is what a node has to run with.
+func (tx *tx) has(name tutti.NodeName) converge.Has {
+	_, beat := tx.server.presence.last(name)
+	return converge.Has{Puppet: beat.Puppet, Program: tx.programOf(name)}
+}
+
+// programOf is the Puppet program by which a node runs where no step says otherwise.
+func (tx *tx) programOf(name tutti.NodeName) tutti.Program {
+	n := tx.registry.nodes[name]
+	if tx.registry.fleet == nil || n == nil {
+		return tutti.ProgramApply
+	}
+	return tx.registry.fleet.ProgramOf(tx.registry.groups(n))
 }

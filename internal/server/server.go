@@ -374,6 +374,7 @@ func (w *writer) decide(tx *tx) {
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen,
 		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
+		Program: tx.programOf,
 	}
 	for {
 		w.checkValueWaits(tx)

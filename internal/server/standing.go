@@ -50,7 +50,7 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 	}
 	view := tx.server.nodeView(tx, n)
 	view.Paused = tx.paused()(n.Node)
-	st := tx.converge.Standing(name, view.Puppet)
+	st := tx.converge.Standing(name, tx.has(name))
 	last := tx.engine.Last(name)
 	out := stood{
 		view:     view,
@@ -97,7 +97,7 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 // themselves.
 func (tx *tx) before(name tutti.NodeName) []tutti.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
-	for _, n := range tx.converge.Needy(converge.View{Puppet: tx.server.puppetOf}) {
+	for _, n := range tx.converge.Needy(converge.View{Has: tx.has}) {
 		needs[n] = n != name
 	}
 	var out []tutti.WaitedFor
@@ -206,7 +206,7 @@ func (s *Server) runs(ctx context.Context, views ...*tutti.RunView) error {
 		}
 		for _, r := range tx.engine.Runs {
 			for _, p := range pairs[r.Node] {
-				if r.Asked != nil && r.Passed() && r.Mode == tutti.ModeApply && r.WantedAt.Before(p.wanted) && r.WantedAt.After(p.beforeAt) {
+				if r.Asked != nil && r.Passed() && r.Full() && r.WantedAt.Before(p.wanted) && r.WantedAt.After(p.beforeAt) {
 					p.before, p.beforeAt, p.beforeCode = r.Asked, r.WantedAt, r.Code
 				}
 			}

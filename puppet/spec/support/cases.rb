@@ -19,7 +19,7 @@ module Cases
   PUPPET
 
   def self.all
-    compiled + catalogs + before + applied + waiting + stopped
+    compiled + catalogs + before + applied + waiting + stopped + agents
   end
 
   # Carries a case out.
@@ -170,6 +170,21 @@ module Cases
       Case.new(name: 'compile-only', reason: 'mode compile ends at the gate', order: { 'mode' => 'compile' }, setup: ->(r) { r.manifest(GOOD) },
                exit: 76, last: 'gate'),
       Case.new(name: 'locked', reason: 'another Puppet keeps the lock', exit: 75, last: 'lock', setup: ->(r) { r.manifest(GOOD).hold_lock }, error: /still holds/)
+    ]
+  end
+
+  # Runs of `puppet agent`; what needs a Puppet Server is shown with a real one (e2e).
+  def self.agents
+    agent = { 'program' => 'agent', 'environment' => '', 'environmentpath' => '' }
+    [
+      Case.new(name: 'agent-disabled', reason: 'somebody has disabled Puppet on the node', order: agent, exit: 77, last: 'lock',
+               setup: lambda { |r|
+                 r.puppet_conf("certname = node.example.net\n").write('var/state/agent_disabled.lock', '{"disabled_message":"new kernel, ask jo"}')
+               }),
+      Case.new(name: 'agent-alone', reason: 'no Puppet Server, and no certificate of one', order: agent, exit: 1, last: 'lock',
+               setup: ->(r) { r.puppet_conf("certname = node.example.net\nserver = localhost\nserverport = 1\n") }, error: /Failed to open TCP connection to localhost:1/),
+      Case.new(name: 'agent-certname', reason: 'a certificate of another name than the node has', order: agent, exit: 64, last: 'settings',
+               setup: ->(r) { r.puppet_conf("server = localhost\n") }, error: /puppet.conf names this node/)
     ]
   end
   # rubocop:enable Layout/LineLength

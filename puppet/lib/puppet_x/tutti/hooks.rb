@@ -12,11 +12,23 @@ module PuppetX
     # Where the launcher takes part in Puppet's own run. Installed in the launcher's process only;
     # the places are the same in Puppet 7.23, 8 and OpenVox. Each hook hands over to the launcher and keeps no state.
     module Hooks
-      def self.install
-        Puppet::Application::Apply.prepend(Apply)
-        Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
+      def self.install(order)
         Puppet::Configurer.prepend(Configurer)
         Puppet::Transaction.prepend(Transaction)
+        order.agent? ? agent : apply
+      end
+
+      def self.agent
+        require 'puppet/application/agent'
+        require 'puppet/agent'
+        Puppet::Application::Agent.prepend(Agent)
+        Puppet::Agent.prepend(Disabler)
+        Puppet::Configurer.prepend(Retrieval)
+      end
+
+      def self.apply
+        Puppet::Application::Apply.prepend(Apply)
+        Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
         Puppet::Transaction::Persistence.prepend(Persistence)
         Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
@@ -48,6 +60,50 @@ module PuppetX
         end
       end
 
+      # `puppet agent`: the settings of the run, the lock around everything.
+      module Agent
+        def setup
+          Launcher.current.settings(options)
+          super
+        end
+
+        def onetime(daemon)
+          daemon.agent.disabled? # before anybody is waited for
+          Launcher.current.surround { super }
+        end
+      end
+
+      # Wherever Puppet looks whether it is disabled.
+      module Disabler
+        def disabled?
+          super.tap { |is| Launcher.current.disabled(disable_message) if is }
+        end
+      end
+
+      # The way to a catalog of the Puppet Server's: the phases, and the gate before anything is made of it.
+      module Retrieval
+        def get_facts(options)
+          Launcher.current.phase('facts')
+          super.tap { |_, facts| Run.current.facts = facts.values unless facts.nil? }
+        end
+
+        # An environment that the server has not is no catalog, too.
+        def valid_server_environment?
+          Launcher.current.phase('compile')
+          super
+        end
+
+        def prepare_and_retrieve_catalog(*)
+          Launcher.current.phase('compile')
+          super
+        end
+
+        def convert_catalog(catalog, *)
+          Launcher.current.gate(catalog)
+          super
+        end
+      end
+
       # Why a compile ended without a catalog.
       module Compiler
         def compile(node, code_id = nil)
@@ -76,6 +132,8 @@ module PuppetX
         end
 
         def send_report(report)
+          return if Launcher.current.ended?
+
           Launcher.current.report(report)
           super
         end

@@ -14,6 +14,7 @@ module PuppetX
       BAD_ORDER = 64
       LOCKED = 75
       STOPPED = 76
+      DISABLED = 77
       NAME = 'puppet-tutti'
 
       class << self
@@ -66,6 +67,7 @@ module PuppetX
       # Everything from lock to report.
       def surround(&block)
         Settings.new(@order, @dir).route
+        trap_signals
         with_lock do
           Puppet.override({ lookup_key_recorder: Run.current.keys }, 'the run of Tutti', &block)
         ensure
@@ -83,6 +85,19 @@ module PuppetX
         Settings.check_manifest(node)
       end
 
+      # `puppet agent` is disabled on this node; whoever has disabled it says why.
+      def disabled(message)
+        phase('lock', 'disabled' => message.to_s)
+        Puppet.notice("tutti: Puppet is disabled: #{message}")
+        @ended = DISABLED
+        exit DISABLED
+      end
+
+      # Whether the run has ended before it could change anything: then Puppet has nothing to report, to nobody.
+      def ended?
+        !@ended.nil?
+      end
+
       # The compile ended with an error.
       def not_compiled(error)
         waits(Run.current.waits.ending(error))
@@ -96,6 +111,7 @@ module PuppetX
         phase('gate', 'verdict' => verdict, 'reason' => reason)
         unless verdict == 'go' && @order.mode != 'compile'
           Puppet.notice("tutti: stopped at the gate: #{reason || verdict}; nothing is applied")
+          @ended = STOPPED
           exit STOPPED
         end
         @gate_passed = true
@@ -126,7 +142,7 @@ module PuppetX
 
       def run
         @order = Order.read(@dir)
-        raise Refused, "the code #{@order.code} does not exist" unless File.directory?(@order.code)
+        raise Refused, "the code #{@order.code} does not exist" unless @order.agent? || File.directory?(@order.code)
 
         require 'puppet'
         require 'puppet/util/command_line'
@@ -138,7 +154,7 @@ module PuppetX
         Log.to(@log)
         @events = Events.new(Journal.new(file('events.jsonl')))
         connect
-        Hooks.install
+        Hooks.install(@order)
         Puppet::Util::CommandLine.new('puppet', Settings.new(@order, @dir).arguments).execute
       end
 
@@ -182,6 +198,11 @@ module PuppetX
         $stdout.sync = $stderr.sync = true
         File.write('/proc/self/comm', NAME)
         at_process_exit
+        trap_signals
+      end
+
+      # `puppet agent` sets traps of its own, of a daemon.
+      def trap_signals
         %w[TERM HUP].each { |name| Signal.trap(name) { interrupted(name) } }
       end
 
@@ -203,7 +224,7 @@ module PuppetX
       end
 
       def done(error)
-        fields = { 'exit' => status(error) }
+        fields = { 'exit' => @ended || status(error) }
         error = @cause if @cause
         fields['error'] = { 'class' => error.class.name, 'message' => error.message } unless error.nil? || error.is_a?(SystemExit)
         phase('done', fields)

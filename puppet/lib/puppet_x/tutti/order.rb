@@ -9,7 +9,10 @@ module PuppetX
     class Order
       PROTOCOL = 1
       MODES = %w[apply noop compile].freeze
+      PROGRAMS = %w[apply agent].freeze
       TEXTS = %w[run node mode environment environmentpath socket].freeze
+      # What `puppet agent` needs not: its code is the Puppet Server's, and its environment may be.
+      OWN_CODE = %w[environment environmentpath].freeze
       SECONDS = { 'lock_timeout' => 3600, 'gate_timeout' => 600 }.freeze
       LISTS = %w[modulepath tags skip_tags].freeze
       # Directories of a Puppet that does not use its defaults.
@@ -36,12 +39,17 @@ module PuppetX
           raise Refused, "#{path} asks for protocol #{data['protocol'].inspect}, this module speaks #{PROTOCOL}: " \
                          'agent and module must be of one version'
         end
-        @data = SECONDS.merge('modulepath' => [], 'tags' => [], 'skip_tags' => []).merge(data)
+        @data = SECONDS.merge('program' => 'apply', 'modulepath' => [], 'tags' => [], 'skip_tags' => []).merge(data)
         check(path)
       end
 
       def noop?
         mode == 'noop'
+      end
+
+      # Whether the catalog is the Puppet Server's.
+      def agent?
+        @data['program'] == 'agent'
       end
 
       def debug?
@@ -66,13 +74,20 @@ module PuppetX
       private
 
       def check(path)
-        wrong = TEXTS.reject { |name| @data[name].is_a?(String) && !@data[name].empty? } +
+        texts = agent? ? TEXTS - OWN_CODE : TEXTS
+        wrong = texts.reject { |name| @data[name].is_a?(String) && !@data[name].empty? } +
                 SECONDS.keys.reject { |name| @data[name].is_a?(Integer) && @data[name].positive? } +
                 LISTS.reject { |name| @data[name].is_a?(Array) && @data[name].all?(String) }
         raise Refused, "#{path}: missing or wrong: #{wrong.join(', ')}" unless wrong.empty?
-        return if MODES.include?(mode)
 
-        raise Refused, "#{path}: unknown mode #{mode.inspect}, expected one of #{MODES.join(', ')}"
+        one_of(path, 'mode', MODES)
+        one_of(path, 'program', PROGRAMS)
+      end
+
+      def one_of(path, name, known)
+        return if known.include?(@data[name])
+
+        raise Refused, "#{path}: unknown #{name} #{@data[name].inspect}, expected one of #{known.join(', ')}"
       end
     end
   end

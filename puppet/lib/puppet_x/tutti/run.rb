@@ -78,8 +78,8 @@ module PuppetX
       # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
       def gate(catalog)
         @client.call('gate', {
-                       'catalog' => description(catalog),
-                       'exports' => Exports.of(catalog), 'values' => Values.of(catalog), **asked
+                       'catalog' => description(catalog), 'exports' => order.agent? ? [] : Exports.of(catalog),
+                       'values' => Values.of(catalog), **asked
                      }, timeout: order.gate_timeout).values_at('verdict', 'reason')
       rescue NoAnswer => e
         [e.code, e.message]
@@ -122,9 +122,12 @@ module PuppetX
 
       # What a catalog is, without showing it.
       def description(catalog)
+        digest = { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size }
+        return digest if order.agent? # the content of what it names is the Puppet Server's
+
         leaves = Leaves.new(catalog)
         content = Content.new(Puppet.lookup(:current_environment))
-        { 'digest' => CatalogDigest.of(catalog, key: order.digest_key), 'resources' => catalog.resources.size,
+        { **digest,
           'sources' => content.sources(leaves.sources), 'lib' => content.lib, 'deferred' => leaves.deferred? }
       end
 

@@ -32,26 +32,22 @@ module PuppetX
 
       # The command line of `puppet`.
       def arguments
-        empty = File.join(@dir, 'empty')
-        FileUtils.mkdir_p(empty, mode: 0o700)
-        directories = @order.directories.flat_map { |name, path| ["--#{name}", path] }
-        ['apply', *directories, '--environmentpath', @order.environmentpath, '--environment', @order.environment,
-         '--certname', @order.node, '--libdir', empty, '--pluginfactdest', empty,
-         '--storeconfigs', '--storeconfigs_backend', 'tutti', '--catalog_terminus', 'compiler',
-         '--no-splay', '--no-use_cached_catalog', '--no-resubmit_facts', '--detailed-exitcodes',
+        [*(@order.agent? ? agent : standalone), *directories, '--no-splay', '--no-use_cached_catalog', '--detailed-exitcodes',
          (@order.noop? ? '--noop' : '--no-noop'), *('--debug' if @order.debug?)]
       end
 
       # What needs Puppet's settings to be read first. Called before the application sets itself up.
       def apply
         refuse_contradictions
-        { tags: @order.tags.join(','), skip_tags: @order.skip_tags.join(','), node_name_fact: '',
-          node_name_value: @order.node, data_binding_terminus: 'hiera', preprocess_deferred: preprocess_deferred,
-          factpath: factpath, hiera_config: hiera_config }.each { |name, value| Puppet[name] = value unless value.nil? }
+        all = { tags: @order.tags.join(','), skip_tags: @order.skip_tags.join(',') }
+        all.merge!(@order.agent? ? { runtimeout: runtimeout } : of_standalone)
+        all.each { |name, value| Puppet[name] = value unless value.nil? }
       end
 
       # Makes sure that Tutti is asked for exports and gets the catalog, whatever puppet.conf and routes.yaml say.
       def route
+        return if @order.agent?
+
         Puppet::Resource::Catalog.indirection.terminus_class = :compiler
         Puppet::Resource::Catalog.indirection.cache_class = :tutti
         Puppet::Node::Facts.indirection.cache_class = :tutti
@@ -61,12 +57,43 @@ module PuppetX
 
       private
 
+      def directories
+        @order.directories.flat_map { |name, path| ["--#{name}", path] }
+      end
+
+      # One run with a catalog of the Puppet Server's, a new one or none: with the cache, a compile error would end with the
+      # old catalog applied. Where an environment was asked for, no other one will do.
+      def agent
+        environment = @order.environment.to_s
+        ['agent', '--onetime', '--no-daemonize', '--no-usecacheonfailure', '--waitforcert', '0', '--job-id', @order.run,
+         *(['--environment', environment, '--strict_environment_mode'] unless environment.empty?)]
+      end
+
+      def standalone
+        empty = File.join(@dir, 'empty')
+        FileUtils.mkdir_p(empty, mode: 0o700)
+        ['apply', '--environmentpath', @order.environmentpath, '--environment', @order.environment,
+         '--certname', @order.node, '--libdir', empty, '--pluginfactdest', empty,
+         '--storeconfigs', '--storeconfigs_backend', 'tutti', '--catalog_terminus', 'compiler', '--no-resubmit_facts']
+      end
+
+      def of_standalone
+        { node_name_fact: '', node_name_value: @order.node, data_binding_terminus: 'hiera',
+          preprocess_deferred: preprocess_deferred, factpath: factpath, hiera_config: hiera_config }
+      end
+
+      # The step's timeout counts, unless the site has one for its agents.
+      def runtimeout
+        in_config(:runtimeout) ? nil : 0
+      end
+
       def refuse_contradictions
         if set?(:noop, true) && @order.mode == 'apply'
           raise Refused, 'puppet.conf sets noop = true: this node may not be changed; order a noop run, or remove the setting'
         end
 
-        certname = in_config(:certname)
+        # Without one, `puppet agent` has a name of its own: its certificate's.
+        certname = in_config(:certname) || (Puppet[:certname] if @order.agent?)
         return if certname.nil? || certname == @order.node
 
         raise Refused, "puppet.conf names this node #{certname.inspect}, the order names it #{@order.node.inspect}"

@@ -1,0 +1,217 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// puppetSite is a fleet with a Puppet Server, to which Tutti was added.
+type puppetSite struct {
+	*app.LabFleet
+	server *lab.Host // the Puppet Server's
+	web    []*lab.Host
+}
+
+// siteFleet needs no environment: the code is the Puppet Server's.
+const siteFleet = `
+fleet: site
+mode: agent
+groups:
+  web: {nodes: [web-01, web-02]}
+plans:
+  deploy: {steps: [{run: web}]}
+  other: {steps: [{run: web-01, mode: agent, environment: staging}]}
+  look: {steps: [{run: web-01, noop: true}]}
+  tagged: {steps: [{run: web-01, tags: [base]}]}
+`
+
+// siteHosts are the hosts of the site, besides the Tutti server.
+var siteHosts = []string{"puppet", "web-01", "web-02"}
+
+// newSite boots a Puppet Server of Debian's, which signs what asks, and two nodes
+// with the stock daemon running. No file of Tutti's is on the Puppet Server.
+func newSite(t *testing.T) *puppetSite {
+	t.Helper()
+	spec, err := readSpec("puppetserver.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Name = siteLab()
+	running, err := machine.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := machine.Down(context.Background(), spec.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &puppetSite{}
+	for _, name := range siteHosts {
+		h, err := running.Host(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sh(t, h, "printf '[main]\ncertname = "+name+"\nserver = puppet\n[server]\nautosign = true\n' > /etc/puppet/puppet.conf")
+		if name == "puppet" {
+			s.server = h
+		} else {
+			s.web = append(s.web, h)
+		}
+	}
+	s.manifest(t, "")
+	sh(t, s.server, "sed -i 's/-Xms1g -Xmx1g/-Xms512m -Xmx768m/' /etc/default/puppetserver; systemctl start puppetserver")
+	members := *running
+	members.Hosts = append([]*lab.Host{running.Hosts[0]}, s.web...)
+	if s.LabFleet, err = app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.web { // the daemon's first run, which makes the certificate
+		sh(t, h, "puppet agent --onetime --no-daemonize; systemctl start puppet")
+	}
+	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(siteFleet)}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// manifest is the site's on the Puppet Server: a file of each node's own, and more.
+func (s *puppetSite) manifest(t *testing.T, more string) {
+	t.Helper()
+	const dir = "/etc/puppet/code/environments/production/manifests"
+	text := `file { '/var/tmp/e2e-site': content => $trusted['certname'] }` + "\n" + more
+	if _, err := app.Output(t.Context(), s.server, []byte(text), "sh", "-c", "mkdir -p "+dir+" && cat > "+dir+"/site.pp"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// execute runs a plan of the site to its end.
+func (s *puppetSite) execute(t *testing.T, plan tutti.PlanName) *job {
+	t.Helper()
+	return start(t, s.LabFleet, plan, tutti.ModeApply).end()
+}
+
+// TestPuppetServer adds Tutti to a site with a Puppet Server, changing nothing of
+// it: each of the ways in which a run of `puppet agent` ends is told as what it is.
+func TestPuppetServer(t *testing.T) {
+	s := newSite(t)
+	first := s.web[0]
+	run := func(j *job) *engine.Run { return j.last(j.Steps[0].Name, "web-01") }
+
+	t.Run("as it is", func(t *testing.T) {
+		sh(t, first, "rm /var/tmp/e2e-site")
+		j := s.execute(t, "deploy")
+		j.checkSummary(tutti.VerdictSucceeded, 2, 0)
+		j.expect(run(j), tutti.Changed, "", "")
+		if got := sh(t, first, "cat /var/tmp/e2e-site"); got != "web-01" {
+			t.Errorf("the file has %q", got)
+		}
+		// Puppet's own report is the run's, by its id, and went to the Puppet Server.
+		id := string(run(j).Run)
+		report := sh(t, first, "grep -E '^(job_id|transaction_uuid):' $(puppet config print lastrunreport --section agent) | sort | awk '{print $2}' | uniq")
+		if report != id {
+			t.Errorf("the last report is of %s, the run was %s", report, id)
+		}
+	})
+
+	t.Run("a compile error is no old catalog", func(t *testing.T) {
+		s.manifest(t, "fail('not today')")
+		sh(t, first, "rm /var/tmp/e2e-site")
+		j := s.execute(t, "deploy")
+		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "not today (file: /etc/puppet/code/environments/production/manifests/site.pp, line: 2")
+		j.checkSummary(tutti.VerdictFailed, 0, 2)
+		if got := sh(t, first, "ls /var/tmp/e2e-site || true"); got != "" {
+			t.Errorf("the cached catalog was applied: %s", got)
+		}
+		s.manifest(t, "")
+	})
+
+	t.Run("disabled is skipped and stays so", func(t *testing.T) {
+		sh(t, first, "puppet agent --disable 'new kernel, ask jo'")
+		j := s.execute(t, "deploy")
+		j.expect(run(j), tutti.Skipped, "", "Puppet is disabled on the node: new kernel, ask jo")
+		file := sh(t, first, "cat $(puppet config print agent_disabled_lockfile --section agent)")
+		if diff := cmp.Diff(`{"disabled_message":"new kernel, ask jo"}`, file); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		sh(t, first, "puppet agent --enable")
+	})
+
+	t.Run("an environment that is not there", func(t *testing.T) {
+		j := s.execute(t, "other")
+		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "Environment 'staging' not found on server")
+	})
+
+	t.Run("another environment than asked for", func(t *testing.T) {
+		sh(t, s.server, "cp -r /etc/puppet/code/environments/production /etc/puppet/code/environments/staging; "+
+			`printf '#!/bin/sh\necho "{environment: production}"\n' > /usr/local/bin/enc; chmod 755 /usr/local/bin/enc; `+
+			`printf 'node_terminus = exec\nexternal_nodes = /usr/local/bin/enc\n' >> /etc/puppet/puppet.conf; systemctl reload puppetserver`)
+		j := s.execute(t, "other")
+		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "does not match agent specified environment 'staging'")
+	})
+
+	t.Run("noop and tags change nothing", func(t *testing.T) {
+		s.manifest(t, "file { '/var/tmp/e2e-more': content => 'x' }")
+		j := s.execute(t, "look")
+		if r := run(j); !r.Result.NoopPending || r.Mode != tutti.ModeNoop {
+			t.Errorf("noop: %+v", r.Result)
+		}
+		j = s.execute(t, "tagged")
+		if r := run(j); r.Result.Counts.Skipped != r.Result.Counts.Total {
+			t.Errorf("no resource has the tag: %+v", r.Result)
+		}
+		if got := sh(t, first, "ls /var/tmp/e2e-more || true"); got != "" {
+			t.Errorf("it was made: %s", got)
+		}
+	})
+
+	t.Run("behind a run that cron started", func(t *testing.T) {
+		s.manifest(t, "exec { '/bin/sh -c \"touch /run/e2e-cron; until test -e /run/e2e-release; do sleep 0.1; done\"': creates => '/run/e2e-release' }")
+		sh(t, first, "systemd-run --quiet --unit e2e-cron puppet agent --onetime --no-daemonize; until test -e /run/e2e-cron; do sleep 0.1; done")
+		j := start(t, s.LabFleet, "deploy", tutti.ModeApply)
+		j.until(func(w tutti.Watched) bool {
+			return w.Live != nil && w.Live.Node == "web-01" && strings.Contains(w.Live.Message, "puppet agent")
+		})
+		sh(t, first, "touch /run/e2e-release")
+		sh(t, s.web[1], "touch /run/e2e-release")
+		j.end()
+		j.expect(run(j), tutti.Unchanged, "", "")
+		if got := sh(t, first, "systemctl show -p Result --value e2e-cron"); got != "success" {
+			t.Errorf("cron's run ended with %s", got)
+		}
+	})
+
+	t.Run("converged", func(t *testing.T) {
+		s.manifest(t, "fail('not today')")
+		s.execute(t, "deploy").checkSummary(tutti.VerdictFailed, 0, 2)
+		s.manifest(t, "")
+		j := converge(t, s.LabFleet).end()
+		j.checkSummary(tutti.VerdictConverged, 2, 0)
+		again := converge(t, s.LabFleet).end()
+		again.checkSummary(tutti.VerdictConverged, 0, 0)
+	})
+
+	t.Run("the Puppet Server stops in the middle", func(t *testing.T) {
+		s.manifest(t, "exec { '/bin/sh -c \"touch /run/e2e-mid; until test -e /run/e2e-go; do sleep 0.1; done\"': creates => '/run/e2e-go' } -> file { '/var/tmp/e2e-end': content => 'x' }")
+		j := start(t, s.LabFleet, "deploy", tutti.ModeApply)
+		sh(t, first, "until test -e /run/e2e-mid; do sleep 0.1; done")
+		sh(t, s.server, "systemctl stop puppetserver")
+		for _, h := range s.web {
+			sh(t, h, "touch /run/e2e-go")
+		}
+		j.end()
+		j.expect(run(j), tutti.Changed, "", "") // its catalog has all that it needs; the report reaches us, not the Puppet Server
+		j = s.execute(t, "deploy")
+		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "Failed to open TCP connection to puppet:8140")
+	})
+}

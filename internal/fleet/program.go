@@ -1,0 +1,70 @@
+package fleet
+
+import (
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+)
+
+// program returns by which Puppet program nodes run.
+func (r *reader) program(n *yaml.Node, what string) tutti.Program {
+	word, ok := r.text(n, what+": mode")
+	switch p := tutti.Program(word); {
+	case !ok:
+	case p == tutti.ProgramApply || p == tutti.ProgramAgent:
+		return p
+	case word == string(tutti.ModeNoop):
+		r.report(n, "say `noop: true` on a run step, or `tutti run --noop`", "%s: mode: %q", what, word)
+	default:
+		known := []string{string(tutti.ProgramApply), string(tutti.ProgramAgent)}
+		r.report(n, r.suggest(word, known), "%s: mode: unknown %q", what, word)
+	}
+	return ""
+}
+
+// runOptions are the readers of the keys of a run step that say how Puppet runs.
+func (r *reader) runOptions(into *tutti.RunOptions, seen map[string]*yaml.Node) fields {
+	return fields{
+		"mode": func(n *yaml.Node) { seen["mode"] = n; into.Program = r.program(n, "step") },
+		"environment": func(n *yaml.Node) {
+			seen["environment"] = n
+			into.Environment = r.environmentName(n, "step: environment")
+		},
+		"noop":      func(n *yaml.Node) { seen["noop"] = n; into.Noop = r.isTrue(n, "step: noop") },
+		"debug":     func(n *yaml.Node) { seen["debug"] = n; into.Debug = r.isTrue(n, "step: debug") },
+		"tags":      func(n *yaml.Node) { seen["tags"] = n; into.Tags = r.tags(n, "step: tags") },
+		"skip_tags": func(n *yaml.Node) { seen["skip_tags"] = n; into.SkipTags = r.tags(n, "step: skip_tags") },
+	}
+}
+
+// checkRunOptions refuses an environment for runs that have the fleet's.
+func (r *reader) checkRunOptions(options tutti.RunOptions, seen map[string]*yaml.Node) {
+	misspelt := seen["mode"] != nil && options.Program == ""
+	if n := seen["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
+		r.report(n, "add `mode: agent`", "step: environment: only runs through the agent can have another one than the fleet's")
+	}
+}
+
+func (r *reader) environmentName(n *yaml.Node, what string) string {
+	name, ok := r.text(n, what)
+	if ok && !environmentRE.MatchString(name) {
+		r.report(n, "", "%s %q: lower-case letters, digits and '_' only, as in Puppet", what, name)
+	}
+	return name
+}
+
+// tagRE is what Puppet takes for a tag; it joins them by commas.
+var tagRE = regexp.MustCompile(`^[[:alnum:]_][[:alnum:]_:.-]{0,255}$`)
+
+func (r *reader) tags(n *yaml.Node, what string) []string {
+	var tags []string
+	for _, tag := range r.oneOrMore(n, what) {
+		if !tagRE.MatchString(tag.string) {
+			r.report(tag.at, "one tag each; letters, digits and `_:.-`", "%s: %q is no tag of Puppet", what, tag.string)
+		}
+		tags = append(tags, tag.string)
+	}
+	return tags
+}

@@ -1,0 +1,197 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// A fleet with a Puppet Server, whose group lab runs by the fleet's code.
+const (
+	agentFleet = `
+fleet: agents
+mode: agent
+groups:
+  db: {nodes: [db-01]}
+  web: {nodes: [web-01, web-02]}
+grants: [{to: db, write: [db/**], exports: [Host]}]
+plans:
+  deploy: {steps: [{run: db}, {run: web, mode: agent, environment: staging, noop: true, tags: [base], debug: true}]}
+  apply: {steps: [{run: db, mode: apply}]}
+`
+	applyFleet = `
+fleet: agents
+environment: {name: production}
+groups:
+  db: {nodes: [db-01]}
+grants: [{to: db, write: [db/**], exports: [Host]}]
+plans:
+  deploy: {steps: [{run: db}]}
+  tagged: {steps: [{run: db, tags: [base]}]}
+`
+)
+
+func setFleet(t *testing.T, f *servertest.Fleet, text string) {
+	t.Helper()
+	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withoutRun is an order without what differs from test to test.
+func withoutRun(o tutti.Order) tutti.Order {
+	o.Run = ""
+	return o
+}
+
+// A fleet whose code is the Puppet Server's starts jobs without any of ours; each
+// run is told by which program, and with which options.
+func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
+	f := servertest.Start(t)
+	db, web := f.Join("db-01"), f.Join("web-01")
+	f.Join("web-02")
+	setFleet(t, f, agentFleet)
+	f.Start("deploy", tutti.ModeApply)
+	first := db.MustClaim()
+	want := tutti.Order{Node: "db-01", Job: "deploy-1", Step: "run-db", Mode: tutti.ModeApply, Program: tutti.ProgramAgent, Timeout: first.Timeout, Attempt: 1}
+	if diff := cmp.Diff(want, withoutRun(first)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	db.Gate(tutti.Gate{Run: first.Run})
+	db.Finish(first.Run)
+	want = tutti.Order{
+		Node: "web-01", Job: "deploy-1", Step: "run-web", Mode: tutti.ModeNoop, Program: tutti.ProgramAgent, Environment: "staging",
+		Tags: []string{"base"}, Debug: true, Timeout: first.Timeout, Attempt: 1,
+	}
+	if diff := cmp.Diff(want, withoutRun(web.MustClaim())); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "apply", Mode: tutti.ModeApply})
+	wantCode(t, err, tutti.CodeInvalid, "db-01 runs by `puppet apply`, and the fleet file has no environment")
+}
+
+// What a node has published stays when it runs by the agent, which says nothing of
+// it, or with tags, by which it may have applied only a part.
+func TestWhatARunSaysNothingAboutStays(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	f.Push(applyFleet)
+	// withdrawn runs a plan and returns what its run has withdrawn or replaced.
+	withdrawn := func(plan tutti.PlanName, exports []tutti.Export) (out []string) {
+		t.Helper()
+		before := len(f.Events())
+		f.Start(plan, tutti.ModeApply)
+		o := db.MustClaim()
+		handed := tutti.Gate{Run: o.Run, Exports: exports}
+		if exports != nil {
+			handed.Values = []string{"db/port"}
+		}
+		db.Gate(handed)
+		if exports != nil {
+			if err := db.Publish(o.Run, "db/port", "5432"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.Finish(o.Run)
+		for _, e := range f.Events()[before:] {
+			switch b := e.Body.(type) {
+			case *tutti.ExportsSet:
+				if !b.Overlay {
+					out = append(out, fmt.Sprintf("%d exports", b.Count))
+				}
+			case *tutti.ValueUnset:
+				out = append(out, "without "+b.Key)
+			}
+		}
+		return out
+	}
+	check := func(when string, got []string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s -want +got\n%s", when, diff)
+		}
+	}
+	host := []tutti.Export{{Type: "Host", Title: "db-01", Parameters: map[string]json.RawMessage{"ip": []byte(`"10.0.0.1"`)}}}
+	check("the first run", withdrawn("deploy", host), "1 exports")
+	check("with tags", withdrawn("tagged", nil))
+	setFleet(t, f, "mode: agent"+applyFleet)
+	check("by the agent", withdrawn("deploy", nil))
+	setFleet(t, f, applyFleet)
+	check("a full run by apply", withdrawn("deploy", nil), "0 exports", "without db/port")
+}
+
+// A node that runs by the agent is not compiled to discover anything, is good after
+// a good run whatever the fleet's code becomes, and needs one when it is to run by
+// apply; a run with tags makes nobody good.
+func TestConvergingThroughTheAgent(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	setFleet(t, f, "mode: agent"+applyFleet)
+	converge := func(runs int) {
+		t.Helper()
+		job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range runs {
+			o := db.MustClaim()
+			if gated := db.Gate(tutti.Gate{Run: o.Run}); gated.Verdict == tutti.GateHold {
+				gated = db.Gate(tutti.Gate{Run: o.Run})
+				if gated.Verdict != tutti.GateGo {
+					t.Fatalf("gated %+v", gated)
+				}
+			}
+			db.Finish(o.Run)
+		}
+		if got := f.Job(job); got.Verdict != tutti.VerdictConverged || got.Runs != runs || got.Compiles != 0 {
+			t.Fatalf("%s: %s with %d runs and %d stopped, want converged with %d", job, got.Verdict, got.Runs, got.Compiles, runs)
+		}
+	}
+	f.Start("tagged", tutti.ModeApply)
+	o := db.MustClaim()
+	db.Gate(tutti.Gate{Run: o.Run})
+	db.Finish(o.Run)
+	converge(1)
+	converge(0)
+	f.Push("mode: agent" + applyFleet)
+	converge(0)
+	f.Push(applyFleet)
+	converge(1)
+	f.PushSite("notify { 'other': }")
+	f.Push("mode: agent" + applyFleet)
+	converge(1)
+}
+
+// Who runs by the agent compiles when its turn has come: nothing more would be known
+// of it after a compile, which its Puppet Server would store.
+func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
+	f := servertest.Start(t)
+	db, web := f.Join("db-01"), f.Join("web-01")
+	setFleet(t, f, "fleet: x\nmode: agent\ngroups: {db: {nodes: [db-01]}, web: {nodes: [web-01]}}\norder: [{first: db, then: web}]\n")
+	plan, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeCompile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := db.Claim(); o != nil {
+		t.Errorf("a plan compiles through the agent: %+v", o)
+	}
+	wantVerdict(t, f, plan, tutti.VerdictConverged)
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if early := web.Claim(); early != nil {
+		t.Errorf("web-01 is to run before db-01 is good: %+v", early)
+	}
+	for _, n := range []*servertest.Node{db, web} {
+		o := n.MustClaim()
+		n.Gate(tutti.Gate{Run: o.Run})
+		n.Finish(o.Run)
+	}
+	wantVerdict(t, f, job, tutti.VerdictConverged)
+}
