@@ -54,7 +54,8 @@ type RunView struct {
 	Node    NodeName  `json:"node"`
 	Job     JobID     `json:"job,omitempty"`
 	Step    StepName  `json:"step,omitempty"`
-	By      string    `json:"by,omitempty"` // who started the job; empty: the server does not keep the job any more
+	By      string    `json:"by,omitempty"`    // who started the job; empty: the server does not keep the job any more
+	Cause   string    `json:"cause,omitempty"` // why the server began the job by itself
 	Plan    PlanName  `json:"plan,omitempty"`
 	Mode    Mode      `json:"mode"`
 	Code    Digest    `json:"code"`

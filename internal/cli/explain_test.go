@@ -31,6 +31,7 @@ func TestExplanations(t *testing.T) {
 	digest := tutti.DigestOf(nil)
 	byItself := ranIn(run2, "db-01", "converge-7")
 	byItself.By, byItself.OtherCode, byItself.Because = "server", true, []tutti.Query{askTune}
+	byItself.Cause = "web::size set by ada"
 	published := tutti.Cause{Seq: 9, At: began.Add(-time.Minute), By: "node:db-01", Key: "db/port", Run: byItself}
 	stale := tutti.NodeStanding{State: tutti.NodeStale, Needs: "apply", Why: `value "db/port" has changed since it was read`,
 		Since: began.Add(-time.Minute), Run: ranIn(run1, "web-01", "converge-6")}

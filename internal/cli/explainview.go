@@ -133,7 +133,11 @@ func runText(r tutti.RunView, now time.Time) string {
 		text += fmt.Sprintf(", step %s", r.Step)
 	}
 	if r.By == "server" {
-		return text + ", begun by the server itself)"
+		text += ", begun by the server itself"
+		if r.Cause != "" {
+			text += ": " + r.Cause
+		}
+		return text + ")"
 	}
 	return text + ", started by " + r.By + ")"
 }

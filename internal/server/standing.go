@@ -156,7 +156,7 @@ func (tx *tx) runView(r *engine.Run) tutti.RunView {
 		v.Phase = phaseOf(r)
 	}
 	if j := tx.engine.Jobs[r.Job]; j != nil {
-		v.By, v.Plan = j.By, j.Plan.Name
+		v.By, v.Cause, v.Plan = j.By, j.Cause, j.Plan.Name
 	}
 	return v
 }
