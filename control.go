@@ -146,6 +146,9 @@ const RunsPlan PlanName = "puppet"
 // ConvergePlan is the name of the plan of jobs that converge.
 const ConvergePlan PlanName = "converge"
 
+// ShowPlan is the name that no plan has: `tutti run show` shows a run.
+const ShowPlan PlanName = "show"
+
 // CancelJob lets nothing more begin; with Now, what runs is interrupted.
 type CancelJob struct {
 	Job    JobID  `json:"job"`

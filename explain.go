@@ -197,12 +197,14 @@ type ResourceExplanation struct {
 // ResourceEvent is what happened to one property.
 type ResourceEvent struct {
 	Property   string    `json:"property,omitempty"`
-	Status     string    `json:"status"`
+	Status     string    `json:"status"` // success, failure, noop or audit
 	Message    string    `json:"message,omitempty"`
 	Old        string    `json:"old,omitempty"`
 	New        string    `json:"new,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 	Corrective bool      `json:"corrective,omitempty"`
+	Audited    bool      `json:"audited,omitempty"`
+	Redacted   bool      `json:"redacted,omitempty"` // Puppet calls it Sensitive
 }
 
 // Exported is a resource that a node exports and that a read collects.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,6 +27,8 @@ import (
 //	NODE publish KEY JSON    when it applies
 //	NODE hold FILE           until the file is there, when it applies; FILE.waits is there meanwhile
 //	NODE fail MESSAGE        a resource
+//	NODE change RESOURCE PROPERTY OLD NEW [corrective]
+//	NODE log LEVEL MESSAGE   when it applies; \e in it begins an escape sequence
 //
 // Its facts say which node it is. As `puppet resource` it knows one user.
 func fakeRuby() {
@@ -55,7 +58,8 @@ type fakeRun struct {
 	todo    []statement
 	exports []any
 	values  []string
-	failed  map[string]any // statuses of failed resources
+	status  map[string]any // of resources that failed or changed
+	broken  bool           // one failed
 	padding int            // bytes of the report
 	exit    int
 }
@@ -196,7 +200,7 @@ func (r *fakeRun) compile() bool {
 }
 
 func (r *fakeRun) apply() {
-	r.failed = map[string]any{}
+	r.status = map[string]any{}
 	for _, s := range r.todo {
 		switch s.verb {
 		case "publish":
@@ -211,20 +215,43 @@ func (r *fakeRun) apply() {
 			}
 		case "fail":
 			name := fmt.Sprintf("Exec[%d]", s.line)
-			r.failed[name] = ask{"resource": name, "file": r.site, "line": s.line, "failed": true,
-				"containment_path": []string{"Stage[main]", "Main", name},
-				"events":           []any{ask{"status": "failure", "message": strings.Join(s.args, " ")}}}
+			r.broken = true
+			r.became(s, name, ask{"failed": true}, ask{"status": "failure", "message": strings.Join(s.args, " ")})
+		case "change":
+			corrective := len(s.args) > 4
+			r.became(s, s.args[0], ask{"changed": true, "out_of_sync": true, "corrective_change": corrective}, ask{
+				"property": s.args[1], "previous_value": s.args[2], "desired_value": s.args[3], "status": "success", "corrective_change": corrective,
+				"message": fmt.Sprintf("%s changed '%s' to '%s'", s.args[1], s.args[2], s.args[3]),
+			})
+		case "log":
+			message := strings.ReplaceAll(strings.Join(s.args[1:], " "), `\e`, "\x1b")
+			r.line("log.jsonl", ask{"level": s.args[0], "message": message, "source": "Puppet", "file": r.site, "line": s.line})
 		}
 	}
+}
+
+// became notes what became of a resource, as Puppet 8 reports it.
+func (r *fakeRun) became(s statement, name string, what, event ask) {
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	event["time"], event["audited"], event["redacted"] = now, false, nil
+	st := ask{
+		"resource": name, "file": r.site, "line": s.line, "time": now, "evaluation_time": 0.25, "containment_path": []string{"Stage[main]", "Main", name},
+		"failed": false, "failed_to_restart": false, "changed": false, "out_of_sync": false, "skipped": false, "corrective_change": false, "events": []any{event},
+	}
+	maps.Copy(st, what)
+	r.status[name] = st
 }
 
 func (r *fakeRun) report() error {
 	status := "changed"
 	r.exit = 2 // as Puppet with --detailed-exitcodes
-	if len(r.failed) > 0 {
+	if r.broken {
 		status, r.exit = "failed", 6
 	}
-	raw, err := json.Marshal(ask{"transaction_uuid": r.order.Run, "status": status, "resource_statuses": r.failed,
+	raw, err := json.Marshal(ask{"transaction_uuid": r.order.Run, "status": status, "resource_statuses": r.status, "report_format": 12,
+		"puppet_version": "8.0.0", "environment": r.order.Environment, "configuration_version": time.Now().Unix(), "logs": []any{},
+		"metrics": ask{"resources": ask{"name": "resources", "values": []any{[]any{"total", "Total", len(r.status)}}},
+			"time": ask{"name": "time", "values": []any{[]any{"config_retrieval", "Config retrieval", 1.5}}}},
 		"transaction_completed": true, "noop_pending": r.order.Mode == "noop", "padding": strings.Repeat("x", r.padding)})
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "until": until, "normal": normal, "last": last, "kill9": kill9, "expand": expand,
+			"exits": exits, "until": until, "normal": normal, "last": last, "kill9": kill9, "expand": expand, "run": showRun,
 		},
 	})
 }
@@ -141,6 +141,12 @@ func normal(ts *testscript.TestScript, _ bool, args []string) {
 func last(ts *testscript.TestScript, _ bool, args []string) {
 	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(lines[len(lines)-1]+"\n"), 0o600))
+}
+
+// run show FILE [FLAG]...: shows the run whose id is in the file.
+func showRun(ts *testscript.TestScript, _ bool, args []string) {
+	id := strings.TrimSpace(ts.ReadFile(args[1]))
+	ts.Check(ts.Exec("tutti", append([]string{"run", "show", id}, args[2:]...)...))
 }
 
 // expand FILE: puts the script's directory in the place of WORK.

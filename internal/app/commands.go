@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // Commands are what the command line calls.
@@ -96,7 +97,7 @@ func initServer(o cli.ServerInit) error {
 func runServer(ctx context.Context, o cli.ServerRun) error {
 	s, err := NewServer(ServerOptions{
 		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, Compiles: o.MaxCompiles, KeepJobs: o.KeepJobs,
-		Reserve: uint64(max(0, o.Reserve)) << 20, Logger: logger(),
+		Reserve: uint64(max(0, o.Reserve)) << 20, Reports: retain.Reports{Most: o.KeepReports, For: o.KeepReportsFor}, Logger: logger(),
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/space"
 )
@@ -30,9 +31,10 @@ type ServerOptions struct {
 	Bus      string
 	Socket   string // for operators on this machine, mode 0600; "-": none
 	Silence  time.Duration
-	MaxRuns  int    // at once in the fleet; 0: no limit
-	Compiles int    // at once while nodes converge; 0: as server.Options
-	KeepJobs int    // finished ones, 0: as server.Options
+	MaxRuns  int // at once in the fleet; 0: no limit
+	Compiles int // at once while nodes converge; 0: as server.Options
+	KeepJobs int // finished ones, 0: as server.Options
+	Reports  retain.Reports
 	Reserve  uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
 	Lives    identity.Lives
 	Logger   *slog.Logger

@@ -58,7 +58,7 @@ func newJobListCommand(o *options) *cobra.Command {
 }
 
 func newJobShowCommand(o *options) *cobra.Command {
-	var reads bool
+	var with jobParts
 	cmd := &cobra.Command{
 		Use:   "show [JOB]",
 		Short: "Show how a job's steps and runs ended (default: the latest job)",
@@ -77,21 +77,32 @@ func newJobShowCommand(o *options) *cobra.Command {
 				return err
 			}
 			if o.json {
-				return o.printJobJSON(cmd, server, p.job(), reads)
+				return o.printJobJSON(cmd, server, p.job(), with)
 			}
 			printJob(cmd.OutOrStdout(), p.job(), time.Now())
 			if p.note != "" {
 				fmt.Fprintln(cmd.OutOrStdout(), p.note)
 			}
-			if reads {
+			if with.changes {
+				changes, err := server.JobChanges(cmd.Context(), p.job().ID)
+				if err != nil {
+					return err
+				}
+				printChanges(cmd.OutOrStdout(), changes)
+			}
+			if with.reads {
 				return printReads(cmd, server, p.job())
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&reads, "reads", false, "also what every run read and published")
+	cmd.Flags().BoolVar(&with.reads, "reads", false, "also what every run read and published")
+	cmd.Flags().BoolVar(&with.changes, "changes", false, "also what changed and failed, the same on many nodes once (reads the reports of at most 1,000 runs)")
 	return cmd
 }
+
+// jobParts is what of a job is shown only if it is asked for.
+type jobParts struct{ reads, changes bool }
 
 func jobArg(args []string) tutti.JobID {
 	if len(args) == 0 {
@@ -201,17 +212,21 @@ func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
 }
 
 func question(q tutti.Query) string {
+	text := q.String()
 	if q.Kind != tutti.QueryCollect {
-		return fmt.Sprintf("%s %s", q.Kind, q.Key)
+		text = fmt.Sprintf("%s %s", q.Kind, q.Key)
 	}
-	return q.String()
+	return tutti.Plain(text, maxLine)
 }
+
+// maxLine is how much is shown of what somebody else has written, in bytes.
+const maxLine = 4 << 10
 
 func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", inEnvironment(p.File), p.Line)
+	return fmt.Sprintf("  at %s:%d", tutti.Plain(inEnvironment(p.File), maxLine), p.Line)
 }
 
 // jobJSON is a job for programs.
@@ -219,16 +234,25 @@ type jobJSON struct {
 	Summary summaryLine    `json:"summary"`
 	Runs    []*engine.Run  `json:"runs"`
 	Records []tutti.Record `json:"records,omitempty"`
+
+	Changes *tutti.JobChanges `json:"changes,omitempty"`
 }
 
-func (o *options) printJobJSON(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, reads bool) error {
+func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job, with jobParts) error {
 	out := jobJSON{Summary: summarize(j, time.Now())}
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
 			out.Runs = append(out.Runs, n.Runs...)
 		}
 	}
-	if reads {
+	if with.changes {
+		changes, err := server.JobChanges(cmd.Context(), j.ID)
+		if err != nil {
+			return err
+		}
+		out.Changes = &changes
+	}
+	if with.reads {
 		err := eachRecord(cmd, server, j, func(_ *engine.Run, rec tutti.Record) error {
 			out.Records = append(out.Records, rec)
 			return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -256,14 +255,11 @@ func showChange(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 	var rows [][]string
 	for _, a := range answers {
 		if a.Verdict == tutti.RemoteOK {
-			rows = append(rows, []string{string(a.Node), a.Status.Status, orDash(a.Message), orDash(oneLine(a.Status.DisableMessage))})
+			rows = append(rows, []string{string(a.Node), a.Status.Status, orDash(a.Message), orDash(oneLine(a.Status.DisableMessage, maxValue))})
 		}
 	}
 	return tableIfAny(cmd, "NODE\tSTATUS\tNOTE\tDISABLED BECAUSE", rows)
 }
-
-// oneLine keeps a text of a node on one line of a table.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func tableIfAny(cmd *cobra.Command, head string, rows [][]string) error {
 	if len(rows) == 0 {

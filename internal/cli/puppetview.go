@@ -20,7 +20,7 @@ func showStatus(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 		}
 		s := a.Status
 		rows = append(rows, []string{
-			string(a.Node), s.Status, sinceSeconds(s.LastRun, s.SinceLastRun), orDash(outcome(a.Outcome, a.Reason)), orDash(oneLine(s.DisableMessage)),
+			string(a.Node), s.Status, sinceSeconds(s.LastRun, s.SinceLastRun), orDash(outcome(a.Outcome, a.Reason)), orDash(oneLine(s.DisableMessage, maxValue)),
 		})
 	}
 	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST TUTTI RUN\tDISABLED BECAUSE", rows)

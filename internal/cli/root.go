@@ -21,6 +21,7 @@ type Server interface {
 	tutti.Audits
 	tutti.Explains
 	tutti.Remotes
+	tutti.Reports
 }
 
 // Deps are what the commands call.

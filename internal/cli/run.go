@@ -17,7 +17,7 @@ func newRunCommand(o *options) *cobra.Command {
 	var noop bool
 	cmd := &cobra.Command{
 		Use:   "run PLAN",
-		Short: "Push the code if it changed, execute a plan and show it",
+		Short: "Push the code if it changed, execute a plan and show it; or show a run",
 		Long: `Pushes code and fleet file if they changed, starts the plan as a job and shows
 it until its end. The job lives on the server: ending this command, or losing
 the connection, ends nothing.`,
@@ -32,6 +32,7 @@ the connection, ends nothing.`,
 	}
 	l.flags(cmd)
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
+	cmd.AddCommand(newRunShowCommand(o))
 	return cmd
 }
 

@@ -26,6 +26,8 @@ type ServerRun struct {
 	MaxCompiles              int
 	Reserve                  int // MiB of the disk that new work does not take
 	KeepJobs                 int
+	KeepReports              int
+	KeepReportsFor           time.Duration
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -37,6 +39,9 @@ func newServerCommand(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if run.KeepJobs < 1 {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d: at least 1", run.KeepJobs)
+			}
+			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
+				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: at least 1, and more than nothing", run.KeepReports, run.KeepReportsFor)
 			}
 			if run.MaxCompiles < 1 {
 				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d: at least 1", run.MaxCompiles)
@@ -53,6 +58,8 @@ func newServerCommand(o *options) *cobra.Command {
 	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
 	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work does not take (0: 64, or a twentieth of a smaller disk)")
 	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "finished jobs that stay, with their runs; older ones go, except from the audit trail")
+	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "reports that stay, with their logs, the latest; what became of a run is known as long as its job stays")
+	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long they stay at most")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
 	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o))
 	return cmd

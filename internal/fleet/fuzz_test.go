@@ -116,8 +116,8 @@ func checkFleet(t *testing.T, f tutti.Fleet) {
 	}
 	for _, p := range f.Plans {
 		valid(p.Name.Validate())
-		if p.Name == tutti.ConvergePlan {
-			t.Error("accepted: a plan converge")
+		if p.Name == tutti.ConvergePlan || p.Name == tutti.ShowPlan {
+			t.Errorf("accepted: a plan %s", p.Name)
 		}
 		valid(p.Validate())
 		checkPlan(t, p)

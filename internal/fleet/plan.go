@@ -34,6 +34,9 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 		if name == tutti.ConvergePlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: so the jobs of `tutti converge` are called", string(name))
 		}
+		if name == tutti.ShowPlan {
+			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
+		}
 		var steps *yaml.Node
 		ok := r.mapping(e.value, "plan "+string(name), fields{
 			"steps": func(n *yaml.Node) { steps = n },

@@ -34,6 +34,7 @@ var (
 	_ tutti.Audits    = (*Client)(nil)
 	_ tutti.Explains  = (*Client)(nil)
 	_ tutti.Remotes   = (*Client)(nil)
+	_ tutti.Reports   = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -325,4 +326,19 @@ func (c *Client) ExplainResource(ctx context.Context, in tutti.ExplainResource) 
 // Graph implements tutti.Explains.
 func (c *Client) Graph(ctx context.Context, target string) (tutti.Graph, error) {
 	return ask[tutti.Graph](ctx, c, callGraph, target)
+}
+
+// RunReport implements tutti.Reports.
+func (c *Client) RunReport(ctx context.Context, run string) (tutti.RunReport, error) {
+	return ask[tutti.RunReport](ctx, c, callRunReport, run)
+}
+
+// RunLog implements tutti.Reports. CodeUnavailable is as for WatchJob.
+func (c *Client) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.LogLine) error) error {
+	return follow(ctx, c, callRunLog, run, yield, "in the middle of the log; ask again")
+}
+
+// JobChanges implements tutti.Reports.
+func (c *Client) JobChanges(ctx context.Context, job tutti.JobID) (tutti.JobChanges, error) {
+	return ask[tutti.JobChanges](ctx, c, callJobChanges, job)
 }

@@ -24,7 +24,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f},
+		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f},
 		Admit: func(r *http.Request) (context.Context, func(), error) {
 			name, serial, err := identity.OperatorName(r.TLS)
 			if err != nil {
@@ -74,6 +74,7 @@ func TestClientIsValues(t *testing.T)    { servertest.TestValues(t, client) }
 func TestClientIsPauses(t *testing.T)    { servertest.TestPauses(t, client) }
 func TestClientIsExplains(t *testing.T)  { servertest.TestExplains(t, client) }
 func TestClientIsRemotes(t *testing.T)   { servertest.TestRemotes(t, client) }
+func TestClientIsReports(t *testing.T)   { servertest.TestReports(t, client) }
 
 // Without an operator's certificate there is enrolment and nothing else.
 func TestWithoutACertificate(t *testing.T) {
@@ -90,6 +91,9 @@ func TestWithoutACertificate(t *testing.T) {
 		"cancel":  func() error { return nobody.CancelJob(ctx, tutti.CancelJob{}) },
 		"list":    func() error { _, err := nobody.ListJobs(ctx); return err },
 		"record":  func() error { _, err := nobody.RunRecord(ctx, ""); return err },
+		"report":  func() error { _, err := nobody.RunReport(ctx, ""); return err },
+		"log":     func() error { return nobody.RunLog(ctx, "", nil) },
+		"changes": func() error { _, err := nobody.JobChanges(ctx, ""); return err },
 		"watch":   func() error { return nobody.WatchJob(ctx, tutti.WatchJob{}, nil) },
 		"token":   func() error { _, err := nobody.CreateToken(ctx, tutti.CreateToken{Name: "x"}); return err },
 		"nodes":   func() error { _, err := nobody.ListNodes(ctx); return err },

@@ -74,6 +74,7 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("POST /v1/"+callWatchJob, o.operators(maxBody, stream(o.Jobs.WatchJob)))
 	mux.Handle("POST /v1/"+callAudit, o.operators(maxBody, stream(o.Audits.ReadAudit)))
 	mux.Handle("POST /v1/"+callAskNodes, o.operators(maxBody, stream(o.Remotes.AskNodes)))
+	mux.Handle("POST /v1/"+callRunLog, o.operators(maxBody, stream(o.Reports.RunLog)))
 	enrol := answer(o.Nodes.Enrol)
 	mux.HandleFunc("POST /v1/"+callEnrol, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))

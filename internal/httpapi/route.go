@@ -18,6 +18,7 @@ type Services struct {
 	Audits    tutti.Audits
 	Explains  tutti.Explains
 	Remotes   tutti.Remotes
+	Reports   tutti.Reports
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -65,12 +66,15 @@ const (
 	callExplainValue = "explain/value"
 	callExplainRes   = "explain/resource"
 	callGraph        = "graph"
+	callRunReport    = "runs/report"
+	callJobChanges   = "jobs/changes"
 
 	// These are not JSON in, JSON out, or need no certificate.
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
 	callAskNodes = "remote/ask"
+	callRunLog   = "runs/log"
 	callEnrol    = "enrol"
 )
 
@@ -112,5 +116,8 @@ func (s Services) routes() map[string]call {
 		callExplainValue: answer(s.Explains.ExplainValue),
 		callExplainRes:   answer(s.Explains.ExplainResource),
 		callGraph:        answer(s.Explains.Graph),
+
+		callRunReport:  answer(s.Reports.RunReport),
+		callJobChanges: answer(s.Reports.JobChanges),
 	}
 }

@@ -46,10 +46,11 @@ type (
 	audits    struct{ tutti.Audits }
 	explains  struct{ tutti.Explains }
 	remotes   struct{ tutti.Remotes }
+	reports   struct{ tutti.Reports }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}}
 }
 
 var nothing = services(jobs{})

@@ -207,7 +207,11 @@ func noopChanges(r report) []tutti.Change {
 		var how []string
 		for _, e := range s.Events {
 			if e.Status == "noop" {
-				how = append(how, strings.TrimSuffix(e.Message, " (noop)"))
+				text, corrective := strings.CutSuffix(e.Message, " (corrective)")
+				if text = strings.TrimSuffix(text, " (noop)"); corrective {
+					text += " (corrective)"
+				}
+				how = append(how, text)
 			}
 		}
 		if len(how) > 0 {

@@ -6,34 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/report"
 )
-
-// resourceStatus is what Puppet's report says of one resource.
-type resourceStatus struct {
-	File        string    `json:"file"`
-	Line        int       `json:"line"`
-	Time        time.Time `json:"time"`
-	Containment []string  `json:"containment_path"`
-	Failed      bool      `json:"failed"`
-	Restart     bool      `json:"failed_to_restart"`
-	Skipped     bool      `json:"skipped"`
-	Changed     bool      `json:"changed"`
-	OutOfSync   bool      `json:"out_of_sync"`
-	Events      []struct {
-		Property   string          `json:"property"`
-		Status     string          `json:"status"`
-		Message    string          `json:"message"`
-		Previous   json.RawMessage `json:"previous_value"`
-		Desired    json.RawMessage `json:"desired_value"`
-		Time       time.Time       `json:"time"`
-		Corrective bool            `json:"corrective_change"`
-	} `json:"events"`
-}
 
 // reference is `Type[title]`; people write it in lower case, too.
 var reference = regexp.MustCompile(`(?s)^([A-Za-z][a-z0-9_A-Z]*(?:::[A-Za-z][a-z0-9_A-Z]*)*)\[(.+)\]$`)
@@ -111,78 +89,21 @@ func (tx *tx) told(node tutti.NodeName, typ, title string) (told, error) {
 }
 
 // fillStatus reads what a report says of the resource.
-func (s *Server) fillStatus(ctx context.Context, report tutti.Digest, out *tutti.ResourceExplanation) error {
-	raw, err := s.opts.Blobs.Get(ctx, report)
+func (s *Server) fillStatus(ctx context.Context, digest tutti.Digest, out *tutti.ResourceExplanation) error {
+	raw, err := s.opts.Blobs.Get(ctx, digest)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return tutti.Errorf(tutti.CodeNotFound, "the report of run %s, the last of %s, is not kept any more (--keep-reports)", out.Run.Run, out.Node)
+	}
 	if err != nil {
 		return tutti.Wrap("", err, "the report of run %s", out.Run.Run)
 	}
-	var all struct {
-		Statuses map[string]json.RawMessage `json:"resource_statuses"`
-	}
-	if err := json.Unmarshal(raw, &all); err != nil {
+	st, found, err := report.Find(raw, out.Resource)
+	if err != nil || !found {
 		return tutti.Wrap(tutti.CodeInvalid, err, "the report of run %s", out.Run.Run)
 	}
-	text, found := all.Statuses[out.Resource]
-	if !found {
-		return nil
-	}
-	var st resourceStatus
-	if err := json.Unmarshal(text, &st); err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "the report of run %s, resource %s", out.Run.Run, out.Resource)
-	}
-	out.Reported, out.Status, out.At = true, st.word(), st.Time
-	out.Place = plainPlace(tutti.Place{File: st.File, Line: st.Line})
-	out.Containers = containers(st.Containment)
-	for _, e := range st.Events {
-		out.Events = append(out.Events, tutti.ResourceEvent{
-			Property: words(e.Property), Status: words(e.Status), Message: words(e.Message), Old: plainText(e.Previous), New: plainText(e.Desired),
-			At: e.Time, Corrective: e.Corrective,
-		})
-	}
+	out.Reported, out.Status, out.At = true, st.Outcome, st.At
+	out.Place, out.Containers, out.Events = st.Place, st.Containers, st.Events
 	return nil
-}
-
-func (st resourceStatus) word() string {
-	switch {
-	case st.Failed || st.Restart:
-		return "failed"
-	case st.Skipped:
-		return "skipped"
-	case st.Changed:
-		return "changed"
-	case st.OutOfSync:
-		return "out of sync"
-	}
-	return "unchanged"
-}
-
-// plainText is a value as Puppet prints it, in words: text without quotes, nothing
-// for null.
-func plainText(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return words(text)
-	}
-	return words(string(raw))
-}
-
-// containers are the classes and defines of a containment path, which has classes
-// without `Class[]`, a stage at its beginning and the resource at its end.
-func containers(path []string) []string {
-	var out []string
-	for _, name := range path[:max(0, len(path)-1)] {
-		switch {
-		case strings.HasPrefix(name, "Stage["):
-			continue
-		case name == "Main":
-			name = "main"
-			fallthrough
-		case !strings.HasSuffix(name, "]"):
-			name = "Class[" + name + "]"
-		}
-		out = append(out, words(name))
-	}
-	return out
 }
 
 // readsIn returns what a run asked while it evaluated some classes and defines.

@@ -106,3 +106,10 @@ func (s State) Diff(other State, now time.Time) string {
 }
 
 var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converge.Has{} }}
+
+// ChangesWithin returns the changes of runs within other bounds.
+func (s *Server) ChangesWithin(ctx context.Context, runs []tutti.RunReport, reports, bytes int) (tutti.JobChanges, error) {
+	var out tutti.JobChanges
+	err := s.fillChanges(ctx, runs, toRead{reports, bytes}, &out)
+	return out, err
+}

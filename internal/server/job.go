@@ -204,5 +204,6 @@ func (s *Server) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, e
 	if err != nil {
 		return tutti.Record{}, err
 	}
-	return decode[tutti.Record]("record", raw)
+	record, err := decode[tutti.Record]("record", raw)
+	return plainRecord(record), err
 }

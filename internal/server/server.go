@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -59,6 +60,8 @@ type Options struct {
 	InFlight int           // runs at once in the fleet; 0: no limit
 	Compiles int           // at once while nodes converge; 200
 	Keep     engine.Keep   // what stays of the past; 1,000 jobs, 20,000 runs
+	// KeepReports is which reports and logs of these runs stay; all.
+	KeepReports retain.Reports
 	// SnapshotEvery is after how many events a snapshot is taken, if the log can
 	// let go of what it has; 10,000.
 	SnapshotEvery int

@@ -17,3 +17,4 @@ func TestServerIsValues(t *testing.T)    { servertest.TestValues(t, itself) }
 func TestServerIsPauses(t *testing.T)    { servertest.TestPauses(t, itself) }
 func TestServerIsExplains(t *testing.T)  { servertest.TestExplains(t, itself) }
 func TestServerIsRemotes(t *testing.T)   { servertest.TestRemotes(t, itself) }
+func TestServerIsReports(t *testing.T)   { servertest.TestReports(t, itself) }

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"regexp"
+	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/sweep"
 )
 
@@ -33,10 +36,11 @@ var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 // named returns the digests that an event of the log or of the latest snapshot
 // names, wherever in it: whatever a later kind of event names is named by this,
 // too. An event may be a blob itself; what names code names its manifest, and that
-// its files.
+// its files. Reports and logs of runs are named as long as they are to stay.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	out := map[tutti.Digest]bool{}
 	var pushed []tutti.Digest
+	var ended []retain.Ended
 	err := k.each(ctx, func(entry tutti.Entry, e tutti.Event) bool {
 		out[tutti.DigestOf(entry.Raw)] = true
 		switch b := e.Body.(type) {
@@ -44,6 +48,11 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 			return true
 		case *tutti.CodePushed:
 			pushed = append(pushed, b.Signed)
+		case *tutti.RunFinished:
+			ended = append(ended, retain.Ended{At: e.At, Report: b.Result.Report, Log: b.Result.Log})
+			note(out, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
+			out[b.Result.Record] = true // also if it is one of these
+			return true
 		}
 		note(out, entry.Raw)
 		return true
@@ -51,6 +60,10 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, of := range k.opts.KeepReports.Keeps(ended, time.Now()) {
+		out[of.Report], out[of.Log] = true, true
+	}
+	delete(out, "") // of runs without
 	if taken := k.taken.Load(); taken != nil {
 		out[taken.State] = true
 		for _, s := range taken.Segments {
@@ -69,6 +82,16 @@ func note(out map[tutti.Digest]bool, text []byte) {
 	for _, d := range digestRE.FindAll(text, -1) {
 		out[tutti.Digest(d)] = true
 	}
+}
+
+// leaveOut returns a text in which these digests are not, if they are any.
+func leaveOut(text []byte, digests ...tutti.Digest) []byte {
+	for _, d := range digests {
+		if d != "" {
+			text = bytes.ReplaceAll(text, []byte(d), nil)
+		}
+	}
+	return text
 }
 
 // files notes the files of code.

@@ -1,11 +1,6 @@
 package server
 
-import (
-	"strings"
-	"unicode"
-
-	"github.com/tutti-project/tutti"
-)
+import "github.com/tutti-project/tutti"
 
 // Bounds of what one message of a node may hold. A node may lie in every field:
 // what it says must neither fill the log nor keep the writer busy.
@@ -21,20 +16,8 @@ const (
 	maxWritten = 8 << 20
 )
 
-// words makes a text of a node fit for logs and terminals: it is cut at
-// maxWords, and has no control characters but the ends of lines and tabs.
-func words(text string) string {
-	const cut = "…"
-	if len(text) > maxWords {
-		text = text[:maxWords-len(cut)] + cut
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-}
+// words makes a text of a node fit for logs and terminals.
+func words(text string) string { return tutti.Plain(text, maxWords) }
 
 // plainResult returns a result whose texts are words.
 func plainResult(r tutti.Result) tutti.Result {
@@ -49,13 +32,25 @@ func plainResult(r tutti.Result) tutti.Result {
 		changes[i] = tutti.Change{Resource: words(c.Resource), File: words(c.File), Line: c.Line, Message: words(c.Message)}
 	}
 	r.Changes = changes
+	waits := make([]tutti.Wait, len(r.Waits))
+	for i, w := range r.Waits {
+		waits[i] = tutti.Wait{Query: plainQuery(w.Query), At: plainPlace(w.At)}
+	}
+	r.Waits = waits
 	return r
 }
 
 // plainRecord returns a record whose texts are words.
 func plainRecord(r tutti.Record) tutti.Record {
+	r.Run, r.Node = tutti.RunID(words(string(r.Run))), tutti.NodeName(words(string(r.Node)))
+	in := &r.Inputs
+	in.Mode, in.Puppet, in.Module = tutti.Mode(words(string(in.Mode))), words(in.Puppet), words(in.Module)
+	for _, digest := range []*tutti.Digest{&in.Code, &in.Facts, &in.Catalog, &in.Sources, &in.Lib} {
+		*digest = tutti.Digest(words(string(*digest)))
+	}
 	for i, read := range r.Reads {
-		r.Reads[i].Query.Key, r.Reads[i].Query.Type, r.Reads[i].At = words(read.Query.Key), words(read.Query.Type), plainPlace(read.At)
+		r.Reads[i].Query, r.Reads[i].At = plainQuery(read.Query), plainPlace(read.At)
+		r.Reads[i].Digest = tutti.Digest(words(string(read.Digest)))
 	}
 	for i, k := range r.Keys {
 		r.Keys[i].Key, r.Keys[i].At = words(k.Key), plainPlace(k.At)
@@ -63,12 +58,23 @@ func plainRecord(r tutti.Record) tutti.Record {
 	for i, ref := range r.Exports {
 		r.Exports[i] = words(ref)
 	}
+	if r.Published == nil {
+		return r
+	}
 	published := make(map[string]tutti.Digest, len(r.Published))
 	for key, digest := range r.Published {
 		published[words(key)] = tutti.Digest(words(string(digest)))
 	}
 	r.Published = published
 	return r
+}
+
+func plainQuery(q tutti.Query) tutti.Query {
+	out := tutti.Query{Kind: tutti.QueryKind(words(string(q.Kind))), Key: words(q.Key), Type: words(q.Type)}
+	if len(q.Filter) > 0 { // not cut: it stays JSON
+		out.Filter = []byte(tutti.Plain(string(q.Filter), len(q.Filter)))
+	}
+	return out
 }
 
 func plainPlace(p tutti.Place) tutti.Place {

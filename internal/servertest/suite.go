@@ -23,6 +23,7 @@ type API interface {
 	tutti.Pauses
 	tutti.Explains
 	tutti.Remotes
+	tutti.Reports
 }
 
 // Side makes one side of a server's interfaces: the server itself, or a client

@@ -46,7 +46,8 @@ Puppet::Type.newtype(:tutti_value) do
     end
   end
 
-  newproperty(:ensure) do
+  # Puppet compares this property alone with that of the run before: were it idempotent, each new value would be corrective.
+  newproperty(:ensure, idempotent: false) do
     desc 'Whether this node publishes the value.'
 
     newvalue(:present) { provider.publish }

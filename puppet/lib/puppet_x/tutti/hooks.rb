@@ -29,6 +29,7 @@ module PuppetX
       def self.apply
         Puppet::Application::Apply.prepend(Apply)
         Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
+        Puppet::Transaction::Persistence.prepend(Persistence)
         Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
         Puppet::Pops::Evaluator::CollectorTransformer.prepend(CollectorTransformer)
@@ -146,6 +147,14 @@ module PuppetX
           return super unless catalog.host_config? && !resource.is_a?(Puppet::Type::Whit)
 
           Launcher.current.events.around(self, resource) { super }
+        end
+      end
+
+      # What tells a corrective change from an intentional one. Puppet keeps it for `puppet agent` only; without it every
+      # change of `puppet apply` is intentional.
+      module Persistence
+        def enabled?(catalog)
+          catalog.host_config?
         end
       end
 

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/report"
+)
+
+const realReports = "../../puppet/testdata/reports"
+
+// realRun is a run with a report and a log of a real Puppet.
+func realRun(t *testing.T, version, name string, all bool) runJSON {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(realReports, version, name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := report.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := result(run1, tutti.Failed, 1.5, 14)
+	result.Reason, result.Message, result.Phase, result.Corrective = tutti.BecauseResources, "2 resources failed", "report", true
+	out := runJSON{RunReport: tutti.RunReport{
+		RunView: *ranIn(run1, "web-01", "deploy-1"), Attempt: 2, Environment: "production", ClaimedAt: began, Result: &result, Report: &rep,
+	}}
+	out.Outcome, out.Reason, out.Puppet, out.Code = tutti.Failed, tutti.BecauseResources, version, tutti.DigestOf(nil)
+	if raw, err = os.ReadFile(filepath.Join(realReports, version, name+".jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	err = report.Log(raw, func(l tutti.LogLine) error {
+		if all || serious[l.Level] {
+			out.Log = append(out.Log, l)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// withoutReport is a run without a report.
+func withoutReport(change func(*tutti.RunReport)) runJSON {
+	r := tutti.RunReport{RunView: *ranIn(run1, "web-01", "deploy-1"), Environment: "production", ClaimedAt: began, Missing: &tutti.Missing{}}
+	r.Outcome, r.Code = "", tutti.DigestOf(nil)
+	change(&r)
+	return runJSON{RunReport: r, NoLog: "there is no log of it"}
+}
+
+// TestRunView prints what people are shown of runs.
+func TestRunView(t *testing.T) {
+	time.Local = time.UTC
+	var out bytes.Buffer
+	for _, tc := range []struct {
+		caption string
+		run     runJSON
+		all     bool
+	}{
+		{"Puppet 7, failed and corrected", realRun(t, "7.23.0", "second", false), false},
+		{"Puppet 8, the same, with its log", realRun(t, "8.10.0", "second", true), true},
+		{"Puppet 8, noop", realRun(t, "8.10.0", "noop", false), false},
+		{"a run that goes on", withoutReport(func(r *tutti.RunReport) { r.Phase, r.Missing.Text = "applying", "the run has not ended: applying" }), true},
+		{"a run that is lost", withoutReport(func(r *tutti.RunReport) {
+			r.Lost, r.Outcome, r.Missing.Text = "silent for 30s", tutti.Lost, "the run is lost: silent for 30s"
+		}), false},
+		{"a run that was stopped", withoutReport(func(r *tutti.RunReport) {
+			result := result(run1, "", 1, 2)
+			result.Stopped = true
+			r.Stopped, r.GateWhy, r.Result, r.Missing.Text = true, "db/port has changed", &result, "it was stopped at its gate"
+		}), false},
+		{"hostile words", withoutReport(func(r *tutti.RunReport) {
+			r.Puppet, r.Lost, r.Missing.Text = "8\x1b[2J", "a\nb\x07", "c\u202e"
+		}), false},
+	} {
+		fmt.Fprintf(&out, "== %s\n", tc.caption)
+		printRun(&out, tc.run, tc.all, began.Add(time.Hour))
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x07\u202e") {
+		t.Error("it speaks to the terminal")
+	}
+	goldenText(t, "run.txt", out.String())
+}
+
+// TestChangesView prints what people are shown of the changes of a job.
+func TestChangesView(t *testing.T) {
+	var out bytes.Buffer
+	var same report.Same
+	for i := range 30 {
+		same.Add(tutti.NodeName(fmt.Sprintf("web-%02d", i)), *realRun(t, "8.10.0", "second", false).Report)
+	}
+	same.Add("db-01", *realRun(t, "8.10.0", "noop", false).Report)
+	changes, _ := same.Changes()
+	printChanges(&out, tutti.JobChanges{
+		Job: "deploy-1", Read: 31, Changes: changes, LeftOut: 7, Unread: []tutti.Unread{{Why: "its report is not kept any more", Runs: 2, Nodes: []tutti.NodeName{"db-02"}}},
+	})
+	printChanges(&out, tutti.JobChanges{})
+	goldenText(t, "changes.txt", out.String())
+}
+
+func goldenText(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got\n%s", name, diff)
+	}
+}
+
+// What records and questions say goes to no terminal as it is.
+func TestQuestionsArePlain(t *testing.T) {
+	q := tutti.Query{Kind: tutti.QueryCollect, Type: "A\x1b", Filter: []byte("[\"=\",\"a\",\"\u009b2J\"]")}
+	p := tutti.Place{File: "/x\x1b.pp", Line: 3}
+	for _, text := range []string{question(q), question(tutti.Query{Kind: tutti.QueryValue, Key: "k\x1b"}), place(p), askedAt(p)} {
+		if strings.ContainsAny(text, "\x1b\u009b") {
+			t.Errorf("%q", text)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// What a terminal is shown of a report; --json has all that is kept.
+const (
+	maxValue    = 200 // bytes of an old or a new value
+	maxSerious  = 50  // warnings and errors
+	shownTimes  = 6
+	shownSlow   = 5
+	slowSeconds = 0.1 // what is quicker is no slow resource
+)
+
+// printRun prints a run with what is kept of it. What somebody else has written
+// comes from the server fit for terminals.
+func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
+	printRunHead(w, r.RunReport, now)
+	if rep := r.Report; rep != nil {
+		printResources(w, *rep)
+		printTimes(w, *rep)
+	} else if r.Result != nil {
+		for _, line := range details(*r.Result) {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+	printLog(w, r, logs)
+}
+
+func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
+	say := func(what, format string, args ...any) {
+		fmt.Fprintf(w, "%-11s%s\n", what, oneLine(fmt.Sprintf(format, args...), maxLine))
+	}
+	say("run", "%s", r.Run)
+	say("node", "%s", r.Node)
+	say("job", "%s", ofJob(r))
+	say("mode", "%s", r.Mode)
+	say("outcome", "%s", runOutcome(r))
+	if began := runBegan(r); !began.IsZero() {
+		say("began", "%s, %s", stamp(began), ago(began, now))
+	}
+	if r.Result != nil {
+		say("took", "%s", short(r.Result.Duration()))
+	}
+	if r.Code == "" {
+		say("code", "of environment %s", r.Environment)
+	} else {
+		say("code", "%.12s of environment %s", r.Code.Hex(), r.Environment)
+	}
+	if r.Puppet != "" {
+		say("puppet", "%s", r.Puppet)
+	}
+	if r.Report != nil {
+		say("resources", "%s", countsText(r.Report.Counts))
+	} else {
+		say("report", "none: %s", r.Missing.Text)
+	}
+}
+
+func ofJob(r tutti.RunReport) string {
+	text := string(r.Job)
+	if r.Step != "" {
+		text += fmt.Sprintf(", step %s", r.Step)
+	}
+	if r.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d", r.Attempt)
+	}
+	if r.By != "" {
+		text += ", started by " + r.By
+	}
+	return text
+}
+
+// runOutcome is how a run ended, or where it is.
+func runOutcome(r tutti.RunReport) string {
+	text := outcome(r.Outcome, r.Reason)
+	switch {
+	case r.Proved:
+		return "stopped at its gate: it proved its node good"
+	case r.Stopped:
+		return "stopped at its gate: " + r.GateWhy
+	case r.Lost != "":
+		text = "lost: " + r.Lost
+	case r.Outcome == "":
+		return "none yet: it is " + r.Phase
+	}
+	if r.Result == nil {
+		return text
+	}
+	if r.Result.Corrective {
+		text += ", corrective"
+	}
+	if r.Result.Phase != "" && !r.Result.Outcome.Good() {
+		text += ", in phase " + r.Result.Phase
+	}
+	if r.Result.Message != "" {
+		text += ": " + r.Result.Message
+	}
+	return text
+}
+
+func runBegan(r tutti.RunReport) time.Time {
+	if r.Result != nil {
+		return r.Result.StartedAt
+	}
+	return r.ClaimedAt
+}
+
+// countsText has the outcomes that there are.
+func countsText(c tutti.ReportCounts) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		word string
+	}{{c.Failed, "failed"}, {c.Skipped, "skipped"}, {c.Changed, "changed"}, {c.OutOfSync, "out of sync"}, {c.Unchanged, "unchanged"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.word))
+		}
+	}
+	text := fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
+	if len(parts) == 0 {
+		text = "0"
+	}
+	for _, p := range []struct {
+		n    int
+		word string
+	}{{c.Corrective, "corrective"}, {c.FailedToRestart, "failed to restart"}, {c.Restarted, "restarted"}} {
+		if p.n > 0 {
+			text += fmt.Sprintf("; %d %s", p.n, p.word)
+		}
+	}
+	return text
+}
+
+// sections are the outcomes in the order in which they are shown.
+var sections = []struct{ outcome, title string }{
+	{tutti.ResourceFailed, "failed"},
+	{tutti.ResourceChanged, "changed"},
+	{tutti.ResourceOutOfSync, "not changed (noop)"},
+	{tutti.ResourceSkipped, "skipped"},
+	{tutti.ResourceUnchanged, "audited"},
+}
+
+func printResources(w io.Writer, r tutti.Report) {
+	for _, s := range sections {
+		title := "\n" + s.title + "\n"
+		for _, st := range r.Resources {
+			if st.Outcome == s.outcome {
+				fmt.Fprint(w, title)
+				title = ""
+				printStatus(w, st)
+			}
+		}
+	}
+	if r.LeftOut > 0 {
+		fmt.Fprintf(w, "\n… and %s more than are kept of one report\n", count(r.LeftOut, "resource"))
+	}
+}
+
+func printStatus(w io.Writer, st tutti.ReportStatus) {
+	fmt.Fprintf(w, "  %s%s%s", oneLine(st.Resource, maxLine), place(st.Place), within(st.Containers))
+	if st.Seconds > 0 {
+		fmt.Fprintf(w, "  %s", quick(st.Seconds))
+	}
+	fmt.Fprintln(w)
+	if len(st.FailedDependencies) > 0 {
+		fmt.Fprintf(w, "      because of %s\n", oneLine(strings.Join(st.FailedDependencies, ", "), maxLine))
+	}
+	if st.Message != "" {
+		fmt.Fprintf(w, "      %s\n", oneLine(st.Message, maxLine))
+	}
+	for _, e := range st.Events {
+		fmt.Fprintf(w, "      %s\n", eventText(e))
+	}
+}
+
+func within(containers []string) string {
+	if len(containers) == 0 {
+		return ""
+	}
+	return "  in " + oneLine(strings.Join(containers, " > "), maxLine)
+}
+
+// eventText is what happened to a property, from which value to which, and whether
+// somebody wanted it.
+func eventText(e tutti.ResourceEvent) string {
+	text := changeText(e.Property, e.Old, e.New, e.Message)
+	switch e.Status {
+	case "failure":
+		if e.Old != "" || e.New != "" {
+			text += "  failed: " + oneLine(e.Message, maxLine)
+		}
+		return text
+	case "audit":
+		return changeText(e.Property, "", "", e.Message)
+	}
+	if e.Property == "" { // a refresh, which other changes have caused
+		return text
+	}
+	return text + "  " + intent(e.Corrective, e.Redacted)
+}
+
+// intent says whether a change undoes what somebody else did, or the code or data
+// wanted it. Puppet keeps no Sensitive value, and so cannot compare one.
+func intent(corrective, redacted bool) string {
+	switch {
+	case corrective:
+		return "corrective"
+	case redacted:
+		return "corrective or intentional: not known of what is Sensitive"
+	}
+	return "intentional"
+}
+
+// changeText is a change of a property; one without values is told in Puppet's words.
+func changeText(property, from, to, message string) string {
+	text := oneLine(message, maxLine)
+	if from != "" || to != "" {
+		text = oneLine(orDash(from), maxValue) + " → " + oneLine(orDash(to), maxValue)
+	}
+	if property != "" {
+		text = oneLine(property, maxValue) + ": " + text
+	}
+	return text
+}
+
+// oneLine makes one line of a text, of so many bytes.
+func oneLine(text string, most int) string {
+	return tutti.Plain(strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text), most)
+}
+
+// quick is a time of a resource.
+func quick(seconds float64) string { return fmt.Sprintf("%.2fs", seconds) }
+
+func printTimes(w io.Writer, r tutti.Report) {
+	var times, slow []string
+	for _, t := range r.Times[:min(len(r.Times), shownTimes)] {
+		times = append(times, fmt.Sprintf("%s %s", oneLine(t.Name, maxValue), quick(t.Seconds)))
+	}
+	for _, t := range r.Slowest[:min(len(r.Slowest), shownSlow)] {
+		if t.Seconds >= slowSeconds {
+			slow = append(slow, fmt.Sprintf("  %s  %s", quick(t.Seconds), oneLine(t.Name, maxLine)))
+		}
+	}
+	if len(slow) > 0 {
+		fmt.Fprintf(w, "\nslowest\n%s\n", strings.Join(slow, "\n"))
+	}
+	if len(times) > 0 {
+		fmt.Fprintf(w, "\ntimes\n  %s\n", strings.Join(times, ", "))
+	}
+}
+
+func printLog(w io.Writer, r runJSON, all bool) {
+	if r.NoLog != "" {
+		if all {
+			fmt.Fprintf(w, "\nlog: %s\n", r.NoLog)
+		}
+		return
+	}
+	lines, title := r.Log, "log"
+	if !all {
+		lines, title = lines[:min(len(lines), maxSerious)], "warnings and errors of the log"
+	}
+	if len(lines) > 0 || all {
+		fmt.Fprintf(w, "\n%s\n", title)
+	}
+	for _, l := range lines {
+		fmt.Fprintf(w, "  %s  %-7s  %s", l.At.Local().Format(time.TimeOnly), l.Level, oneLine(l.Message, maxLine))
+		if l.Source != "" && l.Source != "Puppet" {
+			fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
+		}
+		fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
+	}
+	if more := len(r.Log) - len(lines); more > 0 {
+		fmt.Fprintf(w, "  … and %d more; all of them: tutti run show %s --logs\n", more, r.Run)
+	}
+}

@@ -1,0 +1,72 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// line is a message in a report, which calls its time `time`, or a line of a run's
+// log, which calls it `t`.
+type line struct {
+	T       time.Time `json:"t"`
+	Time    time.Time `json:"time"`
+	Level   string    `json:"level"`
+	Message string    `json:"message"`
+	Source  string    `json:"source"`
+	File    string    `json:"file"`
+	Line    int       `json:"line"`
+}
+
+func (l line) plain() tutti.LogLine {
+	if l.T.IsZero() {
+		l.T = l.Time
+	}
+	return tutti.LogLine{
+		At: sane(l.T), Level: tutti.Plain(l.Level, 20), Message: plain(l.Message), Source: plain(l.Source), File: plain(l.File), Line: max(l.Line, 0),
+	}
+}
+
+// Log yields the messages of a run's log, one a line. A process that was killed
+// leaves half a line: what cannot be read is a message that says so.
+func Log(raw []byte, yield func(tutti.LogLine) error) error {
+	before := true // the line before could be read
+	for text := range bytes.Lines(raw) {
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		var l line
+		good := len(text) <= maxPart && json.Unmarshal(text, &l) == nil
+		if !good {
+			l = line{Level: "warning", Source: "tutti", Message: "here the log cannot be read"}
+		}
+		if !good && !before {
+			continue
+		}
+		before = good
+		if err := yield(l.plain()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Logged yields the messages that a report has of the log. CodeInvalid: it is no
+// report.
+func Logged(raw []byte, yield func(tutti.LogLine) error) error {
+	var log []tutti.LogLine
+	err := sections(raw, map[string]func(*json.Decoder) error{
+		"logs": list(maxLines, func(l line) { log = append(log, l.plain()) }),
+	})
+	if err != nil {
+		return tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
+	}
+	for _, l := range log {
+		if err := yield(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}

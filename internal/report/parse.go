@@ -1,0 +1,288 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Parse reads a report. CodeInvalid: it is none.
+func Parse(raw []byte) (tutti.Report, error) {
+	p := &parser{}
+	err := sections(raw, map[string]func(*json.Decoder) error{
+		"puppet_version":        text(&p.out.Puppet),
+		"status":                text(&p.out.Status),
+		"environment":           text(&p.out.Environment),
+		"time":                  into(&p.out.At),
+		"configuration_version": value(&p.out.Version),
+		"resource_statuses":     statuses(func(name string, st status) error { p.add(name, st); return nil }),
+		"metrics":               p.readMetrics,
+		"logs":                  list(maxLines, func(l line) { p.log = append(p.log, l.plain()) }),
+	})
+	if err != nil {
+		return tutti.Report{}, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
+	}
+	return p.report(), nil
+}
+
+// Find reads what a report says of one resource. CodeInvalid: it is no report.
+func Find(raw []byte, resource string) (st tutti.ReportStatus, found bool, err error) {
+	err = sections(raw, map[string]func(*json.Decoder) error{
+		"resource_statuses": statuses(func(name string, one status) error {
+			if name == resource {
+				st, found = one.plain(name), true
+			}
+			return nil
+		}),
+	})
+	return st, found, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
+}
+
+// parser collects what is kept.
+type parser struct {
+	out     tutti.Report
+	metrics map[string]map[string]float64
+	seen    int
+	kept    [2]room // of failed resources, of others
+	log     []tutti.LogLine
+}
+
+type room struct{ resources, bytes int }
+
+// take reports whether there is room for one more resource.
+func (r *room) take(size int) bool {
+	if r.resources == MaxResources || r.bytes+size > maxKept {
+		return false
+	}
+	r.resources, r.bytes = r.resources+1, r.bytes+size
+	return true
+}
+
+// add counts a resource, and keeps it if anything happened to it.
+func (p *parser) add(name string, st status) {
+	p.seen++
+	counts, outcome := &p.out.Counts, st.outcome()
+	switch outcome {
+	case tutti.ResourceFailed:
+		counts.Failed++
+	case tutti.ResourceSkipped:
+		counts.Skipped++
+	case tutti.ResourceChanged:
+		counts.Changed++
+	case tutti.ResourceOutOfSync:
+		counts.OutOfSync++
+	}
+	if st.Corrective && (outcome == tutti.ResourceChanged || outcome == tutti.ResourceOutOfSync) {
+		counts.Corrective++
+	}
+	if st.Restart {
+		counts.FailedToRestart++
+	}
+	if t := st.seconds(); t > 0 {
+		p.out.Slowest = append(p.out.Slowest, tutti.ReportTime{Name: plain(name), Seconds: t})
+		p.out.Slowest = longest(p.out.Slowest, maxSlowest)
+	}
+	if outcome == tutti.ResourceUnchanged && len(st.Events) == 0 {
+		return
+	}
+	one, kept := st.plain(name), &p.kept[1]
+	if outcome == tutti.ResourceFailed {
+		kept = &p.kept[0]
+	}
+	if !kept.take(size(one)) {
+		p.out.LeftOut++
+		return
+	}
+	p.out.Resources = append(p.out.Resources, one)
+}
+
+func longest(times []tutti.ReportTime, most int) []tutti.ReportTime {
+	slices.SortFunc(times, func(a, b tutti.ReportTime) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Name, b.Name))
+	})
+	return times[:min(len(times), most)]
+}
+
+// readMetrics reads the numbers of resources and the times.
+func (p *parser) readMetrics(d *json.Decoder) error {
+	var in map[string]struct {
+		Values [][]any `json:"values"` // name, label, number
+	}
+	if err := part(d, &in); err != nil {
+		return err
+	}
+	p.metrics = map[string]map[string]float64{}
+	for _, name := range []string{"resources", "time"} {
+		p.metrics[name] = map[string]float64{}
+		for _, v := range in[name].Values {
+			if len(v) != 3 {
+				return errors.New("a metric that is not a name, a label and a number")
+			}
+			what, named := v[0].(string)
+			n, number := v[2].(float64)
+			if named && number {
+				p.metrics[name][what] = n
+			}
+		}
+	}
+	return nil
+}
+
+// number is one of the numbers of resources, as far as it can be one.
+func (p *parser) number(name string) int {
+	return int(min(max(p.metrics["resources"][name], 0), math.MaxInt32))
+}
+
+// report is what was collected, in order.
+func (p *parser) report() tutti.Report {
+	c := &p.out.Counts
+	c.Total, c.Restarted = max(p.seen, p.number("total")), p.number("restarted")
+	c.Unchanged = c.Total - c.Failed - c.Skipped - c.Changed - c.OutOfSync
+	for name, seconds := range p.metrics["time"] {
+		if seconds > 0 {
+			p.out.Times = append(p.out.Times, tutti.ReportTime{Name: plain(name), Seconds: seconds})
+		}
+	}
+	p.out.Times = longest(p.out.Times, maxTimes)
+	slices.SortFunc(p.out.Resources, func(a, b tutti.ReportStatus) int {
+		return cmp.Or(cmp.Compare(a.Place.File, b.Place.File), cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Resource, b.Resource))
+	})
+	for i := range p.out.Resources {
+		explain(&p.out.Resources[i], p.log)
+	}
+	return p.out
+}
+
+// sections reads the members of an object that somebody wants; each may be there
+// once.
+func sections(raw []byte, read map[string]func(*json.Decoder) error) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	seen := map[string]bool{}
+	err := members(d, func(name string) error {
+		f := read[name]
+		if f == nil {
+			var other json.RawMessage
+			return d.Decode(&other)
+		}
+		if seen[name] {
+			return tutti.Errorf(tutti.CodeInvalid, "%s is there twice", name)
+		}
+		seen[name] = true
+		return tutti.Wrap(tutti.CodeInvalid, f(d), "%s", name)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind its end")
+	}
+	return nil
+}
+
+// members calls f for the name of each member of the object that comes next; f
+// reads its value. null has none.
+func members(d *json.Decoder, f func(name string) error) error {
+	if more, err := open(d, '{'); err != nil || !more {
+		return err
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string) // the decoder takes nothing else here
+		if err := f(name); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+// open reads the beginning of a list or an object; false: it is null.
+func open(d *json.Decoder, want json.Delim) (bool, error) {
+	t, err := d.Token()
+	switch {
+	case err != nil:
+		return false, err
+	case t == nil:
+		return false, nil
+	case t != want:
+		return false, tutti.Errorf(tutti.CodeInvalid, "it does not begin with %s", want)
+	}
+	return true, nil
+}
+
+// list reads a list, of which f is given the first few.
+func list[T any](most int, f func(T)) func(*json.Decoder) error {
+	return func(d *json.Decoder) error {
+		if more, err := open(d, '['); err != nil || !more {
+			return err
+		}
+		for n := 0; d.More(); n++ {
+			if n >= most {
+				var rest json.RawMessage
+				if err := d.Decode(&rest); err != nil {
+					return err
+				}
+				continue
+			}
+			var one T
+			if err := part(d, &one); err != nil {
+				return err
+			}
+			f(one)
+		}
+		_, err := d.Token()
+		return err
+	}
+}
+
+// part decodes what comes next if it is no larger than a part may be.
+func part(d *json.Decoder, to any) error {
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return err
+	}
+	if len(raw) > maxPart {
+		return tutti.Errorf(tutti.CodeInvalid, "%d bytes of one thing, at most %d", len(raw), maxPart)
+	}
+	return json.Unmarshal(raw, to)
+}
+
+func into(to any) func(*json.Decoder) error {
+	return func(d *json.Decoder) error { return part(d, to) }
+}
+
+func text(to *string) func(*json.Decoder) error {
+	return func(d *json.Decoder) error {
+		var s string
+		err := part(d, &s)
+		*to = plain(s)
+		return err
+	}
+}
+
+func value(to *string) func(*json.Decoder) error {
+	return func(d *json.Decoder) error {
+		var raw json.RawMessage
+		err := part(d, &raw)
+		*to = valueText(raw)
+		return err
+	}
+}
+
+// sane is a time that can be encoded again.
+func sane(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,112 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bounds of what many reports come to.
+const (
+	maxSame      = 1000    // changes that are told apart
+	maxSameBytes = 4 << 20 // of their texts
+)
+
+// Same collects what changed and failed in many reports, the same once. The zero
+// value is empty.
+type Same struct {
+	changes map[key]*same
+	bytes   int
+	leftOut int
+}
+
+// key is what the same changes have in common.
+type key struct {
+	resource, outcome, property, old, new, message string
+	corrective, redacted                           bool
+}
+
+type same struct {
+	place tutti.Place
+	nodes map[tutti.NodeName]bool
+}
+
+// Add adds the report of a node.
+func (s *Same) Add(node tutti.NodeName, r tutti.Report) {
+	s.leftOut += r.LeftOut
+	for _, st := range r.Resources {
+		said := false
+		for _, e := range st.Events {
+			k := key{resource: st.Resource, property: e.Property, old: e.Old, new: e.New, corrective: e.Corrective, redacted: e.Redacted}
+			switch e.Status {
+			case "success":
+				k.outcome = tutti.ResourceChanged
+			case "noop":
+				k.outcome = tutti.ResourceOutOfSync
+			case "failure":
+				said = true
+				k = key{resource: st.Resource, outcome: tutti.ResourceFailed, message: e.Message}
+			default: // an audit changes nothing
+				continue
+			}
+			if k.old == "" && k.new == "" {
+				k.message = e.Message
+			}
+			s.add(node, k, st.Place)
+		}
+		if st.Outcome == tutti.ResourceFailed && !said {
+			s.add(node, key{resource: st.Resource, outcome: tutti.ResourceFailed, message: cmp.Or(st.Message, "failed without a message")}, st.Place)
+		}
+	}
+}
+
+func (s *Same) add(node tutti.NodeName, k key, place tutti.Place) {
+	c := s.changes[k]
+	if c == nil {
+		n := len(k.resource) + len(k.property) + len(k.old) + len(k.new) + len(k.message) + len(place.File)
+		if len(s.changes) == maxSame || s.bytes+n > maxSameBytes {
+			s.leftOut++
+			return
+		}
+		if s.changes == nil {
+			s.changes = map[key]*same{}
+		}
+		c = &same{place: place, nodes: map[tutti.NodeName]bool{}}
+		s.changes[k], s.bytes = c, s.bytes+n
+	}
+	c.nodes[node] = true
+}
+
+// ranks is the order in which outcomes are told.
+var ranks = map[string]int{tutti.ResourceFailed: 0, tutti.ResourceChanged: 1, tutti.ResourceOutOfSync: 2}
+
+// Changes returns what was collected, failures first, then what is so on most
+// nodes, and how many changes there was no room for.
+func (s *Same) Changes() (changes []tutti.SameChange, leftOut int) {
+	for k, c := range s.changes {
+		changes = append(changes, tutti.SameChange{
+			Resource: k.resource, Outcome: k.outcome, Property: k.property, Old: k.old, New: k.new, Message: k.message,
+			Corrective: k.corrective, Redacted: k.redacted, Place: c.place, Nodes: slices.Sorted(maps.Keys(c.nodes)),
+		})
+	}
+	slices.SortFunc(changes, func(a, b tutti.SameChange) int {
+		return cmp.Or(
+			cmp.Compare(ranks[a.Outcome], ranks[b.Outcome]), cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Resource, b.Resource),
+			cmp.Compare(a.Property, b.Property), cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New), cmp.Compare(a.Message, b.Message),
+			slices.Compare(a.Nodes, b.Nodes), compareBool(b.Corrective, a.Corrective), compareBool(b.Redacted, a.Redacted),
+		)
+	})
+	return changes, s.leftOut
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}

@@ -1,0 +1,188 @@
+package report
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// status is what Puppet says of one resource.
+type status struct {
+	File         string            `json:"file"`
+	Line         int               `json:"line"`
+	At           time.Time         `json:"time"`
+	Containment  []string          `json:"containment_path"`
+	Seconds      float64           `json:"evaluation_time"`
+	Failed       bool              `json:"failed"`
+	Restart      bool              `json:"failed_to_restart"`
+	Skipped      bool              `json:"skipped"`
+	Changed      bool              `json:"changed"`
+	OutOfSync    bool              `json:"out_of_sync"`
+	Corrective   bool              `json:"corrective_change"`
+	Dependencies []string          `json:"failed_dependencies"`
+	Events       []json.RawMessage `json:"events"`
+
+	events []event // the first few of them
+}
+
+// event is what happened to one property.
+type event struct {
+	Property   string          `json:"property"`
+	Status     string          `json:"status"`
+	Message    string          `json:"message"`
+	Previous   json.RawMessage `json:"previous_value"`
+	Desired    json.RawMessage `json:"desired_value"`
+	At         time.Time       `json:"time"`
+	Corrective bool            `json:"corrective_change"`
+	Audited    bool            `json:"audited"`
+	Redacted   bool            `json:"redacted"`
+}
+
+// statuses reads the resources one after the other.
+func statuses(f func(name string, st status) error) func(*json.Decoder) error {
+	return func(d *json.Decoder) error {
+		return members(d, func(name string) error {
+			var st status
+			if err := part(d, &st); err != nil {
+				return tutti.Wrap(tutti.CodeInvalid, err, "%s", plain(name))
+			}
+			for _, raw := range st.Events[:min(len(st.Events), maxEvents)] {
+				var e event
+				if err := json.Unmarshal(raw, &e); err != nil {
+					return tutti.Wrap(tutti.CodeInvalid, err, "%s: an event", plain(name))
+				}
+				st.events = append(st.events, e)
+			}
+			return f(name, st)
+		})
+	}
+}
+
+func (st status) outcome() string {
+	switch {
+	case st.Failed || st.Restart:
+		return tutti.ResourceFailed
+	case st.Skipped:
+		return tutti.ResourceSkipped
+	case st.Changed:
+		return tutti.ResourceChanged
+	case st.OutOfSync:
+		return tutti.ResourceOutOfSync
+	}
+	return tutti.ResourceUnchanged
+}
+
+func (st status) seconds() float64 { return max(st.Seconds, 0) }
+
+// plain is the resource as it is shown.
+func (st status) plain(name string) tutti.ReportStatus {
+	out := tutti.ReportStatus{
+		Resource: plain(name), Outcome: st.outcome(), FailedToRestart: st.Restart, Corrective: st.Corrective, At: sane(st.At),
+		Place: tutti.Place{File: plain(st.File), Line: max(st.Line, 0)}, Containers: containers(st.Containment), Seconds: st.seconds(),
+	}
+	for _, ref := range st.Dependencies[:min(len(st.Dependencies), maxNames)] {
+		out.FailedDependencies = append(out.FailedDependencies, plain(ref))
+	}
+	for _, e := range st.events {
+		out.Events = append(out.Events, e.plain())
+	}
+	return out
+}
+
+// plain is the event as it is shown. Puppet has put `[redacted]` in the place of
+// what is Sensitive; that it says so is believed even where a type has not done it.
+func (e event) plain() tutti.ResourceEvent {
+	out := tutti.ResourceEvent{
+		Property: plain(e.Property), Status: plain(e.Status), Message: plain(e.Message), Old: valueText(e.Previous), New: valueText(e.Desired),
+		At: sane(e.At), Corrective: e.Corrective, Audited: e.Audited, Redacted: e.Redacted,
+	}
+	if !e.Redacted {
+		return out
+	}
+	for _, text := range []*string{&out.Old, &out.New} {
+		if *text != "" {
+			*text = tutti.Redacted
+		}
+	}
+	if out.Status != "failure" { // which says why, and is all that anybody has
+		out.Message = tutti.Redacted
+	}
+	return out
+}
+
+// checksum is what Puppet writes for the content of a file.
+var checksum = regexp.MustCompile(`^\{[a-z0-9]+\}[0-9a-f]+$`)
+
+// valueText is a value as people read it: text without quotes, nothing for null. A
+// checksum that Puppet took for bytes, and so encoded, is decoded.
+func valueText(raw json.RawMessage) string {
+	var text string
+	if len(raw) > 0 && json.Unmarshal(raw, &text) != nil {
+		return plain(string(raw))
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil && checksum.Match(decoded) {
+		text = string(decoded)
+	}
+	return plain(text)
+}
+
+// containers are the classes and defines of a containment path, which has classes
+// without `Class[]`, a stage at its beginning and the resource at its end.
+func containers(path []string) []string {
+	var out []string
+	for _, name := range path[:min(max(0, len(path)-1), maxNames)] {
+		switch {
+		case strings.HasPrefix(name, "Stage["):
+			continue
+		case name == "Main":
+			name = "main"
+			fallthrough
+		case !strings.HasSuffix(name, "]"):
+			name = "Class[" + name + "]"
+		}
+		out = append(out, plain(name))
+	}
+	return out
+}
+
+// size is how many bytes of text are kept of a resource, and about what they cost.
+func size(st tutti.ReportStatus) int {
+	const each = 200
+	n := each + len(st.Resource) + len(st.Place.File)
+	for _, name := range slices.Concat(st.Containers, st.FailedDependencies) {
+		n += len(name)
+	}
+	for _, e := range st.Events {
+		n += each + len(e.Property) + len(e.Status) + len(e.Message) + len(e.Old) + len(e.New)
+	}
+	return n
+}
+
+// failing is how Puppet logs, as the resource, that a dependency of it has failed.
+var failing = regexp.MustCompile(`(?s)^Dependency (.+) has failures: true$`)
+
+// explain finds in the log what the status does not have: why a resource was
+// skipped, and why one failed that left no event.
+func explain(st *tutti.ReportStatus, log []tutti.LogLine) {
+	said := st.Outcome != tutti.ResourceFailed || slices.ContainsFunc(st.Events, func(e tutti.ResourceEvent) bool { return e.Status == "failure" })
+	skipped := st.Outcome == tutti.ResourceSkipped && len(st.FailedDependencies) == 0
+	if said && !skipped {
+		return
+	}
+	for _, l := range log {
+		if !strings.HasSuffix(l.Source, "/"+st.Resource) && l.Source != st.Resource {
+			continue
+		}
+		if parts := failing.FindStringSubmatch(l.Message); skipped && parts != nil && len(st.FailedDependencies) < maxNames {
+			st.FailedDependencies = append(st.FailedDependencies, parts[1])
+		}
+		if !said && st.Message == "" && l.Level == "err" {
+			st.Message = l.Message
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// TestARecordSpeaksToNoTerminal: a node may lie in every field of its record and of
+// its result, and people look at both.
+func TestARecordSpeaksToNoTerminal(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	const bad = "a\x1b[2J\u009b\u202e"
+	filter, err := json.Marshal([]string{"=", "tag", "\u009b2J"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := tutti.Place{Resource: bad, File: bad, Line: 1}
+	query := tutti.Query{Kind: tutti.QueryCollect, Type: "T" + bad, Filter: filter}
+	raw, err := json.Marshal(tutti.Record{
+		Run: bad, Node: bad, Inputs: tutti.Inputs{Code: bad, Mode: bad, Puppet: bad, Module: bad, Facts: bad, Catalog: bad, Sources: bad, Lib: bad},
+		Reads: []tutti.Read{{Query: query, Digest: bad, At: place}, {Query: tutti.Query{Kind: bad, Key: bad}}},
+		Keys:  []tutti.KeyRead{{Key: bad, At: place}}, Exports: []string{bad}, Published: map[string]tutti.Digest{bad: bad},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, raw); err != nil {
+		t.Fatal(err)
+	}
+	result := servertest.Result(order.Run, tutti.Waiting)
+	result.Message, result.Record, result.Waits = bad, tutti.DigestOf(raw), []tutti.Wait{{Query: query, At: place}}
+	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+		t.Fatal(err)
+	}
+	record, err := f.RunRecord(servertest.Operator(), order.Run)
+	if err != nil || len(record.Reads) != 2 || !json.Valid(record.Reads[0].Query.Filter) {
+		t.Errorf("record %+v, %v", record, err)
+	}
+	run, err := f.RunReport(servertest.Operator(), string(order.Run))
+	if err != nil || len(run.Result.Waits) != 1 {
+		t.Errorf("run %+v, %v", run, err)
+	}
+	text := fmt.Sprintf("%+v", record) + fmt.Sprintf("%+v %+v %s", *run.Result, run.Missing, run.Result.Waits[0].Query.Filter) + string(record.Reads[0].Query.Filter)
+	if strings.ContainsAny(text, "\x1b\u009b\u202e") {
+		t.Errorf("it speaks to a terminal: %q", text)
+	}
+}
+
+// reported runs a job whose run has a report, a log and a record; same: they are
+// one blob.
+func (p *past) reported(t *testing.T, same bool) tutti.RunID {
+	t.Helper()
+	p.Start("deploy", tutti.ModeApply)
+	run := p.db.MustClaim().Run
+	p.db.Gate(tutti.Gate{Run: run})
+	result := servertest.Result(run, tutti.Changed)
+	for name, to := range map[string]*tutti.Digest{"environment": &result.Report, "message": &result.Log, "node": &result.Record} {
+		if same {
+			name = "environment"
+		}
+		raw, err := json.Marshal(map[string]string{name: "of " + string(run)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Handle(t.Context(), p.db.Key, tutti.OpBlobPut, raw); err != nil {
+			t.Fatal(err)
+		}
+		*to = tutti.DigestOf(raw)
+	}
+	if err := p.db.Call(tutti.OpResult, result, nil); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// kept says which of a run's report, log and record the server has.
+func (p *past) kept(t *testing.T, run tutti.RunID) string {
+	t.Helper()
+	ctx := servertest.Operator()
+	var out []string
+	of, err := p.RunReport(ctx, string(run))
+	switch {
+	case err != nil || of.Result == nil || of.Outcome != tutti.Changed:
+		t.Fatalf("run %s: %+v, %v: what became of it is to stay", run, of, err)
+	case of.Report != nil:
+		out = append(out, "report")
+	case of.Missing.Why != tutti.ReportNotKept:
+		t.Errorf("missing %+v", of.Missing)
+	}
+	err = p.RunLog(ctx, run, func(tutti.LogLine) error { return nil })
+	if err == nil {
+		out = append(out, "log")
+	} else {
+		wantCode(t, err, tutti.CodeNotFound, "is not kept any more")
+	}
+	if _, err := p.RunRecord(ctx, run); err == nil {
+		out = append(out, "record")
+	}
+	return strings.Join(out, " ")
+}
+
+// Reports and logs go by age and by count; what became of a run, and its record,
+// stay as long as its job.
+func TestReportsAreLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t, func(o *server.Options) {
+			o.Keep.Jobs, o.KeepReports = 10, retain.Reports{Most: 2, For: 24 * time.Hour}
+		})
+		var runs []tutti.RunID
+		sweep := func(want ...string) {
+			t.Helper()
+			time.Sleep(2 * time.Hour) // longer than content may be in use
+			if err := p.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, run := range runs {
+				got = append(got, p.kept(t, run))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kept: -want +got\n%s", diff)
+			}
+		}
+		runs = append(runs, p.reported(t, false))
+		sweep("report log record")
+		runs = append(runs, p.reported(t, true), p.reported(t, false))
+		sweep("record", "report log record", "report log record")
+		time.Sleep(20 * time.Hour)
+		sweep("record", "report log record", "report log record")
+		time.Sleep(2 * time.Hour)
+		sweep("record", "report log record", "record") // of the second, all is the record
+		p.wantWhole(t)
+	})
+}
+
+// However many runs a job has, one call reads so many reports, and so many bytes:
+// of failed runs first, of runs without a change none. What was not read is said.
+func TestAJobsReportsAreBounded(t *testing.T) {
+	f := newFixture(t)
+	var runs []tutti.RunReport
+	add := func(node tutti.NodeName, outcome tutti.Outcome, pending bool) {
+		raw := fmt.Appendf(nil, `{"resource_statuses": {"File[x]": {"changed": true, "events": [{"property": "mode", "status": "success", "desired_value": %q}]}}}`, node)
+		digest, err := f.Blobs.Put(t.Context(), raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := tutti.RunReport{RunView: tutti.RunView{Node: node, Outcome: outcome}, Result: &tutti.Result{Report: digest, NoopPending: pending}}
+		runs = append(runs, r)
+	}
+	add("same", tutti.Unchanged, false)
+	add("a", tutti.Changed, false)
+	add("b", tutti.Unchanged, true)
+	add("c", tutti.Failed, false)
+	for _, tc := range []struct {
+		reason         string
+		reports, bytes int
+		read           string
+		unread         []tutti.NodeName
+	}{
+		{"there is room for all", 10, 1 << 20, "abc", nil},
+		{"the failed one first", 1, 1 << 20, "c", []tutti.NodeName{"a", "b"}},
+		{"no more bytes, but for the one that was begun", 10, 150, "ac", []tutti.NodeName{"b"}},
+	} {
+		got, err := f.ChangesWithin(t.Context(), runs, tc.reports, tc.bytes)
+		read := ""
+		for _, c := range got.Changes {
+			read += c.New
+		}
+		var unread []tutti.NodeName
+		for _, u := range got.Unread {
+			unread = append(unread, u.Nodes...)
+		}
+		if err != nil || read != tc.read || got.Read != len(tc.read) || !cmp.Equal(unread, tc.unread) {
+			t.Errorf("%s: read %q (%d), not %v, %v; want %q, not %v", tc.reason, read, got.Read, unread, err, tc.read, tc.unread)
+		}
+	}
+}

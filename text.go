@@ -1,0 +1,22 @@
+package tutti
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Plain makes a text of somebody else fit for logs and terminals: it is cut at most
+// bytes, and has no control characters but the ends of lines and tabs, nothing that
+// turns the direction of writing, and no bytes that are not UTF-8.
+func Plain(text string, most int) string {
+	const cut = "…"
+	if len(text) > most {
+		text = text[:max(0, most-len(cut))] + cut
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
