@@ -53,7 +53,8 @@ func (s *Server) rounds(ctx context.Context) error {
 			}
 		}
 		err := s.round(ctx)
-		if ctx.Err() != nil || !space.Full(err) && s.reserve.Exhausted() == nil {
+		// On a disk that is nearly full the bus may lose a batch without saying why.
+		if ctx.Err() != nil || !space.Full(err) && s.reserve.Check() == nil {
 			return err
 		}
 		s.opts.Logger.Error("the disk is full, serving ends for now", "error", err)
