@@ -180,7 +180,7 @@ func (s *sim) finish(result tutti.Result) {
 	if r == nil || r.Result != nil || r.ClaimedAt.IsZero() {
 		return
 	}
-	if result.Outcome.Good() && r.Passed() && r.Mode == tutti.ModeApply && s.engine.Last(r.Node).Claimed == r && r.Lost == "" {
+	if result.Outcome.Good() && r.Passed() && r.Mode == tutti.ModeApply && s.engine.Last(r.Node).Claimed == r {
 		for _, key := range s.data.OwnedBy(r.Node) {
 			if !slices.Contains(r.Values, key) {
 				s.append(&tutti.ValueUnset{Key: key, Owner: r.Node, Run: r.Run, Job: r.Job})

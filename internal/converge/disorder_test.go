@@ -115,8 +115,12 @@ func (tr *trouble) crash(s *sim) {
 	case 2: // it goes on unheard, and says so later
 		s.append(&tutti.RunLost{Run: id, Reason: "silent"})
 		if p != nil {
-			for which := range len(p.catalog.values) {
-				s.late = append(s.late, func() { s.publish(id, p, which) })
+			for range len(p.catalog.values) { // a node sends them in order, and its result after them
+				s.late = append(s.late, func() {
+					if p.published < len(p.catalog.values) {
+						s.publish(id, p, p.published)
+					}
+				})
 			}
 		}
 		s.late = append(s.late, good)

@@ -337,3 +337,34 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		}
 	})
 }
+
+// A good result that comes after the run was given up is the node's record, in what
+// it no longer declares, too.
+func TestALateResultWithdrawsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		db := f.Join("db-01")
+		f.Join("web-01")
+		f.Join("web-02")
+		f.Push(twoSteps)
+		f.Start("deploy", tutti.ModeApply)
+		first := db.MustClaim()
+		db.Gate(tutti.Gate{Run: first.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+		if err := db.Publish(first.Run, "db/x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		db.Finish(first.Run)
+		job := f.Start("deploy", tutti.ModeApply)
+		second := db.MustClaim()
+		db.Gate(tutti.Gate{Run: second.Run})
+		time.Sleep(time.Minute)
+		wantVerdict(t, f, job, tutti.VerdictFailed)
+		n := len(f.Events())
+		if err := db.Call(tutti.OpResult, servertest.Result(second.Run, tutti.Changed), nil); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"value.unset", "run.finished"}, f.Since(n)); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	})
+}

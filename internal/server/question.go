@@ -128,7 +128,7 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 // withdrawUndeclared withdraws what the node published earlier and its catalog
 // no longer declares, after a run that was good, full and the latest.
 func (tx *tx) withdrawUndeclared(n *node, r *engine.Run, result tutti.Result) {
-	if !result.Outcome.Good() || !r.Passed() || !r.Full() || r.Program == tutti.ProgramAgent || r.Run != n.lastClaimed || r.Lost != "" {
+	if !result.Outcome.Good() || !r.Passed() || !r.Full() || r.Program == tutti.ProgramAgent || r.Run != n.lastClaimed {
 		return
 	}
 	declared := map[string]bool{}
