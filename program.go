@@ -1,5 +1,10 @@
 package tutti
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Program is the Puppet program by which a node runs.
 type Program string
 
@@ -25,17 +30,9 @@ type RunOptions struct {
 // the fleet's.
 func (f Fleet) ProgramOf(groups []GroupName) Program {
 	for _, g := range f.Groups {
-		if g.Program == "" {
-			continue
-		}
-		for _, name := range groups {
-			if name == g.Name {
-				return g.Program
-			}
+		if g.Program != "" && slices.Contains(groups, g.Name) {
+			return g.Program
 		}
 	}
-	if f.Program == "" {
-		return ProgramApply
-	}
-	return f.Program
+	return cmp.Or(f.Program, ProgramApply)
 }

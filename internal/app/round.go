@@ -53,8 +53,7 @@ func (s *Server) rounds(ctx context.Context) error {
 			}
 		}
 		err := s.round(ctx)
-		// On a disk that is nearly full the bus may lose a batch without saying why.
-		if ctx.Err() != nil || !space.Full(err) && s.reserve.Check() == nil {
+		if ctx.Err() != nil || !s.diskEnded(err) {
 			return err
 		}
 		s.opts.Logger.Error("the disk is full, serving ends for now", "error", err)
@@ -63,6 +62,12 @@ func (s *Server) rounds(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// diskEnded reports whether a full disk is why a round ended. On one that is nearly
+// full the bus may lose a batch without saying why; what is damaged stays an error.
+func (s *Server) diskEnded(err error) bool {
+	return space.Full(err) || s.reserve.Exhausted() != nil || s.reserve.Check() != nil && tutti.CodeOf(err) == tutti.CodeUnavailable
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -114,16 +114,35 @@ func (r *reader) isTrue(n *yaml.Node, what string) bool {
 	return true
 }
 
+// Membership says who is in which groups of a fleet, without going through all that
+// they list.
+type Membership struct {
+	listed map[tutti.NodeName][]tutti.GroupName
+	joined map[tutti.GroupName]bool
+}
+
+// NewMembership returns the membership of a fleet as it is now.
+func NewMembership(fleet tutti.Fleet) Membership {
+	m := Membership{listed: map[tutti.NodeName][]tutti.GroupName{}, joined: map[tutti.GroupName]bool{}}
+	for _, g := range fleet.Groups {
+		m.joined[g.Name] = g.Joined()
+		for _, n := range g.Nodes {
+			m.listed[n] = append(m.listed[n], g.Name)
+		}
+	}
+	return m
+}
+
 // GroupsOf returns the groups that a node is in, sorted: those that list it, and
 // those of its join token that the fleet file declares with `joined: true`. A
 // token cannot put a node into a listed group.
-func GroupsOf(fleet tutti.Fleet, node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
-	var groups []tutti.GroupName
-	for _, g := range fleet.Groups {
-		if slices.Contains(g.Nodes, node) || g.Joined() && slices.Contains(token, g.Name) {
-			groups = append(groups, g.Name)
+func (m Membership) GroupsOf(node tutti.NodeName, token []tutti.GroupName) []tutti.GroupName {
+	groups := slices.Clone(m.listed[node])
+	for _, g := range token {
+		if m.joined[g] {
+			groups = append(groups, g)
 		}
 	}
 	slices.Sort(groups)
-	return groups
+	return slices.Compact(groups)
 }

@@ -14,6 +14,7 @@ import (
 type registry struct {
 	fleet       *tutti.Fleet
 	fleetDigest tutti.Digest
+	members     fleet.Membership
 	code        map[string]tutti.CodePushed   // the current one, by environment
 	signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
 	jobs        map[tutti.JobID]tutti.Digest  // their code
@@ -65,7 +66,7 @@ func (r *registry) apply(e tutti.Event) {
 	r.applyPause(e)
 	switch b := e.Body.(type) {
 	case *tutti.FleetSet:
-		r.fleet, r.fleetDigest = &b.Fleet, b.Digest
+		r.fleet, r.fleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
 	case *tutti.CodePushed:
 		old := r.code[b.Environment].Code
 		r.code[b.Environment], r.signed[b.Code] = *b, b.Signed
@@ -188,10 +189,7 @@ func (r *registry) byKey(key tutti.NodeKey) *node { return r.nodes[r.keys[key]] 
 // groups returns the groups of a node: those that list it, and those that its
 // token fixed; sorted.
 func (r *registry) groups(n *node) []tutti.GroupName {
-	if r.fleet == nil {
-		return nil
-	}
-	return fleet.GroupsOf(*r.fleet, n.Node, n.Groups)
+	return r.members.GroupsOf(n.Node, n.Groups)
 }
 
 // enrolled returns the nodes of each group that a token fixed.
