@@ -36,6 +36,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 	up := "../../../../etc/shadow"
 	digest := tutti.DigestOf([]byte("nothing"))
 	speak := "speak for run " + string(theirs)
+	compile := "compile for " + string(victim.name)
 	long := strings.Repeat("x", 600)
 	export := func(types ...string) tutti.Gate {
 		g := tutti.Gate{Run: run}
@@ -65,6 +66,12 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"a kind of question that is none", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: "sql", Key: "x"}}, invalid, ""},
 
 		{"the hiera level of another node", tutti.OpHiera, tutti.HieraAsk{Run: theirs}, refused, speak},
+
+		{"compiling for another node", tutti.OpCompile, tutti.Compile{Run: theirs, For: victim.name}, refused, compile},
+		{"a question as a compile host", tutti.OpAsk, tutti.Ask{Run: theirs, For: victim.name, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, compile},
+		{"the hiera level of another node, as a compile host", tutti.OpHiera, tutti.HieraAsk{For: victim.name}, refused, compile},
+		{"exports of another node's run", tutti.OpCompiled, tutti.CompiledFor{For: victim.name, Gate: tutti.Gate{Run: theirs, Exports: []tutti.Export{{Type: "Database", Title: "x"}}}}, refused, compile},
+		{"compiling for itself", tutti.OpCompile, tutti.Compile{Run: run, For: "taken"}, refused, "compile for taken"},
 
 		{"a value for another node's run", tutti.OpPublish, tutti.Publish{Run: theirs, Key: "honest/x", Value: json.RawMessage("1")}, refused, speak},
 		{"a value of another node", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/node-01/x", Value: json.RawMessage("1")}, refused, "write node/node-01/x"},
