@@ -77,6 +77,9 @@ type Options struct {
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
 
+	// Compile is where the Puppet Server on this node asks; nil: there is none.
+	Compile *CompileSocket
+
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
 	KeepRuns int           // directories of ended runs that are kept; 20
@@ -145,12 +148,19 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.opts.Bus.OnConnect(a.poke)
+	compiles, err := a.listenCompile()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
 	beside.Go(func() { a.beats(ctx) })
 	beside.Go(func() { a.remotes(ctx) })
+	if compiles != nil {
+		beside.Go(func() { a.compiles(ctx, compiles) })
+	}
 	return a.claims(ctx)
 }
 
