@@ -200,8 +200,11 @@ func (d *decision) gate(seat *seat, spent bool) {
 
 // proves reports whether a compile shows that its node is good as it is.
 func (d *decision) proves(r *engine.Run) bool {
-	passed := d.state.engine.Last(r.Node).Passed
-	return provable(passed, r) && !d.state.changedSince(passed, d.job.ID)
+	last := d.state.engine.Last(r.Node)
+	if f := last.Foreign; f != nil && f.Foreign.Disturbs() {
+		return false // catalogs are compared, not what became of the node
+	}
+	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
 // tooLong says why a run is no longer held, or returns the empty string.

@@ -1,0 +1,93 @@
+package engine
+
+import "github.com/tutti-project/tutti"
+
+// tellForeign keeps a run that Tutti did not start among the latest of its node.
+func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
+	id := b.Result.Run
+	if s.Runs[id] != nil { // told before
+		return nil
+	}
+	kept, gone := s.foreign[b.Node].Add(b)
+	s.foreign[b.Node] = kept
+	if gone != id {
+		mode := tutti.ModeApply
+		if b.Noop {
+			mode = tutti.ModeNoop
+		}
+		s.Runs[id] = &Run{
+			Order:  tutti.Order{Run: id, Node: b.Node, Mode: mode, Environment: b.Environment},
+			Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At,
+		}
+	}
+	return s.dropForeign(gone)
+}
+
+func (s *State) dropForeign(id tutti.RunID) []tutti.RunID {
+	if s.Runs[id] == nil {
+		return nil
+	}
+	delete(s.Runs, id)
+	return []tutti.RunID{id}
+}
+
+func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
+	for _, b := range s.foreign[node] {
+		gone = append(gone, s.dropForeign(b.Result.Run)...)
+	}
+	delete(s.foreign, node)
+	return gone
+}
+
+// KeepsForeign reports whether a run that Tutti did not start would be kept, and is not.
+func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
+	_, gone := s.foreign[node].Add(&tutti.RunForeign{Node: node, Foreign: f})
+	return s.Runs[f.Result.Run] == nil && gone != f.Result.Run
+}
+
+// Foreigns returns the kept runs of a node that Tutti did not start, the latest by
+// their start first.
+func (s *State) Foreigns(node tutti.NodeName) []*Run {
+	var out []*Run
+	for _, b := range s.foreign[node] {
+		out = append(out, s.Runs[b.Result.Run])
+	}
+	return out
+}
+
+// foreignAfter is the latest foreign run that was no noop, nil unless it is later
+// than the last runs of ours.
+func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) *Run {
+	for _, f := range s.Foreigns(node) {
+		if f.Foreign.Noop {
+			continue
+		}
+		for _, r := range ours {
+			if r != nil && r.touched() && !f.After(r) {
+				return nil
+			}
+		}
+		return f
+	}
+	return nil
+}
+
+// touched reports whether the run may have done anything on its node, or has tried.
+func (r *Run) touched() bool {
+	return r.Passed() || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
+}
+
+// After reports whether a foreign run is later than one of ours: it was told after
+// that passed its gate, and began later by their node's own clock. Where ours has not
+// said when it began, what was told later is later.
+func (r *Run) After(ours *Run) bool {
+	switch {
+	case ours == nil:
+		return true
+	case ours.Passed() && ours.GatedAt.After(r.EndedAt):
+		return false
+	case ours.Result != nil:
+		return r.Result.StartedAt.After(ours.Result.StartedAt)
+	}
+	return r.EndedAt.After(ours.ClaimedAt)
+}
