@@ -187,5 +187,6 @@ func (s *sim) finish(result tutti.Result) {
 			}
 		}
 	}
+	result.StartedAt, result.EndedAt = r.ClaimedAt, s.now
 	s.append(&tutti.RunFinished{Result: result})
 }

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,7 +202,7 @@ func (d *decision) gate(seat *seat, spent bool) {
 // proves reports whether a compile shows that its node is good as it is.
 func (d *decision) proves(r *engine.Run) bool {
 	last := d.state.engine.Last(r.Node)
-	if f := last.Foreign; f != nil && f.Foreign.Disturbs() {
+	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
 		return false // catalogs are compared, not what became of the node
 	}
 	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)

@@ -12,22 +12,21 @@ import (
 // (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.recorded(node, job, code, has)
-	f := s.engine.Last(node).Foreign
-	if f == nil {
+	agent := has.Program == tutti.ProgramAgent
+	for _, f := range s.engine.Last(node).Foreign { // the latest that says anything
+		switch {
+		case agent && !f.Outcome().Good():
+			out.Foreign, out.Need = len(out.Changed) == 0, Apply
+		case agent && f.Foreign.Whole && len(out.Changed) == 0:
+			return Standing{Need: Nothing, Run: f}
+		case f.Foreign.Disturbs() && out.Need != Apply:
+			out.Foreign, out.Need = out.Need == Nothing, Apply
+		default:
+			continue
+		}
+		out.Run, out.why = f, foreignWhy(f)
 		return out
 	}
-	agent, good := has.Program == tutti.ProgramAgent, f.Outcome().Good()
-	switch {
-	case agent && !good:
-		out.Foreign, out.Need = len(out.Changed) == 0, Apply
-	case agent && f.Foreign.Whole && len(out.Changed) == 0:
-		return Standing{Need: Nothing, Run: f}
-	case f.Foreign.Disturbs() && out.Need != Apply:
-		out.Foreign, out.Need = out.Need == Nothing, Apply
-	default:
-		return out
-	}
-	out.Run, out.why = f, foreignWhy(f)
 	return out
 }
 

@@ -43,6 +43,7 @@ type sim struct {
 	order    []converge.Order
 	gone     map[tutti.NodeName]bool
 	puppet   string
+	program  tutti.Program
 	paused   tutti.NodeName
 	hold     bool
 	compiles int
@@ -134,7 +135,7 @@ func (s *sim) view() converge.View {
 			}
 			return s.now
 		},
-		Has: func(tutti.NodeName) converge.Has { return converge.Has{Puppet: s.puppet} },
+		Has: func(tutti.NodeName) converge.Has { return converge.Has{Puppet: s.puppet, Program: s.program} },
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
 				return "paused: somebody works on it"

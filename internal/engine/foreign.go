@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/tutti-project/tutti"
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
 
 // tellForeign keeps a run that Tutti did not start among the latest of its node.
 func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
@@ -10,30 +14,24 @@ func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	}
 	kept, gone := s.foreign[b.Node].Add(b)
 	s.foreign[b.Node] = kept
-	if gone != id {
-		mode := tutti.ModeApply
-		if b.Noop {
-			mode = tutti.ModeNoop
-		}
-		s.Runs[id] = &Run{
-			Order:  tutti.Order{Run: id, Node: b.Node, Mode: mode, Environment: b.Environment},
-			Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At,
-		}
+	mode := tutti.ModeApply
+	if b.Noop {
+		mode = tutti.ModeNoop
 	}
-	return s.dropForeign(gone)
-}
-
-func (s *State) dropForeign(id tutti.RunID) []tutti.RunID {
-	if s.Runs[id] == nil {
-		return nil
+	s.Runs[id] = &Run{
+		Order:  tutti.Order{Run: id, Node: b.Node, Mode: mode, Environment: b.Environment},
+		Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At,
 	}
-	delete(s.Runs, id)
-	return []tutti.RunID{id}
+	for _, id := range gone {
+		delete(s.Runs, id)
+	}
+	return gone
 }
 
 func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
 	for _, b := range s.foreign[node] {
-		gone = append(gone, s.dropForeign(b.Result.Run)...)
+		delete(s.Runs, b.Result.Run)
+		gone = append(gone, b.Result.Run)
 	}
 	delete(s.foreign, node)
 	return gone
@@ -42,7 +40,7 @@ func (s *State) forgetForeign(node tutti.NodeName) (gone []tutti.RunID) {
 // KeepsForeign reports whether a run that Tutti did not start would be kept, and is not.
 func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
 	_, gone := s.foreign[node].Add(&tutti.RunForeign{Node: node, Foreign: f})
-	return s.Runs[f.Result.Run] == nil && gone != f.Result.Run
+	return s.Runs[f.Result.Run] == nil && !slices.Contains(gone, f.Result.Run)
 }
 
 // Foreigns returns the kept runs of a node that Tutti did not start, the latest by
@@ -55,21 +53,12 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	return out
 }
 
-// foreignAfter is the latest foreign run that was no noop, nil unless it is later
-// than the last runs of ours.
-func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) *Run {
-	for _, f := range s.Foreigns(node) {
-		if f.Foreign.Noop {
-			continue
-		}
-		for _, r := range ours {
-			if r != nil && r.touched() && !f.After(r) {
-				return nil
-			}
-		}
-		return f
-	}
-	return nil
+// foreignAfter returns the foreign runs that are later than the last ones of ours, but
+// noop runs.
+func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
+	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
+		return f.Foreign.Noop || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !f.After(r) })
+	})
 }
 
 // touched reports whether the run may have done anything on its node, or has tried.

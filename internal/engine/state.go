@@ -137,9 +137,9 @@ type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
 	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
-	// Foreign is the latest run that Tutti did not start and that was no noop, if it
-	// is later than these.
-	Foreign *Run
+	// Foreign are the kept runs that Tutti did not start, that were no noop, and that
+	// are later than these; the latest first.
+	Foreign []*Run
 }
 
 // Last returns the last runs of a node.

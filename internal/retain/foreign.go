@@ -8,25 +8,42 @@ import (
 )
 
 // Foreigns are the runs of one node that Tutti did not start and that are kept, the
-// latest by their start first: which these are does not depend on the order in
-// which they are told.
+// latest by their start first: the latest few, and the latest of each kind by which a
+// node is judged. Which these are does not depend on the order in which they are told.
 type Foreigns []*tutti.RunForeign
 
-// Add returns the runs with one more, at most tutti.KeptForeign. gone is empty, or
-// the run that is not kept for it: perhaps the one itself. One that is there
-// changes nothing.
-func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone tutti.RunID) {
+// kinds are those by which a node is judged (ADR 0011): what a later run does not
+// undo, by being good, is not forgotten for it.
+var kinds = []func(*tutti.RunForeign) bool{
+	func(b *tutti.RunForeign) bool { return b.Disturbs() },
+	func(b *tutti.RunForeign) bool { return !b.Noop && !b.Result.Outcome.Good() },
+	func(b *tutti.RunForeign) bool { return b.Whole },
+}
+
+// Add returns the runs with one more. gone are those that are not kept any more for
+// it, or the one itself. One that is there changes nothing.
+func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID) {
 	at, _ := slices.BinarySearchFunc(f, one, func(a, b *tutti.RunForeign) int {
 		return cmp.Or(b.Result.StartedAt.Compare(a.Result.StartedAt), cmp.Compare(b.Result.Run, a.Result.Run))
 	})
 	if f.Has(one.Result.Run) {
-		return f, ""
+		return f, nil
 	}
-	kept = slices.Insert(slices.Clone(f), at, one)
-	if len(kept) > tutti.KeptForeign {
-		return kept[:tutti.KeptForeign], kept[tutti.KeptForeign].Result.Run
+	had := make([]bool, len(kinds))
+	for i, b := range slices.Insert(slices.Clone(f), at, one) {
+		keep := i < tutti.KeptForeign
+		for k, is := range kinds {
+			if is(b) && !had[k] {
+				keep, had[k] = true, true
+			}
+		}
+		if keep {
+			kept = append(kept, b)
+		} else {
+			gone = append(gone, b.Result.Run)
+		}
 	}
-	return kept, ""
+	return kept, gone
 }
 
 // Has reports whether a run is kept.
