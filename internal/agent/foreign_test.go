@@ -98,7 +98,9 @@ func report(t *testing.T, i int, run tutti.RunID) string {
 	return string(raw)
 }
 
-func foreignID(i int) tutti.RunID { return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)) }
+func foreignID(i int) tutti.RunID {
+	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
+}
 
 // quiet waits until the agent has told all that it has seen, as far as it can: the
 // look behind the next one has begun.

@@ -100,12 +100,13 @@ func bomb() string {
 
 func TestFromYAMLRefuses(t *testing.T) {
 	whole := string(readForeign(t, "8.10.0", "changed"))
+	until := func(what string) string { head, _, _ := strings.Cut(whole, what); return head }
 	for _, tc := range []struct{ reason, raw, says string }{
 		{"nothing", "", "no report of Puppet"},
 		{"no YAML", "a: [", "no YAML"},
 		{"JSON of something else", "[1]", "no report of Puppet"},
-		{"cut off between two lines", whole[:strings.Index(whole, "resource_statuses:")], "it has no resource_statuses"},
-		{"cut off before its end", whole[:strings.Index(whole, "\ncorrective_change:")+1], "it has no corrective_change"},
+		{"cut off between two lines", until("resource_statuses:"), "it has no resource_statuses"},
+		{"cut off before its end", until("\ncorrective_change:"), "it has no corrective_change"},
 		{"too large", strings.Repeat("#", report.MaxYAML+1), "at most"},
 		{"an alias bomb", aReport(bomb()), "its aliases make it too large"},
 		{"an alias inside of itself", aReport("&a [*a]"), "nested too deeply"},

@@ -124,7 +124,10 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 		mustTell(t, f.db, one, report)
 		f.Start("deploy", tutti.ModeApply)
 		order := f.db.MustClaim()
-		as := func(i int, change func(*tutti.Foreign)) tutti.Foreign { out, _ := foreign(i, tutti.Changed, change); return out }
+		as := func(i int, change func(*tutti.Foreign)) tutti.Foreign {
+			out, _ := foreign(i, tutti.Changed, change)
+			return out
+		}
 		_, second := foreign(2, tutti.Changed)
 		none := func(*tutti.Foreign) {}
 		for _, tc := range []struct {
