@@ -244,10 +244,15 @@ type start struct {
 // once; 0: all.
 func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
+	var options tutti.RunOptions
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
+	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; such a run makes no node good")
+	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "no resource with one of these tags")
+	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server's, with mode: agent")
+	cmd.Flags().BoolVar(&options.Debug, "debug", false, "have Puppet's log in full: tutti run show RUN --logs")
 	return func(limit int) start {
-		in := tutti.StartJob{Runs: &tutti.NodeRuns{Limit: limit}, Mode: tutti.ModeApply}
+		in := tutti.StartJob{Runs: &tutti.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
 		if noop {
 			in.Mode = tutti.ModeNoop
 		}
