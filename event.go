@@ -147,6 +147,9 @@ type (
 	// is good: nothing can have changed since its last run.
 	RunProved struct {
 		Run RunID `json:"run"`
+		// Rests is when the run began, by its node's clock, that applied what the node
+		// has.
+		Rests time.Time `json:"rests,omitzero"`
 	}
 	// ConvergeFinished ends a converge step.
 	ConvergeFinished struct {

@@ -69,7 +69,7 @@ var (
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
 		}, Asked: aDigest, Absent: aDigest},
 		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest},
-		&tutti.RunProved{Run: aRun},
+		&tutti.RunProved{Run: aRun, Rests: at},
 		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what", Diverging: map[tutti.NodeName]tutti.Digest{aNode: aDigest}},
 		&tutti.Paused{Target: "db", Reason: "lunch", Until: at},
 		&tutti.Unpaused{Target: "db"},

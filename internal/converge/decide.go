@@ -187,7 +187,7 @@ func (d *decision) gate(seat *seat, spent bool) {
 	case len(outdated) > 0:
 		stop("the answer to " + outdated[0].String() + " has changed since it was read")
 	case r.Proof && d.proves(r):
-		d.out = append(d.out, &tutti.RunProved{Run: r.Run})
+		d.out = append(d.out, &tutti.RunProved{Run: r.Run, Rests: d.state.engine.Last(seat.node).Passed.Began()})
 		stop("nothing can have changed since its last run: it is good")
 	case d.unknown || !d.before.free(seat.node) || !d.room(applying):
 		if why := d.tooLong(seat); why != "" {

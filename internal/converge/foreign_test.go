@@ -2,6 +2,7 @@ package converge_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +266,7 @@ func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 			}
 		}, 2},
 		{"others changed nothing", func(s *sim, when string) { s.tell("a", s.now, others()) }, 1},
+		{"others changed it before ours had", func(s *sim, when string) { s.tell("a", epoch.Add(-time.Hour), others(changed)) }, 1},
 	} {
 		s := newSim(t, nodes)
 		s.all(first)
@@ -280,11 +282,38 @@ func TestAProofDoesNotLetOffWhatOthersChanged(t *testing.T) {
 			acts[0]()
 			s.settle()
 		}
-		if got := s.runs()["a"]; got != tc.runs {
-			t.Errorf("%s: %d runs, want %d\n%s", tc.reason, got, tc.runs, s.tail())
+		proved := slices.ContainsFunc(s.log, func(e tutti.Event) bool { return e.Body.Kind() == "run.proved" })
+		if got := s.runs()["a"]; got != tc.runs || proved != (tc.runs == 1) {
+			t.Errorf("%s: %d runs (a proof: %t), want %d\n%s", tc.reason, got, proved, tc.runs, s.tail())
 		}
 		if got := s.standing("a"); got.Need != converge.Nothing {
 			t.Errorf("%s: it needs %s, %s", tc.reason, got.Need, got.Why())
 		}
+	}
+}
+
+// TestAForeignRunThatIsToldBehindAProof: what a node is it is by the last run that
+// applied, whatever was proved since.
+func TestAForeignRunThatIsToldBehindAProof(t *testing.T) {
+	nodes := map[tutti.NodeName]*manifest{"a": reads()}
+	s := newSim(t, nodes)
+	s.all(first)
+	before := s.engine.Last("a").Applied.Result.StartedAt
+	for _, code := range []string{"two", "three"} {
+		s.push(code, nodes)
+		s.now = s.now.Add(time.Hour)
+		s.begin(tutti.ModeApply, tutti.ConvergeStep{})
+		s.live(time.Minute)
+	}
+	if r := s.engine.Last("a").Applied; !r.Proved || s.runs()["a"] != 1 {
+		t.Fatalf("%+v: want it proved", r)
+	}
+	s.tell("a", before.Add(-time.Minute), others(changed))
+	if got := s.standing("a"); got.Need != converge.Nothing {
+		t.Errorf("it began before the run that applied: it needs %s, %s", got.Need, got.Why())
+	}
+	s.tell("a", before.Add(time.Minute), others(changed))
+	if got := s.standing("a"); got.Need != converge.Apply {
+		t.Errorf("it began between that and the proof: it needs %s", got.Need)
 	}
 }

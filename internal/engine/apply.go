@@ -42,7 +42,7 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 		return s.claim(e, b)
 	case *tutti.RunProved:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Proved = true
+			r.Proved, r.Rests = true, b.Rests
 			return s.pass(r)
 		}
 	case *tutti.RunGated:

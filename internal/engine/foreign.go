@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -61,9 +62,22 @@ func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	})
 }
 
-// touched reports whether the run may have done anything on its node, or has tried.
+// touched reports whether the run may have done anything on its node, has tried, or
+// speaks for one that did.
 func (r *Run) touched() bool {
-	return r.Passed() || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
+	return r.Passed() || r.Proved || r.Result != nil && !r.Result.Stopped && r.Result.Outcome != tutti.Skipped
+}
+
+// Began is when the run began by its node's clock; for a proof, the run by which the
+// node is what it is. Zero: nobody knows yet.
+func (r *Run) Began() time.Time {
+	switch {
+	case r.Proved && !r.Rests.IsZero():
+		return r.Rests
+	case r.Result != nil:
+		return r.Result.StartedAt
+	}
+	return time.Time{}
 }
 
 // After reports whether a foreign run is later than one of ours: it was told after
@@ -73,10 +87,10 @@ func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
 		return true
-	case ours.Passed() && ours.GatedAt.After(r.EndedAt):
+	case (ours.Passed() || ours.Proved) && ours.GatedAt.After(r.EndedAt): // a proof has looked at what was told
 		return false
-	case ours.Result != nil:
-		return r.Result.StartedAt.After(ours.Result.StartedAt)
+	case !ours.Began().IsZero():
+		return r.Result.StartedAt.After(ours.Began())
 	}
 	return r.EndedAt.After(ours.ClaimedAt)
 }

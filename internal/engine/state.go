@@ -108,6 +108,7 @@ type Run struct {
 	Gate     tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy  string            `json:"gate_why,omitempty"`
 	Proved   bool              `json:"proved,omitempty"` // stopped, because its node is good
+	Rests    time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
 	Values   []string          `json:"values,omitempty"` // the keys that its catalog wants published
 	EndedAt  time.Time         `json:"ended_at,omitzero"`
 	Lost     string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
