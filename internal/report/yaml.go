@@ -18,7 +18,7 @@ const MaxYAML = 8 << 20
 
 const (
 	maxYAMLDepth = 50          // Puppet's reports have eight
-	maxYAMLOut   = 4 * MaxYAML // bytes of JSON
+	maxYAMLOut   = 2 * MaxYAML // bytes of JSON
 )
 
 // members that each report has since Puppet 4; the last ones are those at its end.

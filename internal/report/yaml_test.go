@@ -128,7 +128,7 @@ func FuzzForeign(f *testing.F) {
 			f.Add(readForeign(f, version, "failed"), seed)
 		}
 	}
-	f.Add([]byte(aReport(bomb())), uint64(0))
+	f.Add([]byte(aReport("{a: &a [1], b: *a}")), uint64(0))
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
 		if seed > 0 {
 			raw = hostile.Mangle(raw, seed)
@@ -140,7 +140,7 @@ func FuzzForeign(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(out) || len(out) > 50<<20 {
+		if !json.Valid(out) || len(out) > 20<<20 {
 			t.Errorf("%d bytes, of %d", len(out), len(raw))
 		}
 	})

@@ -7,12 +7,13 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/report"
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
 const (
 	// maxForeign bounds a foreign run with its report, in bytes.
-	maxForeign = 33 << 20
+	maxForeign = 2*report.MaxYAML + 1<<20
 	// foreignEvery is how often a node may tell one: nothing else that a node says
 	// without having been asked is kept.
 	foreignEvery = 10 * time.Second
@@ -21,7 +22,7 @@ const (
 // foreign takes a run that Tutti did not start, with its report. It is taken once; one
 // that would not be kept is let go.
 func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, report, err := tutti.DecodeForeign(payload)
+	in, content, err := tutti.DecodeForeign(payload)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err := take(func(*tx, *node) {}); err != nil || !wanted {
 		return nil, err
 	}
-	if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(report)); err != nil {
+	if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
 		return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
 	}
 	return nil, take(func(tx *tx, n *node) {
