@@ -134,10 +134,11 @@ type StartJob struct {
 }
 
 // NodeRuns are one run on each of some nodes, at most Limit at once (0: no limit of
-// its own).
+// its own). Each node has its own program.
 type NodeRuns struct {
 	Nodes []NodeName `json:"nodes"`
 	Limit int        `json:"limit,omitempty"`
+	RunOptions
 }
 
 // RunsPlan is the name of the plan of jobs that run on listed nodes.
@@ -202,6 +203,7 @@ type NodeView struct {
 	LastJob   JobID       `json:"last_job,omitempty"`
 	Outcome   Outcome     `json:"outcome,omitempty"`
 	Reason    Reason      `json:"reason,omitempty"`
+	Foreign   bool        `json:"foreign,omitempty"` // Tutti did not start that run
 	RunAt     time.Time   `json:"run_at,omitzero"`
 	Message   string      `json:"message,omitempty"`
 	Failures  []Failure   `json:"failures,omitempty"`

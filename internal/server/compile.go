@@ -88,7 +88,7 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	}
 	n, r = tx.registry.nodes[name], tx.engine.Runs[id]
 	switch {
-	case r == nil:
+	case r == nil || r.Foreign != nil:
 		return host, n, nil, nil
 	case r.Node != name:
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s is of node %s, the catalog is for %q", id, r.Node, string(name)))
