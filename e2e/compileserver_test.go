@@ -69,7 +69,7 @@ func newCompileSite(t *testing.T) *puppetSite {
 	if s.LabFleet, err = app.StartLabFleet(t.Context(), running, "puppet", binary, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	s.server, s.web = s.LabFleet.Server, s.LabFleet.Nodes
+	s.server, s.web = s.Server, s.Nodes
 	if err := s.Join(t.Context(), s.server); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,8 +42,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 		err = os.Chown(c.Path, -1, c.GID)
 	}
 	if err != nil {
-		l.Close()
-		return nil, tutti.Wrap("", err, "the compile socket")
+		return nil, tutti.Wrap("", errors.Join(err, l.Close()), "the compile socket")
 	}
 	return l, nil
 }

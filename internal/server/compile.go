@@ -46,7 +46,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	}
 	// Before anything is kept, and again when it is appended.
 	if err = s.do(ctx, func(tx *tx) error {
-		_, _, _, err := tx.recording(key, in.Run, fields.For)
+		_, _, err := tx.recording(key, in.Run, fields.For)
 		return err
 	}); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
-		host, _, r, err := tx.recording(key, in.Run, fields.For)
+		host, r, err := tx.recording(key, in.Run, fields.For)
 		if err != nil {
 			return err
 		}
@@ -105,12 +105,12 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 }
 
 // recording is compiling, where there must be a run.
-func (tx *tx) recording(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *node, r *engine.Run, err error) {
-	host, n, r, err = tx.compiling(key, id, name)
+func (tx *tx) recording(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host *node, r *engine.Run, err error) {
+	host, _, r, err = tx.compiling(key, id, name)
 	if err == nil && r == nil {
 		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
 	}
-	return host, n, r, err
+	return host, r, err
 }
 
 // asking returns whose answers a question is to be answered with: of the node of
