@@ -81,6 +81,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"a key that climbs", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/../node-01/x", Value: json.RawMessage("1")}, invalid, ""},
 		{"a key that is too long", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/" + long, Value: json.RawMessage("1")}, invalid, ""},
 
+		{"a foreign run under the id of another node's, without a report", tutti.OpForeign, tutti.Foreign{Result: result(theirs)}, invalid, ""},
 		{"the result of another node's run", tutti.OpResult, result(theirs), refused, speak},
 		{"the result of a run that is no UUID", tutti.OpResult, result(tutti.RunID(up)), invalid, ""},
 		{"an outcome that is none", tutti.OpResult, res(func(r *tutti.Result) { r.Outcome = "glorious" }), invalid, ""},
