@@ -51,14 +51,12 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 	logger := a.opts.Logger
 	accept(ctx, l, logger, func(conn net.Conn) {
+		answer := (&compileConn{agent: a}).answer
 		if err := a.isCompiler(conn); err != nil {
 			logger.Warn("refused on the compile socket", "error", err)
-			_ = reply(conn, nil, err)
-			conn.Close()
-			return
+			answer = func(context.Context, request) (response, error) { return nil, err }
 		}
-		c := &compileConn{agent: a}
-		converse(ctx, conn, c.answer)
+		converse(ctx, conn, answer)
 	})
 }
 

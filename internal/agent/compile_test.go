@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -85,23 +84,10 @@ func TestTheCompileSocketIsForOneUser(t *testing.T) {
 		t.Errorf("socket %v, %v, want mode 0660", info.Mode(), err)
 	}
 	conn, lines := c.dial(t)
-	hello, err := json.Marshal(ask{"op": "hello", "protocol": 1, "run": c.run, "certname": "web-01"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = conn.Write(append(hello, '\n')) // perhaps nobody reads it any more
-	if !lines.Scan() {
-		t.Fatal("not a word")
-	}
-	var got reply
-	if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Code != tutti.CodeRefused {
-		t.Fatalf("%+v: want refused", got)
-	}
-	if lines.Scan() {
-		t.Errorf("and then %q: want the end", lines.Text())
+	for _, op := range []string{"hello", "hiera", "hello"} {
+		if got := exchange(conn, lines, ask{"op": op, "protocol": 1, "run": c.run, "certname": "web-01"}); got.Code != tutti.CodeRefused {
+			t.Errorf("%s: %+v: want refused", op, got)
+		}
 	}
 	if n := c.line.count(tutti.OpCompile); n != 0 {
 		t.Errorf("the server was asked %d times", n)
