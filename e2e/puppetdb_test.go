@@ -143,7 +143,9 @@ func (s *swiftSite) lag(t *testing.T) (end func()) {
 		printf '%s\n' 'begin; lock table catalogs in exclusive mode;' '\! touch /tmp/e2e-lagging; until test -e /tmp/e2e-go; do sleep 0.1; done' 'commit;' > /tmp/e2e-lag.sql
 		systemd-run --quiet --collect --unit e2e-lag --uid postgres psql -q -f /tmp/e2e-lag.sql puppetdb
 		until test -e /tmp/e2e-lagging; do sleep 0.1; done`)
-	return func() { sh(t, s.server, "touch /tmp/e2e-go; while systemctl is-active --quiet e2e-lag; do sleep 0.1; done") }
+	return func() {
+		sh(t, s.server, "touch /tmp/e2e-go; while systemctl is-active --quiet e2e-lag; do sleep 0.1; done")
+	}
 }
 
 // TestPuppetDB deploys the example through a Puppet Server and the exported resources
