@@ -27,6 +27,7 @@ const (
 	OpRenew    = "renew"   // Renew → Renewed
 	OpAct      = "act"     // RemoteAct → nothing
 	OpAnswer   = "answer"  // RemoteReply, no reply
+	OpForeign  = "foreign" // EncodeForeign → nothing
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
 	RingGate   = "gate"    // server → node: the gate of its run may have decided

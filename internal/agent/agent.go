@@ -76,6 +76,8 @@ type Options struct {
 	// no question is answered.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
+	// Witness sees the runs that others start; nil: nobody does.
+	Witness Witness
 
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
@@ -90,10 +92,12 @@ type Agent struct {
 	wake   chan struct{} // something may be there to claim
 	gate   chan struct{} // the gate of the run that holds may have decided
 	remote chan tutti.RemoteRequest
-	told   map[tutti.RunID]bool // ended, and the disk did not take the result
-	mu     sync.Mutex
-	active *activeRun
-	stuck  error // why the last claim was in vain, if not for the server's absence
+	// lookAgain says that Puppet's last report may be another one, or can be sent.
+	lookAgain chan struct{}
+	told      map[tutti.RunID]bool // ended, and the disk did not take the result
+	mu        sync.Mutex
+	active    *activeRun
+	stuck     error // why the last claim was in vain, if not for the server's absence
 }
 
 const (
@@ -127,7 +131,7 @@ func New(opts Options) *Agent {
 		wake:  make(chan struct{}, 1),
 		gate:  make(chan struct{}, 1),
 
-		remote: make(chan tutti.RemoteRequest, remoteQueue),
+		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 
 		told: map[tutti.RunID]bool{},
 	}
@@ -136,7 +140,7 @@ func New(opts Options) *Agent {
 // Run serves until ctx ends. A Puppet that runs then runs on: the next agent
 // finds it.
 func (a *Agent) Run(ctx context.Context) error {
-	for _, dir := range []string{a.runsDir(), a.known.dir} {
+	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -144,13 +148,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.opts.Bus.OnRing(a.ring); err != nil {
 		return err
 	}
-	a.opts.Bus.OnConnect(a.poke)
+	a.opts.Bus.OnConnect(func() {
+		a.poke()
+		ring(a.lookAgain)
+	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
 	beside.Go(func() { a.beats(ctx) })
 	beside.Go(func() { a.remotes(ctx) })
+	beside.Go(func() { a.foreigns(ctx) })
 	return a.claims(ctx)
 }
 
@@ -277,6 +285,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.execute(ctx, *claimed.Order); err != nil {
 		return false, err
 	}
+	ring(a.lookAgain) // the run may have brought Puppet
 	return true, a.flush(ctx)
 }
 

@@ -42,7 +42,7 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 		return s.claim(e, b)
 	case *tutti.RunProved:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Proved = true
+			r.Proved, r.Rests = true, b.Rests
 			return s.pass(r)
 		}
 	case *tutti.RunGated:
@@ -56,12 +56,14 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 				st.State = Done
 			}
 		}
+	case *tutti.RunForeign:
+		return s.tellForeign(e, b)
 	case *tutti.JobRetired:
 		return s.retire(b.Job)
 	case *tutti.NodeRemoved:
 		before := s.last[b.Node]
 		delete(s.last, b.Node)
-		return slices.Concat(s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
+		return slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
 	}
 	return nil
 }

@@ -160,7 +160,11 @@ func (s *Server) nodeView(tx *tx, n *node) tutti.NodeView {
 		SeenAt: seen, Connected: s.connected(seen, tx.now), Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble,
 		Active: tx.engine.Active[n.Node],
 	}
-	if r := tx.engine.Runs[n.lastClaimed]; r != nil {
+	r := tx.engine.Runs[n.lastClaimed]
+	if f := tx.lastForeign(n.Node, r); f != nil {
+		fillRun(&v, f)
+		v.Foreign, v.RunAt = true, f.Result.StartedAt
+	} else if r != nil {
 		fillRun(&v, r)
 	}
 	return v

@@ -379,6 +379,8 @@ func everythingHappens(t *testing.T, p *past) {
 		p.act(t, web, "web/x", false) // it may not write there
 	}
 	p.convergeOnce(t, second)
+	run, report := foreign(1, tutti.Changed, whole)
+	mustTell(t, second, run, report)
 	lost := p.Start("deploy", tutti.ModeApply)
 	p.act(t, p.db, "db/ready", false)
 	second.MustClaim()
