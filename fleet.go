@@ -251,13 +251,16 @@ func (s RunStep) Accepts(r Result) bool {
 	return false
 }
 
-// WaitStep waits for something outside Puppet; exactly one of HTTP, TCP and
-// Value is set. The server asks.
+// WaitStep waits for something outside Puppet; exactly one of HTTP, TCP, PuppetDB
+// and Value is set. The server asks.
 type WaitStep struct {
-	HTTP   string          `json:"http,omitempty"`   // a URL that answers 2xx
-	TCP    string          `json:"tcp,omitempty"`    // host:port that accepts a connection
-	Value  string          `json:"value,omitempty"`  // a key that has a value,
-	Equals json.RawMessage `json:"equals,omitempty"` // this one if given
+	HTTP string `json:"http,omitempty"` // a URL that answers 2xx
+	TCP  string `json:"tcp,omitempty"`  // host:port that accepts a connection
+	// PuppetDB is the URL of one that has stored the catalogs of the runs through the
+	// agent in the steps that the wait comes after.
+	PuppetDB string          `json:"puppetdb,omitempty"`
+	Value    string          `json:"value,omitempty"`  // a key that has a value,
+	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
 }
 
 // Subject names what the step waits for, for people.
@@ -267,6 +270,8 @@ func (w WaitStep) Subject() string {
 		return w.HTTP
 	case w.TCP != "":
 		return "tcp " + w.TCP
+	case w.PuppetDB != "":
+		return "the catalogs in PuppetDB " + w.PuppetDB
 	case len(w.Equals) > 0:
 		return "value " + w.Value + " = " + string(w.Equals)
 	}

@@ -124,6 +124,8 @@ func TestPuppetServer(t *testing.T) {
 		}
 	})
 
+	t.Run("the remote control", func(t *testing.T) { checkRemoteControl(t, s) })
+
 	t.Run("a compile error is no old catalog", func(t *testing.T) {
 		s.manifest(t, "fail('not today')")
 		sh(t, first, "rm /var/tmp/e2e-site")

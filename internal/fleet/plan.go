@@ -68,6 +68,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 		r.refuseCycle(what, drafts)
 	}
 	r.checkPerNode(drafts)
+	r.checkPuppetDB(drafts)
 	steps := make([]tutti.Step, len(drafts))
 	for i, d := range drafts {
 		steps[i] = d.Step
@@ -160,15 +161,8 @@ func (r *reader) per(n *yaml.Node, d *draft) {
 
 // checkPerNode refuses `per: node` where it would silently mean nothing.
 func (r *reader) checkPerNode(drafts []draft) {
-	runs := map[tutti.StepName]bool{}
 	for _, d := range drafts {
-		runs[d.Name] = d.Run != nil
-	}
-	for _, d := range drafts {
-		useful := false
-		for _, earlier := range d.After {
-			useful = useful || runs[earlier]
-		}
+		useful := followsRun(drafts, d)
 		switch {
 		case d.perNode == nil:
 		case d.Wait != nil:
@@ -179,4 +173,20 @@ func (r *reader) checkPerNode(drafts []draft) {
 			r.report(d.perNode, "leave `per` out, or say after which step", "step %s: it follows no run step whose nodes it could wait for", d.Name)
 		}
 	}
+}
+
+// checkPuppetDB refuses a wait for the catalogs of nobody.
+func (r *reader) checkPuppetDB(drafts []draft) {
+	for _, d := range drafts {
+		if d.Wait != nil && d.Wait.PuppetDB != "" && !followsRun(drafts, d) {
+			r.report(d.at, "put it behind one, or say after which", "step %s: it follows no run step whose catalogs it could wait for", d.Name)
+		}
+	}
+}
+
+// followsRun reports whether a run step stands directly before d.
+func followsRun(drafts []draft, d draft) bool {
+	return slices.ContainsFunc(drafts, func(earlier draft) bool {
+		return earlier.Run != nil && slices.Contains(d.After, earlier.Name)
+	})
 }

@@ -73,6 +73,8 @@ func does(s tutti.Step, targets map[tutti.StepName][]tutti.NodeName) string {
 		return "wait for http " + s.Wait.HTTP
 	case s.Wait.TCP != "":
 		return "wait for tcp " + s.Wait.TCP
+	case s.Wait.PuppetDB != "":
+		return "wait for " + s.Wait.Subject()
 	case s.Wait.Equals != nil:
 		return fmt.Sprintf("wait for value %s = %s", s.Wait.Value, s.Wait.Equals)
 	}
