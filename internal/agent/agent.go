@@ -76,6 +76,8 @@ type Options struct {
 	// no question is answered.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
+	// Switch is how exclusive jobs keep other Puppets away; nil: none is served.
+	Switch Switch
 
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
@@ -89,11 +91,13 @@ type Agent struct {
 	known  knownAnswers
 	wake   chan struct{} // something may be there to claim
 	gate   chan struct{} // the gate of the run that holds may have decided
+	lease  chan struct{} // an exclusive job wants to hear of the node
 	remote chan tutti.RemoteRequest
 	told   map[tutti.RunID]bool // ended, and the disk did not take the result
 	mu     sync.Mutex
 	active *activeRun
 	stuck  error // why the last claim was in vain, if not for the server's absence
+	lost   error // what became of a lease's note
 }
 
 const (
@@ -126,6 +130,7 @@ func New(opts Options) *Agent {
 		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
 		wake:  make(chan struct{}, 1),
 		gate:  make(chan struct{}, 1),
+		lease: make(chan struct{}, 1),
 
 		remote: make(chan tutti.RemoteRequest, remoteQueue),
 
@@ -144,13 +149,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.opts.Bus.OnRing(a.ring); err != nil {
 		return err
 	}
-	a.opts.Bus.OnConnect(a.poke)
+	a.opts.Bus.OnConnect(func() {
+		a.poke()
+		ring(a.lease)
+	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
 	beside.Go(func() { a.beats(ctx) })
 	beside.Go(func() { a.remotes(ctx) })
+	beside.Go(func() { a.leases(ctx) })
 	return a.claims(ctx)
 }
 
@@ -174,6 +183,8 @@ func (a *Agent) ring(op string, payload []byte) {
 		a.poke()
 	case tutti.RingGate:
 		ring(a.gate)
+	case tutti.RingLease:
+		ring(a.lease)
 	case tutti.RingRemote:
 		a.ringRemote(payload)
 	case tutti.RingCancel:
@@ -251,7 +262,13 @@ func (a *Agent) trouble() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.stuck
+	return errors.Join(a.lost, a.stuck)
+}
+
+func (a *Agent) setLeaseTrouble(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lost = err
 }
 
 // claimOne ends what was begun and asks once; it reports whether there was a run,
