@@ -186,6 +186,8 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 	switch {
 	case j.Leases.Phase == PhaseRelease:
 		switch {
+		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
+			return say(tutti.LeaseBroken, byOther(r))
 		case r.Job == j.ID:
 			return nil // it is told to release
 		case r.Enabled:
