@@ -114,6 +114,7 @@ func jobArg(args []string) tutti.JobID {
 func printJob(w io.Writer, j *engine.Job, now time.Time) {
 	fmt.Fprintf(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
 		j.ID, j.Plan.Name, j.Mode, codeName(string(j.Code)), because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
+	printLeases(w, j)
 	for _, st := range j.Steps {
 		fmt.Fprintf(w, "\n%s  %s", st.Name, st.State)
 		if !st.EndedAt.IsZero() {

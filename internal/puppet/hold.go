@@ -56,22 +56,28 @@ func (l Local) Unhold(message string) error {
 	if ours, err := is(c.DisabledLock, message); err != nil || !ours {
 		return err
 	}
-	err = os.Rename(c.DisabledLock, aside(c.DisabledLock))
+	return takeAway(c.DisabledLock, message)
+}
+
+// takeAway removes a file that has been ours a moment ago. What it moves aside is
+// looked at again: it may be somebody else's by then, and is put back.
+func takeAway(file, message string) error {
+	err := os.Rename(file, aside(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "enable Puppet")
 	}
-	if ours, err := is(aside(c.DisabledLock), message); err != nil || !ours { // somebody was faster
-		if err := os.Link(aside(c.DisabledLock), c.DisabledLock); err != nil && !errors.Is(err, fs.ErrExist) {
+	if ours, err := is(aside(file), message); err != nil || !ours {
+		if err := os.Link(aside(file), file); err != nil && !errors.Is(err, fs.ErrExist) {
 			return tutti.Wrap(tutti.CodeUnavailable, err, "leave disabled what somebody else has disabled")
 		}
 	}
-	if err := os.Remove(aside(c.DisabledLock)); err != nil {
+	if err := os.Remove(aside(file)); err != nil {
 		return tutti.Wrap(tutti.CodeUnavailable, err, "enable Puppet")
 	}
-	return durable.SyncDir(filepath.Dir(c.DisabledLock))
+	return durable.SyncDir(filepath.Dir(file))
 }
 
 func is(file, message string) (bool, error) {
