@@ -137,10 +137,11 @@ type StartJob struct {
 }
 
 // NodeRuns are one run on each of some nodes, at most Limit at once (0: no limit of
-// its own).
+// its own). Each node has its own program.
 type NodeRuns struct {
 	Nodes []NodeName `json:"nodes"`
 	Limit int        `json:"limit,omitempty"`
+	RunOptions
 }
 
 // RunsPlan is the name of the plan of jobs that run on listed nodes.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -181,74 +182,116 @@ said, and the message stays which is there, unless --force replaces it.`,
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
-	return r.runs(&cobra.Command{
-		Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may, all at once",
-	}, func([]string) (int, error) { return 0, nil })
+	cmd := &cobra.Command{Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may, all at once"}
+	r.flags(cmd)
+	start := r.startFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return r.runs(cmd, start(0)) }
+	return cmd
 }
 
 func newPuppetRunAllCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
-	return r.runs(&cobra.Command{
+	cmd := &cobra.Command{
 		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may, N at a time",
 		Long: `Keeps N runs in flight: as one ends, the next begins. Each node is first asked
 whether it may run (its policy, disabled, another run); those that may not, are
-away or silent are named, and make the exit code another one than 0.`,
-	}, func(args []string) (int, error) {
+away or silent are named, and make the exit code another one than 0.
+
+With --rerun 30m it begins anew when all are through, at the earliest half an hour
+after it began, and asks the nodes again each time, until it is interrupted. What
+goes wrong in one round is said, and the next one comes all the same; only what is
+wrong with the command ends it.`,
+	}
+	r.flags(cmd)
+	start := r.startFlags(cmd)
+	var rerun time.Duration
+	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin anew when all are through, and not before this time has passed, until interrupted")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n, err := strconv.Atoi(args[0])
 		if err != nil || n < 1 {
-			return 0, tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number from 1", args[0])
+			return tutti.Errorf(tutti.CodeInvalid, "%q runs at once: give a number from 1", args[0])
 		}
-		return n, nil
-	})
+		if !cmd.Flags().Changed("rerun") {
+			return r.runs(cmd, start(n))
+		}
+		if rerun <= 0 || start(n).detach {
+			return tutti.Errorf(tutti.CodeInvalid, "--rerun wants a time above 0 between two rounds, as in 30m, and somebody who stays: no --detach")
+		}
+		for cmd.Context().Err() == nil {
+			next := time.NewTimer(rerun)
+			if err := r.runs(cmd, start(n)); err != nil && ExitCode(err) == ExitUnreachable {
+				fmt.Fprintln(cmd.ErrOrStderr(), err)
+			} else if _, said := errors.AsType[CommandExit](err); err != nil && !said {
+				return err
+			}
+			select {
+			case <-next.C:
+			case <-cmd.Context().Done():
+			}
+		}
+		return CommandExit(ExitInterrupted)
+	}
+	return cmd
 }
 
-// runs makes a command that asks who may run, and runs those.
-func (r *remote) runs(cmd *cobra.Command, limit func(args []string) (int, error)) *cobra.Command {
-	r.flags(cmd)
+// start is what a round of runs is told.
+type start struct {
+	in     tutti.StartJob
+	detach bool
+}
+
+// startFlags returns what the flags say of a round in which so many nodes run at
+// once; 0: all.
+func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	var noop, detach bool
+	var options tutti.RunOptions
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	cmd.Flags().BoolVar(&detach, "detach", false, "print the job's id and return")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in := tutti.StartJob{Runs: &tutti.NodeRuns{}, Mode: tutti.ModeApply}
+	cmd.Flags().StringSliceVar(&options.Tags, "tags", nil, "only resources with one of these tags; such a run makes no node good")
+	cmd.Flags().StringSliceVar(&options.SkipTags, "skip-tags", nil, "no resource with one of these tags")
+	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server's, with mode: agent")
+	cmd.Flags().BoolVar(&options.Debug, "debug", false, "have Puppet's log in full: tutti run show RUN --logs")
+	return func(limit int) start {
+		in := tutti.StartJob{Runs: &tutti.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
 		if noop {
 			in.Mode = tutti.ModeNoop
 		}
-		var err error
-		if in.Runs.Limit, err = limit(args); err != nil {
-			return err
-		}
-		server, err := r.connect()
-		if err != nil {
-			return err
-		}
-		answers, err := r.ask(cmd, server)
-		if err != nil {
-			return err
-		}
-		for _, a := range answers {
-			if a.Verdict == tutti.RemoteOK {
-				in.Runs.Nodes = append(in.Runs.Nodes, a.Node)
-			}
-		}
-		named := r.exit(cmd, answers) // before the job, and again by the exit code behind it
-		if len(in.Runs.Nodes) == 0 {
-			return named
-		}
-		job, err := server.StartJob(cmd.Context(), in)
-		if err != nil {
-			return err
-		}
-		if detach {
-			err = r.done(cmd, string(job)+"\n", map[string]any{"job": job})
-		} else {
-			err = r.watch(cmd, server, job)
-		}
-		if err == nil {
-			return named
-		}
+		return start{in, detach}
+	}
+}
+
+// runs asks who may run, names who may not, and runs the others as one job.
+func (r *remote) runs(cmd *cobra.Command, s start) error {
+	server, err := r.connect()
+	if err != nil {
 		return err
 	}
-	return cmd
+	answers, err := r.ask(cmd, server)
+	if err != nil {
+		return err
+	}
+	for _, a := range answers {
+		if a.Verdict == tutti.RemoteOK {
+			s.in.Runs.Nodes = append(s.in.Runs.Nodes, a.Node)
+		}
+	}
+	named := r.exit(cmd, answers) // before the job, and again by the exit code behind it
+	if len(s.in.Runs.Nodes) == 0 {
+		return named
+	}
+	job, err := server.StartJob(cmd.Context(), s.in)
+	if err != nil {
+		return err
+	}
+	if s.detach {
+		err = r.done(cmd, string(job)+"\n", map[string]any{"job": job})
+	} else {
+		err = r.watch(cmd, server, job)
+	}
+	if err == nil {
+		return named
+	}
+	return err
 }
 
 func showChange(cmd *cobra.Command, answers []tutti.NodeAnswer) error {

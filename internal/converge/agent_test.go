@@ -54,6 +54,8 @@ func (s *sim) actions() []func() {
 		switch {
 		case r.ClaimedAt.IsZero():
 			out = append(out, func() { s.claim(r.Run, n) })
+		case p == nil && s.disabled:
+			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Skipped, Message: "Puppet is disabled"}) })
 		case p == nil:
 			out = append(out, func() { s.compile(r.Run) })
 		case p.catalog.waits != "":

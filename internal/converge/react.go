@@ -22,6 +22,10 @@ const (
 // before a reaction tries it again.
 const aloneFor = 2 * time.Minute
 
+// disabledFor is how long a node is let alone on which Puppet is disabled: as long
+// as its own daemon would wait.
+const disabledFor = 30 * time.Minute
+
 // waked is since when a node has reasons to run, by when that may be; zero: it has
 // none.
 type waked struct{ now, wide time.Time }
@@ -148,15 +152,18 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone is until when a node is let alone whose last run ended unknown.
+// alone is until when a node is let alone whose last run ended unknown, or could
+// not begin.
 func (s *State) alone(n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
 		return time.Time{}
 	}
 	switch last.Outcome() {
-	case tutti.Lost, tutti.Interrupted, tutti.Skipped:
+	case tutti.Lost, tutti.Interrupted:
 		return last.EndedAt.Add(aloneFor)
+	case tutti.Skipped:
+		return last.EndedAt.Add(disabledFor)
 	}
 	return time.Time{}
 }

@@ -222,6 +222,21 @@ func TestWhatFailedWaitsForAChange(t *testing.T) {
 	}
 }
 
+// A disabled node is looked at as often as its daemon would, and runs when it may.
+func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	s.reaction, s.disabled = reactive(), true
+	s.live(2 * time.Hour)
+	if jobs := len(s.engine.Order); jobs < 3 || jobs > 5 {
+		t.Errorf("%d jobs in two hours, want one each half hour\n%s", jobs, s.tail())
+	}
+	s.disabled = false
+	s.live(31 * time.Minute)
+	if got := s.runs()["a"]; got != 1 {
+		t.Errorf("%d runs after it was enabled, want one\n%s", got, s.tail())
+	}
+}
+
 func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
 	negate := func(mine, other string) *manifest {
 		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {

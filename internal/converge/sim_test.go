@@ -41,6 +41,7 @@ type sim struct {
 	late      []func()                                      // messages that come (once more) some time
 
 	order    []converge.Order
+	disabled bool // no node may run
 	gone     map[tutti.NodeName]bool
 	puppet   string
 	paused   tutti.NodeName

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"regexp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -45,6 +46,20 @@ func (r *reader) checkRunOptions(options tutti.RunOptions, seen map[string]*yaml
 	if n := seen["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
 		r.report(n, "add `mode: agent`", "step: environment: only runs through the agent can have another one than the fleet's")
 	}
+}
+
+// CheckRunOptions refuses options that Puppet would not take for what they are
+// meant to be, for who has them from elsewhere than a fleet file.
+func CheckRunOptions(o tutti.RunOptions) error {
+	for _, tag := range slices.Concat(o.Tags, o.SkipTags) {
+		if !tagRE.MatchString(tag) {
+			return tutti.Errorf(tutti.CodeInvalid, "%q is no tag of Puppet: one each; letters, digits and `_:.-`", tag)
+		}
+	}
+	if o.Environment != "" && !environmentRE.MatchString(o.Environment) {
+		return tutti.Errorf(tutti.CodeInvalid, "%q is no environment: lower-case letters, digits and '_' only, as in Puppet", o.Environment)
+	}
+	return nil
 }
 
 func (r *reader) environmentName(n *yaml.Node, what string) string {

@@ -71,7 +71,20 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	if diff := cmp.Diff(want, withoutRun(web.MustClaim())); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "apply", Mode: tutti.ModeApply})
+	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: tutti.ModeApply, Runs: &tutti.NodeRuns{
+		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Environment: "staging", SkipTags: []string{"slow"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = tutti.Order{
+		Node: "db-01", Job: "puppet-2", Step: "run", Mode: tutti.ModeApply, Program: tutti.ProgramAgent, Environment: "staging",
+		SkipTags: []string{"slow"}, Timeout: first.Timeout, Attempt: 1,
+	}
+	if diff := cmp.Diff(want, withoutRun(db.MustClaim())); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	_, err = f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "apply", Mode: tutti.ModeApply})
 	wantCode(t, err, tutti.CodeInvalid, "db-01 runs by `puppet apply`, and the fleet file has no environment")
 }
 

@@ -20,11 +20,31 @@ func (tx *tx) runsPlan(in tutti.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutt
 	if err := tx.allJoined(targets); err != nil {
 		return tutti.Plan{}, nil, err
 	}
+	if err := tx.optionsFit(nodes, &in.RunOptions); err != nil {
+		return tutti.Plan{}, nil, err
+	}
 	target := string(nodes[0])
 	if len(nodes) > 1 {
 		target = fmt.Sprintf("%d nodes", len(nodes))
 	}
 	return tutti.Plan{Name: tutti.RunsPlan, Steps: []tutti.Step{
-		{Name: step, Timeout: fleet.DefaultRunTimeout, Run: &tutti.RunStep{Target: target, Limit: in.Limit}},
+		{Name: step, Timeout: fleet.DefaultRunTimeout, Run: &tutti.RunStep{Target: target, Limit: in.Limit, RunOptions: in.RunOptions}},
 	}}, targets, nil
+}
+
+// optionsFit refuses options that the nodes' program has not.
+func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
+	if o.Program != "" {
+		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own", o.Program)
+	}
+	if err := fleet.CheckRunOptions(*o); err != nil || o.Environment == "" {
+		return err
+	}
+	for _, n := range nodes {
+		if tx.programOf(n) != tutti.ProgramAgent {
+			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which has the fleet's; name nodes with `mode: agent`", o.Environment, n)
+		}
+	}
+	o.Program = tutti.ProgramAgent
+	return nil
 }

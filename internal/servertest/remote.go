@@ -132,6 +132,16 @@ func TestRemotes(t *testing.T, side Side) {
 		_, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{name}}, Mode: tutti.ModeApply})
 		wantCode(t, "runs on nobody", err, code)
 	}
+	for what, options := range map[string]tutti.RunOptions{
+		"no tag": {Tags: []string{"a b"}}, "no tag to skip": {SkipTags: []string{"--x"}}, "no environment": {Environment: "../x"}, "a program": {Program: tutti.ProgramAgent},
+	} {
+		_, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: options}, Mode: tutti.ModeApply})
+		wantCode(t, what, err, tutti.CodeInvalid)
+	}
+	_, err = api.StartJob(ctx, tutti.StartJob{
+		Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: tutti.RunOptions{Environment: "staging"}}, Mode: tutti.ModeApply,
+	})
+	wantCode(t, "another environment than the fleet's, by apply", err, tutti.CodeConflict)
 	_, err = api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{}, Mode: tutti.ModeApply})
 	wantCode(t, "runs on no nodes", err, tutti.CodeInvalid)
 }
