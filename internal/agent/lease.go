@@ -34,7 +34,8 @@ type leaseNote struct {
 }
 
 const (
-	leaseFile = "lease.json"
+	// LeaseFile is where an agent notes, in its directory, which job holds its node.
+	LeaseFile = "lease.json"
 	// leaseLook is how often the agent of a held node looks whether it still is.
 	leaseLook = time.Second
 )
@@ -99,7 +100,7 @@ func (l *leaseholder) load() {
 	l.note, l.until = &note, time.Now().Add(left)
 }
 
-func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, leaseFile) }
+func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
 
 // round looks, reports if there is something to report, and does what it is told,
 // until there is nothing more to do.
