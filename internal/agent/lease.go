@@ -275,7 +275,7 @@ func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	stands, err := a.opts.Switch.Standing(note.Message)
 	switch {
 	case err != nil:
-		return err.Error(), nil
+		return "", err
 	case stands.Enabled:
 		return "the node is not held by the job any more: enabled by somebody else", nil
 	case !stands.Ours:

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -148,15 +149,6 @@ func (s *leaseServer) goes(away bool) {
 	s.away = away
 }
 
-func (s *leaseServer) last() tutti.LeaseReport {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.reports) == 0 {
-		return tutti.LeaseReport{}
-	}
-	return s.reports[len(s.reports)-1]
-}
-
 func (s *leaseServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +181,9 @@ func (h *holder) start() {
 	go func() { ended <- a.Run(ctx) }()
 	h.kill = sync.OnceFunc(func() {
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			h.t.Errorf("the agent ended with %v", err)
+		}
 	})
 	synctest.Wait()
 }
