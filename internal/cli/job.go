@@ -233,6 +233,7 @@ func place(p tutti.Place) string {
 // jobJSON is a job for programs.
 type jobJSON struct {
 	Summary summaryLine    `json:"summary"`
+	Leases  *engine.Leases `json:"exclusive,omitempty"`
 	Runs    []*engine.Run  `json:"runs"`
 	Records []tutti.Record `json:"records,omitempty"`
 
@@ -240,7 +241,7 @@ type jobJSON struct {
 }
 
 func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job, with jobParts) error {
-	out := jobJSON{Summary: summarize(j, time.Now())}
+	out := jobJSON{Summary: summarize(j, time.Now()), Leases: j.Leases}
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
 			out.Runs = append(out.Runs, n.Runs...)

@@ -11,9 +11,9 @@ import (
 
 // Leases are how an exclusive job stands with its nodes (ADR 0012).
 type Leases struct {
-	Nodes []*Lease // of its run steps, sorted by name
-	Phase Phase
-	Since time.Time // of the phase
+	Nodes []*Lease  `json:"nodes"` // of its run steps, sorted by name
+	Phase Phase     `json:"phase"`
+	Since time.Time `json:"since"` // of the phase
 
 	of     map[tutti.NodeName]*Lease
 	counts map[tutti.LeaseState]int
@@ -26,9 +26,9 @@ type Leases struct {
 
 // Lease is a node of an exclusive job.
 type Lease struct {
-	Node    tutti.NodeName
-	State   tutti.LeaseState
-	Message string
+	Node    tutti.NodeName   `json:"node"`
+	State   tutti.LeaseState `json:"state"`
+	Message string           `json:"message,omitempty"`
 }
 
 // Phase is what an exclusive job does with its nodes. Steps begin in PhaseRun only.

@@ -15,7 +15,7 @@ func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	if err != nil {
 		return nil, err
 	}
-	in.Message = words(in.Message)
+	in.Message, in.Busy = words(in.Message), words(in.Busy)
 	var out tutti.LeaseOrder
 	err = s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
