@@ -207,6 +207,7 @@ type NodeView struct {
 	LastJob   JobID       `json:"last_job,omitempty"`
 	Outcome   Outcome     `json:"outcome,omitempty"`
 	Reason    Reason      `json:"reason,omitempty"`
+	Foreign   bool        `json:"foreign,omitempty"` // Tutti did not start that run
 	RunAt     time.Time   `json:"run_at,omitzero"`
 	Message   string      `json:"message,omitempty"`
 	Failures  []Failure   `json:"failures,omitempty"`

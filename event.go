@@ -147,6 +147,9 @@ type (
 	// is good: nothing can have changed since its last run.
 	RunProved struct {
 		Run RunID `json:"run"`
+		// Rests is when the run began, by its node's clock, that applied what the node
+		// has.
+		Rests time.Time `json:"rests,omitzero"`
 	}
 	// ConvergeFinished ends a converge step.
 	ConvergeFinished struct {
@@ -185,6 +188,11 @@ type (
 	RunLost struct {
 		Run    RunID  `json:"run"`
 		Reason string `json:"reason"`
+	}
+	// RunForeign is a node's word on a run that Tutti did not start.
+	RunForeign struct {
+		Node NodeName `json:"node"`
+		Foreign
 	}
 	// ExportsSet replaces a node's exports as a whole. Overlay sets are read
 	// by their own job only. Exports is the content of the blob Set; the log
@@ -397,7 +405,7 @@ func init() {
 		func() Body { return &RunCompiled{} }, func() Body { return &RunAsked{} }, func() Body { return &RunProved{} },
 		func() Body { return &ConvergeFinished{} }, func() Body { return &Paused{} }, func() Body { return &Unpaused{} },
 		func() Body { return &LeaseChanged{} },
-		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} },
+		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} }, func() Body { return &RunForeign{} },
 		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
 		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },
 		func() Body { return &OperatorIssued{} }, func() Body { return &OperatorRevoked{} },

@@ -70,11 +70,17 @@ var (
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
 		}, Asked: aDigest, Absent: aDigest},
 		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest},
-		&tutti.RunProved{Run: aRun},
+		&tutti.RunProved{Run: aRun, Rests: at},
 		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what", Diverging: map[tutti.NodeName]tutti.Digest{aNode: aDigest}},
 		&tutti.Paused{Target: "db", Reason: "lunch", Until: at},
 		&tutti.Unpaused{Target: "db"},
 		&tutti.RunLost{Run: aRun, Reason: "silent"},
+		&tutti.RunForeign{Node: aNode, Foreign: tutti.Foreign{
+			Result: tutti.Result{
+				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,
+			},
+			Environment: "production", Puppet: "8.10.0", Noop: true, Whole: true,
+		}},
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1},
 		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.ValueUnset{Key: "db/ready", Owner: aNode, Run: aRun, Job: "deploy-1"},

@@ -111,6 +111,12 @@ func (*RunLost) Kind() string { return "run.lost" }
 func (b *RunLost) ID() string { return string(b.Run) }
 
 // Kind implements Body.
+func (*RunForeign) Kind() string { return "run.foreign" }
+
+// ID implements Body.
+func (b *RunForeign) ID() string { return string(b.Result.Run) }
+
+// Kind implements Body.
 func (*ExportsSet) Kind() string { return "exports.set" }
 
 // ID implements Body.

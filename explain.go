@@ -58,6 +58,7 @@ type RunView struct {
 	Cause   string    `json:"cause,omitempty"` // why the server began the job by itself
 	Plan    PlanName  `json:"plan,omitempty"`
 	Mode    Mode      `json:"mode"`
+	Foreign bool      `json:"foreign,omitempty"` // Tutti did not start it: no job, no gate, no record
 	Code    Digest    `json:"code"`
 	Puppet  string    `json:"puppet,omitempty"`
 	Outcome Outcome   `json:"outcome,omitempty"`

@@ -28,6 +28,7 @@ const (
 	OpAct      = "act"     // RemoteAct → nothing
 	OpAnswer   = "answer"  // RemoteReply, no reply
 	OpLease    = "lease"   // LeaseReport → LeaseOrder
+	OpForeign  = "foreign" // EncodeForeign → nothing
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
 	RingGate   = "gate"    // server → node: the gate of its run may have decided

@@ -102,6 +102,7 @@ type NodeAnswer struct {
 	RunAt   time.Time `json:"run_at,omitzero"`
 	Outcome Outcome   `json:"outcome,omitempty"`
 	Reason  Reason    `json:"reason,omitempty"`
+	Foreign bool      `json:"foreign,omitempty"` // Tutti did not start that run
 	RemoteAnswer
 }
 

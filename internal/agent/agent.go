@@ -78,6 +78,8 @@ type Options struct {
 	Allow func(policy.Question) (allowed bool, because string)
 	// Switch is how exclusive jobs keep other Puppets away; nil: none is served.
 	Switch Switch
+	// Witness sees the runs that others start; nil: nobody does.
+	Witness Witness
 
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
@@ -93,11 +95,13 @@ type Agent struct {
 	gate   chan struct{} // the gate of the run that holds may have decided
 	lease  chan struct{} // an exclusive job wants to hear of the node
 	remote chan tutti.RemoteRequest
-	told   map[tutti.RunID]bool // ended, and the disk did not take the result
-	mu     sync.Mutex
-	active *activeRun
-	stuck  error // why the last claim was in vain, if not for the server's absence
-	lost   error // what became of a lease's note
+	// lookAgain says that Puppet's last report may be another one, or can be sent.
+	lookAgain chan struct{}
+	told      map[tutti.RunID]bool // ended, and the disk did not take the result
+	mu        sync.Mutex
+	active    *activeRun
+	stuck     error // why the last claim was in vain, if not for the server's absence
+	lost      error // what became of a lease's note
 }
 
 const (
@@ -132,7 +136,7 @@ func New(opts Options) *Agent {
 		gate:  make(chan struct{}, 1),
 		lease: make(chan struct{}, 1),
 
-		remote: make(chan tutti.RemoteRequest, remoteQueue),
+		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 
 		told: map[tutti.RunID]bool{},
 	}
@@ -141,7 +145,7 @@ func New(opts Options) *Agent {
 // Run serves until ctx ends. A Puppet that runs then runs on: the next agent
 // finds it.
 func (a *Agent) Run(ctx context.Context) error {
-	for _, dir := range []string{a.runsDir(), a.known.dir} {
+	for _, dir := range []string{a.runsDir(), a.known.dir, a.foreignDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -152,6 +156,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.opts.Bus.OnConnect(func() {
 		a.poke()
 		ring(a.lease)
+		ring(a.lookAgain)
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
@@ -160,6 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	beside.Go(func() { a.beats(ctx) })
 	beside.Go(func() { a.remotes(ctx) })
 	beside.Go(func() { a.leases(ctx) })
+	beside.Go(func() { a.foreigns(ctx) })
 	return a.claims(ctx)
 }
 
@@ -294,6 +300,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if err := a.execute(ctx, *claimed.Order); err != nil {
 		return false, err
 	}
+	ring(a.lookAgain) // the run may have brought Puppet
 	return true, a.flush(ctx)
 }
 

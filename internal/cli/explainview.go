@@ -121,6 +121,9 @@ func runText(r tutti.RunView, now time.Time) string {
 	if !r.EndedAt.IsZero() {
 		text += " " + ago(r.EndedAt, now)
 	}
+	if r.Foreign {
+		return text + ", not started by Tutti"
+	}
 	if r.Job == "" {
 		return text
 	}

@@ -44,7 +44,7 @@ func newNodeListCommand(o *options) *cobra.Command {
 			var rows [][]string
 			for _, n := range nodes {
 				rows = append(rows, []string{
-					string(n.Node), connection(n), ago(n.SeenAt, now), orDash(outcome(n.Outcome, n.Reason)), ago(n.RunAt, now), orDash(string(n.LastJob)), orDash(joined(n.Groups)),
+					string(n.Node), connection(n), ago(n.SeenAt, now), orDash(outcome(n.Outcome, n.Reason)), ago(n.RunAt, now), jobOf(n), orDash(joined(n.Groups)),
 				})
 			}
 			err = table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
@@ -66,6 +66,14 @@ func connection(n tutti.NodeView) string {
 		return "connected"
 	}
 	return "away"
+}
+
+// jobOf is the job of a node's last run, or whose that was.
+func jobOf(n tutti.NodeView) string {
+	if n.Foreign {
+		return "foreign"
+	}
+	return orDash(string(n.LastJob))
 }
 
 // outcome is an outcome with its reason, as plans write it.
@@ -116,7 +124,11 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 		fmt.Fprintln(w, "last run  never")
 		return
 	}
-	fmt.Fprintf(w, "last run  %s, %s, of job %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), orDash(string(n.LastJob)), orDash(outcome(n.Outcome, n.Reason)))
+	of := "of job " + jobOf(n)
+	if n.Foreign {
+		of = "foreign: not started by Tutti"
+	}
+	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, orDash(outcome(n.Outcome, n.Reason)))
 	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {
 		fmt.Fprintf(w, "message   %s\n", n.Message)
 	}

@@ -20,10 +20,19 @@ func showStatus(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 		}
 		s := a.Status
 		rows = append(rows, []string{
-			string(a.Node), s.Status, sinceSeconds(s.LastRun, s.SinceLastRun), orDash(outcome(a.Outcome, a.Reason)), orDash(oneLine(s.DisableMessage, maxValue)),
+			string(a.Node), s.Status, sinceSeconds(s.LastRun, s.SinceLastRun), lastKnown(a), orDash(oneLine(s.DisableMessage, maxValue)),
 		})
 	}
-	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST TUTTI RUN\tDISABLED BECAUSE", rows)
+	return tableIfAny(cmd, "NODE\tSTATUS\tPUPPET RAN\tLAST KNOWN RUN\tDISABLED BECAUSE", rows)
+}
+
+// lastKnown is how the last run of a node ended that the server knows of.
+func lastKnown(a tutti.NodeAnswer) string {
+	text := orDash(outcome(a.Outcome, a.Reason))
+	if a.Foreign {
+		text += " (foreign)"
+	}
+	return text
 }
 
 func sinceSeconds(last, since int64) string {
@@ -81,9 +90,9 @@ func showLastRun(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 			ended = "failed before it applied"
 		}
 		row := append([]string{string(a.Node), ended, sinceSeconds(s.LastRun, s.SinceLastRun)}, counts...)
-		rows = append(rows, append(row, fmt.Sprintf("%.1fs", s.TotalTime), orDash(outcome(a.Outcome, a.Reason))))
+		rows = append(rows, append(row, fmt.Sprintf("%.1fs", s.TotalTime), lastKnown(a)))
 	}
-	return tableIfAny(cmd, "NODE\tPUPPET'S LAST RUN\tENDED\tRESOURCES\tCHANGED\tCORRECTED\tOUT OF SYNC\tFAILED\tTOOK\tLAST TUTTI RUN", rows)
+	return tableIfAny(cmd, "NODE\tPUPPET'S LAST RUN\tENDED\tRESOURCES\tCHANGED\tCORRECTED\tOUT OF SYNC\tFAILED\tTOOK\tLAST KNOWN RUN", rows)
 }
 
 // showSummary compares the last runs.

@@ -64,6 +64,9 @@ func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
 }
 
 func ofJob(r tutti.RunReport) string {
+	if r.Foreign {
+		return "none: foreign, not started by Tutti"
+	}
 	text := string(r.Job)
 	if r.Step != "" {
 		text += fmt.Sprintf(", step %s", r.Step)

@@ -189,5 +189,6 @@ func (s *sim) finish(result tutti.Result) {
 			}
 		}
 	}
+	result.StartedAt, result.EndedAt = r.ClaimedAt, s.now
 	s.append(&tutti.RunFinished{Result: result})
 }

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -186,7 +187,7 @@ func (d *decision) gate(seat *seat, spent bool) {
 	case len(outdated) > 0:
 		stop("the answer to " + outdated[0].String() + " has changed since it was read")
 	case r.Proof && d.proves(r):
-		d.out = append(d.out, &tutti.RunProved{Run: r.Run})
+		d.out = append(d.out, &tutti.RunProved{Run: r.Run, Rests: d.state.engine.Last(seat.node).Passed.Began()})
 		stop("nothing can have changed since its last run: it is good")
 	case d.unknown || !d.before.free(seat.node) || !d.room(applying):
 		if why := d.tooLong(seat); why != "" {
@@ -200,8 +201,11 @@ func (d *decision) gate(seat *seat, spent bool) {
 
 // proves reports whether a compile shows that its node is good as it is.
 func (d *decision) proves(r *engine.Run) bool {
-	passed := d.state.engine.Last(r.Node).Passed
-	return provable(passed, r) && !d.state.changedSince(passed, d.job.ID)
+	last := d.state.engine.Last(r.Node)
+	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
+		return false // catalogs are compared, not what became of the node
+	}
+	return provable(last.Passed, r) && !d.state.changedSince(last.Passed, d.job.ID)
 }
 
 // tooLong says why a run is no longer held, or returns the empty string.

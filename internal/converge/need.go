@@ -27,6 +27,9 @@ type Standing struct {
 	Changed []tutti.Query // of its reads, those that have another answer by now
 	Run     *engine.Run   // by which it is judged, nil: none
 
+	// Foreign: something is needed only because of a run that Tutti did not start.
+	Foreign bool
+
 	why string // empty: because of Changed, if there is need
 }
 
@@ -53,9 +56,9 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	return s.standing(node, "", code, has)
 }
 
-// standing judges a node in the view of a job (empty: everybody's) that wants some
-// code (empty: any) on it.
-func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
+// recorded judges a node by the runs of ours, in the view of a job (empty:
+// everybody's) that wants some code (empty: any) on it.
+func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	last := s.engine.Last(node)
 	out := Standing{Need: Apply, Run: last.Applied}
 	out.Changed = s.data.OutdatedOf(node, job, 0)

@@ -64,7 +64,7 @@ func (s *State) Due(v View) []tutti.NodeName {
 		}
 	}
 	for n := range s.scheduled {
-		if _, needy := s.needy[n]; !needy && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
+		if standing, needy := s.needy[n]; (!needy || standing.Foreign) && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
 			out = append(out, n)
 		}
 	}
@@ -114,6 +114,9 @@ func (s *State) soon(v View) []tutti.NodeName {
 // urgency says by when a node's reasons let it run: now, or later with many
 // others. Neither: at the next run for another reason.
 func (s *State) urgency(v View, standing Standing) (now, wide bool) {
+	if standing.Foreign { // who undoes it by itself may do so for ever
+		return false, false
+	}
 	if len(standing.Changed) == 0 {
 		return true, false
 	}

@@ -44,6 +44,7 @@ type sim struct {
 	disabled bool // no node may run
 	gone     map[tutti.NodeName]bool
 	puppet   string
+	program  tutti.Program
 	paused   tutti.NodeName
 	hold     bool
 	compiles int
@@ -135,7 +136,7 @@ func (s *sim) view() converge.View {
 			}
 			return s.now
 		},
-		Has: func(tutti.NodeName) converge.Has { return converge.Has{Puppet: s.puppet} },
+		Has: func(tutti.NodeName) converge.Has { return converge.Has{Puppet: s.puppet, Program: s.program} },
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
 				return "paused: somebody works on it"

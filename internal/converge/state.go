@@ -71,6 +71,10 @@ func (s *State) Apply(e tutti.Event) {
 		for n := range s.nodes {
 			s.dirty[n] = true
 		}
+	case *tutti.RunForeign:
+		if s.nodes[b.Node] {
+			s.dirty[b.Node] = true
+		}
 	case *tutti.JobStarted:
 		if reaction(b.Plan) {
 			s.reacted = e.At

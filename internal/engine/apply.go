@@ -54,7 +54,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		return s.claim(e, b)
 	case *tutti.RunProved:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Proved = true
+			r.Proved, r.Rests = true, b.Rests
 			return s.pass(r)
 		}
 	case *tutti.RunGated:
@@ -68,12 +68,14 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 				st.State = Done
 			}
 		}
+	case *tutti.RunForeign:
+		return s.tellForeign(e, b)
 	case *tutti.JobRetired:
 		return s.retire(b.Job)
 	case *tutti.NodeRemoved:
 		before := s.last[b.Node]
 		delete(s.last, b.Node)
-		return slices.Concat(s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
+		return slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // State is the fold of the log as far as jobs and runs are concerned. Its
@@ -17,6 +18,7 @@ type State struct {
 	open      []*Job // not finished
 	exclusive []*Job // of these
 	last      map[tutti.NodeName]last
+	foreign   map[tutti.NodeName]retain.Foreigns
 	runs      int // of Jobs
 	started   int // jobs, ever
 }
@@ -108,10 +110,14 @@ type Run struct {
 	Gate     tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy  string            `json:"gate_why,omitempty"`
 	Proved   bool              `json:"proved,omitempty"` // stopped, because its node is good
+	Rests    time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
 	Values   []string          `json:"values,omitempty"` // the keys that its catalog wants published
 	EndedAt  time.Time         `json:"ended_at,omitzero"`
 	Lost     string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
 	Result   *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
+	// Foreign is set for a run that Tutti did not start. It belongs to no job, has no
+	// gate, and EndedAt is when it was told.
+	Foreign *tutti.Foreign `json:"foreign,omitempty"`
 }
 
 // Outcome is the run's outcome so far, empty while it goes on and for a run
@@ -134,12 +140,17 @@ type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
 	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
+	// Foreign are the kept runs that Tutti did not start, that were no noop, and that
+	// are later than these; the latest first.
+	Foreign []*Run
 }
 
 // Last returns the last runs of a node.
 func (s *State) Last(node tutti.NodeName) Last {
 	l := s.last[node]
-	return Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
+	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
+	out.Foreign = s.foreignAfter(node, out.Applied, out.Passed)
+	return out
 }
 
 // Held reports whether the run waits at its gate for a decision.
@@ -155,6 +166,8 @@ func NewState() *State {
 		Runs:   map[tutti.RunID]*Run{},
 		Active: map[tutti.NodeName]tutti.RunID{},
 		last:   map[tutti.NodeName]last{},
+
+		foreign: map[tutti.NodeName]retain.Foreigns{},
 	}
 }
 

@@ -22,6 +22,8 @@ type Config struct {
 	Resources    string // resourcefile
 	Classes      string // classfile
 	PIDFile      string // pidfile
+	LastReport   string // lastrunreport
+	Environment  string // environment, production if nobody says another one
 }
 
 // defaults are Puppet's own, by who packaged it. Paths below root.
@@ -30,6 +32,7 @@ var (
 		"statedir": "$vardir/state", "publicdir": "$vardir/public", "agent_disabled_lockfile": "$statedir/agent_disabled.lock",
 		"agent_catalog_run_lockfile": "$statedir/agent_catalog_run.lock", "lastrunfile": "$publicdir/last_run_summary.yaml",
 		"resourcefile": "$statedir/resources.txt", "classfile": "$statedir/classes.txt", "pidfile": "$rundir/agent.pid",
+		"lastrunreport": "$statedir/last_run_report.yaml", "environment": "production",
 	}
 	packaged = []map[string]string{
 		{
@@ -59,10 +62,10 @@ func ReadConfig(root string) (Config, error) {
 		return Config{}, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's settings")
 	}
 	maps.Copy(settings, parseConf(string(raw)))
-	var out Config
+	out := Config{Environment: settings["environment"]}
 	for name, to := range map[string]*string{
 		"agent_disabled_lockfile": &out.DisabledLock, "agent_catalog_run_lockfile": &out.RunLock, "lastrunfile": &out.LastRun,
-		"resourcefile": &out.Resources, "classfile": &out.Classes, "pidfile": &out.PIDFile,
+		"resourcefile": &out.Resources, "classfile": &out.Classes, "pidfile": &out.PIDFile, "lastrunreport": &out.LastReport,
 	} {
 		value, err := resolve(settings, name, 0)
 		if err != nil {

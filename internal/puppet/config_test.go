@@ -41,11 +41,13 @@ func TestReadConfig(t *testing.T) {
 		DisabledLock: "/var/cache/puppet/state/agent_disabled.lock", RunLock: "/var/cache/puppet/state/agent_catalog_run.lock",
 		LastRun: "/var/cache/puppet/public/last_run_summary.yaml", Resources: "/var/cache/puppet/state/resources.txt",
 		Classes: "/var/cache/puppet/state/classes.txt", PIDFile: "/run/puppet/agent.pid",
+		LastReport: "/var/cache/puppet/state/last_run_report.yaml", Environment: "production",
 	}
 	vendor := Config{
 		DisabledLock: "/opt/puppetlabs/puppet/cache/state/agent_disabled.lock", RunLock: "/opt/puppetlabs/puppet/cache/state/agent_catalog_run.lock",
 		LastRun: "/opt/puppetlabs/puppet/public/last_run_summary.yaml", Resources: "/opt/puppetlabs/puppet/cache/state/resources.txt",
 		Classes: "/opt/puppetlabs/puppet/cache/state/classes.txt", PIDFile: "/var/run/puppetlabs/agent.pid",
+		LastReport: "/opt/puppetlabs/puppet/cache/state/last_run_report.yaml", Environment: "production",
 	}
 	with := func(c Config, change func(*Config)) Config { change(&c); return c }
 	for _, tc := range []struct {
@@ -59,11 +61,14 @@ func TestReadConfig(t *testing.T) {
 		{"comments and other sections", "# vardir = /x\n[server]\nvardir = /y\n[main]\nserver = puppet\n", 1, debian, ""},
 		{"what other settings are made of", "[main]\nstatedir = /s\nrundir=/r\n", 1, with(debian, func(c *Config) {
 			c.DisabledLock, c.RunLock, c.Resources, c.Classes = "/s/agent_disabled.lock", "/s/agent_catalog_run.lock", "/s/resources.txt", "/s/classes.txt"
-			c.PIDFile = "/r/agent.pid"
+			c.PIDFile, c.LastReport = "/r/agent.pid", "/s/last_run_report.yaml"
 		}), ""},
 		{"agent is stronger than main, wherever it stands", "[agent]\nlastrunfile = /a\n[main]\nlastrunfile = /m\n", 1, with(debian, func(c *Config) { c.LastRun = "/a" }), ""},
 		{"references, quotes and a file's mode", "[agent]\nclassfile = \"${statedir}/c.txt\"\nlastrunfile = /l.yaml { mode = 640 }\n", 1, with(debian, func(c *Config) {
 			c.Classes, c.LastRun = "/var/cache/puppet/state/c.txt", "/l.yaml"
+		}), ""},
+		{"the environment", "[main]\nenvironment = a\n[agent]\nenvironment = b\nlastrunreport = /l\n", 1, with(debian, func(c *Config) {
+			c.Environment, c.LastReport = "b", "/l"
 		}), ""},
 		{"nothing is guessed", "[agent]\nlastrunfile = $datadir/l\n", 1, Config{}, "setting lastrunfile: the agent of Tutti does not know $datadir"},
 		{"nor followed for ever", "[agent]\nvardir = $statedir/..\n", 1, Config{}, "does not know $"},
@@ -78,7 +83,7 @@ func TestReadConfig(t *testing.T) {
 				}
 				return
 			}
-			for _, path := range []*string{&got.DisabledLock, &got.RunLock, &got.LastRun, &got.Resources, &got.Classes, &got.PIDFile} {
+			for _, path := range []*string{&got.DisabledLock, &got.RunLock, &got.LastRun, &got.Resources, &got.Classes, &got.PIDFile, &got.LastReport} {
 				*path = strings.TrimPrefix(*path, root)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {

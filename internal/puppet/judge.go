@@ -86,6 +86,12 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 	default:
 		fail(&out, tutti.BecauseMachinery, "the report cannot be read: "+err.Error())
 	}
+	shorten(&out)
+	return out
+}
+
+// shorten bounds all texts of a result.
+func shorten(out *tutti.Result) {
 	out.Message, out.Phase = short(out.Message), short(out.Phase)
 	for i, f := range out.Failures {
 		out.Failures[i] = tutti.Failure{Resource: short(f.Resource), File: short(f.File), Line: f.Line, Message: short(f.Message)}
@@ -93,7 +99,6 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 	for i, c := range out.Changes {
 		out.Changes[i] = tutti.Change{Resource: short(c.Resource), File: short(c.File), Line: c.Line, Message: short(c.Message)}
 	}
-	return out
 }
 
 // maxText bounds each text of a result, in bytes; report and log have all of it.
@@ -243,8 +248,7 @@ func readTrace(dir string) (trace, error) {
 	}
 	err = eachLine(filepath.Join(dir, "log.jsonl"), func(line []byte) {
 		var l logLine
-		// Facter complains at the level of errors in good runs, too.
-		if json.Unmarshal(line, &l) == nil && isError(l.Level) && l.Source != "Facter" && !afterwordRE.MatchString(l.Message) {
+		if json.Unmarshal(line, &l) == nil && l.isError() {
 			tr.errors = append(tr.errors, l)
 		}
 	})
@@ -255,10 +259,12 @@ func readTrace(dir string) (trace, error) {
 // afterwordRE matches what `puppet agent` says after it has said why.
 var afterwordRE = regexp.MustCompile(`^(Could not retrieve catalog; skipping run|No more routes to \w+)$`)
 
-func isError(level string) bool {
-	switch level {
+// isError reports whether a message says what went wrong. Facter complains at the
+// level of errors in good runs, too.
+func (l logLine) isError() bool {
+	switch l.Level {
 	case "err", "alert", "emerg", "crit":
-		return true
+		return l.Source != "Facter" && !afterwordRE.MatchString(l.Message)
 	}
 	return false
 }

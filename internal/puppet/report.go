@@ -25,9 +25,8 @@ type report struct {
 	TransactionCompleted *bool                     `json:"transaction_completed"`
 	ResourceStatuses     map[string]resourceStatus `json:"resource_statuses"`
 	Metrics              struct {
-		Resources struct {
-			Values [][3]any `json:"values"` // name, label, number
-		} `json:"resources"`
+		Resources metricValues `json:"resources"`
+		Time      metricValues `json:"time"`
 	} `json:"metrics"`
 }
 
@@ -37,12 +36,22 @@ func (r report) total() int { return max(r.metric("total"), len(r.ResourceStatus
 
 // metric is a number of resources that the report gives, 0 without it.
 func (r report) metric(name string) int {
-	for _, v := range r.Metrics.Resources.Values {
+	n, _ := r.Metrics.Resources.of(name)
+	return int(min(max(n, 0), math.MaxInt32))
+}
+
+// metricValues are the numbers of one metric.
+type metricValues struct {
+	Values [][3]any `json:"values"` // name, label, number
+}
+
+func (m metricValues) of(name string) (number float64, there bool) {
+	for _, v := range m.Values {
 		if n, ok := v[2].(float64); ok && v[0] == name {
-			return int(min(max(n, 0), math.MaxInt32))
+			return n, true
 		}
 	}
-	return 0
+	return 0, false
 }
 
 type resourceStatus struct {

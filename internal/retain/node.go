@@ -29,6 +29,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.latest, node)
 	delete(l.applied, node)
 	delete(l.passed, node)
+	delete(l.foreign, node)
 	delete(l.last, exportsKey(node))
 	delete(l.last, pausedKey(tutti.Event{Body: &tutti.Paused{Target: string(node)}}))
 	l.since[node] = e.Seq

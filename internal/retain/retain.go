@@ -2,6 +2,7 @@
 // snapshot keeps. It is pure. One rule per kind of event is behind it:
 //
 //	last of its key       fleet file, code, value, exports, snapshot
+//	last few of its node  runs that Tutti did not start
 //	while something lives token, job, run, and what an operator was given
 //	for ever              who joined and who left: a key that was let out stays out
 //	never again           denials, retired jobs
@@ -40,6 +41,7 @@ type Ledger struct {
 	values   map[string]*value
 	tokens   map[tutti.TokenID]time.Time
 	enrolled map[tutti.NodeName]tutti.TokenID
+	foreign  map[tutti.NodeName]Foreigns
 }
 
 type overlay struct {
@@ -73,6 +75,7 @@ func New() *Ledger {
 		values:   map[string]*value{},
 		tokens:   map[tutti.TokenID]time.Time{},
 		enrolled: map[tutti.NodeName]tutti.TokenID{},
+		foreign:  map[tutti.NodeName]Foreigns{},
 	}
 }
 
@@ -115,6 +118,7 @@ var rules = map[string]rule{
 	"run.proved":   {notePassed, needsRun},
 	"run.finished": {noteEnded, needsRun},
 	"run.lost":     {noteEnded, needsRun},
+	"run.foreign":  {noteForeign, needsForeign},
 
 	"exports.set": {noteExports, needsExports},
 	"value.set":   {noteValue, needsValue},

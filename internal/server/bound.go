@@ -31,6 +31,8 @@ func mostBytes(op string) int {
 		return maxBlob
 	case tutti.OpResult:
 		return 1 << 20
+	case tutti.OpForeign:
+		return maxForeign
 	case tutti.OpAsk:
 		return data.MaxFilter + maxSmall
 	case tutti.OpPublish:

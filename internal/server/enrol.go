@@ -163,7 +163,11 @@ func (s *Server) nodeView(tx *tx, n *node) tutti.NodeView {
 	if j := tx.engine.ExclusiveOn(n.Node); j != nil {
 		v.HeldBy = j.ID
 	}
-	if r := tx.engine.Runs[n.lastClaimed]; r != nil {
+	r := tx.engine.Runs[n.lastClaimed]
+	if f := tx.lastForeign(n.Node, r); f != nil {
+		fillRun(&v, f)
+		v.Foreign, v.RunAt = true, f.Result.StartedAt
+	} else if r != nil {
 		fillRun(&v, r)
 	}
 	return v

@@ -74,7 +74,7 @@ func (tx *tx) told(node tutti.NodeName, typ, title string) (told, error) {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
 	}
 	last := tx.engine.Last(node)
-	for _, r := range []*engine.Run{last.Claimed, last.Applied, last.Passed} {
+	for _, r := range []*engine.Run{tx.lastForeign(node, last.Claimed), last.Claimed, last.Applied, last.Passed} {
 		if r == nil || r.Result == nil || r.Result.Report == "" || r.Result.Stopped {
 			continue
 		}

@@ -40,7 +40,8 @@ db blobget {"run":"RUN","digest":"FILE"}
 web ask {"run":"RUN","query":{"kind":"hiera","key":"port"}}
 db result {"run":"RUN","outcome":"failed","reason":"resources","failures":[{"resource":"File[/x]","file":"a.pp","line":2,"message":"no"}],"changes":[{"resource":"a","message":"b"}],"counts":{},"started_at":"2026-01-02T03:04:05Z","ended_at":"2026-01-02T03:04:06Z"}
 web claim {}
-db claim {}`,
+db claim {}
+db foreign {"result":{"run":"f0000000-0000-4000-8000-000000000001","outcome":"failed","reason":"resources","counts":{"changed":1},"started_at":"2026-01-02T03:04:05Z","ended_at":"2026-01-02T03:04:06Z","report":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},"environment":"production","puppet":"8.10.0","whole":true}`,
 	`db claim {}
 db gate {"run":"RUN","reads":[],"keys":[],"exports":[],"values":[]}
 db result {"run":"RUN","outcome":"","stopped":true,"counts":{},"started_at":"2026-01-02T03:04:05Z","ended_at":"2026-01-02T03:04:06Z"}

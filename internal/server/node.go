@@ -30,6 +30,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpAct:     s.act,
 		tutti.OpAnswer:  s.answered,
 		tutti.OpLease:   s.lease,
+		tutti.OpForeign: s.foreign,
 	}
 }
 

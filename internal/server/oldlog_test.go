@@ -380,6 +380,8 @@ func everythingHappens(t *testing.T, p *past) {
 	}
 	p.convergeOnce(t, second)
 	p.exclusive(t, second, web)
+	run, report := foreign(1, tutti.Changed, whole)
+	mustTell(t, second, run, report)
 	lost := p.Start("deploy", tutti.ModeApply)
 	p.act(t, p.db, "db/ready", false)
 	second.MustClaim()

@@ -55,7 +55,7 @@ func (a *anything) step(t *rapid.T) {
 	key := rapid.SampledFrom([]string{"db/ready", "db/x", "shared/hiera/k"}).Draw(t, "key")
 	ctx := tutti.WithActor(context.Background(), "operator:"+rapid.SampledFrom([]string{"ada", "bob", "eve", "local"}).Draw(t, "by"))
 	switch rapid.SampledFrom([]string{
-		"join", "replace", "remove", "push", "start", "start", "cancel", "set", "unset", "lose", "revoke", "operator",
+		"join", "replace", "remove", "push", "start", "start", "cancel", "set", "unset", "lose", "foreign", "foreign", "revoke", "operator",
 		"work", "work", "work", "work", "work", "work", "work", "work",
 	}).Draw(t, "what") {
 	case "join":
@@ -97,6 +97,10 @@ func (a *anything) step(t *rapid.T) {
 		if rapid.Bool().Draw(t, "revoked") {
 			_ = a.Emit(&tutti.OperatorRevoked{Operator: "ada"})
 		}
+	case "foreign": // past the bound of one in ten seconds
+		run, _ := foreign(rapid.IntRange(0, 12).Draw(t, "began"), rapid.SampledFrom([]tutti.Outcome{tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
+		run.Result.Run = tutti.RunID(string(run.Result.Run[:24]) + fmt.Sprintf("%012d", len(a.Events())))
+		_ = a.Emit(&tutti.RunForeign{Node: name, Foreign: run})
 	case "work":
 		a.work(t, a.node(name))
 	}

@@ -60,9 +60,11 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 	if r := st.Run; r != nil {
 		run := tx.runView(r)
 		out.standing.Run, out.standing.Since = &run, r.EndedAt
-		out.code = tx.registry.code[r.Environment].Code
+		if r.Foreign == nil {
+			out.code = tx.registry.code[r.Environment].Code
+		}
 	}
-	if last.Applied == nil {
+	if st.Run == nil {
 		out.standing.Since = n.joinedAt
 	}
 	if r := tx.engine.Runs[view.Active]; r != nil {
@@ -79,7 +81,9 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 		}
 		out.asked = tx.data.Asked(name)
 	}
-	if a := last.Applied; a != nil && a.Result != nil && st.Need == converge.Apply {
+	if f := st.Run; f != nil && f.Foreign != nil {
+		out.failures = slices.Clone(f.Result.Failures)
+	} else if a := last.Applied; a != nil && a.Result != nil && st.Need == converge.Apply {
 		out.failures = slices.Clone(a.Result.Failures)
 		for _, w := range a.Result.Waits {
 			out.waits = append(out.waits, tutti.WaitedFor{
@@ -123,6 +127,12 @@ func stateOf(st converge.Standing, last engine.Last) tutti.NodeState {
 	case converge.Proof:
 		return tutti.NodeSuspect
 	}
+	if r := st.Run; r != nil && r.Foreign != nil {
+		if r.Outcome().Good() {
+			return tutti.NodeStale
+		}
+		return tutti.NodeFailed
+	}
 	a := last.Applied
 	if a == nil || a.Result == nil && a.Lost == "" && last.Passed == nil {
 		return tutti.NodeNew
@@ -144,13 +154,16 @@ func stateOf(st converge.Standing, last engine.Last) tutti.NodeState {
 func (tx *tx) runView(r *engine.Run) tutti.RunView {
 	v := tutti.RunView{
 		Run: r.Run, Node: r.Node, Job: r.Job, Step: r.Step, Mode: r.Mode, Code: r.Code,
-		Outcome: r.Outcome(), Proved: r.Proved, EndedAt: r.EndedAt,
+		Outcome: r.Outcome(), Proved: r.Proved, EndedAt: r.EndedAt, Foreign: r.Foreign != nil,
 	}
 	if r.Result != nil {
 		v.Reason, v.Stopped = r.Result.Reason, r.Result.Stopped
 	}
-	if r.Compiled != nil {
+	switch {
+	case r.Compiled != nil:
 		v.Puppet = r.Compiled.Puppet
+	case r.Foreign != nil:
+		v.Puppet, v.EndedAt = r.Foreign.Puppet, r.Result.EndedAt // by the node's clock; it may have been told much later
 	}
 	if !r.Ended() {
 		v.Phase = phaseOf(r)

@@ -41,6 +41,7 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	out := map[tutti.Digest]bool{}
 	var pushed []tutti.Digest
 	var ended []retain.Ended
+	foreign := foreignReports{}
 	err := k.each(ctx, func(entry tutti.Entry, e tutti.Event) bool {
 		out[tutti.DigestOf(entry.Raw)] = true
 		switch b := e.Body.(type) {
@@ -53,6 +54,9 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 			note(out, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
 			out[b.Result.Record] = true // also if it is one of these
 			return true
+		case *tutti.RunForeign:
+			foreign.add(e.At, b)
+			return true
 		}
 		note(out, entry.Raw)
 		return true
@@ -63,6 +67,7 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	for _, of := range k.opts.KeepReports.Keeps(ended, time.Now()) {
 		out[of.Report], out[of.Log] = true, true
 	}
+	foreign.name(out, k.opts.KeepReports.For, time.Now())
 	delete(out, "") // of runs without
 	if taken := k.taken.Load(); taken != nil {
 		out[taken.State] = true

@@ -1,0 +1,92 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// foreignRuns are those of a person and of the stock daemon: each is told as what it
+// is, without Tutti having had a part in it.
+func (s *puppetSite) foreignRuns(t *testing.T) {
+	first := s.web[0]
+	run := ""
+	// told waits until the run of Puppet's last report is the node's last one.
+	told := func(t *testing.T) tutti.NodeDetail {
+		t.Helper()
+		before := run
+		var n tutti.NodeDetail
+		eventually(t, "the run is told", func() bool {
+			var err error
+			if n, err = s.Client.ShowNode(t.Context(), "web-01"); err != nil {
+				t.Fatal(err)
+			}
+			run = sh(t, first, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml")
+			return run != before && string(n.LastRun) == run
+		})
+		if !n.Foreign || n.LastJob != "" {
+			t.Errorf("it is not foreign: %+v", n.NodeView)
+		}
+		return n
+	}
+	expect := func(t *testing.T, state tutti.NodeState, outcome tutti.Outcome, reason tutti.Reason, says string) {
+		t.Helper()
+		n := told(t)
+		if n.Outcome != outcome || n.Reason != reason || !strings.Contains(n.Message, says) {
+			t.Errorf("it ended %s:%s: %s, want %s:%s: %s", n.Outcome, n.Reason, n.Message, outcome, reason, says)
+		}
+		if n.Standing.State != state || n.Standing.Run == nil || !n.Standing.Run.Foreign {
+			t.Errorf("the node stands %+v, want %s by a foreign run", n.Standing, state)
+		}
+	}
+	const makes = "file { '/var/tmp/e2e-foreign': content => 'x' }"
+	s.manifest(t, makes)
+
+	t.Run("a person's", func(t *testing.T) {
+		sh(t, first, "puppet agent --test || test $? = 2")
+		expect(t, tutti.NodeGood, tutti.Changed, "", "")
+		r, err := s.Client.RunReport(t.Context(), run)
+		if err != nil || !r.Foreign || r.Environment != "production" || r.Puppet == "" || r.Report == nil || len(r.Report.Resources) != 1 ||
+			r.Report.Resources[0].Resource != "File[/var/tmp/e2e-foreign]" || r.Report.Resources[0].Outcome != tutti.ResourceChanged {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("the daemon's", func(t *testing.T) {
+		sh(t, first, "rm /var/tmp/e2e-foreign; kill -USR1 $(systemctl show -p MainPID --value puppet)")
+		expect(t, tutti.NodeGood, tutti.Changed, "", "")
+		if r, err := s.Client.RunReport(t.Context(), run); err != nil || !r.Result.Corrective {
+			t.Errorf("%+v, %v: want a correction", r.Result, err)
+		}
+	})
+	s.manifest(t, makes+"\nfail('by hand')")
+	t.Run("one that does not compile", func(t *testing.T) {
+		sh(t, first, "puppet agent --test || test $? = 1")
+		expect(t, tutti.NodeFailed, tutti.Failed, tutti.BecauseCompile, "by hand (file: /etc/puppet/code/environments/production/manifests/site.pp, line: 3")
+	})
+	t.Run("one that applies an old catalog instead", func(t *testing.T) {
+		sh(t, first, "puppet agent --onetime --no-daemonize")
+		expect(t, tutti.NodeFailed, tutti.Failed, tutti.BecauseCompile, "an old catalog was applied")
+	})
+	s.manifest(t, makes)
+	t.Run("a part mends nothing", func(t *testing.T) {
+		sh(t, first, "puppet agent --test --tags nobody")
+		n := told(t)
+		if n.Outcome != tutti.Unchanged || n.Standing.State != tutti.NodeFailed {
+			t.Errorf("%+v", n)
+		}
+	})
+	t.Run("a whole one does", func(t *testing.T) {
+		sh(t, first, "puppet agent --test")
+		expect(t, tutti.NodeGood, tutti.Unchanged, "", "")
+	})
+	t.Run("a run of Tutti's is the last one again", func(t *testing.T) {
+		j := s.execute(t, "deploy")
+		n, err := s.Client.ShowNode(t.Context(), "web-01")
+		if err != nil || n.Foreign || n.LastRun != j.last(j.Steps[0].Name, "web-01").Run || n.Standing.State != tutti.NodeGood {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Witness is what Puppet leaves of its last run, whoever started that.
+type Witness interface {
+	// ReportFile is where Puppet leaves its report, by rename. CodeNotFound: there is
+	// no Puppet yet.
+	ReportFile() (string, error)
+	// LastReport reads that and judges the run. fs.ErrNotExist: there is none.
+	LastReport(node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
+}
+
+const (
+	foreignDir = "foreign"
+	seenFile   = "seen" // in it; the id of the run whose report was looked at last
+	// foreignAgain is after how long what the server did not take is sent again.
+	foreignAgain = 10 * time.Second
+)
+
+// seen is the content of seenFile.
+type seen struct {
+	Run tutti.RunID `json:"run"`
+}
+
+// heard is a foreign run in the outbox.
+type heard struct {
+	Foreign tutti.Foreign `json:"foreign"`
+	Report  []byte        `json:"report"`
+}
+
+// foreigns tells the server of runs that it did not order, until ctx ends. Nothing
+// that runs of Tutti's do waits for it.
+func (a *Agent) foreigns(ctx context.Context) {
+	if a.opts.Witness == nil {
+		return
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		a.opts.Logger.Error("runs that others start are not seen", "error", err)
+		return
+	}
+	defer watcher.Close()
+	w := &watch{Agent: a, watcher: watcher}
+	again := time.NewTimer(foreignAgain)
+	defer again.Stop()
+	for {
+		w.follow()
+		err := a.look()
+		if said := errorText(err); said != w.said {
+			w.said = said
+			if err != nil {
+				a.opts.Logger.Warn("the report of Puppet's last run is passed over", "error", err)
+			}
+		}
+		again.Stop()
+		if err := a.sendForeigns(ctx); err != nil && ctx.Err() == nil {
+			a.opts.Logger.Warn("a foreign run is not told yet", "error", err)
+			again.Reset(foreignAgain)
+		}
+		if !w.wait(ctx, again.C) {
+			return
+		}
+	}
+}
+
+// watch waits for the report file to be another one.
+type watch struct {
+	*Agent
+	watcher *fsnotify.Watcher
+	file    string
+	dir     string // that is watched: the file's, or the nearest above it that is there
+	said    string // why a report was passed over
+}
+
+// follow watches the directory of the report file. Before Puppet's first run that
+// is not there.
+func (w *watch) follow() {
+	file, err := w.opts.Witness.ReportFile()
+	if err != nil {
+		return // after the next run of Tutti's it is asked again
+	}
+	w.file = file
+	for {
+		dir := nearest(filepath.Dir(file))
+		if dir == w.dir && slices.Contains(w.watcher.WatchList(), dir) {
+			return
+		}
+		if w.dir != "" {
+			_ = w.watcher.Remove(w.dir) // it may have gone by itself
+		}
+		w.dir = dir
+		if err := w.watcher.Add(dir); err != nil {
+			w.opts.Logger.Warn("runs that others start are not seen now", "error", err)
+			return
+		}
+	} // what was made meanwhile is there at the second look
+}
+
+// nearest is the directory itself, or the nearest above it that is there.
+func nearest(dir string) string {
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// wait returns when there may be something to tell; false: ctx has ended.
+func (w *watch) wait(ctx context.Context, again <-chan time.Time) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again:
+			return true
+		case <-w.lookAgain:
+			return true
+		case e := <-w.watcher.Events:
+			if w.file == e.Name || strings.HasPrefix(w.file, e.Name+string(filepath.Separator)) {
+				return true
+			}
+		case err := <-w.watcher.Errors: // events were lost
+			w.opts.Logger.Warn("runs that others start may not be seen at once", "error", err)
+			return true
+		}
+	}
+}
+
+// look puts the run of Puppet's last report into the outbox, if it is foreign and
+// was not looked at before.
+func (a *Agent) look() error {
+	run, report, err := a.opts.Witness.LastReport(a.opts.Node)
+	if errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	id := run.Result.Run
+	at := filepath.Join(a.foreignDir(), seenFile)
+	last, err := readSealed[seen](at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.opts.Logger.Warn("which report was told last is not known: the one that is there is told again", "error", err)
+	}
+	if last.Run == id {
+		return nil
+	}
+	if _, err := os.Stat(a.runDir(id)); errors.Is(err, fs.ErrNotExist) { // else it is one of ours
+		if err := writeSealed(a.heardFile(id), heard{run, report}); err != nil {
+			return err
+		}
+		a.opts.Logger.Info("a run that Tutti did not start has ended", "run", id, "outcome", run.Result.Outcome, "reason", run.Result.Reason)
+	}
+	return writeSealed(at, seen{id})
+}
+
+func (a *Agent) foreignDir() string { return filepath.Join(a.opts.Dir, foreignDir) }
+
+func (a *Agent) heardFile(id tutti.RunID) string {
+	return filepath.Join(a.foreignDir(), string(id)+".json")
+}
+
+// sendForeigns sends what the outbox has, the oldest first. More than the server
+// keeps of a node are not sent.
+func (a *Agent) sendForeigns(ctx context.Context) error {
+	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
+	if err != nil {
+		return err
+	}
+	var all []heard
+	for _, file := range files {
+		h, err := readSealed[heard](file)
+		if err != nil {
+			a.opts.Logger.Error("a foreign run is lost", "error", err)
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+			continue
+		}
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(x, y heard) int { return x.Foreign.Result.StartedAt.Compare(y.Foreign.Result.StartedAt) })
+	for i, h := range all {
+		if i >= len(all)-tutti.KeptForeign {
+			if err := a.sendForeign(ctx, h); err != nil {
+				return err
+			}
+		}
+		if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendForeign returns an error if sending again may help.
+func (a *Agent) sendForeign(ctx context.Context, h heard) error {
+	message, err := tutti.EncodeForeign(h.Foreign, h.Report)
+	if err != nil {
+		return err
+	}
+	_, err = a.opts.Bus.Call(ctx, tutti.OpForeign, message) // in chunks, if it is large
+	if final(err) {
+		a.opts.Logger.Error("the server refused a foreign run", "run", h.Foreign.Result.Run, "error", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,338 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+)
+
+// witness is an agent.Witness whose reports are tutti.Foreign in JSON.
+type witness struct {
+	file string
+
+	mu    sync.Mutex
+	looks int
+	next  chan struct{} // closed by the next look
+}
+
+// witnesses gives a lab's agents a witness. Its directory is not there yet.
+func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
+	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
+	return w, func(o *agent.Options) { o.Witness = w }
+}
+
+func (w *witness) ReportFile() (string, error) { return w.file, nil }
+
+func (w *witness) LastReport(tutti.NodeName) (tutti.Foreign, []byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks++
+	close(w.next)
+	w.next = make(chan struct{})
+	raw, err := os.ReadFile(w.file)
+	if err != nil {
+		return tutti.Foreign{}, nil, err
+	}
+	var out tutti.Foreign
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, nil, tutti.Wrap(tutti.CodeInvalid, err, "%s", w.file)
+	}
+	out.Result.Report = tutti.DigestOf(raw)
+	return out, raw, nil
+}
+
+// seen waits until the agent has looked so often.
+func (w *witness) seen(n int) {
+	for {
+		w.mu.Lock()
+		looks, next := w.looks, w.next
+		w.mu.Unlock()
+		if looks >= n {
+			return
+		}
+		<-next
+	}
+}
+
+func (w *witness) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.looks
+}
+
+// leave leaves text where the report is, by rename as Puppet does.
+func (w *witness) leave(t *testing.T, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(w.file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.file+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(w.file+".new", w.file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// report is what a run that began as the i-th leaves.
+func report(t *testing.T, i int, run tutti.RunID) string {
+	t.Helper()
+	began := time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC)
+	raw, err := json.Marshal(tutti.Foreign{Result: tutti.Result{Run: run, Outcome: tutti.Unchanged, StartedAt: began, EndedAt: began}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func foreignID(i int) tutti.RunID {
+	return tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i))
+}
+
+// quiet waits until the agent has told all that it has seen, as far as it can: the
+// look behind the next one has begun.
+func (l *lab) quiet(w *witness) {
+	for range 2 {
+		n := w.count()
+		l.line.mend()
+		w.seen(n + 1)
+	}
+}
+
+// told returns the foreign runs in the log.
+func (l *lab) told() []tutti.RunID {
+	var out []tutti.RunID
+	for _, e := range l.fleet.Events() {
+		if b, ok := e.Body.(*tutti.RunForeign); ok {
+			out = append(out, b.Result.Run)
+		}
+	}
+	return out
+}
+
+func (l *lab) wantTold(want ...tutti.RunID) {
+	l.t.Helper()
+	if diff := cmp.Diff(want, l.told()); diff != "" {
+		l.t.Errorf("told: -want +got\n%s", diff)
+	}
+}
+
+// TestAForeignRunIsToldOnce: it is seen when its report comes, wherever the directory
+// comes from, and when the agent starts; never twice.
+func TestAForeignRunIsToldOnce(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		before bool
+	}{
+		{"the report is there when the agent starts", true},
+		{"it comes later, with its directory", false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			l := newLab(t, applies)
+			w, opt := witnesses(t)
+			if tc.before {
+				w.leave(t, report(t, 1, foreignID(1)))
+				l.start(opt)
+			} else {
+				l.start(opt)
+				w.seen(1)
+				w.leave(t, report(t, 1, foreignID(1)))
+			}
+			l.line.until(tutti.OpForeign, 1)
+			l.quiet(w)
+			l.wantTold(foreignID(1))
+			w.leave(t, report(t, 1, foreignID(1))) // the same again
+			l.quiet(w)
+			l.start(opt)
+			l.quiet(w)
+			l.wantTold(foreignID(1))
+			if n := l.line.count(tutti.OpForeign); n != 1 {
+				t.Errorf("it was sent %d times", n)
+			}
+		})
+	}
+}
+
+// TestADirectoryThatIsMadeAnew is watched, too.
+func TestADirectoryThatIsMadeAnew(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	if err := os.MkdirAll(filepath.Dir(w.file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.start(opt)
+	l.quiet(w)
+	if err := os.RemoveAll(filepath.Dir(w.file)); err != nil {
+		t.Fatal(err)
+	}
+	w.leave(t, report(t, 1, foreignID(1)))
+	l.line.until(tutti.OpForeign, 1)
+	l.quiet(w)
+	l.wantTold(foreignID(1))
+}
+
+// TestARunOfOursIsNotForeign: Puppet leaves its report where all leave theirs.
+func TestARunOfOursIsNotForeign(t *testing.T) {
+	w, opt := witnesses(t)
+	l := newLab(t, func(p *puppet) tutti.Result {
+		w.leave(t, report(t, 1, p.spec.Order.Run))
+		return applies(p)
+	})
+	l.start(opt)
+	l.end(l.job())
+	l.quiet(w)
+	l.kill()
+	if err := os.RemoveAll(filepath.Join(l.dir, "runs")); err != nil { // what is known of it goes with time
+		t.Fatal(err)
+	}
+	l.start(opt)
+	l.quiet(w)
+	l.wantTold()
+	if n := l.line.count(tutti.OpForeign); n != 0 {
+		t.Errorf("%d were sent", n)
+	}
+}
+
+// TestAForeignRunSurvivesBothEnds: whoever is killed, it is told, and once.
+func TestAForeignRunSurvivesBothEnds(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		kill   func(l *lab, w *witness, opt func(*agent.Options))
+	}{
+		{"the agent is killed before it has told", func(l *lab, w *witness, opt func(*agent.Options)) {
+			at := l.line.stopAt(tutti.OpForeign, false)
+			w.leave(t, report(t, 1, foreignID(1)))
+			<-at.reached
+		}},
+		{"the agent is killed when the server has it", func(l *lab, w *witness, opt func(*agent.Options)) {
+			at := l.line.stopAt(tutti.OpForeign, true)
+			w.leave(t, report(t, 1, foreignID(1)))
+			<-at.reached
+		}},
+		{"the server is away, and the next report is another's", func(l *lab, w *witness, opt func(*agent.Options)) {
+			l.line.sever()
+			n := w.count()
+			w.leave(t, report(t, 1, foreignID(1)))
+			w.seen(n + 1)
+			l.line.until(tutti.OpForeign, 1)
+			l.kill()
+			l.put(foreignID(2), "sent", []byte{}) // a run of ours has left the report that is there now
+			w.leave(t, report(t, 2, foreignID(2)))
+		}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			l := newLab(t, applies)
+			w, opt := witnesses(t)
+			l.start(opt)
+			l.quiet(w)
+			tc.kill(l, w, opt)
+			l.start(opt)
+			l.quiet(w)
+			l.wantTold(foreignID(1))
+			left, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
+			if err != nil || len(left) != 0 {
+				t.Errorf("left in the outbox: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestTheOutboxOfForeignRunsIsBounded: while the server is away no more are kept than
+// it would keep.
+func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	l.start(opt)
+	l.quiet(w)
+	l.line.sever()
+	for i := range 8 {
+		n := l.line.count(tutti.OpForeign)
+		w.leave(t, report(t, i, foreignID(i)))
+		l.line.until(tutti.OpForeign, n+1) // in vain
+	}
+	left, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
+	if err != nil || len(left) > tutti.KeptForeign+1 {
+		t.Errorf("%d in the outbox, %v", len(left), err)
+	}
+	l.line.refuseWith(tutti.OpForeign, tutti.Errorf(tutti.CodeInvalid, "for ever"))
+	n := l.line.count(tutti.OpForeign)
+	l.quiet(w)
+	if sent := l.line.count(tutti.OpForeign) - n; sent != tutti.KeptForeign {
+		t.Errorf("%d were sent, want the latest %d, and none again that is refused for good", sent, tutti.KeptForeign)
+	}
+}
+
+// TestWhatIsNoReportIsOneWarning, and the next report is told as ever.
+func TestWhatIsNoReportIsOneWarning(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	l.start(opt, func(o *agent.Options) { o.Logger = log })
+	for range 3 {
+		w.leave(t, "{ torn")
+		l.quiet(w)
+	}
+	w.leave(t, report(t, 1, foreignID(1)))
+	l.quiet(w)
+	l.wantTold(foreignID(1))
+	l.kill()
+	if n := strings.Count(said.String(), "passed over"); n != 1 || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), w.file) {
+		t.Errorf("%d warnings:\n%s", n, said.String())
+	}
+}
+
+// TestRunsOfOursDoNotWait for a foreign run that the server does not take now.
+func TestRunsOfOursDoNotWait(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	l.line.refuseWith(tutti.OpForeign, tutti.Errorf(tutti.CodeUnavailable, "not so soon"))
+	w.leave(t, report(t, 1, foreignID(1)))
+	l.start(opt)
+	l.line.until(tutti.OpForeign, 1)
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Errorf("%+v", got)
+	}
+	l.wantTold()
+	if _, err := os.Stat(filepath.Join(l.dir, "foreign", string(foreignID(1))+".json")); err != nil {
+		t.Errorf("it waits for the server: %v", err)
+	}
+	l.line.refuseWith(tutti.OpForeign, nil)
+	l.quiet(w)
+	l.wantTold(foreignID(1))
+}
+
+// TestADamagedOutboxIsNoReasonToStop: what cannot be read is named and let go.
+func TestADamagedOutboxIsNoReasonToStop(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	dir := filepath.Join(l.dir, "foreign")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"seen", string(foreignID(7)) + ".json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.leave(t, report(t, 1, foreignID(1)))
+	l.start(opt)
+	l.quiet(w)
+	l.wantTold(foreignID(1))
+	if _, err := os.Stat(filepath.Join(dir, string(foreignID(7))+".json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the damaged one is there: %v", err)
+	}
+}

@@ -1,0 +1,40 @@
+package converge
+
+import (
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// standing judges a node in the view of a job (empty: everybody's) that wants some
+// code (empty: any) on it: by the runs of ours, and by what others have done since
+// (ADR 0011).
+func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
+	out := s.recorded(node, job, code, has)
+	agent := has.Program == tutti.ProgramAgent
+	for _, f := range s.engine.Last(node).Foreign { // the latest that says anything
+		switch {
+		case agent && !f.Outcome().Good():
+			out.Foreign, out.Need = len(out.Changed) == 0, Apply
+		case agent && f.Foreign.Whole && len(out.Changed) == 0:
+			return Standing{Need: Nothing, Run: f}
+		case f.Foreign.Disturbs() && out.Need != Apply:
+			out.Foreign, out.Need = out.Need == Nothing, Apply
+		default:
+			continue
+		}
+		out.Run, out.why = f, foreignWhy(f)
+		return out
+	}
+	return out
+}
+
+// foreignWhy says why a node is not good after a foreign run.
+func foreignWhy(f *engine.Run) string {
+	r := f.Result
+	if f.Outcome().Good() {
+		return fmt.Sprintf("foreign run %s has changed what Tutti's last run left: resources changed: %d", r.Run, r.Counts.Changed)
+	}
+	return fmt.Sprintf("foreign run %s: %s:%s: %s", r.Run, r.Outcome, r.Reason, r.Message)
+}

@@ -1,0 +1,142 @@
+package puppet
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	puppetreport "github.com/tutti-project/tutti/internal/report"
+)
+
+// ReportFile is where Puppet leaves the report of its last run, whoever started it.
+func (l Local) ReportFile() (string, error) {
+	c, err := ReadConfig(l.Root)
+	return c.LastReport, err
+}
+
+// LastReport reads that report: the run that it is of, judged by it alone, and the
+// report as JSON. The error is fs.ErrNotExist if there is none; CodeInvalid or CodeDamaged: what is
+// there is no report of this node.
+func (l Local) LastReport(node tutti.NodeName) (tutti.Foreign, []byte, error) {
+	c, err := ReadConfig(l.Root)
+	if err != nil {
+		return tutti.Foreign{}, nil, err
+	}
+	raw, err := readBounded(c.LastReport, puppetreport.MaxYAML)
+	if err != nil {
+		return tutti.Foreign{}, nil, err
+	}
+	asJSON, err := puppetreport.FromYAML(raw)
+	if err != nil {
+		return tutti.Foreign{}, nil, tutti.Wrap("", err, "%s", c.LastReport)
+	}
+	out, err := judgeForeign(asJSON, node, c.Environment)
+	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
+}
+
+// foreignReport is what the report of a foreign run says besides: there is nothing
+// else to ask.
+type foreignReport struct {
+	report
+	Host        string    `json:"host"`
+	Time        time.Time `json:"time"` // when it began
+	Version     string    `json:"puppet_version"`
+	Environment string    `json:"environment"`
+	Noop        bool      `json:"noop"`
+	Logs        []logLine `json:"logs"`
+}
+
+// maxForeign bounds how long a foreign run is believed to have taken.
+const maxForeign = 24 * time.Hour
+
+// judgeForeign judges a report, by the rules of our own runs as far as it can tell.
+func judgeForeign(raw []byte, node tutti.NodeName, environment string) (tutti.Foreign, error) {
+	var r foreignReport
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return tutti.Foreign{}, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
+	}
+	if r.Host != string(node) {
+		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "this is a report of %q, and here is %q", short(r.Host), string(node))
+	}
+	if year := r.Time.UTC().Year(); year < 1970 || year > 9999 {
+		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "a report of the year %d", year)
+	}
+	took, _ := r.Metrics.Time.of("total")
+	began := r.Time.UTC()
+	out := tutti.Foreign{
+		Result: tutti.Result{
+			Run: tutti.RunID(r.TransactionUUID), NoopPending: r.NoopPending, Corrective: r.CorrectiveChange,
+			StartedAt: began, EndedAt: began.Add(time.Duration(min(max(took, 0), maxForeign.Seconds()) * float64(time.Second))), Report: tutti.DigestOf(raw),
+		},
+		Environment: short(r.Environment), Puppet: short(r.Version), Noop: r.Noop,
+	}
+	r.judge(&out.Result)
+	out.Whole = out.Result.Outcome.Good() && r.whole(environment)
+	shorten(&out.Result)
+	return out, out.Validate()
+}
+
+func (r foreignReport) judge(out *tutti.Result) {
+	tr := trace{stderr: "the report does not say why"} // what it says if the log has no error
+	for _, l := range r.Logs {
+		if l.isError() {
+			tr.errors = append(tr.errors, l)
+		}
+	}
+	out.Counts.Total = r.total()
+	for _, s := range r.ResourceStatuses {
+		count(&out.Counts, s)
+	}
+	out.Failures, out.Changes = resourceFailures(r.report, tr), noopChanges(r.report)
+	switch {
+	case r.CachedCatalogStatus == "on_failure":
+		fail(out, tutti.BecauseCompile, "an old catalog was applied because the new one did not compile")
+	case !slices.Contains([]string{"failed", "changed", "unchanged"}, r.Status):
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report has the unknown status %q", r.Status))
+	case r.total() == 0: // Puppet's own stages are resources, too: no catalog has none
+		fail(out, tr.withoutCatalog(), tr.message())
+		out.Failures = failuresOf(tr.errors)
+	case r.Status == "failed" && tr.cycle() != "":
+		fail(out, tutti.BecauseCatalog, tr.cycle())
+	case r.Status == "failed" && out.Counts.Failed > 0:
+		fail(out, tutti.BecauseResources, plural(out.Counts.Failed, "resource")+" failed")
+	case r.Status == "failed":
+		fail(out, tutti.BecauseCatalog, tr.message())
+		out.Failures = failuresOf(tr.errors)
+	case r.TransactionCompleted != nil && !*r.TransactionCompleted:
+		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
+	case out.Counts.Failed > 0 || r.metric("failed") > 0 || r.metric("failed_to_restart") > 0:
+		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and has resources that failed", r.Status))
+	default:
+		out.Outcome = tutti.Outcome(r.Status)
+	}
+}
+
+// withoutCatalog says why a run failed that applied nothing, by what Puppet logs in
+// `Configurer#run_internal`.
+func (tr trace) withoutCatalog() tutti.Reason {
+	for _, l := range tr.errors {
+		switch {
+		case strings.HasPrefix(l.Message, "Could not run command from prerun_command"):
+			return tutti.BecauseRefused
+		case strings.HasPrefix(l.Message, "Failed to apply catalog: Could not retrieve local facts"):
+			return tutti.BecauseFacts
+		case strings.HasPrefix(l.Message, "Failed to apply catalog: "):
+			return tutti.BecauseCatalog
+		}
+	}
+	return tutti.BecauseCompile
+}
+
+// whole reports whether the run certainly applied all of a new catalog of the node's
+// Puppet Server. What tags and schedules leave out Puppet counts as skipped; only
+// `puppet agent` syncs plugins and asks for its node (configurer.rb).
+func (r foreignReport) whole(environment string) bool {
+	_, synced := r.Metrics.Time.of("plugin_sync")
+	_, asked := r.Metrics.Time.of("node_retrieval")
+	return (synced || asked) && !r.Noop && r.CachedCatalogStatus == "not_used" && r.Environment == environment &&
+		r.total() > 0 && r.metric("skipped") == 0
+}

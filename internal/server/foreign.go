@@ -1,0 +1,106 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/report"
+	"github.com/tutti-project/tutti/internal/retain"
+)
+
+const (
+	// maxForeign bounds a foreign run with its report, in bytes.
+	maxForeign = 2*report.MaxYAML + 1<<20
+	// foreignEvery is how often a node may tell one: nothing else that a node says
+	// without having been asked is kept.
+	foreignEvery = 10 * time.Second
+)
+
+// foreign takes a run that Tutti did not start, with its report. It is taken once; one
+// that would not be kept is let go.
+func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, content, err := tutti.DecodeForeign(payload)
+	if err != nil {
+		return nil, err
+	}
+	in.Result, in.Environment, in.Puppet = plainResult(in.Result), words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
+	wanted := false
+	take := func(then func(tx *tx, n *node)) error {
+		return s.do(ctx, func(tx *tx) error {
+			n, err := tx.node(key)
+			if err != nil {
+				return err
+			}
+			if wanted, err = tx.mayTell(n, in); wanted && err == nil {
+				then(tx, n)
+			}
+			return err
+		})
+	}
+	if err := take(func(*tx, *node) {}); err != nil || !wanted {
+		return nil, err
+	}
+	if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
+		return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
+	}
+	return nil, take(func(tx *tx, n *node) {
+		tx.emit(actorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
+	})
+}
+
+// mayTell reports whether a foreign run is to be kept. CodeUnavailable: not so soon
+// after the last one.
+func (tx *tx) mayTell(n *node, in tutti.Foreign) (bool, error) {
+	if r := tx.engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
+		return false, tx.deny(actorNode(n.Node), "speak for run "+string(in.Result.Run),
+			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
+	}
+	if !tx.engine.KeepsForeign(n.Node, in) {
+		return false, nil
+	}
+	for _, f := range tx.engine.Foreigns(n.Node) {
+		if since := tx.now.Sub(f.EndedAt); since < foreignEvery {
+			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), foreignEvery)
+		}
+	}
+	return true, tx.server.opts.Space()
+}
+
+// lastForeign is the latest foreign run of a node, nil unless it is later than one of
+// ours.
+func (tx *tx) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
+	all := tx.engine.Foreigns(node)
+	if len(all) == 0 || !all[0].After(ours) {
+		return nil
+	}
+	return all[0]
+}
+
+// foreignReports are the reports of foreign runs, which stay as long as these and,
+// like all, for a time.
+type foreignReports struct {
+	nodes map[tutti.NodeName]retain.Foreigns
+	told  map[tutti.RunID]time.Time
+}
+
+func (f *foreignReports) add(at time.Time, b *tutti.RunForeign) {
+	if f.nodes == nil {
+		f.nodes, f.told = map[tutti.NodeName]retain.Foreigns{}, map[tutti.RunID]time.Time{}
+	}
+	f.nodes[b.Node], _ = f.nodes[b.Node].Add(b)
+	f.told[b.Result.Run] = at
+}
+
+// name notes the digests of those that stay.
+func (f *foreignReports) name(out map[tutti.Digest]bool, keep time.Duration, now time.Time) {
+	for _, runs := range f.nodes {
+		for _, b := range runs {
+			if keep == 0 || now.Sub(f.told[b.Result.Run]) <= keep {
+				out[b.Result.Report] = true
+			}
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// foreign is a run that somebody else has started, and its report. Its number makes
+// it one of its own, and orders it by its start: after those of servertest.Result.
+func foreign(i int, outcome tutti.Outcome, change ...func(*tutti.Foreign)) (tutti.Foreign, []byte) {
+	report := fmt.Appendf(nil, `{"status": %q, "puppet_version": "8.10.0", "logs": [{"level": "err", "message": "foreign %d"}]}`, outcome, i)
+	result := servertest.Result(tutti.RunID(fmt.Sprintf("f0000000-0000-4000-8000-%012d", i)), outcome)
+	result.StartedAt, result.EndedAt = result.StartedAt.Add(time.Duration(i)*time.Minute), result.EndedAt.Add(time.Duration(i)*time.Minute)
+	result.Report = tutti.DigestOf(report)
+	f := tutti.Foreign{Result: result, Environment: "production", Puppet: "8.10.0"}
+	for _, c := range change {
+		c(&f)
+	}
+	return f, report
+}
+
+func whole(f *tutti.Foreign) { f.Whole = true }
+
+// tell lets a node tell of a foreign run.
+func tell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) error {
+	t.Helper()
+	message, err := tutti.EncodeForeign(f, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.Fleet.Handle(servertest.Operator(), n.Key, tutti.OpForeign, message)
+	return err
+}
+
+func mustTell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) {
+	t.Helper()
+	if err := tell(t, n, f, report); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAForeignRunIsTheLastOne: node and run are shown with it, before and after a
+// start of the server; a run of ours takes its place again.
+func TestAForeignRunIsTheLastOne(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	setFleet(t, f, agentFleet)
+	mine := func(i int, outcome tutti.Outcome) {
+		t.Helper()
+		f.Start("puppet", tutti.ModeApply)
+		run := db.MustClaim().Run
+		db.Gate(tutti.Gate{Run: run})
+		result := servertest.Result(run, outcome)
+		result.StartedAt, result.EndedAt = result.StartedAt.Add(time.Duration(i)*time.Minute), result.EndedAt.Add(time.Duration(i)*time.Minute)
+		if err := db.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setFleet(t, f, strings.Replace(agentFleet, "  apply:", "  puppet: {steps: [{run: db}]}\n  apply:", 1))
+	mine(1, tutti.Changed)
+	one, report := foreign(2, tutti.Failed, func(f *tutti.Foreign) { f.Result.Message = "1 resource failed" })
+	mustTell(t, db, one, report)
+	mustTell(t, db, one, report) // again, as after a lost answer
+	check := func(f *servertest.Fleet) {
+		t.Helper()
+		ctx := servertest.Operator()
+		n, err := f.ShowNode(ctx, "db-01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "foreign run " + string(one.Result.Run) + ": failed:resources: 1 resource failed"
+		if !n.Foreign || n.LastRun != one.Result.Run || n.Outcome != tutti.Failed || n.LastJob != "" || !n.RunAt.Equal(one.Result.StartedAt) {
+			t.Errorf("node %+v", n.NodeView)
+		}
+		if st := n.Standing; st.State != tutti.NodeFailed || st.Why != want || st.Run == nil || !st.Run.Foreign || st.Needs != "apply" {
+			t.Errorf("it stands %+v", st)
+		}
+		run, err := f.RunReport(ctx, "f0000000")
+		if err != nil || !run.Foreign || run.Report == nil || run.Report.Status != "failed" || run.Environment != "production" || run.Puppet != "8.10.0" || run.Job != "" {
+			t.Errorf("run %+v, %v", run, err)
+		}
+		var log []string
+		err = f.RunLog(ctx, one.Result.Run, func(l tutti.LogLine) error { log = append(log, l.Message); return nil })
+		if diff := cmp.Diff([]string{"foreign 2"}, log); diff != "" || err != nil {
+			t.Errorf("log: %v, -want +got\n%s", err, diff)
+		}
+		kinds := 0
+		for _, e := range f.Events() {
+			if e.Body.Kind() == "run.foreign" {
+				kinds++
+			}
+		}
+		if kinds != 1 {
+			t.Errorf("it is in the log %d times", kinds)
+		}
+	}
+	check(f)
+	_ = f.Stop()
+	f = servertest.Resume(t, f.Log, f.Blobs)
+	check(f)
+	db = f.Node("db-01")
+	mine(3, tutti.Unchanged)
+	n, err := f.ShowNode(servertest.Operator(), "db-01")
+	if err != nil || n.Foreign || n.LastJob != "puppet-2" || n.Standing.State != tutti.NodeGood {
+		t.Errorf("after ours: %+v, %v", n, err)
+	}
+}
+
+func TestAForeignRunThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		one, report := foreign(1, tutti.Changed)
+		mustTell(t, f.db, one, report)
+		f.Start("deploy", tutti.ModeApply)
+		order := f.db.MustClaim()
+		as := func(i int, change func(*tutti.Foreign)) tutti.Foreign {
+			out, _ := foreign(i, tutti.Changed, change)
+			return out
+		}
+		_, second := foreign(2, tutti.Changed)
+		none := func(*tutti.Foreign) {}
+		for _, tc := range []struct {
+			reason string
+			node   *servertest.Node
+			run    tutti.Foreign
+			report []byte
+			code   tutti.Code
+			says   string
+		}{
+			{"the run of another node", f.web1, as(1, none), report, tutti.CodeRefused, "is not a run of node web-01"},
+			{"one of ours is none", f.db, as(1, func(f *tutti.Foreign) { f.Result.Run = order.Run }), report, "", ""},
+			{"a second at once", f.db, as(2, none), second, tutti.CodeUnavailable, "at most one each 10s"},
+			{"not its report", f.web1, as(2, none), report, tutti.CodeConflict, "send it again"},
+			{"cut off", f.web1, as(2, none), second[:9], tutti.CodeConflict, "send it again"},
+			{"no report", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Report = "" }), nil, tutti.CodeInvalid, "no report"},
+			{"no uuid", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Run = "2" }), second, tutti.CodeInvalid, "not a UUID"},
+			{"stopped at a gate", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Stopped = true }), second, tutti.CodeInvalid, "it has a gate"},
+			{"waiting", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Waiting }), second, tutti.CodeInvalid, "outcome"},
+			{"lost", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Lost }), second, tutti.CodeInvalid, "outcome"},
+		} {
+			before := len(f.Events())
+			wantCode(t, tell(t, tc.node, tc.run, tc.report), tc.code, tc.says)
+			for _, e := range f.Events()[before:] {
+				if e.Body.Kind() != "audit.denied" {
+					t.Errorf("%s: %s is in the log", tc.reason, e.Body.Kind())
+				}
+			}
+		}
+		if r := f.db.Call(tutti.OpResult, servertest.Result(one.Result.Run, tutti.Unchanged), nil); tutti.CodeOf(r) != tutti.CodeRefused {
+			t.Errorf("a result of a foreign run: %v", r)
+		}
+		time.Sleep(10 * time.Second)
+		run, report := foreign(2, tutti.Changed)
+		mustTell(t, f.db, run, report)
+		if n, err := f.ShowNode(servertest.Operator(), "db-01"); err != nil || n.Active != order.Run || n.LastRun != run.Result.Run {
+			t.Errorf("%+v, %v: want our run to go on", n, err)
+		}
+		for i := range 10 { // what is older than all that are kept changes nothing
+			time.Sleep(10 * time.Second)
+			run, report := foreign(10+i, tutti.Unchanged)
+			mustTell(t, f.db, run, report)
+		}
+		before := len(f.Events())
+		old, report := foreign(3, tutti.Unchanged)
+		mustTell(t, f.db, old, report)
+		if got := f.Since(before); len(got) != 0 {
+			t.Errorf("an old one is noted: %v", got)
+		}
+	})
+}
+
+// TestReportsOfForeignRunsAreLetGo: they stay as long as their runs and no longer
+// than others, and push no report of Tutti's runs out.
+func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t, func(o *server.Options) {
+			o.Keep.Jobs, o.KeepReports = 10, retain.Reports{Most: 1, For: 24 * time.Hour}
+		})
+		mine := p.reported(t, false)
+		for i := range 8 {
+			time.Sleep(time.Minute)
+			run, report := foreign(i, tutti.Unchanged)
+			mustTell(t, p.db, run, report)
+		}
+		sweep := func(want ...bool) {
+			t.Helper()
+			time.Sleep(2 * time.Hour)
+			if err := p.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []bool
+			for i := range 8 {
+				_, report := foreign(i, tutti.Unchanged)
+				has, err := p.Blobs.Has(t.Context(), tutti.DigestOf(report))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, has)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +kept\n%s", diff)
+			}
+		}
+		sweep(false, false, false, true, true, true, true, true)
+		if got := p.kept(t, mine); got != "report log record" {
+			t.Errorf("of ours is kept: %s", got)
+		}
+		time.Sleep(24 * time.Hour)
+		sweep(make([]bool, 8)...)
+		run, err := p.RunReport(servertest.Operator(), "f0000000-0000-4000-8000-000000000007")
+		if err != nil || run.Outcome != tutti.Unchanged || run.Missing == nil || run.Missing.Why != tutti.ReportNotKept {
+			t.Errorf("%+v, %v: want what became of it, and why there is no report", run, err)
+		}
+		if _, err := p.RunReport(servertest.Operator(), "f0000000-0000-4000-8000-000000000001"); tutti.CodeOf(err) != tutti.CodeNotFound {
+			t.Errorf("one that is not kept: %v", err)
+		}
+		p.wantWhole(t)
+	})
+}
+
+// TestAForeignRunIsNoInterruption: a job that waits for its node goes on as if it had
+// not been.
+func TestAForeignRunIsNoInterruption(t *testing.T) {
+	f, job, order := started(t, tutti.ModeApply)
+	run, report := foreign(1, tutti.Failed)
+	mustTell(t, f.db, run, report)
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Finish(order.Run)
+	for _, n := range []*servertest.Node{f.web1, f.web2} {
+		o := n.MustClaim()
+		n.Gate(tutti.Gate{Run: o.Run})
+		n.Finish(o.Run)
+	}
+	wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
+}
+
+// TestAForeignRunSpeaksToNoTerminal: a node may lie in every field.
+func TestAForeignRunSpeaksToNoTerminal(t *testing.T) {
+	const bad = "a\x1b[2J\u009b\u202e"
+	f := newFixture(t)
+	run, report := foreign(1, tutti.Failed, func(f *tutti.Foreign) {
+		f.Environment, f.Puppet, f.Result.Message = bad, bad, bad
+		f.Result.Failures = []tutti.Failure{{Resource: bad, File: bad, Message: bad}}
+	})
+	mustTell(t, f.db, run, report)
+	got, err := f.RunReport(servertest.Operator(), string(run.Result.Run))
+	node, nodeErr := f.ShowNode(servertest.Operator(), "db-01")
+	raw, jsonErr := json.Marshal([]any{got, node})
+	if text := fmt.Sprintf("%+v %+v %s", *got.Result, node, raw); err != nil || nodeErr != nil || jsonErr != nil || strings.ContainsAny(text, "\x1b\u009b\u202e") {
+		t.Errorf("it speaks to a terminal: %v %q", err, text)
+	}
+}
