@@ -77,9 +77,12 @@ func exclusiveJobs(t *testing.T, s *puppetSite) {
 
 	t.Run("the server dies and stays away", func(t *testing.T) {
 		j, goOn := s.alone(t, "e2e-lease")
+		for _, h := range s.web {
+			sh(t, h, "test -e "+disabledLock)
+		}
 		sh(t, s.Server, "systemctl kill --signal KILL tutti-server; systemctl stop tutti-server")
 		for _, h := range s.web {
-			sh(t, h, "test -e "+disabledLock+" && until test ! -e "+disabledLock+"; do sleep 0.2; done")
+			sh(t, h, "until test ! -e "+disabledLock+"; do sleep 0.2; done")
 			noTrace(t, h)
 		}
 		sh(t, s.Server, "systemctl start tutti-server")
