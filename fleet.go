@@ -142,11 +142,18 @@ type Grant struct {
 type Plan struct {
 	Name  PlanName `json:"name"`
 	Steps []Step   `json:"steps"`
+	// Exclusive keeps other Puppet runs away from the nodes; nil: it does not.
+	Exclusive *Exclusive `json:"exclusive,omitempty"`
 }
 
 // Validate checks what everybody relies on who executes a plan: steps of
 // different names, each of one kind, whose edges lead to steps and in no circle.
 func (p Plan) Validate() error {
+	if p.Exclusive != nil {
+		if err := p.Exclusive.Validate(); err != nil {
+			return Wrap(CodeInvalid, err, "plan %q", string(p.Name))
+		}
+	}
 	waits := map[StepName]int{}
 	after := map[StepName][]StepName{}
 	for _, s := range p.Steps {
@@ -161,6 +168,9 @@ func (p Plan) Validate() error {
 		}
 		if kinds != 1 {
 			return Errorf(CodeInvalid, "plan %q, step %q: it has to be one of run, converge and wait", string(p.Name), string(s.Name))
+		}
+		if p.Exclusive != nil && s.Converge != nil {
+			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no converge steps, whose nodes nobody knows before", string(p.Name), string(s.Name))
 		}
 		waits[s.Name] = len(s.After)
 		for _, earlier := range s.After {

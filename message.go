@@ -27,11 +27,13 @@ const (
 	OpRenew    = "renew"   // Renew → Renewed
 	OpAct      = "act"     // RemoteAct → nothing
 	OpAnswer   = "answer"  // RemoteReply, no reply
+	OpLease    = "lease"   // LeaseReport → LeaseOrder
 	OpForeign  = "foreign" // EncodeForeign → nothing
 	RingClaim  = "claim"   // server → node: something may be there to claim
 	RingCancel = "cancel"  // server → node: CancelRun
 	RingGate   = "gate"    // server → node: the gate of its run may have decided
 	RingRemote = "remote"  // server → node: RemoteRequest
+	RingLease  = "lease"   // server → node: report how you stand
 )
 
 // Claim asks for the node's next run.

@@ -30,6 +30,7 @@ groups:
   web: {nodes: [web-01, web-02]}
 plans:
   deploy: {steps: [{run: web}]}
+  alone: {exclusive: {reason: new kernel, lease: 20s}, steps: [{run: web}]}
   other: {steps: [{run: web-01, mode: agent, environment: staging}]}
   look: {steps: [{run: web-01, noop: true}]}
   tagged: {steps: [{run: web-01, tags: [base]}]}
@@ -192,6 +193,8 @@ func TestPuppetServer(t *testing.T) {
 			t.Errorf("cron's run ended with %s", got)
 		}
 	})
+
+	t.Run("exclusive", func(t *testing.T) { exclusiveJobs(t, s) })
 
 	t.Run("converged", func(t *testing.T) {
 		s.manifest(t, "fail('not today')")

@@ -37,15 +37,18 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 		if name == tutti.ShowPlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
 		}
-		var steps *yaml.Node
+		var steps, exclusive *yaml.Node
 		ok := r.mapping(e.value, "plan "+string(name), fields{
-			"steps": func(n *yaml.Node) { steps = n },
+			"steps":     func(n *yaml.Node) { steps = n },
+			"exclusive": func(n *yaml.Node) { exclusive = n },
 		})
 		if ok && steps == nil {
 			r.report(e.key.at, "add `steps:` with a list of steps", "plan %s has no steps", name)
 		}
 		if steps != nil {
-			plans = append(plans, tutti.Plan{Name: name, Steps: r.steps(name, steps)})
+			plan := tutti.Plan{Name: name, Steps: r.steps(name, steps)}
+			plan.Exclusive = r.exclusive(exclusive, plan)
+			plans = append(plans, plan)
 		}
 	}
 	return plans

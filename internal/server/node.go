@@ -29,6 +29,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpRenew:   s.renew,
 		tutti.OpAct:     s.act,
 		tutti.OpAnswer:  s.answered,
+		tutti.OpLease:   s.lease,
 		tutti.OpForeign: s.foreign,
 	}
 }
