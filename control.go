@@ -131,6 +131,9 @@ type StartJob struct {
 	Converge *ConvergeStep `json:"converge,omitempty"`
 	Runs     *NodeRuns     `json:"runs,omitempty"`
 	Mode     Mode          `json:"mode"`
+	// Exclusive makes the plan exclusive that is not; of one that is, it replaces the
+	// reason. A noop run changes nothing on the nodes and is never exclusive.
+	Exclusive *string `json:"exclusive,omitempty"`
 }
 
 // NodeRuns are one run on each of some nodes, at most Limit at once (0: no limit of
@@ -199,6 +202,7 @@ type NodeView struct {
 	Trouble   string      `json:"trouble,omitempty"` // what its agent says that it cannot do
 	Paused    string      `json:"paused,omitempty"`  // why nothing begins there by itself
 	Active    RunID       `json:"active,omitempty"`
+	HeldBy    JobID       `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
 	LastRun   RunID       `json:"last_run,omitempty"`
 	LastJob   JobID       `json:"last_job,omitempty"`
 	Outcome   Outcome     `json:"outcome,omitempty"`

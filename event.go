@@ -173,6 +173,14 @@ type (
 	Unpaused struct {
 		Target string `json:"target"`
 	}
+	// LeaseChanged is how a node stands in an exclusive job: the node's word, or the
+	// server's of a node that says nothing.
+	LeaseChanged struct {
+		Job     JobID      `json:"job"`
+		Node    NodeName   `json:"node"`
+		State   LeaseState `json:"state"`
+		Message string     `json:"message,omitempty"`
+	}
 	// RunFinished is the node's word on its run.
 	RunFinished struct {
 		Result Result `json:"result"`
@@ -276,6 +284,14 @@ func (b *JobStarted) Validate() error {
 	return nil
 }
 
+// Validate refuses a state that no fold knows.
+func (b *LeaseChanged) Validate() error {
+	if !slices.Contains(LeaseStates, b.State) {
+		return Errorf(CodeInvalid, "job %q: node %s is in state %q, which is none of a lease", string(b.Job), b.Node, string(b.State))
+	}
+	return nil
+}
+
 // AuditSegment is a part of the log that was let go: a blob with its entries.
 // Before is the link of the entry before First, After that of Last.
 type AuditSegment struct {
@@ -335,6 +351,8 @@ type Order struct {
 	Tags     []string `json:"tags,omitempty"`
 	SkipTags []string `json:"skip_tags,omitempty"`
 	Debug    bool     `json:"debug,omitempty"`
+	// Exclusive: its job holds the node; without that it is not begun.
+	Exclusive bool `json:"exclusive,omitempty"`
 	// Proof: it is stopped at its gate, and the node is good, if nothing can have
 	// changed since its last run.
 	Proof bool `json:"proof,omitempty"`
@@ -387,6 +405,7 @@ func init() {
 		func() Body { return &RunWanted{} }, func() Body { return &RunClaimed{} }, func() Body { return &RunGated{} },
 		func() Body { return &RunCompiled{} }, func() Body { return &RunAsked{} }, func() Body { return &RunProved{} },
 		func() Body { return &ConvergeFinished{} }, func() Body { return &Paused{} }, func() Body { return &Unpaused{} },
+		func() Body { return &LeaseChanged{} },
 		func() Body { return &RunFinished{} }, func() Body { return &RunLost{} }, func() Body { return &RunForeign{} },
 		func() Body { return &ExportsSet{} }, func() Body { return &ValueSet{} }, func() Body { return &ValueUnset{} },
 		func() Body { return &JobRetired{} }, func() Body { return &SnapshotTaken{} },

@@ -53,6 +53,7 @@ var (
 		&tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictFailed, Message: "failed: db"},
 		&tutti.StepStarted{Job: "deploy-1", Step: "up"},
 		&tutti.StepFinished{Job: "deploy-1", Step: "up", OK: true, Message: "there"},
+		&tutti.LeaseChanged{Job: "deploy-1", Node: aNode, State: tutti.LeaseRefused, Message: "disabled: new disk"},
 		&tutti.RunWanted{Order: tutti.Order{
 			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
 		}},

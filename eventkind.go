@@ -93,6 +93,12 @@ func (*RunGated) Kind() string { return "run.gated" }
 func (b *RunGated) ID() string { return string(b.Run) }
 
 // Kind implements Body.
+func (*LeaseChanged) Kind() string { return "lease.changed" }
+
+// ID implements Body.
+func (b *LeaseChanged) ID() string { return string(b.Job) }
+
+// Kind implements Body.
 func (*RunFinished) Kind() string { return "run.finished" }
 
 // ID implements Body.

@@ -145,11 +145,18 @@ type Grant struct {
 type Plan struct {
 	Name  PlanName `json:"name"`
 	Steps []Step   `json:"steps"`
+	// Exclusive keeps other Puppet runs away from the nodes; nil: it does not.
+	Exclusive *Exclusive `json:"exclusive,omitempty"`
 }
 
 // Validate checks what everybody relies on who executes a plan: steps of
 // different names, each of one kind, whose edges lead to steps and in no circle.
 func (p Plan) Validate() error {
+	if p.Exclusive != nil {
+		if err := p.Exclusive.Validate(); err != nil {
+			return Wrap(CodeInvalid, err, "plan %q", string(p.Name))
+		}
+	}
 	waits := map[StepName]int{}
 	after := map[StepName][]StepName{}
 	for _, s := range p.Steps {
@@ -164,6 +171,9 @@ func (p Plan) Validate() error {
 		}
 		if kinds != 1 {
 			return Errorf(CodeInvalid, "plan %q, step %q: it has to be one of run, converge and wait", string(p.Name), string(s.Name))
+		}
+		if p.Exclusive != nil && s.Converge != nil {
+			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no converge steps, whose nodes nobody knows before", string(p.Name), string(s.Name))
 		}
 		waits[s.Name] = len(s.After)
 		for _, earlier := range s.After {
@@ -254,13 +264,16 @@ func (s RunStep) Accepts(r Result) bool {
 	return false
 }
 
-// WaitStep waits for something outside Puppet; exactly one of HTTP, TCP and
-// Value is set. The server asks.
+// WaitStep waits for something outside Puppet; exactly one of HTTP, TCP, PuppetDB
+// and Value is set. The server asks.
 type WaitStep struct {
-	HTTP   string          `json:"http,omitempty"`   // a URL that answers 2xx
-	TCP    string          `json:"tcp,omitempty"`    // host:port that accepts a connection
-	Value  string          `json:"value,omitempty"`  // a key that has a value,
-	Equals json.RawMessage `json:"equals,omitempty"` // this one if given
+	HTTP string `json:"http,omitempty"` // a URL that answers 2xx
+	TCP  string `json:"tcp,omitempty"`  // host:port that accepts a connection
+	// PuppetDB is the URL of one that has stored the catalogs of the runs through the
+	// agent in the steps that the wait comes after.
+	PuppetDB string          `json:"puppetdb,omitempty"`
+	Value    string          `json:"value,omitempty"`  // a key that has a value,
+	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
 }
 
 // Subject names what the step waits for, for people.
@@ -270,6 +283,8 @@ func (w WaitStep) Subject() string {
 		return w.HTTP
 	case w.TCP != "":
 		return "tcp " + w.TCP
+	case w.PuppetDB != "":
+		return "the catalogs in PuppetDB " + w.PuppetDB
 	case len(w.Equals) > 0:
 		return "value " + w.Value + " = " + string(w.Equals)
 	}

@@ -31,10 +31,12 @@ const (
 	OpAct      = "act"      // RemoteAct → nothing
 	OpAnswer   = "answer"   // RemoteReply, no reply
 	OpForeign  = "foreign"  // EncodeForeign → nothing
+	OpLease    = "lease"    // LeaseReport → LeaseOrder
 	RingClaim  = "claim"    // server → node: something may be there to claim
 	RingCancel = "cancel"   // server → node: CancelRun
 	RingGate   = "gate"     // server → node: the gate of its run may have decided
 	RingRemote = "remote"   // server → node: RemoteRequest
+	RingLease  = "lease"    // server → node: report how you stand
 )
 
 // Claim asks for the node's next run.

@@ -114,10 +114,11 @@ func TestWhatAStepAccepts(t *testing.T) {
 
 func TestWhatAWaitSays(t *testing.T) {
 	for want, wait := range map[string]tutti.WaitStep{
-		"http://x/y":       {HTTP: "http://x/y"},
-		"tcp x:1":          {TCP: "x:1"},
-		"value a/b":        {Value: "a/b"},
-		`value a/b = "up"`: {Value: "a/b", Equals: []byte(`"up"`)},
+		"http://x/y":                             {HTTP: "http://x/y"},
+		"tcp x:1":                                {TCP: "x:1"},
+		"the catalogs in PuppetDB http://x:8080": {PuppetDB: "http://x:8080"},
+		"value a/b":                              {Value: "a/b"},
+		`value a/b = "up"`:                       {Value: "a/b", Equals: []byte(`"up"`)},
 	} {
 		if got := wait.Subject(); got != want {
 			t.Errorf("subject %q, want %q", got, want)

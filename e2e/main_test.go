@@ -86,6 +86,9 @@ func siteLab() string { return labName("e2e-site") }
 // compileLab is the lab of a Puppet Server with the module.
 func compileLab() string { return labName("e2e-compile") }
 
+// swiftSiteLab is the lab of the example beside a Puppet Server with PuppetDB.
+func swiftSiteLab() string { return labName("e2e-swiftsite") }
+
 // readSpec reads a lab file. E2E_RELEASE is the Debian release of its hosts in
 // place of its own: bookworm has Puppet 7, trixie Puppet 8.
 func readSpec(path string) (lab.Spec, error) {
@@ -116,7 +119,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Relay = []string{program, "lab", "relay"}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, swiftLab(), siteLab(), compileLab()} {
+		for _, name := range []string{spec.Name, swiftLab(), siteLab(), swiftSiteLab(), compileLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

@@ -30,6 +30,7 @@ groups:
   web: {nodes: [web-01, web-02]}
 plans:
   deploy: {steps: [{run: web}]}
+  alone: {exclusive: {reason: new kernel, lease: 20s}, steps: [{run: web}]}
   other: {steps: [{run: web-01, mode: agent, environment: staging}]}
   look: {steps: [{run: web-01, noop: true}]}
   tagged: {steps: [{run: web-01, tags: [base]}]}
@@ -124,6 +125,8 @@ func TestPuppetServer(t *testing.T) {
 		}
 	})
 
+	t.Run("the remote control", func(t *testing.T) { checkRemoteControl(t, s) })
+
 	t.Run("a compile error is no old catalog", func(t *testing.T) {
 		s.manifest(t, "fail('not today')")
 		sh(t, first, "rm /var/tmp/e2e-site")
@@ -190,6 +193,8 @@ func TestPuppetServer(t *testing.T) {
 			t.Errorf("cron's run ended with %s", got)
 		}
 	})
+
+	t.Run("exclusive", func(t *testing.T) { exclusiveJobs(t, s) })
 
 	t.Run("converged", func(t *testing.T) {
 		s.manifest(t, "fail('not today')")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type killFleet struct {
 	group  *errgroup.Group
 	ctx    context.Context //nolint:containedctx // the group's
 	killed atomic.Bool     // the process that was to die has
+	plan   tutti.PlanName  // empty: deploy
 }
 
 // Where the processes of a fleet keep their state, and their names.
@@ -54,6 +56,7 @@ grants:
   - {to: web, read: [db/**]}
 plans:
   deploy: {steps: [{run: db}, {run: web}]}
+  own: {exclusive: true, steps: [{run: db}]}
 `
 
 const killSite = `
@@ -342,7 +345,7 @@ func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 			job = jobs[0].Job
 			return nil
 		}
-		job, err = f.client.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+		job, err = f.client.StartJob(ctx, tutti.StartJob{Plan: cmp.Or(f.plan, "deploy"), Mode: tutti.ModeApply})
 		return err
 	})
 	if err != nil {

@@ -76,6 +76,8 @@ type Options struct {
 	// no question is answered.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
+	// Switch is how exclusive jobs keep other Puppets away; nil: none is served.
+	Switch Switch
 	// Witness sees the runs that others start; nil: nobody does.
 	Witness Witness
 
@@ -94,6 +96,7 @@ type Agent struct {
 	known  knownAnswers
 	wake   chan struct{} // something may be there to claim
 	gate   chan struct{} // the gate of the run that holds may have decided
+	lease  chan struct{} // an exclusive job wants to hear of the node
 	remote chan tutti.RemoteRequest
 	// lookAgain says that Puppet's last report may be another one, or can be sent.
 	lookAgain chan struct{}
@@ -101,6 +104,7 @@ type Agent struct {
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // why the last claim was in vain, if not for the server's absence
+	lost      error // what became of a lease's note
 }
 
 const (
@@ -133,6 +137,7 @@ func New(opts Options) *Agent {
 		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
 		wake:  make(chan struct{}, 1),
 		gate:  make(chan struct{}, 1),
+		lease: make(chan struct{}, 1),
 
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 
@@ -153,6 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.opts.Bus.OnConnect(func() {
 		a.poke()
+		ring(a.lease)
 		ring(a.lookAgain)
 	})
 	compiles, err := a.listenCompile()
@@ -168,6 +174,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if compiles != nil {
 		beside.Go(func() { a.compiles(ctx, compiles) })
 	}
+	beside.Go(func() { a.leases(ctx) })
 	beside.Go(func() { a.foreigns(ctx) })
 	return a.claims(ctx)
 }
@@ -192,6 +199,8 @@ func (a *Agent) ring(op string, payload []byte) {
 		a.poke()
 	case tutti.RingGate:
 		ring(a.gate)
+	case tutti.RingLease:
+		ring(a.lease)
 	case tutti.RingRemote:
 		a.ringRemote(payload)
 	case tutti.RingCancel:
@@ -269,7 +278,13 @@ func (a *Agent) trouble() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.stuck
+	return errors.Join(a.lost, a.stuck)
+}
+
+func (a *Agent) setLeaseTrouble(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lost = err
 }
 
 // claimOne ends what was begun and asks once; it reports whether there was a run,

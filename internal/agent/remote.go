@@ -130,7 +130,8 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, out *tutti.R
 			return err
 		}
 	case tutti.RemoteRun:
-		if err := a.mayRun(); err != nil {
+		var err error
+		if out.Message, err = a.mayRun(); err != nil {
 			return err
 		}
 	}
@@ -161,6 +162,9 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 // change enables or disables Puppet, if the server still wants that: a doorbell may
 // ring late and twice.
 func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, out *tutti.RemoteReply) error {
+	if job := a.heldBy(); job != "" {
+		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which ends that itself; or end the job: tutti job cancel %s", job, job)
+	}
 	if _, err := call[struct{}](ctx, a, tutti.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
 		return err
 	}
@@ -181,18 +185,23 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, out *tutti.Re
 	return nil
 }
 
-// mayRun says why no run may begin here now, in the words of MCollective's agent.
-func (a *Agent) mayRun() error {
+// mayRun says why no run may begin here now, in the words of MCollective's agent, or
+// for what it would wait.
+func (a *Agent) mayRun() (waits string, err error) {
 	s, err := a.status()
-	switch {
-	case err != nil:
-		return err
-	case !s.Enabled:
-		return tutti.Errorf(tutti.CodeConflict, "Puppet is disabled: '%s'", s.DisableMessage)
-	case s.Applying:
-		return tutti.Errorf(tutti.CodeConflict, "Puppet is currently applying a catalog, cannot run now")
+	if err != nil {
+		return "", err
 	}
-	return a.trouble()
+	if job := a.heldBy(); job != "" {
+		return "waits for the end of job " + string(job) + ", which holds the node", a.trouble()
+	}
+	switch {
+	case !s.Enabled:
+		return "", tutti.Errorf(tutti.CodeConflict, "Puppet is disabled: '%s'", s.DisableMessage)
+	case s.Applying:
+		return "", tutti.Errorf(tutti.CodeConflict, "Puppet is currently applying a catalog, cannot run now")
+	}
+	return "", a.trouble()
 }
 
 // facts are those of the latest run that had any; false: there was none.

@@ -86,6 +86,12 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	if err := a.opts.Space(); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
+	switch refused, err := a.mayBegin(order); {
+	case err != nil:
+		return err // it stays claimed and is asked for again
+	case refused != "":
+		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Skipped, Message: refused})
+	}
 	environments, err := "", error(nil)
 	if order.Program != tutti.ProgramAgent {
 		environments, err = a.fetch(ctx, order)

@@ -102,7 +102,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed)},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      space.NewReserve("this node's", a.opts.Dir, agentReserve).Check,
-		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local,
+		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local,
 		Compile: a.compile,
 		Logger:  a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -23,7 +24,7 @@ const agentUnit = "tutti-agent.service"
 
 // agentState is all that join and agent ever make in the state directory.
 // Whoever adds to it says so here, or `tutti leave` leaves it behind.
-var agentState = []string{"runs", "known", "code", "environments", "module", "lock", ".new-*", leftFile, "identity"}
+var agentState = []string{"runs", "known", "code", "environments", "module", "lock", agent.LeaseFile, ".new-*", leftFile, "identity"}
 
 // leftFile says that the server has let the node go: what is missing is to
 // clean up here.
@@ -89,6 +90,9 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 
 // settled refuses while something of the node would get lost.
 func settled(o LeaveOptions) error {
+	if exists(filepath.Join(o.Dir, agent.LeaseFile)) {
+		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent ends that when the job or its lease ends: wait for it, with the agent running")
+	}
 	dirs, err := filepath.Glob(filepath.Join(o.Dir, "runs", "*"))
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -34,6 +35,9 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
 		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), Debug: spec.Order.Debug, DigestKey: r.digestKey,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
+	}
+	if spec.Order.Exclusive { // its job has disabled every other Puppet
+		order.DisabledLock = filepath.Join(dir, "agent_disabled.lock")
 	}
 	if err := puppet.WriteOrder(dir, order); err != nil {
 		return nil, err

@@ -114,6 +114,7 @@ func jobArg(args []string) tutti.JobID {
 func printJob(w io.Writer, j *engine.Job, now time.Time) {
 	fmt.Fprintf(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
 		j.ID, j.Plan.Name, j.Mode, codeName(string(j.Code)), because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
+	printLeases(w, j)
 	for _, st := range j.Steps {
 		fmt.Fprintf(w, "\n%s  %s", st.Name, st.State)
 		if !st.EndedAt.IsZero() {
@@ -232,6 +233,7 @@ func place(p tutti.Place) string {
 // jobJSON is a job for programs.
 type jobJSON struct {
 	Summary summaryLine    `json:"summary"`
+	Leases  *engine.Leases `json:"exclusive,omitempty"`
 	Runs    []*engine.Run  `json:"runs"`
 	Records []tutti.Record `json:"records,omitempty"`
 
@@ -239,7 +241,7 @@ type jobJSON struct {
 }
 
 func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job, with jobParts) error {
-	out := jobJSON{Summary: summarize(j, time.Now())}
+	out := jobJSON{Summary: summarize(j, time.Now()), Leases: j.Leases}
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
 			out.Runs = append(out.Runs, n.Runs...)

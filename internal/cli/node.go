@@ -117,6 +117,9 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	if n.Paused != "" {
 		fmt.Fprintf(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))
 	}
+	if n.HeldBy != "" {
+		fmt.Fprintf(w, "held by   job %s, for itself alone\n", n.HeldBy)
+	}
 	if n.LastRun == "" {
 		fmt.Fprintln(w, "last run  never")
 		return

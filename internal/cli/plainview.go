@@ -54,6 +54,8 @@ func describe(p *progress, e tutti.Event) []string {
 		return []string{text}
 	case *tutti.JobCancelled:
 		return []string{"cancelled by " + e.By + ": what runs ends, nothing more begins"}
+	case *tutti.LeaseChanged:
+		return describeLease(p.job(), b)
 	case *tutti.StepStarted:
 		return []string{fmt.Sprintf("%s: waiting for %s", b.Step, p.job().Step(b.Step).Wait.Subject())}
 	case *tutti.StepFinished:

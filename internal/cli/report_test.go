@@ -57,6 +57,12 @@ func withoutReport(change func(*tutti.RunReport)) runJSON {
 	return runJSON{RunReport: r, NoLog: "there is no log of it"}
 }
 
+// ofPuppetServer is a run for which no environment was asked.
+func ofPuppetServer(r runJSON) runJSON {
+	r.Code, r.Environment = "", ""
+	return r
+}
+
 // TestRunView prints what people are shown of runs.
 func TestRunView(t *testing.T) {
 	time.Local = time.UTC
@@ -69,6 +75,8 @@ func TestRunView(t *testing.T) {
 		{"Puppet 7, failed and corrected", realRun(t, "7.23.0", "second", false), false},
 		{"Puppet 8, the same, with its log", realRun(t, "8.10.0", "second", true), true},
 		{"Puppet 8, noop", realRun(t, "8.10.0", "noop", false), false},
+		{"through the Puppet Server", ofPuppetServer(realRun(t, "8.10.0", "noop", false)), false},
+		{"and without a report", ofPuppetServer(withoutReport(func(*tutti.RunReport) {})), false},
 		{"a run that goes on", withoutReport(func(r *tutti.RunReport) { r.Phase, r.Missing.Text = "applying", "the run has not ended: applying" }), true},
 		{"a run that is lost", withoutReport(func(r *tutti.RunReport) {
 			r.Lost, r.Outcome, r.Missing.Text = "silent for 30s", tutti.Lost, "the run is lost: silent for 30s"

@@ -48,11 +48,7 @@ func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
 	if r.Result != nil {
 		say("took", "%s", short(r.Result.Duration()))
 	}
-	if r.Code == "" {
-		say("code", "of environment %s", r.Environment)
-	} else {
-		say("code", "%.12s of environment %s", r.Code.Hex(), r.Environment)
-	}
+	say("code", "%s", codeOf(r))
 	if r.Puppet != "" {
 		say("puppet", "%s", r.Puppet)
 	}
@@ -283,4 +279,20 @@ func printLog(w io.Writer, r runJSON, all bool) {
 	if more := len(r.Log) - len(lines); more > 0 {
 		fmt.Fprintf(w, "  … and %d more; all of them: tutti run show %s --logs\n", more, r.Run)
 	}
+}
+
+// codeOf says which code was run. A Puppet Server's is known by its environment,
+// which the report tells where none was asked for.
+func codeOf(r tutti.RunReport) string {
+	if r.Code != "" {
+		return fmt.Sprintf("%.12s of environment %s", r.Code.Hex(), r.Environment)
+	}
+	environment := r.Environment
+	if environment == "" && r.Report != nil {
+		environment = r.Report.Environment
+	}
+	if environment == "" {
+		return codeName("")
+	}
+	return codeName("") + ", environment " + environment
 }

@@ -15,6 +15,7 @@ import (
 func newRunCommand(o *options) *cobra.Command {
 	var l launch
 	var noop bool
+	var exclusive string
 	cmd := &cobra.Command{
 		Use:   "run PLAN",
 		Short: "Push the code if it changed, execute a plan and show it; or show a run",
@@ -27,11 +28,15 @@ the connection, ends nothing.`,
 			if noop {
 				in.Mode = tutti.ModeNoop
 			}
+			if cmd.Flags().Changed("exclusive") {
+				in.Exclusive = &exclusive
+			}
 			return o.launch(cmd, l, in)
 		},
 	}
 	l.flags(cmd)
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
+	cmd.Flags().StringVar(&exclusive, "exclusive", "", "keep every other Puppet run away from the nodes while the job lives, for this `reason`")
 	cmd.AddCommand(newRunShowCommand(o))
 	return cmd
 }

@@ -74,7 +74,7 @@ func (v *treeView) show(w tutti.Watched) {
 				color = v.paint.plain
 			}
 		}
-	case *tutti.RunGated:
+	case *tutti.RunGated, *tutti.LeaseChanged:
 		lines = describe(v.progress, *w.Event)
 	}
 	v.above(color, lines...)

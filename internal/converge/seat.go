@@ -152,6 +152,10 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		}
 		return
 	}
+	if j := s.engine.ExclusiveOn(seat.node); j != nil && seat.standing.Need != Nothing {
+		seat.phase, seat.why = applying, "held by job "+string(j.ID)
+		return
+	}
 	last := lastOf(seat.runs)
 	if last == nil && s.scheduled[seat.node] && seat.standing.Need == Nothing {
 		seat.standing.Need, seat.why = Apply, "nothing has changed; it runs once in a while all the same"

@@ -11,6 +11,12 @@ import (
 // log may have been cut before them. It returns the runs that the state no longer
 // knows.
 func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
+	gone = s.fold(e)
+	s.followPhases(e.At)
+	return gone
+}
+
+func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	switch b := e.Body.(type) {
 	case *tutti.JobStarted:
 		s.startJob(e, b)
@@ -22,7 +28,13 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 		if j := s.Jobs[b.Job]; j != nil {
 			j.Verdict, j.Message, j.EndedAt = b.Verdict, b.Message, e.At
 			s.open = slices.DeleteFunc(s.open, func(o *Job) bool { return o == j })
+			if j.Leases != nil {
+				j.Leases.after = nil // or each would keep all before it
+			}
+			s.exclusive = slices.DeleteFunc(s.exclusive, func(o *Job) bool { return o == j })
 		}
+	case *tutti.LeaseChanged:
+		s.applyLease(b)
 	case *tutti.StepStarted:
 		if st := s.step(b.Job, b.Step); st != nil {
 			st.State, st.StartedAt = Active, e.At
@@ -86,6 +98,10 @@ func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
 	s.Jobs[b.Job] = j
 	s.Order = append(s.Order, b.Job)
 	s.open = append(s.open, j)
+	if b.Plan.Exclusive != nil {
+		j.Leases = newLeases(j, s.exclusive)
+		s.exclusive = append(s.exclusive, j)
+	}
 	s.started = max(s.started+1, number(b.Job))
 }
 

@@ -31,6 +31,15 @@ func (s *State) Decide(v View) []tutti.Body {
 	out := s.losses(v)
 	budget := newBudget(s, v.InFlight)
 	for _, j := range s.open {
+		if j.Leases != nil {
+			if late := s.overdue(j, v); len(late) > 0 {
+				out = append(out, late...)
+				continue
+			}
+			if p := j.Leases.Phase; p != PhaseRun && p != PhaseEnd && p != PhaseOver {
+				continue
+			}
+		}
 		todo := j.next(v, budget)
 		if len(todo) == 0 && j.idle() {
 			todo = []tutti.Body{j.verdict()}
@@ -94,10 +103,10 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 				out = append(out, body)
 			}
 		case st.Converge != nil: // package converge says what begins
-			if j.Cancelled {
-				out = append(out, st.skips()...)
+			if j.Halted() {
+				out = append(out, j.skips(st)...)
 			}
-		case v.Hold && !j.Cancelled:
+		case v.Hold && !j.Halted():
 		default:
 			out = append(out, j.nextRuns(st, v, b)...)
 		}
@@ -108,12 +117,12 @@ func (j *Job) next(v View, b *budget) []tutti.Body {
 func (j *Job) nextWait(st *Step, v View) tutti.Body {
 	if st.State == Active {
 		waited := v.Now.Sub(v.from(st.StartedAt))
-		if j.Cancelled || waited >= st.Timeout {
-			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: waitedFor(st, waited, j.Cancelled)}
+		if j.Halted() || waited >= st.Timeout {
+			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: j.waitedFor(st, waited)}
 		}
 		return nil
 	}
-	if j.Cancelled || !j.ready(st, "") {
+	if j.Halted() || !j.ready(st, "") {
 		return nil
 	}
 	if j.Mode == tutti.ModeNoop { // what it waits for is what the runs before it would have made
@@ -122,16 +131,19 @@ func (j *Job) nextWait(st *Step, v View) tutti.Body {
 	return &tutti.StepStarted{Job: j.ID, Step: st.Name}
 }
 
-func waitedFor(st *Step, waited time.Duration, cancelled bool) string {
-	if cancelled {
+func (j *Job) waitedFor(st *Step, waited time.Duration) string {
+	switch {
+	case j.Cancelled:
 		return "cancelled while waiting for " + st.Wait.Subject()
+	case j.Halted():
+		return "given up while waiting for " + st.Wait.Subject() + ": " + j.WhyHalted()
 	}
 	return fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
 }
 
 func (j *Job) nextRuns(st *Step, v View, b *budget) []tutti.Body {
-	if j.Cancelled {
-		return st.skips()
+	if j.Halted() {
+		return j.skips(st)
 	}
 	if !st.PerNode && !j.ready(st, "") {
 		return nil // nobody in it is
@@ -142,7 +154,7 @@ func (j *Job) nextRuns(st *Step, v View, b *budget) []tutti.Body {
 		if n.State != Pending || st.Run.Limit > 0 && inFlight >= st.Run.Limit || !b.left() {
 			continue
 		}
-		if b.busy(n.Node) || st.PerNode && !j.ready(st, n.Node) {
+		if b.busy(j, n.Node) || st.PerNode && !j.ready(st, n.Node) {
 			continue
 		}
 		b.take(n.Node)
@@ -173,22 +185,23 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 	if options.Noop && o.Mode == tutti.ModeApply {
 		o.Mode = tutti.ModeNoop
 	}
+	o.Exclusive = j.Leases != nil
 	o.Tags, o.SkipTags, o.Debug = options.Tags, options.SkipTags, options.Debug
 	return o
 }
 
-// skips ends the runs of a cancelled job that no node has claimed: they would
+// skips ends the runs of a halted job that no node has claimed: they would
 // begin when their node comes back; and stops those that are held at their gates.
-func (st *Step) skips() []tutti.Body {
+func (j *Job) skips(st *Step) []tutti.Body {
 	var out []tutti.Body
 	for _, n := range st.Nodes {
 		switch r := n.Last(); {
 		case n.State != Active:
 		case r.Held():
-			out = append(out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: "the job was cancelled"})
+			out = append(out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: j.WhyHalted()})
 		case r.ClaimedAt.IsZero():
 			out = append(out, &tutti.RunFinished{Result: tutti.Result{
-				Run: r.Run, Outcome: tutti.Skipped, Message: "the job was cancelled before the node began",
+				Run: r.Run, Outcome: tutti.Skipped, Message: j.WhyHalted() + " before the node began",
 			}})
 		}
 	}
@@ -231,7 +244,7 @@ func (j *Job) idle() bool {
 			continue
 		}
 		if st.Wait != nil {
-			if st.State == Active {
+			if st.State == Active || !j.Halted() && j.ready(st, "") {
 				return false
 			}
 			continue
@@ -240,7 +253,7 @@ func (j *Job) idle() bool {
 			return false
 		}
 		for _, n := range st.Nodes {
-			if n.State == Active || st.Converge == nil && n.State == Pending && !j.Cancelled && j.ready(st, n.Node) {
+			if n.State == Active || st.Converge == nil && n.State == Pending && !j.Halted() && j.ready(st, n.Node) {
 				return false
 			}
 		}
@@ -272,10 +285,17 @@ func (j *Job) verdict() *tutti.JobFinished {
 		out.Verdict = tutti.VerdictFailed
 		out.Message = describe(failed, never)
 	}
+	if j.Leases != nil && len(j.Leases.failed) > 0 {
+		out.Verdict = tutti.VerdictFailed
+		out.Message = strings.TrimSuffix(j.Leases.whyFailed()+"; "+out.Message, "; ")
+	}
 	if j.Cancelled {
 		out.Verdict = tutti.VerdictCancelled
 		if j.Message != "" {
 			out.Message = j.Message
+			if j.Leases != nil && len(j.Leases.failed) > 0 {
+				out.Message += "; " + j.Leases.whyFailed()
+			}
 		}
 	}
 	return out
@@ -308,9 +328,10 @@ func (b *budget) left() bool {
 	return b.limit == 0 || len(b.state.Active)+len(b.taken) < b.limit
 }
 
-func (b *budget) busy(n tutti.NodeName) bool {
+func (b *budget) busy(j *Job, n tutti.NodeName) bool {
 	_, active := b.state.Active[n]
-	return active || b.taken[n]
+	of := b.state.ExclusiveOn(n)
+	return active || b.taken[n] || of != nil && of != j
 }
 
 func (b *budget) take(n tutti.NodeName) { b.taken[n] = true }

@@ -20,10 +20,13 @@ type fleet struct {
 	now   time.Time
 	ids   int
 	wants map[string]int // step/node/attempt → how often it was wanted
+
+	silence time.Duration
+	seen    func(tutti.NodeName) time.Time
 }
 
 func newFleet() *fleet {
-	return &fleet{state: engine.NewState(), now: epoch, wants: map[string]int{}}
+	return &fleet{state: engine.NewState(), now: epoch, wants: map[string]int{}, silence: time.Hour, seen: func(tutti.NodeName) time.Time { return time.Time{} }}
 }
 
 func (f *fleet) append(b tutti.Body) {
@@ -33,8 +36,7 @@ func (f *fleet) append(b tutti.Body) {
 }
 
 func (f *fleet) view() engine.View {
-	unheard := func(tutti.NodeName) time.Time { return time.Time{} }
-	return engine.View{Now: f.now, Since: epoch, Seen: unheard, Silence: time.Hour}
+	return engine.View{Now: f.now, Since: epoch, Seen: f.seen, Silence: f.silence}
 }
 
 // settle appends what the engine decides until it decides nothing.

@@ -15,11 +15,12 @@ type State struct {
 	Runs   map[tutti.RunID]*Run           // of Jobs, and the last ones of each node (see last)
 	Active map[tutti.NodeName]tutti.RunID // the run that holds each node
 
-	open    []*Job // not finished
-	last    map[tutti.NodeName]last
-	foreign map[tutti.NodeName]retain.Foreigns
-	runs    int // of Jobs
-	started int // jobs, ever
+	open      []*Job // not finished
+	exclusive []*Job // of these
+	last      map[tutti.NodeName]last
+	foreign   map[tutti.NodeName]retain.Foreigns
+	runs      int // of Jobs
+	started   int // jobs, ever
 }
 
 // last are the runs of a node by which it is judged, and which stay though their
@@ -48,6 +49,7 @@ type Job struct {
 	Verdict   tutti.Verdict // empty while it goes on
 	Message   string
 	Steps     []*Step // in the plan's order
+	Leases    *Leases // of an exclusive job, else nil
 
 	byName map[tutti.StepName]*Step
 	runs   int
@@ -184,6 +186,13 @@ func (s *State) Converges(r *Run) bool {
 // Open calls f for every job that has no verdict, the oldest first.
 func (s *State) Open(f func(*Job)) {
 	for _, j := range s.open {
+		f(j)
+	}
+}
+
+// Exclusive calls f for every exclusive job that has no verdict, the oldest first.
+func (s *State) Exclusive(f func(*Job)) {
+	for _, j := range s.exclusive {
 		f(j)
 	}
 }

@@ -37,15 +37,18 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 		if name == tutti.ShowPlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
 		}
-		var steps *yaml.Node
+		var steps, exclusive *yaml.Node
 		ok := r.mapping(e.value, "plan "+string(name), fields{
-			"steps": func(n *yaml.Node) { steps = n },
+			"steps":     func(n *yaml.Node) { steps = n },
+			"exclusive": func(n *yaml.Node) { exclusive = n },
 		})
 		if ok && steps == nil {
 			r.report(e.key.at, "add `steps:` with a list of steps", "plan %s has no steps", name)
 		}
 		if steps != nil {
-			plans = append(plans, tutti.Plan{Name: name, Steps: r.steps(name, steps)})
+			plan := tutti.Plan{Name: name, Steps: r.steps(name, steps)}
+			plan.Exclusive = r.exclusive(exclusive, plan)
+			plans = append(plans, plan)
 		}
 	}
 	return plans
@@ -68,6 +71,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 		r.refuseCycle(what, drafts)
 	}
 	r.checkPerNode(drafts)
+	r.checkPuppetDB(drafts)
 	steps := make([]tutti.Step, len(drafts))
 	for i, d := range drafts {
 		steps[i] = d.Step
@@ -160,15 +164,8 @@ func (r *reader) per(n *yaml.Node, d *draft) {
 
 // checkPerNode refuses `per: node` where it would silently mean nothing.
 func (r *reader) checkPerNode(drafts []draft) {
-	runs := map[tutti.StepName]bool{}
 	for _, d := range drafts {
-		runs[d.Name] = d.Run != nil
-	}
-	for _, d := range drafts {
-		useful := false
-		for _, earlier := range d.After {
-			useful = useful || runs[earlier]
-		}
+		useful := followsRun(drafts, d)
 		switch {
 		case d.perNode == nil:
 		case d.Wait != nil:
@@ -179,4 +176,20 @@ func (r *reader) checkPerNode(drafts []draft) {
 			r.report(d.perNode, "leave `per` out, or say after which step", "step %s: it follows no run step whose nodes it could wait for", d.Name)
 		}
 	}
+}
+
+// checkPuppetDB refuses a wait for the catalogs of nobody.
+func (r *reader) checkPuppetDB(drafts []draft) {
+	for _, d := range drafts {
+		if d.Wait != nil && d.Wait.PuppetDB != "" && !followsRun(drafts, d) {
+			r.report(d.at, "put it behind one, or say after which", "step %s: it follows no run step whose catalogs it could wait for", d.Name)
+		}
+	}
+}
+
+// followsRun reports whether a run step stands directly before d.
+func followsRun(drafts []draft, d draft) bool {
+	return slices.ContainsFunc(drafts, func(earlier draft) bool {
+		return earlier.Run != nil && slices.Contains(d.After, earlier.Name)
+	})
 }

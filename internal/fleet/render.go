@@ -33,7 +33,7 @@ func Render(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) string
 		order = graph.Nodes()
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "plan %s, %s\n\n", plan.Name, count(len(plan.Steps), "step"))
+	fmt.Fprintf(&out, "plan %s, %s%s\n\n", plan.Name, count(len(plan.Steps), "step"), exclusiveWords(plan.Exclusive))
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  STEP\tAFTER\tDOES\tOPTIONS")
 	for _, name := range order {
@@ -73,6 +73,8 @@ func does(s tutti.Step, targets map[tutti.StepName][]tutti.NodeName) string {
 		return "wait for http " + s.Wait.HTTP
 	case s.Wait.TCP != "":
 		return "wait for tcp " + s.Wait.TCP
+	case s.Wait.PuppetDB != "":
+		return "wait for " + s.Wait.Subject()
 	case s.Wait.Equals != nil:
 		return fmt.Sprintf("wait for value %s = %s", s.Wait.Value, s.Wait.Equals)
 	}

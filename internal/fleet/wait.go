@@ -26,8 +26,14 @@ func (r *reader) wait(n *yaml.Node, d *draft) {
 		return func(n *yaml.Node) { kinds = append(kinds, name); read(n) }
 	}
 	ok := r.mapping(n, "wait", fields{
-		"http":    kind("http", func(n *yaml.Node) { wait.HTTP, d.target = r.http(n) }),
-		"tcp":     kind("tcp", func(n *yaml.Node) { wait.TCP, d.target = r.tcp(n) }),
+		"http": kind("http", func(n *yaml.Node) {
+			wait.HTTP, d.target = r.http(n, "wait: http", "http://proxy-01:8080/healthcheck")
+		}),
+		"tcp": kind("tcp", func(n *yaml.Node) { wait.TCP, d.target = r.tcp(n) }),
+		"puppetdb": kind("puppetdb", func(n *yaml.Node) {
+			wait.PuppetDB, _ = r.http(n, "wait: puppetdb", "http://localhost:8080")
+			d.target = "puppetdb"
+		}),
 		"value":   kind("value", func(n *yaml.Node) { wait.Value = r.key(n); d.target = wait.Value }),
 		"equals":  func(n *yaml.Node) { equals = n; wait.Equals = r.json(n, "wait: equals") },
 		"timeout": func(n *yaml.Node) { d.timeouts = append(d.timeouts, n) },
@@ -36,7 +42,7 @@ func (r *reader) wait(n *yaml.Node, d *draft) {
 	switch {
 	case !ok:
 	case len(kinds) == 0:
-		r.report(n, "add http: URL, tcp: HOST:PORT or value: KEY", "wait: for what is missing")
+		r.report(n, "add http: URL, tcp: HOST:PORT, puppetdb: URL or value: KEY", "wait: for what is missing")
 	case len(kinds) > 1:
 		r.report(n, "make a step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
 	case equals != nil && wait.Value == "":
@@ -45,14 +51,14 @@ func (r *reader) wait(n *yaml.Node, d *draft) {
 }
 
 // http returns the URL and its host.
-func (r *reader) http(n *yaml.Node) (string, string) {
-	address, ok := r.text(n, "wait: http")
+func (r *reader) http(n *yaml.Node, what, like string) (string, string) {
+	address, ok := r.text(n, what)
 	if !ok {
 		return "", ""
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "" {
-		r.report(n, "like http://proxy-01:8080/healthcheck", "wait: http: %q is no http or https URL with a host", address)
+		r.report(n, "like "+like, "%s: %q is no http or https URL with a host", what, address)
 		return address, ""
 	}
 	return address, u.Hostname()

@@ -160,14 +160,10 @@ func (l Local) Disable(message string, force bool) (changed bool, err error) {
 	if _, enabled, err := readDisabled(c.DisabledLock); err != nil || !enabled && !force {
 		return false, err
 	}
-	raw, err := json.Marshal(map[string]string{"disabled_message": message})
-	if err != nil {
-		return false, err
-	}
 	if err := os.MkdirAll(filepath.Dir(c.DisabledLock), 0o755); err != nil {
 		return false, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 	}
-	err = durable.WriteFile(c.DisabledLock, raw, 0o644) // as Puppet's, which others read
+	err = durable.WriteFile(c.DisabledLock, DisabledBy(message), 0o644) // as Puppet's, which others read
 	return err == nil, tutti.Wrap(tutti.CodeUnavailable, err, "disable Puppet")
 }
 

@@ -31,6 +31,8 @@ type Order struct {
 	SkipTags        []string       `json:"skip_tags"`
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
+	// DisabledLock stands for Puppet's agent_disabled_lockfile; empty: Puppet's own.
+	DisabledLock string `json:"disabled_lockfile,omitempty"`
 
 	// What only the agent reads again.
 	Tutti     tutti.Order `json:"tutti"`

@@ -104,6 +104,7 @@ var rules = map[string]rule{
 	"job.retired":   {noteRetired, never},
 	"step.started":  {nil, needsJob},
 	"step.finished": {nil, needsJob},
+	"lease.changed": {nil, needsJob},
 
 	"converge.finished": {noteDiverged, needsDiverged},
 	"target.paused":     {notePaused, isPaused},

@@ -160,6 +160,9 @@ func (s *Server) nodeView(tx *tx, n *node) tutti.NodeView {
 		SeenAt: seen, Connected: s.connected(seen, tx.now), Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble,
 		Active: tx.engine.Active[n.Node],
 	}
+	if j := tx.engine.ExclusiveOn(n.Node); j != nil {
+		v.HeldBy = j.ID
+	}
 	r := tx.engine.Runs[n.lastClaimed]
 	if f := tx.lastForeign(n.Node, r); f != nil {
 		fillRun(&v, f)

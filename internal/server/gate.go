@@ -130,8 +130,8 @@ func (tx *tx) mayRead(n *node, reads []tutti.Read) error {
 
 // stop says why a run must not apply, or returns the empty string.
 func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
-	if j := tx.engine.Jobs[r.Job]; j != nil && j.Cancelled {
-		return "the job was cancelled"
+	if j := tx.engine.Jobs[r.Job]; j != nil && j.Halted() {
+		return words(j.WhyHalted())
 	}
 	if changed := tx.outdated(n, r, in); changed != "" {
 		return changed

@@ -33,6 +33,9 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
 			return err
 		}
+		if body.Plan.Exclusive, err = exclusive(body.Plan, body.Targets, in); err != nil {
+			return err
+		}
 		if needs := tx.needsCode(body.Plan, body.Targets); !ok && needs != "" {
 			if f.Environment.Name == "" {
 				return tutti.Errorf(tutti.CodeInvalid, "%s runs by `puppet apply`, and the fleet file has no environment; add one, or say mode: agent", needs)
@@ -175,6 +178,9 @@ func (s *Server) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 			v := tutti.JobView{
 				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
 				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
+			}
+			if why := tx.engine.WaitsFor(j); why != "" {
+				v.Message = why
 			}
 			if full != nil && !j.Ended() {
 				v.Message = "nothing more begins: " + full.Error()

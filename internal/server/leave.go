@@ -31,6 +31,9 @@ func (s *Server) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if r := tx.engine.Runs[tx.engine.Active[n.Node]]; r != nil && !r.ClaimedAt.IsZero() {
 			return tutti.Errorf(tutti.CodeConflict, "run %s of job %s goes on here; wait for its end, or end it with: tutti job cancel --now %s", r.Run, r.Job, r.Job)
 		}
+		if j := tx.engine.ExclusiveOn(n.Node); j != nil {
+			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait for its end, or end it with: tutti job cancel %s", heldBy(j), j.ID)
+		}
 		by := actorNode(n.Node)
 		tx.leave(by, n, "the node has left the fleet")
 		tx.emit(by, &tutti.NodeRemoved{Node: n.Node})

@@ -33,6 +33,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpAct:      s.act,
 		tutti.OpAnswer:   s.answered,
 		tutti.OpForeign:  s.foreign,
+		tutti.OpLease:    s.lease,
 	}
 }
 

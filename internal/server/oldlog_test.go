@@ -379,6 +379,7 @@ func everythingHappens(t *testing.T, p *past) {
 		p.act(t, web, "web/x", false) // it may not write there
 	}
 	p.convergeOnce(t, second)
+	p.exclusive(t, second, web)
 	run, report := foreign(1, tutti.Changed, whole)
 	mustTell(t, second, run, report)
 	lost := p.Start("deploy", tutti.ModeApply)
@@ -406,6 +407,20 @@ func everythingHappens(t *testing.T, p *past) {
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
+}
+
+// exclusive begins an exclusive job, of which one node is disabled.
+func (p *past) exclusive(t *testing.T, nodes ...*servertest.Node) {
+	t.Helper()
+	why := "new kernel"
+	if _, err := p.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why}); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range append([]*servertest.Node{p.db}, nodes...) {
+		if err := n.Call(tutti.OpLease, tutti.LeaseReport{Enabled: i > 0, Message: "new disk"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // convergeOnce lets db-01 apply and, under other code, prove that it is good; db-02

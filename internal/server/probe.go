@@ -44,10 +44,10 @@ func (w *writer) checkValueWaits(tx *tx) {
 // reconcileProbes starts a probe for every wait that needs one and ends those
 // that nobody waits for any more.
 func (w *writer) reconcileProbes(ctx context.Context) {
-	wanted := map[probeKey]tutti.WaitStep{}
+	wanted := map[probeKey]func() probe{}
 	w.state.engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
-			wanted[probeKey{j.ID, st.Name}] = *st.Wait
+			wanted[probeKey{j.ID, st.Name}] = func() probe { return probeOf(j, st) }
 		}
 	})
 	for k, cancel := range w.probing {
@@ -56,23 +56,39 @@ func (w *writer) reconcileProbes(ctx context.Context) {
 			delete(w.probing, k)
 		}
 	}
-	for k, wait := range wanted {
+	for k, prepare := range wanted {
 		if _, ok := w.probing[k]; ok {
 			continue
 		}
+		question := prepare()
 		probeCtx, cancel := context.WithCancel(ctx)
 		w.probing[k] = cancel
-		w.beside.Go(func() { w.probe(probeCtx, k, wait) })
+		w.beside.Go(func() { w.probe(probeCtx, k, question) })
 	}
+}
+
+// probe is nil once what is waited for is there.
+type probe func(context.Context) error
+
+// probeOf returns what a wait step asks; it holds nothing of the fold.
+func probeOf(j *engine.Job, st *engine.Step) probe {
+	wait := *st.Wait
+	switch {
+	case wait.TCP != "":
+		return func(ctx context.Context) error { return probeTCP(ctx, wait.TCP) }
+	case wait.PuppetDB != "":
+		return catalogs{at: wait.PuppetDB, due: catalogsDue(j, st)}.stored
+	}
+	return func(ctx context.Context) error { return probeHTTP(ctx, wait.HTTP) }
 }
 
 // probe asks until the answer is good, then ends the step. The step's timeout
 // is the engine's.
-func (s *Server) probe(ctx context.Context, k probeKey, wait tutti.WaitStep) {
+func (s *Server) probe(ctx context.Context, k probeKey, question probe) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
-		if probeOnce(ctx, wait) == nil {
+		if once(ctx, question) == nil {
 			err := s.do(ctx, func(tx *tx) error {
 				if j := tx.engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
 					tx.emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
@@ -92,17 +108,22 @@ func (s *Server) probe(ctx context.Context, k probeKey, wait tutti.WaitStep) {
 	}
 }
 
-func probeOnce(ctx context.Context, wait tutti.WaitStep) error {
+func once(ctx context.Context, question probe) error {
 	ctx, cancel := context.WithTimeout(ctx, probeDeadline)
 	defer cancel()
-	if wait.TCP != "" {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", wait.TCP)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+	return question(ctx)
+}
+
+func probeTCP(ctx context.Context, address string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, wait.HTTP, http.NoBody)
+	return conn.Close()
+}
+
+func probeHTTP(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -113,7 +134,7 @@ func probeOnce(ctx context.Context, wait tutti.WaitStep) error {
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("%s answered %s", wait.HTTP, resp.Status)
+		return fmt.Errorf("%s answered %s", address, resp.Status)
 	}
 	return nil
 }

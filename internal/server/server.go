@@ -202,6 +202,7 @@ type writer struct {
 	probing map[probeKey]context.CancelFunc
 	held    bool      // there was no room at the last decision
 	heldTo  time.Time // and then there was for the last time none
+	rung    map[tutti.JobID]rungLeases
 	resting time.Time // no decision on converge steps before
 }
 
@@ -416,6 +417,10 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 			w.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
 		case *tutti.JobFinished:
 			w.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
+		case *tutti.LeaseChanged:
+			if b.State.Failed() {
+				w.opts.Logger.Warn("an exclusive job does not have a node", "job", b.Job, "node", b.Node, "state", b.State, "because", b.Message)
+			}
 		case *tutti.RunLost:
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
 		case *tutti.OperatorIssued, *tutti.OperatorRevoked:
@@ -425,6 +430,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		}
 	}
 	w.reconcileProbes(ctx)
+	w.ringLeases(time.Now())
 	w.endLeavers()
 	if len(events) > 0 {
 		w.appended.tell()

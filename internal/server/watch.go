@@ -177,7 +177,7 @@ type jobFilter struct {
 
 func (f jobFilter) admits(e tutti.Event) bool {
 	switch b := e.Body.(type) {
-	case *tutti.JobStarted, *tutti.JobCancelled, *tutti.JobFinished, *tutti.StepStarted, *tutti.StepFinished, *tutti.ConvergeFinished:
+	case *tutti.JobStarted, *tutti.JobCancelled, *tutti.JobFinished, *tutti.StepStarted, *tutti.StepFinished, *tutti.LeaseChanged, *tutti.ConvergeFinished:
 		return b.ID() == string(f.job)
 	case *tutti.RunWanted:
 		if b.Order.Job == f.job {

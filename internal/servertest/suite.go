@@ -98,6 +98,13 @@ func TestJobs(t *testing.T, side Side) {
 	if err != nil || len(jobs) != 2 || jobs[0].Job != job || jobs[0].Verdict != tutti.VerdictCancelled || jobs[0].Message != "lunch" {
 		t.Errorf("jobs %+v, %v: want the cancelled one first", jobs, err)
 	}
+	why := "new kernel"
+	job, err = api.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why})
+	want(t, "start an exclusive one", tutti.JobID("deploy-3"), job, err)
+	jobs, err = api.ListJobs(ctx)
+	want(t, "what it waits for", "phase check: waits for db-01", jobs[0].Message, err)
+	nodes, err := api.ListNodes(ctx)
+	want(t, "whose the node is", job, nodes[0].HeldBy, err)
 }
 
 // follow watches a job and lets its node go on with what it sees.

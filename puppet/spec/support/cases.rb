@@ -185,6 +185,12 @@ module Cases
                setup: ->(r) { r.puppet_conf("certname = node.example.net\nserver = localhost\n") }, error: /no certificate of a Puppet Server yet/),
       Case.new(name: 'agent-broken', reason: 'certificates that are none', order: agent, exit: 1, last: 'lock', error: /Failed to parse CA certificates/,
                setup: ->(r) { r.puppet_conf("certname = node.example.net\nserver = localhost\nserverport = 1\n").certificates }),
+      Case.new(name: 'agent-exclusive', reason: 'the job that has disabled Puppet runs; its certificates are none', exit: 1, last: 'lock',
+               order: agent.merge('disabled_lockfile' => '/nonexistent/agent_disabled.lock'), error: /Failed to parse CA certificates/,
+               setup: lambda { |r|
+                 r.puppet_conf("certname = node.example.net\nserver = localhost\nserverport = 1\n").certificates
+                  .write('var/state/agent_disabled.lock', '{"disabled_message":"Tutti job deploy-1"}')
+               }),
       Case.new(name: 'agent-certname', reason: 'a certificate of another name than the node has', order: agent, exit: 64, last: 'settings',
                setup: ->(r) { r.puppet_conf("server = localhost\n") }, error: /puppet.conf names this node/)
     ]

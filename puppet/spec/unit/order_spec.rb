@@ -12,6 +12,7 @@ RSpec.describe PuppetX::Tutti::Order do
     order = described_class.new(good)
     expect([order.modulepath, order.tags, order.skip_tags, order.lock_timeout, order.gate_timeout]).to eq([[], [], [], 3600, 600])
     expect([order.noop?, order.debug?, order.digest_key, order.directories, order.code]).to eq([false, false, nil, {}, '/p/e'])
+    expect(order.disabled_lockfile).to be_nil
   end
 
   it 'reads what is there' do

@@ -66,6 +66,11 @@ module PuppetX
         @data.slice(*DIRECTORIES).compact
       end
 
+      # What stands for Puppet's agent_disabled_lockfile, while the run's job has disabled every other Puppet; nil: nothing.
+      def disabled_lockfile
+        @data['disabled_lockfile']
+      end
+
       # The node-local key that digests of secrets are made with; nil when the agent gives none.
       def digest_key
         @data['digest_key']

@@ -33,7 +33,8 @@ module PuppetX
       # The command line of `puppet`.
       def arguments
         [*(@order.agent? ? agent : standalone), *directories, '--no-splay', '--no-use_cached_catalog', '--detailed-exitcodes',
-         (@order.noop? ? '--noop' : '--no-noop'), *('--debug' if @order.debug?)]
+         (@order.noop? ? '--noop' : '--no-noop'), *('--debug' if @order.debug?),
+         *(['--agent_disabled_lockfile', @order.disabled_lockfile] if @order.disabled_lockfile)]
       end
 
       # What needs Puppet's settings to be read first. Called before the application sets itself up.

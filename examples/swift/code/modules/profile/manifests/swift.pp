@@ -3,8 +3,13 @@
 #
 # @param hash_path_suffix
 #   The cluster's own part of each object's path. It must never change.
+#
+# @param ring_digests
+#   Whether the digests of the rings are published and read as values of Tutti.
+#   A Puppet Server without Tutti's module cannot compile that.
 class profile::swift (
   String[1] $hash_path_suffix,
+  Boolean   $ring_digests = true,
 ) {
   class { 'swift':
     swift_hash_path_suffix => $hash_path_suffix,

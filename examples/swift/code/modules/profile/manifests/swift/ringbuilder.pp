@@ -41,9 +41,11 @@ class profile::swift::ringbuilder (
 
     # The rings travel by rsync, of which Tutti knows nothing. Who fetches them
     # reads this digest, so that it runs again when they have changed.
-    tutti_value { "swift/rings/${ring}":
-      source_file => "/etc/swift/${ring}.ring.gz",
-      require     => Swift::Ringbuilder::Rebalance[$ring],
+    if $profile::swift::ring_digests {
+      tutti_value { "swift/rings/${ring}":
+        source_file => "/etc/swift/${ring}.ring.gz",
+        require     => Swift::Ringbuilder::Rebalance[$ring],
+      }
     }
   }
 }

@@ -50,8 +50,10 @@ class profile::swift::storage (
 
   # Not used here: that it was read is what makes this node run again when the
   # ring builder has made other rings.
-  $rings = ['account', 'container', 'object'].map |$ring| {
-    tutti::value("swift/rings/${ring}", undef)
+  if $profile::swift::ring_digests {
+    $rings = ['account', 'container', 'object'].map |$ring| {
+      tutti::value("swift/rings/${ring}", undef)
+    }
   }
 
   # The module fetches the rings but does not say when.

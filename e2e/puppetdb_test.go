@@ -1,0 +1,205 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	_ "embed"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// swiftSite is the example whose code is on a Puppet Server, with PuppetDB.
+type swiftSite struct {
+	*app.LabFleet
+	server *lab.Host // the Puppet Server's, PuppetDB's and Tutti's
+}
+
+// swiftSiteFleet is the example's plan for runs through the Puppet Server. The plans
+// rings and hasty are its beginning, with and without waiting for PuppetDB.
+const swiftSiteFleet = `
+fleet: swift
+mode: agent
+groups:
+  storage:     {nodes: [storage-01, storage-02]}
+  ringbuilder: {nodes: [proxy-01]}
+  proxy:       {nodes: [proxy-01]}
+order:
+  - {first: storage, then: ringbuilder}
+plans:
+  deploy:
+    steps:
+      - run: storage
+      - wait: {puppetdb: "http://localhost:8080", timeout: 2m}
+      - run: ringbuilder
+      - wait: {puppetdb: "http://localhost:8080", timeout: 2m}
+      - run: storage
+      - run: proxy
+      - wait: {http: "http://proxy-01:8080/healthcheck", timeout: 60s}
+  rings: {steps: [{run: storage}, {wait: {puppetdb: "http://localhost:8080", timeout: 2m}}, {run: ringbuilder}]}
+  hasty: {steps: [{run: storage}, {run: ringbuilder}]}
+`
+
+// swiftSiteData is what differs from the example: two storage nodes, and no module
+// of Tutti's on the Puppet Server.
+const swiftSiteData = `
+profile::swift::ring_digests: false
+profile::swift::ringbuilder::replicas: 2
+`
+
+//go:embed puppetdb.sh
+var makePuppetDB string
+
+// newSwiftSite boots the Puppet Server, and nodes with the stock daemon running,
+// that have applied nothing yet.
+func newSwiftSite(t *testing.T) *swiftSite {
+	t.Helper()
+	spec, err := readSpec("puppetdb.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := readSpec("../examples/swift/lab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Name = swiftSiteLab()
+	for _, name := range []string{"storage-01", "storage-02", "proxy-01"} {
+		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name, Packages: example.Packages})
+	}
+	running, err := machine.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := machine.Down(context.Background(), spec.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &swiftSite{}
+	if s.server, err = running.Host("puppet"); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, s.server, makePuppetDB)
+	if s.LabFleet, err = app.StartLabFleet(t.Context(), running, "puppet", binary, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, s.server, "systemctl start puppetserver puppetdb")
+	group, ctx := errgroup.WithContext(t.Context())
+	for _, h := range s.Nodes { // the daemon's first run makes the certificate
+		group.Go(func() error {
+			const script = `printf '[main]\ncertname = %s\nserver = puppet\n' "$(hostname)" > /etc/puppet/puppet.conf
+				systemctl start puppet
+				until test -e /var/cache/puppet/state/last_run_report.yaml; do sleep 0.2; done`
+			_, err := app.Output(ctx, h, nil, "sh", "-euc", script)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(swiftSiteFleet)}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// deployCode puts the example's code on the Puppet Server, with data of the site's.
+func (s *swiftSite) deployCode(t *testing.T, data string) {
+	t.Helper()
+	const environment = "/etc/puppet/code/environments/production"
+	code := t.TempDir()
+	if err := os.CopyFS(code, os.DirFS("../examples/swift/code")); err != nil {
+		t.Fatal(err)
+	}
+	common := filepath.Join(code, "data/common.yaml")
+	text, err := os.ReadFile(common)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(common, append(text, swiftSiteData+data...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, s.server, "rm -rf "+environment)
+	if err := s.server.CopyIn(t.Context(), code, environment); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, s.server, "chmod -R a+rX "+environment)
+}
+
+// lag holds PuppetDB's writes back until the returned function is called; it
+// answers all the time, with what it has.
+func (s *swiftSite) lag(t *testing.T) (end func()) {
+	t.Helper()
+	sh(t, s.server, `
+		rm -f /tmp/e2e-lagging /tmp/e2e-go
+		printf '%s\n' 'begin; lock table catalogs in exclusive mode;' '\! touch /tmp/e2e-lagging; until test -e /tmp/e2e-go; do sleep 0.1; done' 'commit;' > /tmp/e2e-lag.sql
+		systemd-run --quiet --collect --unit e2e-lag --uid postgres psql -q -f /tmp/e2e-lag.sql puppetdb
+		until test -e /tmp/e2e-lagging; do sleep 0.1; done`)
+	return func() {
+		sh(t, s.server, "touch /tmp/e2e-go; while systemctl is-active --quiet e2e-lag; do sleep 0.1; done")
+	}
+}
+
+// TestPuppetDB deploys the example through a Puppet Server and the exported resources
+// of its PuppetDB, and then has an export changed.
+func TestPuppetDB(t *testing.T) {
+	s := newSwiftSite(t)
+	execute := func(plan tutti.PlanName) *job { return start(t, s.LabFleet, plan, tutti.ModeApply).end() }
+
+	t.Run("deployed by the plan", func(t *testing.T) {
+		s.deployCode(t, "")
+		execute("deploy").checkSummary(tutti.VerdictSucceeded, 6, 0)
+		if err := s.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
+			t.Error(err)
+		}
+		for _, h := range s.Nodes {
+			if got := sh(t, h, "systemctl is-active puppet"); got != "active" {
+				t.Errorf("the daemon of %s is %s", h.Name, got)
+			}
+		}
+	})
+
+	t.Run("converged, without a word of what changed", func(t *testing.T) {
+		s.deployCode(t, "profile::swift::storage::devices: [d1, d2]\n")
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
+	})
+
+	t.Run("what is collected lags behind", func(t *testing.T) {
+		end := s.lag(t)
+		execute("hasty").checkSummary(tutti.VerdictSucceeded, 3, 0)
+		end()
+		if got := ringDevices(t, s.LabFleet, "proxy-01"); got != "2" {
+			t.Errorf("the ring has %s devices, though PuppetDB did not know of any new one", got)
+		}
+	})
+
+	t.Run("the plan waits for it", func(t *testing.T) {
+		s.deployCode(t, "profile::swift::storage::devices: [d1, d2, d3]\n")
+		end := s.lag(t)
+		j := start(t, s.LabFleet, "rings", tutti.ModeApply)
+		j.until(func(tutti.Watched) bool { return j.Job != nil && j.Steps[1].State != engine.Pending })
+		end()
+		j.end().checkSummary(tutti.VerdictSucceeded, 3, 0)
+		if got := ringDevices(t, s.LabFleet, "proxy-01"); got != "6" {
+			t.Errorf("the ring has %s devices, want three of each storage node", got)
+		}
+	})
+
+	t.Run("without PuppetDB nothing is compiled", func(t *testing.T) {
+		sh(t, s.server, "systemctl stop puppetdb")
+		j := execute("deploy")
+		j.checkSummary(tutti.VerdictFailed, 0, 2)
+		j.expect(j.last("run-storage", "storage-01"), tutti.Failed, tutti.BecauseCompile, "puppet:8081")
+		sh(t, s.server, "systemctl start puppetdb")
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // whose last run failed
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
+	})
+}

@@ -1,0 +1,7 @@
+package agent
+
+// ReadSealed and WriteSealed read and write the agent's own files.
+func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
+
+// WriteSealed is above.
+func WriteSealed(path string, value any) error { return writeSealed(path, value) }

@@ -1,0 +1,285 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// Switch is Puppet's file by which it is disabled.
+type Switch interface {
+	// Hold disables Puppet; fs.ErrExist: it is disabled, which stays as it is.
+	Hold(message string) error
+	// Unhold ends what Hold did with that message, and nothing else.
+	Unhold(message string) error
+	// Standing says how Puppet stands; Ours: Hold did it, with that message.
+	Standing(message string) (tutti.LeaseReport, error)
+}
+
+// leaseNote is what the agent knows of the job that holds its node. It is on disk
+// before Puppet is disabled and goes after it is enabled: what an exclusive job
+// has disabled, the agent finds again, however it ended.
+type leaseNote struct {
+	Job     tutti.JobID   `json:"job"`
+	Message string        `json:"message"`
+	Length  time.Duration `json:"length"`
+	Expires time.Time     `json:"expires"` // by the node's clock
+}
+
+const (
+	// LeaseFile is where an agent notes, in its directory, which job holds its node.
+	LeaseFile = "lease.json"
+	// leaseLook is how often the agent of a held node looks whether it still is.
+	leaseLook = time.Second
+)
+
+// leaseholder keeps the node held for as long as the server wants that, and no
+// longer than the lease. It belongs to one goroutine.
+type leaseholder struct {
+	*Agent
+	note  *leaseNote
+	until time.Time         // the lease ends; a clock that is set does not change it
+	renew time.Time         // the server is asked again
+	said  tutti.LeaseReport // last
+}
+
+// leases serves exclusive jobs until ctx ends. A node that is held then stays so
+// until the next agent, whose first act is to look for how long yet.
+func (a *Agent) leases(ctx context.Context) {
+	if a.opts.Switch == nil {
+		return
+	}
+	l := &leaseholder{Agent: a}
+	l.load()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		rung := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.lease:
+			rung = true
+		case <-timer.C:
+		}
+		if err := l.round(ctx, rung); err != nil && ctx.Err() == nil && !away(err) {
+			a.opts.Logger.Error("an exclusive job is not served", "error", err)
+		}
+		if l.note != nil {
+			timer.Reset(leaseLook)
+		}
+	}
+}
+
+// load takes over what an earlier agent has held. The time that is left counts by
+// the node's clock, which may have been set: never more than one lease is left.
+func (l *leaseholder) load() {
+	note, err := readSealed[leaseNote](l.leaseFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.setLeaseTrouble(tutti.Wrap(tutti.CodeDamaged, err, "nobody knows for which job Puppet was disabled here; if it is, end that with `puppet agent --enable`, and remove the file"))
+		return
+	}
+	left := time.Until(note.Expires)
+	if left > note.Length {
+		left = note.Length
+		note.Expires = time.Now().Add(left).UTC()
+		if err := writeSealed(l.leaseFile(), note); err != nil {
+			l.opts.Logger.Error("a lease could not be noted", "error", err)
+		}
+	}
+	l.note, l.until = &note, time.Now().Add(left)
+}
+
+func (a *Agent) leaseFile() string { return filepath.Join(a.opts.Dir, LeaseFile) }
+
+// round looks, reports if there is something to report, and does what it is told,
+// until there is nothing more to do.
+func (l *leaseholder) round(ctx context.Context, rung bool) error {
+	for {
+		if err := l.expire(); err != nil {
+			return err
+		}
+		report, err := l.stand()
+		if err != nil {
+			return err
+		}
+		if !rung && (l.note == nil || report == l.said && time.Now().Before(l.renew)) {
+			return nil
+		}
+		sent := time.Now()
+		order, err := l.report(ctx, report)
+		if err != nil {
+			return err
+		}
+		l.said, l.renew = report, sent.Add(order.Length/3)
+		if rung, err = l.obey(order, report, sent); err != nil || !rung {
+			return err
+		}
+	}
+}
+
+// report asks the server, no longer than the lease lasts: its end is not to be missed.
+func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tutti.LeaseOrder, error) {
+	if l.note != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, l.until, tutti.Errorf(tutti.CodeUnavailable, "the lease has ended"))
+		defer cancel()
+	}
+	order, err := call[tutti.LeaseOrder](ctx, l.Agent, tutti.OpLease, report)
+	if err == nil {
+		err = order.Validate()
+	}
+	return order, err
+}
+
+// stand is how the node stands. A run of Tutti's has Puppet's lock and is no
+// stranger.
+func (l *leaseholder) stand() (tutti.LeaseReport, error) {
+	before := l.activeID()
+	out, err := l.opts.Switch.Standing(l.message())
+	if err != nil && l.note == nil { // nothing of it can be held
+		return tutti.LeaseReport{Message: "not known, " + err.Error()}, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	if l.note != nil {
+		out.Job = l.note.Job
+	}
+	out.Ours = out.Ours && l.note != nil
+	if before != "" || l.activeID() != "" {
+		out.Busy = ""
+	}
+	return out, nil
+}
+
+func (l *leaseholder) message() string {
+	if l.note == nil {
+		return ""
+	}
+	return l.note.Message
+}
+
+func (a *Agent) activeID() tutti.RunID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.active == nil {
+		return ""
+	}
+	return a.active.id
+}
+
+// obey does what the server wants; true: there is something new to report.
+func (l *leaseholder) obey(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) (bool, error) {
+	mine := l.note != nil && l.note.Job == order.Job
+	switch {
+	case order.Want == tutti.LeaseHold && (mine || l.note == nil):
+		if !report.Ours && !report.Enabled {
+			return false, nil // the server was told
+		}
+		return !report.Ours, l.hold(order, report, sent)
+	case order.Want == tutti.LeaseRelease && mine:
+		return true, l.release()
+	case order.Want == tutti.LeaseKeep && mine:
+		l.opts.Logger.Info("Puppet stays disabled", "job", order.Job)
+		return true, l.forget()
+	}
+	return false, nil
+}
+
+// hold notes the lease, then disables Puppet if it is not.
+func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sent time.Time) error {
+	note := leaseNote{Job: order.Job, Message: order.Message, Length: order.Length, Expires: sent.Add(order.Length).UTC()}
+	if report.Ours {
+		note.Message = l.note.Message // which is in the file
+	}
+	if err := writeSealed(l.leaseFile(), note); err != nil {
+		return err
+	}
+	l.note, l.until = &note, sent.Add(order.Length)
+	killpoint.Here("agent.lease-noted")
+	if report.Ours {
+		return nil
+	}
+	l.said = tutti.LeaseReport{}
+	err := l.opts.Switch.Hold(note.Message)
+	killpoint.Here("agent.lease-held")
+	if errors.Is(err, fs.ErrExist) {
+		return nil // somebody was faster, whose message is reported next
+	}
+	if err == nil {
+		l.opts.Logger.Info("Puppet is disabled for an exclusive job", "job", note.Job, "for", note.Length)
+	}
+	return err
+}
+
+// release enables Puppet, if it is disabled by what hold did.
+func (l *leaseholder) release() error {
+	if err := l.opts.Switch.Unhold(l.note.Message); err != nil {
+		return err
+	}
+	killpoint.Here("agent.lease-released")
+	l.opts.Logger.Info("an exclusive job has released the node", "job", l.note.Job)
+	return l.forget()
+}
+
+func (l *leaseholder) forget() error {
+	if err := os.Remove(l.leaseFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l.note = nil
+	return durable.SyncDir(l.opts.Dir)
+}
+
+// expire ends a lease that nobody has renewed.
+func (l *leaseholder) expire() error {
+	if l.note == nil || time.Now().Before(l.until) {
+		return nil
+	}
+	l.opts.Logger.Warn("the lease of an exclusive job has ended: nothing was heard of it", "job", l.note.Job, "for", l.note.Length)
+	return l.release()
+}
+
+// heldBy is the job that holds the node, by the agent's note; empty: none.
+func (a *Agent) heldBy() tutti.JobID {
+	note, err := readSealed[leaseNote](a.leaseFile())
+	if err != nil {
+		return "" // one that is damaged is named by trouble
+	}
+	return note.Job
+}
+
+// mayBegin says why a run must not begin on a node that is held, or is not. An
+// error: not yet.
+func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
+	note, err := readSealed[leaseNote](a.leaseFile())
+	held := err == nil
+	switch {
+	case !order.Exclusive && held:
+		return "", tutti.Errorf(tutti.CodeUnavailable, "the node is held by job %s; run %s of job %s waits for its end", note.Job, order.Run, order.Job)
+	case !order.Exclusive:
+		return "", nil
+	case a.opts.Switch == nil || !held || note.Job != order.Job:
+		return "the node is not held by the job any more", nil
+	}
+	stands, err := a.opts.Switch.Standing(note.Message)
+	switch {
+	case err != nil:
+		return "", err
+	case stands.Enabled:
+		return "the node is not held by the job any more: enabled by somebody else", nil
+	case !stands.Ours:
+		return "disabled by somebody else: " + stands.Message, nil
+	}
+	return "", nil
+}

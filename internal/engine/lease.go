@@ -1,0 +1,386 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Leases are how an exclusive job stands with its nodes (ADR 0012).
+type Leases struct {
+	Nodes []*Lease  `json:"nodes"` // of its run steps, sorted by name
+	Phase Phase     `json:"phase"`
+	Since time.Time `json:"since"` // of the phase
+
+	of     map[tutti.NodeName]*Lease
+	counts map[tutti.LeaseState]int
+	failed []string // why nothing more begins
+	after  []*Job   // that began before it and have nodes of it
+	wanted bool     // all nodes were enabled: from here on they may be held
+	quiet  bool     // and no run of another job is left on them
+	begun  bool     // all were held and idle: its steps may begin
+}
+
+// Lease is a node of an exclusive job.
+type Lease struct {
+	Node    tutti.NodeName   `json:"node"`
+	State   tutti.LeaseState `json:"state"`
+	Message string           `json:"message,omitempty"`
+}
+
+// Phase is what an exclusive job does with its nodes. Steps begin in PhaseRun only.
+type Phase string
+
+// The phases, in their order.
+const (
+	PhaseQueue   Phase = "queue"   // an older exclusive job has nodes of it
+	PhaseCheck   Phase = "check"   // are all nodes enabled?
+	PhaseQuiet   Phase = "quiet"   // runs of other jobs end
+	PhaseHold    Phase = "hold"    // every node is disabled by the job
+	PhaseIdle    Phase = "idle"    // Puppets that somebody else began end
+	PhaseRun     Phase = "run"     // the steps of the plan
+	PhaseEnd     Phase = "end"     // nothing more begins, its runs end
+	PhaseRelease Phase = "release" // every node becomes what it was
+	PhaseOver    Phase = "over"
+)
+
+func newLeases(j *Job, older []*Job) *Leases {
+	l := &Leases{of: map[tutti.NodeName]*Lease{}, counts: map[tutti.LeaseState]int{}, Phase: PhaseCheck, Since: j.StartedAt}
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			if l.of[n.Node] == nil {
+				l.of[n.Node] = &Lease{Node: n.Node}
+				l.Nodes = append(l.Nodes, l.of[n.Node])
+			}
+		}
+	}
+	slices.SortFunc(l.Nodes, func(a, b *Lease) int { return strings.Compare(string(a.Node), string(b.Node)) })
+	l.counts[""] = len(l.Nodes)
+	l.begun = len(l.Nodes) == 0
+	for _, o := range older {
+		if slices.ContainsFunc(l.Nodes, func(n *Lease) bool { return o.Leases.of[n.Node] != nil }) {
+			l.after = append(l.after, o)
+		}
+	}
+	return l
+}
+
+// applyLease folds how a node stands.
+func (s *State) applyLease(b *tutti.LeaseChanged) {
+	j := s.Jobs[b.Job]
+	if j == nil || j.Leases == nil || j.Leases.of[b.Node] == nil {
+		return
+	}
+	l := j.Leases
+	n := l.of[b.Node]
+	l.counts[n.State]--
+	n.State, n.Message = b.State, b.Message
+	l.counts[n.State]++
+	if b.State.Failed() {
+		l.failed = append(l.failed, fmt.Sprintf("%s: %s", b.Node, b.Message))
+	}
+	l.wanted = l.wanted || l.counts[tutti.LeaseEnabled] == len(l.Nodes)
+	l.begun = l.begun || l.counts[tutti.LeaseIdle] == len(l.Nodes)
+}
+
+// followPhases notes which phase each exclusive job is in after an event.
+func (s *State) followPhases(at time.Time) {
+	for _, j := range s.exclusive {
+		l := j.Leases
+		l.quiet = l.quiet || l.wanted && s.stranger(j) == nil
+		if phase := s.phase(j); phase != l.Phase {
+			l.Phase, l.Since = phase, at
+		}
+	}
+}
+
+func (s *State) phase(j *Job) Phase {
+	l := j.Leases
+	switch {
+	case !l.begun && !j.Halted():
+		switch {
+		case l.queuedBehind() != nil:
+			return PhaseQueue
+		case !l.wanted:
+			return PhaseCheck
+		case !l.quiet:
+			return PhaseQuiet
+		case l.counts[tutti.LeaseEnabled] > 0:
+			return PhaseHold
+		}
+		return PhaseIdle
+	case !j.idle() && j.Halted():
+		return PhaseEnd
+	case !j.idle():
+		return PhaseRun
+	case slices.ContainsFunc(l.Nodes, l.mayHold):
+		return PhaseRelease
+	}
+	return PhaseOver
+}
+
+// queuedBehind is the first job that has to end before this one begins, or nil.
+func (l *Leases) queuedBehind() *Job {
+	for _, o := range l.after {
+		if !o.Ended() {
+			return o
+		}
+	}
+	return nil
+}
+
+// mayHold reports whether a node has something to be released: one that was told
+// to hold and has not said that it does may hold, too.
+func (l *Leases) mayHold(n *Lease) bool {
+	return n.State == tutti.LeaseHeld || n.State == tutti.LeaseIdle || n.State == tutti.LeaseBusy ||
+		n.State == tutti.LeaseEnabled && l.quiet
+}
+
+// stranger is a run of another job that goes on on a node of the job, or nil.
+func (s *State) stranger(j *Job) *Run {
+	for _, n := range j.Leases.Nodes {
+		if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
+			return r
+		}
+	}
+	return nil
+}
+
+// Halted reports whether nothing more of the job begins: it was cancelled, or does
+// not have all of its nodes.
+func (j *Job) Halted() bool { return j.Cancelled || j.Leases != nil && len(j.Leases.failed) > 0 }
+
+// WhyHalted says why, for who is stopped by it.
+func (j *Job) WhyHalted() string {
+	if j.Cancelled {
+		return "the job was cancelled"
+	}
+	return "the job does not have all of its nodes to itself: " + j.Leases.failed[0]
+}
+
+// ExclusiveOn returns the job to which a node belongs for now, or nil: no run of
+// another one begins there.
+func (s *State) ExclusiveOn(node tutti.NodeName) *Job {
+	for _, j := range s.exclusive {
+		n := j.Leases.of[node]
+		if n != nil && !n.State.Over() && j.Leases.Phase != PhaseQueue && j.Leases.Phase != PhaseOver {
+			return j
+		}
+	}
+	return nil
+}
+
+// Reported is what changes by a node's report, nil: nothing.
+func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseChanged {
+	j := s.ExclusiveOn(node)
+	if j == nil {
+		return nil
+	}
+	n := j.Leases.of[node]
+	say := func(state tutti.LeaseState, message string) *tutti.LeaseChanged {
+		return &tutti.LeaseChanged{Job: j.ID, Node: node, State: state, Message: message}
+	}
+	switch {
+	case j.Leases.Phase == PhaseRelease:
+		switch {
+		case r.Job == j.ID && !r.Ours && !r.Enabled && n.State != tutti.LeaseEnabled:
+			return say(tutti.LeaseBroken, byOther(r))
+		case r.Job == j.ID:
+			return nil // it is told to release
+		case r.Enabled:
+			return say(tutti.LeaseReleased, "")
+		case j.keeps():
+			return say(tutti.LeaseKept, "disabled: "+r.Message)
+		}
+		return say(tutti.LeaseReleased, byOther(r))
+	case n.State == "" && r.Job != "" && r.Job != j.ID:
+		return nil // it is told to forget that job first
+	case n.State == "" && (r.Enabled || r.Job == j.ID):
+		return say(tutti.LeaseEnabled, "")
+	case n.State == "", n.State == tutti.LeaseEnabled && !r.Enabled && !r.Holds(j.ID):
+		return say(tutti.LeaseRefused, "disabled: "+r.Message)
+	case n.State == tutti.LeaseEnabled && r.Holds(j.ID):
+		return say(tutti.LeaseHeld, "")
+	case n.State == tutti.LeaseEnabled:
+		return nil
+	case !r.Holds(j.ID):
+		return say(tutti.LeaseBroken, brokenBy(j, r))
+	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
+		// It had looked whether it is disabled before the job held the node, and waited since.
+		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
+	case n.State == tutti.LeaseHeld && r.Busy == "":
+		return say(tutti.LeaseIdle, "")
+	}
+	return nil
+}
+
+func byOther(r tutti.LeaseReport) string { return "disabled by somebody else: " + r.Message }
+
+func brokenBy(j *Job, r tutti.LeaseReport) string {
+	switch {
+	case !r.Enabled:
+		return byOther(r)
+	case r.Job == j.ID:
+		return "enabled by somebody else"
+	}
+	return "not held any more: it heard nothing for " + j.Plan.Exclusive.Lease.String() + ", or its agent lost its notes"
+}
+
+// LeaseOrder is what a node is to do that stands as it reports.
+func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.LeaseOrder {
+	j := s.ExclusiveOn(node)
+	if r.Job != "" && (j == nil || r.Job != j.ID || j.Leases.Phase == PhaseRelease) {
+		out := tutti.LeaseOrder{Job: r.Job, Want: tutti.LeaseRelease}
+		if of := s.Jobs[r.Job]; of != nil && of.Leases != nil && of.keeps() {
+			out.Want = tutti.LeaseKeep
+		}
+		return out
+	}
+	if j == nil {
+		return tutti.LeaseOrder{}
+	}
+	out := tutti.LeaseOrder{Job: j.ID}
+	switch j.Leases.Phase {
+	case PhaseHold, PhaseIdle, PhaseRun:
+		out.Want = tutti.LeaseHold
+	case PhaseEnd:
+		if r.Job == j.ID {
+			out.Want = tutti.LeaseHold
+		}
+	}
+	if out.Want == tutti.LeaseHold {
+		out.Length, out.Message = j.Plan.Exclusive.Lease, j.notice()
+	}
+	return out
+}
+
+// notice is what whoever finds the node disabled is told. It stays the same while
+// the job lives: a file that is rewritten could be another one's by then.
+func (j *Job) notice() string {
+	x := j.Plan.Exclusive
+	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)
+	if x.Reason != "" {
+		text += ": " + x.Reason
+	}
+	text += fmt.Sprintf("; until the job ends, at most %s after it was last heard of", x.Lease)
+	if x.Keep {
+		text += "; if the job fails, until: tutti puppet enable"
+	}
+	return text
+}
+
+// keeps reports whether the nodes stay disabled: there is something to look into.
+func (j *Job) keeps() bool {
+	return j.Plan.Exclusive.Keep && !j.Cancelled && j.runs > 0 && j.verdict().Verdict == tutti.VerdictFailed
+}
+
+// overdue gives up nodes for which the job has waited too long.
+func (s *State) overdue(j *Job, v View) []tutti.Body {
+	var out []tutti.Body
+	l := j.Leases
+	begun := v.from(l.Since)
+	waited := v.Now.Sub(begun)
+	for _, n := range l.Nodes {
+		give := func(state tutti.LeaseState, format string, args ...any) {
+			out = append(out, &tutti.LeaseChanged{Job: j.ID, Node: n.Node, State: state, Message: fmt.Sprintf(format, args...)})
+		}
+		asked := l.Phase == PhaseCheck && n.State == "" || l.Phase == PhaseHold && n.State == tutti.LeaseEnabled || l.Phase == PhaseRelease && l.mayHold(n)
+		switch {
+		case asked && waited >= v.Silence:
+			give(tutti.LeaseSilent, "no answer for %s%s", waited.Round(time.Second), endsAlone(l, n, j))
+		case l.Phase == PhaseQuiet && waited >= j.Plan.Exclusive.Wait:
+			if r := s.Runs[s.Active[n.Node]]; r != nil && r.Job != j.ID {
+				give(tutti.LeaseRefused, "run %s of job %s has not ended for %s", r.Run, r.Job, waited.Round(time.Second))
+			}
+		case l.Phase == PhaseIdle && n.State == tutti.LeaseHeld:
+			heard := begun
+			if seen := v.Seen(n.Node); seen.After(heard) {
+				heard = seen
+			}
+			if silent := v.Now.Sub(heard); silent >= v.Silence {
+				give(tutti.LeaseSilent, "nothing heard of it for %s%s", silent.Round(time.Second), endsAlone(l, n, j))
+			} else if waited >= j.Plan.Exclusive.Wait {
+				give(tutti.LeaseBusy, "a Puppet that somebody else began has not ended for %s", waited.Round(time.Second))
+			}
+		}
+	}
+	return out
+}
+
+func endsAlone(l *Leases, n *Lease, j *Job) string {
+	if !l.mayHold(n) {
+		return ""
+	}
+	return "; if it is disabled, that ends by itself within " + j.Plan.Exclusive.Lease.String()
+}
+
+// Due are the nodes of which an exclusive job waits to hear.
+func (l *Leases) Due() []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, n := range l.Nodes {
+		var due bool
+		switch l.Phase {
+		case PhaseCheck:
+			due = n.State == ""
+		case PhaseHold:
+			due = n.State == tutti.LeaseEnabled
+		case PhaseIdle:
+			due = n.State == tutti.LeaseHeld
+		case PhaseRelease:
+			due = l.mayHold(n)
+		}
+		if due {
+			out = append(out, n.Node)
+		}
+	}
+	return out
+}
+
+// WaitsFor says for what a job waits because of an exclusive job, itself or
+// another one; empty: for nothing.
+func (s *State) WaitsFor(j *Job) string {
+	if j.Ended() {
+		return ""
+	}
+	if j.Leases == nil {
+		for _, st := range j.Steps {
+			for _, n := range st.Nodes {
+				if of := s.ExclusiveOn(n.Node); of != nil && n.State == Pending {
+					return fmt.Sprintf("%s is held by job %s", n.Node, of.ID)
+				}
+			}
+		}
+		return ""
+	}
+	switch j.Leases.Phase {
+	case PhaseQueue:
+		return fmt.Sprintf("waits for the end of job %s, which has nodes of it", j.Leases.queuedBehind().ID)
+	case PhaseQuiet:
+		if r := s.stranger(j); r != nil {
+			return fmt.Sprintf("waits for the run of job %s on %s", r.Job, r.Node)
+		}
+	}
+	if due := j.Leases.Due(); len(due) > 0 {
+		return fmt.Sprintf("phase %s: waits for %s", j.Leases.Phase, some(due, ", "))
+	}
+	return ""
+}
+
+// maxSome is how many names or failures a message has.
+const maxSome = 20
+
+func some[T ~string](names []T, between string) string {
+	var parts []string
+	for _, n := range names[:min(len(names), maxSome)] {
+		parts = append(parts, string(n))
+	}
+	if more := len(names) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, between)
+}
+
+func (l *Leases) whyFailed() string { return some(slices.Sorted(slices.Values(l.failed)), "; ") }

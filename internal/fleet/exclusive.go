@@ -1,0 +1,70 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-project/tutti"
+)
+
+// exclusive reads how a plan has its nodes to itself: `true`, or a mapping; nil where
+// the file does not say.
+func (r *reader) exclusive(n *yaml.Node, plan tutti.Plan) *tutti.Exclusive {
+	if n == nil {
+		return nil
+	}
+	what := "plan " + string(plan.Name) + ": exclusive"
+	out := tutti.DefaultExclusive("")
+	reported := len(r.problems)
+	if at := follow(n); at.Kind == yaml.ScalarNode {
+		if !r.isTrue(n, what) {
+			return nil
+		}
+	} else {
+		r.mapping(n, what, fields{
+			"reason":     func(n *yaml.Node) { out.Reason, _ = r.text(n, what+": reason") },
+			"lease":      func(n *yaml.Node) { out.Lease = r.duration(n, what+": lease") },
+			"wait":       func(n *yaml.Node) { out.Wait = r.duration(n, what+": wait") },
+			"on_failure": func(n *yaml.Node) { out.Keep = r.onFailure(n, what) },
+		})
+	}
+	if len(r.problems) > reported {
+		return nil
+	}
+	if err := out.Validate(); err != nil {
+		r.reportErr(n, "plan "+string(plan.Name)+": ", err)
+	}
+	at := slices.IndexFunc(plan.Steps, func(s tutti.Step) bool { return s.Converge != nil })
+	switch {
+	case at >= 0:
+		r.report(n, "use run steps", "%s: step %s converges: nobody knows before on which nodes", what, plan.Steps[at].Name)
+	case !slices.ContainsFunc(plan.Steps, func(s tutti.Step) bool { return s.Run != nil }):
+		r.report(n, "remove it", "%s: the plan runs on no node", what)
+	}
+	return out
+}
+
+func (r *reader) onFailure(n *yaml.Node, what string) bool {
+	word, ok := r.text(n, what+": on_failure")
+	known := []string{"restore", "keep"}
+	if ok && !slices.Contains(known, word) {
+		r.report(n, r.suggest(word, known), "%s: on_failure: %q; there are restore and keep", what, word)
+	}
+	return word == "keep"
+}
+
+func exclusiveWords(x *tutti.Exclusive) string {
+	if x == nil {
+		return ""
+	}
+	text := fmt.Sprintf(", exclusive: its nodes are disabled for everybody else, lease %s", Duration(x.Lease))
+	if x.Keep {
+		text += ", and stay so if it fails"
+	}
+	if x.Reason != "" {
+		text += " (" + x.Reason + ")"
+	}
+	return text
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// lease takes how a node stands and answers what it is to do; whoever holds and is
+// told to hold has its lease renewed by that.
+func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.LeaseReport](tutti.OpLease, payload)
+	if err != nil {
+		return nil, err
+	}
+	in.Message, in.Busy = words(in.Message), words(in.Busy)
+	var out tutti.LeaseOrder
+	err = s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		for changed := tx.engine.Reported(n.Node, in); changed != nil; changed = tx.engine.Reported(n.Node, in) {
+			tx.emit(actorNode(n.Node), changed)
+		}
+		out = tx.engine.LeaseOrder(n.Node, in)
+		return nil
+	})
+	return out, err
+}
+
+// ringLeasesEvery is after how long a node is rung again that has not answered:
+// doorbells are lost.
+const ringLeasesEvery = 5 * time.Second
+
+// rungLeases is when the nodes of a job were last rung, and in which phase.
+type rungLeases struct {
+	phase engine.Phase
+	at    time.Time
+}
+
+// ringLeases rings the nodes of which exclusive jobs wait to hear. After a start
+// that are all of them.
+func (w *writer) ringLeases(now time.Time) {
+	seen := map[tutti.JobID]rungLeases{}
+	w.state.engine.Exclusive(func(j *engine.Job) {
+		was := w.rung[j.ID]
+		if was.phase != j.Leases.Phase || now.Sub(was.at) >= ringLeasesEvery {
+			for _, node := range j.Leases.Due() {
+				w.ring(node, tutti.RingLease)
+			}
+			was = rungLeases{j.Leases.Phase, now}
+		}
+		seen[j.ID] = was
+	})
+	w.rung = seen
+}
+
+// pausedOrHeld says why nothing may begin on a node by itself; empty: it may.
+func (tx *tx) pausedOrHeld() func(tutti.NodeName) string {
+	paused := tx.paused()
+	return func(n tutti.NodeName) string {
+		if j := tx.engine.ExclusiveOn(n); j != nil {
+			return heldBy(j)
+		}
+		return paused(n)
+	}
+}
+
+func heldBy(j *engine.Job) string { return "held by job " + string(j.ID) }
+
+// exclusive returns how a job has its nodes to itself; nil: it has not.
+func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in tutti.StartJob) (*tutti.Exclusive, error) {
+	out := plan.Exclusive
+	if in.Exclusive != nil {
+		asked := tutti.DefaultExclusive(*in.Exclusive)
+		if out != nil {
+			asked = &tutti.Exclusive{Reason: *in.Exclusive, Lease: out.Lease, Wait: out.Wait, Keep: out.Keep}
+		}
+		out = asked
+	}
+	if out == nil || in.Mode != tutti.ModeApply {
+		return nil, nil
+	}
+	plan.Exclusive = out
+	if err := plan.Validate(); err != nil {
+		return nil, err
+	}
+	for _, nodes := range targets {
+		if len(nodes) > 0 {
+			return out, nil
+		}
+	}
+	return nil, tutti.Errorf(tutti.CodeInvalid, "plan %q runs on no node: there is nothing that it could have to itself", string(plan.Name))
+}

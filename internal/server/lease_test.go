@@ -1,0 +1,211 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// stands reports how a node stands, and returns what it is told.
+func stands(t *testing.T, n *servertest.Node, r tutti.LeaseReport) tutti.LeaseOrder {
+	t.Helper()
+	var out tutti.LeaseOrder
+	if err := n.Call(tutti.OpLease, r, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var enabled = tutti.LeaseReport{Enabled: true}
+
+func held(job tutti.JobID) tutti.LeaseReport {
+	return tutti.LeaseReport{Job: job, Ours: true, Message: "Tutti job " + string(job)}
+}
+
+// exclusive starts the plan as an exclusive job.
+func (f fixture) exclusive(t *testing.T) tutti.JobID {
+	t.Helper()
+	why := "new kernel"
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// leaseRings counts the doorbells since the n-th, by node.
+func (f fixture) leaseRings(n int) map[tutti.NodeName]int {
+	out := map[tutti.NodeName]int{}
+	for _, r := range f.Bus.Rung()[n:] {
+		for _, node := range []*servertest.Node{f.db, f.web1, f.web2} {
+			if r.Op == tutti.RingLease && r.Key == node.Key {
+				out[node.Name]++
+			}
+		}
+	}
+	return out
+}
+
+// resumed is the fixture after its server was killed and started again.
+func (f fixture) resumed() fixture {
+	g := f.Restart()
+	return fixture{Fleet: g, db: g.Node("db-01"), web1: g.Node("web-01"), web2: g.Node("web-02")}
+}
+
+// TestAnExclusiveJobSurvivesItsServer: killed in every phase, the next server rings
+// whom it waits for, and goes on.
+func TestAnExclusiveJobSurvivesItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		job := f.exclusive(t)
+		all := func() []*servertest.Node { return []*servertest.Node{f.db, f.web1, f.web2} }
+		every := map[tutti.NodeName]int{"db-01": 1, "web-01": 1, "web-02": 1}
+		restarted := func(phase string, want map[tutti.NodeName]int) {
+			t.Helper()
+			f = f.resumed()
+			synctest.Wait()
+			<-time.After(time.Second) // the first tick rings
+			if diff := cmp.Diff(want, f.leaseRings(0)); diff != "" {
+				t.Errorf("%s: rung -want +got\n%s", phase, diff)
+			}
+		}
+		restarted("check", every)
+		for _, n := range all() {
+			if order := stands(t, n, enabled); n != f.web2 && order.Want != "" {
+				t.Errorf("%s is told to %s before all are known to be enabled", n.Name, order.Want)
+			}
+		}
+		restarted("hold", every)
+		for _, n := range all() {
+			if order := stands(t, n, enabled); order.Want != tutti.LeaseHold || order.Job != job || order.Length != tutti.DefaultLease {
+				t.Errorf("%s is told %+v", n.Name, order)
+			}
+			if f.db.Claim() != nil {
+				t.Fatalf("a run was wanted before all are held")
+			}
+			stands(t, n, held(job))
+		}
+		restarted("run", map[tutti.NodeName]int{})
+		for _, n := range all() {
+			order := n.Pass()
+			if !order.Exclusive {
+				t.Errorf("%s runs by %+v", n.Name, order)
+			}
+		}
+		restarted("release", every)
+		wantVerdict(t, f.Fleet, job, "")
+		for _, n := range all() {
+			if order := stands(t, n, held(job)); order.Want != tutti.LeaseRelease || order.Job != job {
+				t.Errorf("%s is told %+v", n.Name, order)
+			}
+			stands(t, n, enabled)
+		}
+		wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
+		if order := stands(t, f.db, held(job)); order.Want != tutti.LeaseRelease {
+			t.Errorf("one that comes late is told %+v", order)
+		}
+	})
+}
+
+// TestNodesThatDoNotAnswerAnExclusiveJob: they are rung again, then named, whether
+// they are connected or not.
+func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		n := len(f.Bus.Rung())
+		job := f.exclusive(t)
+		for range 5 {
+			<-time.After(5 * time.Second)
+			if err := f.web1.Call(tutti.OpBeat, tutti.Beat{Version: "1"}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantVerdict(t, f.Fleet, job, "")
+		if got := f.Job(job).Message; got != "phase check: waits for db-01, web-01, web-02" {
+			t.Errorf("meanwhile it says %q", got)
+		}
+		if got := f.leaseRings(n); got["db-01"] < 3 || got["db-01"] > 7 {
+			t.Errorf("rung %v in 25 s, want once in 5 s", got)
+		}
+		<-time.After(10 * time.Second)
+		wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
+		for _, node := range []string{"db-01", "web-01", "web-02"} {
+			wantContains(t, f.Job(job).Message, node+": no answer for 30s")
+		}
+	})
+}
+
+// TestWhatIsHeldIsSaid: on the node, on the job that waits; and who leaves waits.
+func TestWhatIsHeldIsSaid(t *testing.T) {
+	f := newFixture(t)
+	job := f.exclusive(t)
+	other := f.Start("deploy", tutti.ModeApply)
+	if got := f.Job(other).Message; got != "db-01 is held by job "+string(job) {
+		t.Errorf("the other job says %q", got)
+	}
+	n, err := f.ShowNode(servertest.Operator(), "web-01")
+	if err != nil || n.HeldBy != job {
+		t.Errorf("%+v, %v", n.NodeView, err)
+	}
+	wantCode(t, f.web1.Call(tutti.OpLeave, tutti.Leave{}, nil), tutti.CodeConflict, "held by job "+string(job))
+	if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job}); err != nil {
+		t.Fatal(err)
+	}
+	wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
+	if f.db.MustClaim().Job != other {
+		t.Error("the other job does not go on")
+	}
+}
+
+// TestConvergingWaitsForAnExclusiveJob: a node that is held is neither run nor given up.
+func TestConvergingWaitsForAnExclusiveJob(t *testing.T) {
+	f := newFixture(t)
+	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
+		if err := n.Call(tutti.OpBeat, tutti.Beat{Version: "1"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := f.exclusive(t)
+	converge, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.db.Claim() != nil || f.web1.Claim() != nil {
+		t.Error("converging runs on nodes that are held")
+	}
+	wantVerdict(t, f.Fleet, converge, "")
+	if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job}); err != nil {
+		t.Fatal(err)
+	}
+	if f.db.MustClaim().Job != converge {
+		t.Error("converging does not go on")
+	}
+}
+
+// TestWhatCannotBeExclusive: what has no nodes of its own, and what changes nothing is not.
+func TestWhatCannotBeExclusive(t *testing.T) {
+	f := newFixture(t)
+	why, long := "x", strings.Repeat("x", 1000)
+	for _, tc := range []struct {
+		reason string
+		in     tutti.StartJob
+		code   tutti.Code
+		says   string
+	}{
+		{"converging", tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply, Exclusive: &why}, tutti.CodeInvalid, "no converge steps"},
+		{"a reason that is none", tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &long}, tutti.CodeInvalid, "at most 200 bytes"},
+		{"noop", tutti.StartJob{Plan: "deploy", Mode: tutti.ModeNoop, Exclusive: &why}, "", ""},
+	} {
+		job, err := f.StartJob(servertest.Operator(), tc.in)
+		wantCode(t, err, tc.code, tc.says)
+		if err == nil && f.db.MustClaim().Exclusive {
+			t.Errorf("%s: job %s is exclusive", tc.reason, job)
+		}
+	}
+}

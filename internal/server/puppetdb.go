@@ -1,0 +1,109 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// catalogs are what a wait asks a PuppetDB for. A Puppet Server hands a catalog to
+// PuppetDB's queue before its node applies it; what other nodes collect is what was
+// stored before.
+type catalogs struct {
+	at  string // URL of the PuppetDB
+	due map[tutti.NodeName]catalog
+}
+
+// catalog is known by the run's id, which is the transaction's uuid. PuppetDB keeps
+// the latest of each node: one of after the run's end has taken its place.
+type catalog struct {
+	run tutti.RunID
+	end time.Time
+}
+
+// catalogsDue are those of the runs through the agent in the steps directly before
+// the wait, as far as they got one.
+func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
+	due := map[tutti.NodeName]catalog{}
+	for _, name := range wait.After {
+		for _, n := range j.Step(name).Nodes {
+			if r := n.Last(); r != nil && r.Program == tutti.ProgramAgent && !r.CompiledAt.IsZero() && r.EndedAt.After(due[n.Node].end) {
+				due[n.Node] = catalog{run: r.Run, end: r.EndedAt}
+			}
+		}
+	}
+	return due
+}
+
+// maxCatalogs bounds an answer: about 200 bytes a node.
+const maxCatalogs = 64 << 20
+
+// stored is nil once all of them are.
+func (c catalogs) stored(ctx context.Context) error {
+	if len(c.due) == 0 {
+		return nil
+	}
+	var found []struct {
+		Node     tutti.NodeName `json:"certname"`
+		Run      tutti.RunID    `json:"transaction_uuid"`
+		Produced time.Time      `json:"producer_timestamp"`
+	}
+	if err := c.query(ctx, &found); err != nil {
+		return err
+	}
+	missing := map[tutti.NodeName]bool{}
+	for node := range c.due {
+		missing[node] = true
+	}
+	for _, s := range found {
+		if due := c.due[s.Node]; s.Run == due.run || s.Produced.After(due.end) {
+			delete(missing, s.Node)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s has not stored the catalogs of %d nodes yet", c.at, len(missing))
+	}
+	return nil
+}
+
+// query asks for all nodes at once, by PuppetDB's query API, version 4.
+func (c catalogs) query(ctx context.Context, into any) error {
+	var names []tutti.NodeName
+	for node := range c.due {
+		names = append(names, node)
+	}
+	slices.Sort(names)
+	question, err := json.Marshal(map[string]any{"query": []any{
+		"extract", []string{"certname", "transaction_uuid", "producer_timestamp"}, []any{"in", "certname", []any{"array", names}},
+	}})
+	if err != nil {
+		return err
+	}
+	address, err := url.JoinPath(c.at, "pdb/query/v4/catalogs")
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(question))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", address, resp.Status)
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, maxCatalogs)).Decode(into)
+}
