@@ -105,6 +105,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"an answer in another's name: there is no such field", tutti.OpAnswer, map[string]any{"request": "made up", "node": victim.name, "verdict": "ok"}, []tutti.Code{""}, ""},
 		{"an answer that is none", tutti.OpAnswer, "ok", invalid, ""},
 		{"an answer of 200 KiB", tutti.OpAnswer, tutti.RemoteReply{Request: "made up", Message: strings.Repeat(long, 400)}, invalid, ""},
+		{"how a node stands that is no report", tutti.OpLease, "enabled", invalid, ""},
 		{"an operation that is none", "shutdown", nil, invalid, ""},
 	}
 }
