@@ -136,12 +136,13 @@ type (
 		Reads  *Asked `json:"-"`                // the content of Asked
 	}
 	// RunAsked replaces what is known of what a run asked: it failed before its
-	// gate, or asked more behind it.
+	// gate, or asked more behind it, or a Puppet Server has compiled for it.
 	RunAsked struct {
-		Run    RunID  `json:"run"`
-		Asked  Digest `json:"asked"`
-		Absent Digest `json:"absent,omitempty"`
-		Reads  *Asked `json:"-"`
+		Run    RunID   `json:"run"`
+		Asked  Digest  `json:"asked"`
+		Absent Digest  `json:"absent,omitempty"`
+		Reads  *Asked  `json:"-"`
+		Served *Served `json:"served,omitempty"`
 	}
 	// RunProved says that a run that was stopped at its gate has shown that its node
 	// is good: nothing can have changed since its last run.

@@ -69,7 +69,10 @@ var (
 		&tutti.RunCompiled{Run: aRun, Set: aDigest, Compiled: tutti.Compiled{
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
 		}, Asked: aDigest, Absent: aDigest},
-		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest},
+		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest, Served: &tutti.Served{
+			By: "puppet", Set: aDigest, Count: 2, Failed: true,
+			Waits: []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}, At: tutti.Place{Resource: "Class[Db]", File: "/x.pp", Line: 3}}},
+		}},
 		&tutti.RunProved{Run: aRun, Rests: at},
 		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what", Diverging: map[tutti.NodeName]tutti.Digest{aNode: aDigest}},
 		&tutti.Paused{Target: "db", Reason: "lunch", Until: at},

@@ -136,6 +136,9 @@ type Grant struct {
 	Read      []string  `json:"read,omitempty"`
 	Exports   []string  `json:"exports,omitempty"`
 	Dangerous bool      `json:"dangerous,omitempty"`
+	// Compile: the Puppet Server of these nodes compiles for all others, with the
+	// answers that they would get (see Compile). It takes Dangerous.
+	Compile bool `json:"compile,omitempty"`
 }
 
 // Plan is an ordered graph of steps, as data.

@@ -10,30 +10,33 @@ import (
 )
 
 // The operations that a node asks of the server over the bus, and what goes
-// with them. The sender's key says who it is; no message names its node.
+// with them. The sender's key says who it is; no message names its node. What a compile
+// host sends names the node For which its Puppet Server compiles.
 const (
-	OpClaim    = "claim"   // Claim → Claimed
-	OpGate     = "gate"    // Gate → Gated
-	OpAsk      = "ask"     // Ask → Answered
-	OpHiera    = "hiera"   // HieraAsk → HieraData
-	OpPublish  = "publish" // Publish → nothing
-	OpResult   = "result"  // Ended → nothing
-	OpBlobPut  = "blobput" // content → BlobStored
-	OpBlobGet  = "blobget" // BlobGet → content
-	OpCode     = "code"    // CodeGet → SignedCode
-	OpBeat     = "beat"    // Beat, no reply
-	OpLive     = "live"    // []Live, no reply
-	OpLeave    = "leave"   // Leave → nothing
-	OpRenew    = "renew"   // Renew → Renewed
-	OpAct      = "act"     // RemoteAct → nothing
-	OpAnswer   = "answer"  // RemoteReply, no reply
-	OpLease    = "lease"   // LeaseReport → LeaseOrder
-	OpForeign  = "foreign" // EncodeForeign → nothing
-	RingClaim  = "claim"   // server → node: something may be there to claim
-	RingCancel = "cancel"  // server → node: CancelRun
-	RingGate   = "gate"    // server → node: the gate of its run may have decided
-	RingRemote = "remote"  // server → node: RemoteRequest
-	RingLease  = "lease"   // server → node: report how you stand
+	OpClaim    = "claim"    // Claim → Claimed
+	OpGate     = "gate"     // Gate → Gated
+	OpAsk      = "ask"      // Ask → Answered
+	OpHiera    = "hiera"    // HieraAsk → HieraData
+	OpPublish  = "publish"  // Publish → nothing
+	OpCompile  = "compile"  // Compile → Compiling
+	OpCompiled = "compiled" // CompiledFor → nothing
+	OpResult   = "result"   // Ended → nothing
+	OpBlobPut  = "blobput"  // content → BlobStored
+	OpBlobGet  = "blobget"  // BlobGet → content
+	OpCode     = "code"     // CodeGet → SignedCode
+	OpBeat     = "beat"     // Beat, no reply
+	OpLive     = "live"     // []Live, no reply
+	OpLeave    = "leave"    // Leave → nothing
+	OpRenew    = "renew"    // Renew → Renewed
+	OpAct      = "act"      // RemoteAct → nothing
+	OpAnswer   = "answer"   // RemoteReply, no reply
+	OpForeign  = "foreign"  // EncodeForeign → nothing
+	OpLease    = "lease"    // LeaseReport → LeaseOrder
+	RingClaim  = "claim"    // server → node: something may be there to claim
+	RingCancel = "cancel"   // server → node: CancelRun
+	RingGate   = "gate"     // server → node: the gate of its run may have decided
+	RingRemote = "remote"   // server → node: RemoteRequest
+	RingLease  = "lease"    // server → node: report how you stand
 )
 
 // Claim asks for the node's next run.
@@ -71,10 +74,11 @@ func (g Gated) Validate() error {
 	return Errorf(CodeInternal, "the server's answer at the gate is %q, neither go nor stop nor hold", string(g.Verdict))
 }
 
-// Ask is one question on behalf of a run.
+// Ask is one question on behalf of a run; with For, of a compile for that node.
 type Ask struct {
-	Run   RunID `json:"run"`
-	Query Query `json:"query"`
+	Run   RunID    `json:"run"`
+	For   NodeName `json:"for,omitempty"`
+	Query Query    `json:"query"`
 }
 
 // Answered is the answer, and the sequence of the log at which it was true.
@@ -123,9 +127,10 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// HieraAsk asks for everything that the hiera level has for the node.
+// HieraAsk asks for everything that the hiera level has for the node, or for For.
 type HieraAsk struct {
-	Run RunID `json:"run"`
+	Run RunID    `json:"run"`
+	For NodeName `json:"for,omitempty"`
 }
 
 // HieraData is the whole hiera level of one node, with a digest per key.

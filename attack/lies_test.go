@@ -36,6 +36,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 	up := "../../../../etc/shadow"
 	digest := tutti.DigestOf([]byte("nothing"))
 	speak := "speak for run " + string(theirs)
+	compile := "compile for " + string(victim.name)
 	long := strings.Repeat("x", 600)
 	export := func(types ...string) tutti.Gate {
 		g := tutti.Gate{Run: run}
@@ -66,6 +67,12 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 
 		{"the hiera level of another node", tutti.OpHiera, tutti.HieraAsk{Run: theirs}, refused, speak},
 
+		{"compiling for another node", tutti.OpCompile, tutti.Compile{Run: theirs, For: victim.name}, refused, compile},
+		{"a question as a compile host", tutti.OpAsk, tutti.Ask{Run: theirs, For: victim.name, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, compile},
+		{"the hiera level of another node, as a compile host", tutti.OpHiera, tutti.HieraAsk{For: victim.name}, refused, compile},
+		{"exports of another node's run", tutti.OpCompiled, tutti.CompiledFor{For: victim.name, Gate: tutti.Gate{Run: theirs, Exports: []tutti.Export{{Type: "Database", Title: "x"}}}}, refused, compile},
+		{"compiling for itself", tutti.OpCompile, tutti.Compile{Run: run, For: "taken"}, refused, "compile for taken"},
+
 		{"a value for another node's run", tutti.OpPublish, tutti.Publish{Run: theirs, Key: "honest/x", Value: json.RawMessage("1")}, refused, speak},
 		{"a value of another node", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/node-01/x", Value: json.RawMessage("1")}, refused, "write node/node-01/x"},
 		{"a value of another group", tutti.OpPublish, tutti.Publish{Run: run, Key: "honest/x", Value: json.RawMessage("1")}, refused, "write honest/x"},
@@ -74,6 +81,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"a key that climbs", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/../node-01/x", Value: json.RawMessage("1")}, invalid, ""},
 		{"a key that is too long", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/" + long, Value: json.RawMessage("1")}, invalid, ""},
 
+		{"a foreign run under the id of another node's, without a report", tutti.OpForeign, tutti.Foreign{Result: result(theirs)}, invalid, ""},
 		{"the result of another node's run", tutti.OpResult, result(theirs), refused, speak},
 		{"the result of a run that is no UUID", tutti.OpResult, result(tutti.RunID(up)), invalid, ""},
 		{"an outcome that is none", tutti.OpResult, res(func(r *tutti.Result) { r.Outcome = "glorious" }), invalid, ""},
@@ -97,6 +105,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"an answer in another's name: there is no such field", tutti.OpAnswer, map[string]any{"request": "made up", "node": victim.name, "verdict": "ok"}, []tutti.Code{""}, ""},
 		{"an answer that is none", tutti.OpAnswer, "ok", invalid, ""},
 		{"an answer of 200 KiB", tutti.OpAnswer, tutti.RemoteReply{Request: "made up", Message: strings.Repeat(long, 400)}, invalid, ""},
+		{"how a node stands that is no report", tutti.OpLease, "enabled", invalid, ""},
 		{"an operation that is none", "shutdown", nil, invalid, ""},
 	}
 }

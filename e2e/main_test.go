@@ -83,6 +83,9 @@ func swiftLab() string { return labName("e2e-swift") }
 // siteLab is the lab of the site with a Puppet Server.
 func siteLab() string { return labName("e2e-site") }
 
+// compileLab is the lab of a Puppet Server with the module.
+func compileLab() string { return labName("e2e-compile") }
+
 // swiftSiteLab is the lab of the example beside a Puppet Server with PuppetDB.
 func swiftSiteLab() string { return labName("e2e-swiftsite") }
 
@@ -116,7 +119,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Relay = []string{program, "lab", "relay"}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, swiftLab(), siteLab(), swiftSiteLab()} {
+		for _, name := range []string{spec.Name, swiftLab(), siteLab(), swiftSiteLab(), compileLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

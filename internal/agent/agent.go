@@ -81,6 +81,9 @@ type Options struct {
 	// Witness sees the runs that others start; nil: nobody does.
 	Witness Witness
 
+	// Compile is where the Puppet Server on this node asks; nil: there is none.
+	Compile *CompileSocket
+
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
 	KeepRuns int           // directories of ended runs that are kept; 20
@@ -158,12 +161,19 @@ func (a *Agent) Run(ctx context.Context) error {
 		ring(a.lease)
 		ring(a.lookAgain)
 	})
+	compiles, err := a.listenCompile()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
 	beside.Go(func() { a.beats(ctx) })
 	beside.Go(func() { a.remotes(ctx) })
+	if compiles != nil {
+		beside.Go(func() { a.compiles(ctx, compiles) })
+	}
 	beside.Go(func() { a.leases(ctx) })
 	beside.Go(func() { a.foreigns(ctx) })
 	return a.claims(ctx)

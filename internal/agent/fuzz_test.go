@@ -78,7 +78,7 @@ func (s *socket) talk(t *testing.T, said []byte) [][]byte {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		s.converse(ctx, theirs)
+		converse(ctx, theirs, s.answer)
 	}()
 	wrote := make(chan struct{})
 	go func() {

@@ -116,19 +116,27 @@ func (s *socket) value(ctx context.Context, req request) (response, error) {
 }
 
 func (s *socket) collect(ctx context.Context, req request) (response, error) {
-	filter := req.Filter
-	if string(filter) == "null" {
-		filter = nil
-	}
-	a, err := s.ask(ctx, tutti.Query{Kind: tutti.QueryCollect, Type: req.Type, Filter: filter}, req.At)
+	a, err := s.ask(ctx, collectQuery(req), req.At)
 	if err != nil {
 		return nil, err
 	}
-	exports := a.Answer.Exports
-	if exports == nil {
-		exports = []tutti.Export{}
+	return response{"exports": orNone(a.Answer.Exports), "degraded": a.Degraded}, nil
+}
+
+func collectQuery(req request) tutti.Query {
+	q := tutti.Query{Kind: tutti.QueryCollect, Type: req.Type, Filter: req.Filter}
+	if string(q.Filter) == "null" {
+		q.Filter = nil
 	}
-	return response{"exports": exports, "degraded": a.Degraded}, nil
+	return q
+}
+
+// orNone is the empty list, in JSON, too, where there are none.
+func orNone(exports []tutti.Export) []tutti.Export {
+	if exports == nil {
+		return []tutti.Export{}
+	}
+	return exports
 }
 
 func (s *socket) hiera(ctx context.Context) (response, error) {

@@ -178,6 +178,9 @@ type reply struct {
 	Degraded bool                       `json:"degraded"`
 	Data     map[string]json.RawMessage `json:"data"`
 	Exports  []tutti.Export             `json:"exports"`
+	Digest   tutti.Digest               `json:"digest"`
+	Digests  map[string]tutti.Digest    `json:"digests"`
+	Seq      uint64                     `json:"seq"`
 	Verdict  tutti.GateVerdict          `json:"verdict"`
 	Reason   string                     `json:"reason"`
 	Released bool                       `json:"released"`

@@ -61,19 +61,24 @@ func (s *socket) close() {
 
 // serve answers until ctx ends; it returns after all connections are closed.
 func (s *socket) serve(ctx context.Context) {
+	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
+}
+
+// accept serves connections until ctx ends; it returns after all of them are closed.
+func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
+	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
-		conn, err := s.listener.Accept()
+		conn, err := l.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				s.logger.Error("the run's socket broke", "error", err)
+				logger.Error("a socket of the agent's broke", "socket", l.Addr().String(), "error", err)
 			}
 			return
 		}
-		conns.Go(func() { s.converse(ctx, conn) })
+		conns.Go(func() { serve(conn) })
 	}
 }
 
@@ -97,6 +102,9 @@ type request struct {
 	Values   []string        `json:"values"`
 	Keys     []tutti.KeyRead `json:"keys"`
 	Facts    tutti.Digest    `json:"facts_digest"`
+	Reads    []tutti.Read    `json:"reads"` // of a compile on a Puppet Server, as is
+	Waits    []tutti.Wait    `json:"waits"`
+	Failed   bool            `json:"failed"`
 }
 
 // catalog is what the module says of a compiled catalog. Sources or Lib are empty
@@ -112,7 +120,8 @@ type catalog struct {
 // response is any response that is ok.
 type response map[string]any
 
-func (s *socket) converse(ctx context.Context, conn net.Conn) {
+// converse answers the requests of one connection, of which the first is hello.
+func converse(ctx context.Context, conn net.Conn, answer func(context.Context, request) (response, error)) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
@@ -128,7 +137,7 @@ func (s *socket) converse(ctx context.Context, conn net.Conn) {
 		var out response
 		if err == nil {
 			killpoint.Here("agent.asked", req.Op)
-			out, err = s.answer(ctx, req)
+			out, err = answer(ctx, req)
 			killpoint.Here("agent.replies", req.Op)
 			greeted = greeted || req.Op == "hello" && err == nil
 		}

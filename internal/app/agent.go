@@ -50,6 +50,7 @@ type Agent struct {
 	codeKey    []byte
 	launcher   string
 	modules    string
+	compile    *agent.CompileSocket
 }
 
 func identityDir(dir string) string { return filepath.Join(dir, "identity") }
@@ -73,6 +74,9 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
+		return nil, err
+	}
+	if a.compile, err = compileSocket(opts.Dir); err != nil {
 		return nil, err
 	}
 	if a.lock, err = lockDir(opts.Dir); err != nil {
@@ -99,7 +103,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      space.NewReserve("this node's", a.opts.Dir, agentReserve).Check,
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local,
-		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat,
+		Compile: a.compile,
+		Logger:  a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return core.Run(ctx) })

@@ -30,7 +30,8 @@ func Commands() cli.Deps {
 		Demo:       demo,
 		Chaos:      runChaos,
 
-		CheckPolicy: checkPolicy,
+		CheckPolicy:         checkPolicy,
+		InstallPuppetServer: installPuppetServer,
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,

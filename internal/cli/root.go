@@ -50,6 +50,8 @@ type Deps struct {
 	RequestOperator func(name, dir string) ([]byte, error)
 	// Chaos lets faults befall a fleet on a lab and returns what must not be.
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
+	// InstallPuppetServer puts the module on the Puppet Server of this machine.
+	InstallPuppetServer InstallPuppetServer
 	// CheckPolicy says what in a node's policy does not do what it seems to.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
 	// Demo boots, deploys and shows a fleet.
@@ -98,7 +100,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
+		newCodeCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

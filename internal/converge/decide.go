@@ -33,6 +33,8 @@ type View struct {
 type Has struct {
 	Puppet  string        // the version that it says it has, empty: not known
 	Program tutti.Program // by which it runs
+	// Recorded: of a compile by its Puppet Server it is known, too, what it read.
+	Recorded bool
 }
 
 // Order is an edge of the fleet file: the first are good before the others run.

@@ -17,7 +17,7 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		switch {
 		case agent && !f.Outcome().Good():
 			out.Foreign, out.Need = len(out.Changed) == 0, Apply
-		case agent && f.Foreign.Whole && len(out.Changed) == 0:
+		case agent && !has.Recorded && f.Foreign.Whole && len(out.Changed) == 0: // else what it exports is not published
 			return Standing{Need: Nothing, Run: f}
 		case f.Foreign.Disturbs() && out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply

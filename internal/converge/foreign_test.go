@@ -191,6 +191,21 @@ func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	}
 }
 
+// TestAForeignRunWhereTheModuleIsOnThePuppetServer leaves no record, and what it
+// exports is not published: it makes no node good.
+func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.by(tutti.ProgramAgent)
+	s.tell("a", s.now, others(whole))
+	for recorded, want := range map[bool]converge.Need{false: converge.Nothing, true: converge.Apply} {
+		has := s.view().Has("a")
+		has.Recorded = recorded
+		if got := s.converge.Standing("a", has); got.Need != want {
+			t.Errorf("recorded %t: it needs %s, want %s", recorded, got.Need, want)
+		}
+	}
+}
+
 // TestAForeignRunStartsNothing: a daemon and a reactive fleet that undo each other
 // do so once per safety run.
 func TestAForeignRunStartsNothing(t *testing.T) {

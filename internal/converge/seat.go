@@ -136,8 +136,10 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]time.Time {
 // sit finds the phase of a node.
 func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]time.Time) {
 	seat.standing = s.standing(seat.node, j.ID, j.Code, v.Has(seat.node))
-	// Of who runs by the agent nothing more is known after a compile.
-	seat.known = v.Has(seat.node).Program == tutti.ProgramAgent || s.usable(j, seat)
+	// Of who runs by the agent nothing more is known after a compile, unless its
+	// Puppet Server tells.
+	has := v.Has(seat.node)
+	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
 		switch {
@@ -187,7 +189,10 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 		}
 	}
 	basis := s.Basis(seat.node)
-	return basis != nil && basis.Asked != nil && basis.Code == j.Code && seat.standing.Need == Apply
+	if basis == nil || basis.Asked == nil || seat.standing.Need != Apply {
+		return false
+	}
+	return basis.Served != nil || basis.Program != tutti.ProgramAgent && basis.Code == j.Code
 }
 
 // begin is for a node that has not run in this step. What failed before is tried

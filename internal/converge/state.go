@@ -110,7 +110,12 @@ func (s *State) follow(r *engine.Run, body tutti.Body) {
 			s.remember(r, "")
 		}
 	case *tutti.RunAsked:
-		if job != "" || r.Full() {
+		// What a Puppet Server says counts from the run's gate on, or from its end.
+		if b.Served == nil && (job != "" || r.Full()) {
+			s.remember(r, job)
+		}
+	case *tutti.RunFinished, *tutti.RunLost:
+		if r.Served != nil && r.Compiled == nil && (job != "" || r.Full()) {
 			s.remember(r, job)
 		}
 	}
@@ -167,7 +172,7 @@ func (s *State) restore(node tutti.NodeName) {
 // that it applied, or that failed before it could.
 func (s *State) Basis(node tutti.NodeName) *engine.Run {
 	last := s.engine.Last(node)
-	if a := last.Applied; a != nil && a.Asked != nil && (!a.Proof || a.Gate != tutti.GateStop) {
+	if a := last.Applied; a != nil && a.Asked != nil && (a.Served == nil || a.Compiled != nil || a.Ended()) && (!a.Proof || a.Gate != tutti.GateStop) {
 		return a
 	}
 	return last.Passed

@@ -117,6 +117,9 @@ func (s *State) applyRun(e tutti.Event) {
 	case *tutti.RunAsked:
 		if r := s.Runs[b.Run]; r != nil {
 			r.Asked = b.Reads
+			if b.Served != nil {
+				r.Served = b.Served
+			}
 		}
 	case *tutti.RunFinished:
 		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {

@@ -103,18 +103,20 @@ type Run struct {
 	// no gate yet is held.
 	CompiledAt time.Time `json:"compiled_at,omitzero"`
 	// Compiled and Asked are what the node handed over, nil before and without.
-	Compiled *tutti.Compiled   `json:"compiled,omitempty"`
-	Asked    *tutti.Asked      `json:"-"`
-	Set      tutti.Digest      `json:"set,omitempty"` // of the exports that it handed over
-	GatedAt  time.Time         `json:"gated_at,omitzero"`
-	Gate     tutti.GateVerdict `json:"gate,omitempty"`
-	GateWhy  string            `json:"gate_why,omitempty"`
-	Proved   bool              `json:"proved,omitempty"` // stopped, because its node is good
-	Rests    time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
-	Values   []string          `json:"values,omitempty"` // the keys that its catalog wants published
-	EndedAt  time.Time         `json:"ended_at,omitzero"`
-	Lost     string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
-	Result   *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
+	Compiled *tutti.Compiled `json:"compiled,omitempty"`
+	Asked    *tutti.Asked    `json:"-"`
+	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
+	// Served is what its Puppet Server handed over before, nil without.
+	Served  *tutti.Served     `json:"served,omitempty"`
+	GatedAt time.Time         `json:"gated_at,omitzero"`
+	Gate    tutti.GateVerdict `json:"gate,omitempty"`
+	GateWhy string            `json:"gate_why,omitempty"`
+	Proved  bool              `json:"proved,omitempty"` // stopped, because its node is good
+	Rests   time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
+	Values  []string          `json:"values,omitempty"` // the keys that its catalog wants published
+	EndedAt time.Time         `json:"ended_at,omitzero"`
+	Lost    string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
+	Result  *tutti.Result     `json:"result,omitempty"` // also one that came after Lost
 	// Foreign is set for a run that Tutti did not start. It belongs to no job, has no
 	// gate, and EndedAt is when it was told.
 	Foreign *tutti.Foreign `json:"foreign,omitempty"`
@@ -152,6 +154,10 @@ func (s *State) Last(node tutti.NodeName) Last {
 	out.Foreign = s.foreignAfter(node, out.Applied, out.Passed)
 	return out
 }
+
+// Tells reports whether it is known what the run's catalog exports: of one of a
+// Puppet Server only if that has said so.
+func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }

@@ -25,15 +25,20 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 		"write":     func(n *yaml.Node) { grants, write = true, r.patterns(n, "grant: write") },
 		"read":      func(n *yaml.Node) { grants, read = true, r.patterns(n, "grant: read") },
 		"exports":   func(n *yaml.Node) { grants, exports = true, r.exportTypes(n) },
+		"compile":   func(n *yaml.Node) { grants, g.Compile = true, r.isTrue(n, "grant: compile") },
 		"dangerous": func(n *yaml.Node) { g.Dangerous = r.isTrue(n, "grant: dangerous") },
 	})
 	if complete && to == nil {
 		r.report(at, "say it with `to: GROUP`", "grant: to whom is missing")
 	}
 	if complete && !grants {
-		r.report(at, "add exports, write or read", "grant: nothing is granted")
+		r.report(at, "add exports, write, read or compile", "grant: nothing is granted")
 	}
 	g.Write, g.Read, g.Exports = values(write), values(read), values(exports)
+	if g.Compile && !g.Dangerous {
+		r.report(at, "if that is meant, add `dangerous: true` to this grant",
+			"grant: who compiles for other nodes reads and exports as any of them")
+	}
 	for _, pattern := range write {
 		if tutti.DangerousPattern(pattern.string) && !g.Dangerous {
 			r.report(pattern.at, "if that is meant, add `dangerous: true` to this grant",

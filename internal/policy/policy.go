@@ -59,6 +59,22 @@ func MayExport(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName,
 	return refuse(groups, node, "export resources of type "+resourceType, word("exports: ["+resourceType+"]", dangerous))
 }
 
+// MayCompile returns nil if the node may compile for others, who run by their
+// Puppet Server.
+func MayCompile(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) error {
+	for _, g := range granted(fleet, groups) {
+		if g.Compile && g.Dangerous {
+			return nil
+		}
+	}
+	return refuse(groups, node, "compile for other nodes", word("compile: true", true))
+}
+
+// Compiles reports whether the fleet has nodes that compile for others.
+func Compiles(fleet tutti.Fleet) bool {
+	return slices.ContainsFunc(fleet.Grants, func(g tutti.Grant) bool { return g.Compile && g.Dangerous })
+}
+
 // own is the pattern of the keys that belong to a node. The name is a whole part
 // of the path.
 func own(node tutti.NodeName) string { return "node/" + string(node) + "/**" }

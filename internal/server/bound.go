@@ -27,7 +27,7 @@ const (
 // mostBytes bounds a message by its operation.
 func mostBytes(op string) int {
 	switch op {
-	case tutti.OpGate, tutti.OpBlobPut:
+	case tutti.OpGate, tutti.OpCompiled, tutti.OpBlobPut:
 		return maxBlob
 	case tutti.OpResult:
 		return 1 << 20
@@ -47,7 +47,7 @@ func mostBytes(op string) int {
 
 // decodeGate reads what a compiled run hands over, and refuses what no catalog of
 // an honest node does.
-func decodeGate(payload []byte) (tutti.Gate, error) {
+func decodeGate(op string, payload []byte) (tutti.Gate, error) {
 	type fields tutti.Gate
 	raw, err := decode[struct {
 		fields
@@ -55,7 +55,7 @@ func decodeGate(payload []byte) (tutti.Gate, error) {
 		Keys    json.RawMessage `json:"keys"`
 		Exports json.RawMessage `json:"exports"`
 		Values  json.RawMessage `json:"values"`
-	}](tutti.OpGate, payload)
+	}](op, payload)
 	if err != nil {
 		return tutti.Gate{}, err
 	}

@@ -16,7 +16,7 @@ import (
 // exports replace its previous ones as a whole (a noop or compile run's only in
 // the overlay of its job), in the same append as the decision.
 func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decodeGate(payload)
+	in, err := decodeGate(tutti.OpGate, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -25,6 +25,9 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	// What no catalog can publish is no reason to keep it.
 	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
+	if in, err = s.withServed(ctx, key, in); err != nil {
+		return nil, err
+	}
 	out, err := s.atGate(ctx, key, in, nil)
 	if err != nil || out.Verdict != "" {
 		return out, err
@@ -80,7 +83,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, k
 func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	by := actorNode(n.Node)
 	overlay := tx.overlay(r)
-	says := r.Program != tutti.ProgramAgent // what its node exports
+	says := r.Tells()
 	if overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, true)
 	}

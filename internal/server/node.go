@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // nodeOp answers one operation of a node. The key is proven by the bus.
@@ -15,22 +16,24 @@ type nodeOp func(ctx context.Context, key tutti.NodeKey, payload []byte) (any, e
 
 func (s *Server) nodeOps() map[string]nodeOp {
 	return map[string]nodeOp{
-		tutti.OpClaim:   s.claim,
-		tutti.OpGate:    s.gate,
-		tutti.OpAsk:     s.ask,
-		tutti.OpHiera:   s.hiera,
-		tutti.OpPublish: s.publish,
-		tutti.OpResult:  s.result,
-		tutti.OpBlobPut: s.blobPut,
-		tutti.OpCode:    s.codeGet,
-		tutti.OpBeat:    s.beat,
-		tutti.OpLive:    s.live,
-		tutti.OpLeave:   s.leave,
-		tutti.OpRenew:   s.renew,
-		tutti.OpAct:     s.act,
-		tutti.OpAnswer:  s.answered,
-		tutti.OpLease:   s.lease,
-		tutti.OpForeign: s.foreign,
+		tutti.OpClaim:    s.claim,
+		tutti.OpGate:     s.gate,
+		tutti.OpAsk:      s.ask,
+		tutti.OpHiera:    s.hiera,
+		tutti.OpCompile:  s.compile,
+		tutti.OpCompiled: s.compiledFor,
+		tutti.OpPublish:  s.publish,
+		tutti.OpResult:   s.result,
+		tutti.OpBlobPut:  s.blobPut,
+		tutti.OpCode:     s.codeGet,
+		tutti.OpBeat:     s.beat,
+		tutti.OpLive:     s.live,
+		tutti.OpLeave:    s.leave,
+		tutti.OpRenew:    s.renew,
+		tutti.OpAct:      s.act,
+		tutti.OpAnswer:   s.answered,
+		tutti.OpForeign:  s.foreign,
+		tutti.OpLease:    s.lease,
 	}
 }
 
@@ -144,7 +147,7 @@ func (s *Server) connected(seen, now time.Time) bool {
 // has is what a node has to run with.
 func (tx *tx) has(name tutti.NodeName) converge.Has {
 	_, beat := tx.server.presence.last(name)
-	return converge.Has{Puppet: beat.Puppet, Program: tx.programOf(name)}
+	return converge.Has{Puppet: beat.Puppet, Program: tx.programOf(name), Recorded: policy.Compiles(tx.fleet())}
 }
 
 // programOf is the Puppet program by which a node runs where no step says otherwise.

@@ -22,7 +22,7 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	}
 	var out tutti.Answered
 	err = s.do(ctx, func(tx *tx) error {
-		n, r, err := tx.nodeRun(key, in.Run)
+		n, asker, err := tx.asking(key, in.Run, in.For)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		if tx.data.Cost(in.Query) > maxAskCost {
 			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost))
 		}
-		a := tx.data.Answer(in.Query, tx.asker(r))
+		a := tx.data.Answer(in.Query, asker)
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
 		return nil
 	})
@@ -56,13 +56,13 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	}
 	out := tutti.HieraData{Digests: map[string]tutti.Digest{}}
 	err = s.do(ctx, func(tx *tx) error {
-		n, r, err := tx.nodeRun(key, in.Run)
+		n, asker, err := tx.asking(key, in.Run, in.For)
 		if err != nil {
 			return err
 		}
 		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
 		for k := range out.Data {
-			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, tx.asker(r)).Digest
+			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
 		}
 		return nil
 	})
@@ -128,7 +128,7 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 // withdrawUndeclared withdraws what the node published earlier and its catalog
 // no longer declares, after a run that was good, full and the latest.
 func (tx *tx) withdrawUndeclared(n *node, r *engine.Run, result tutti.Result) {
-	if !result.Outcome.Good() || !r.Passed() || !r.Full() || r.Program == tutti.ProgramAgent || r.Run != n.lastClaimed {
+	if !result.Outcome.Good() || !r.Passed() || !r.Full() || !r.Tells() || r.Run != n.lastClaimed {
 		return
 	}
 	declared := map[string]bool{}

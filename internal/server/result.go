@@ -36,7 +36,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			if more != nil {
 				tx.emit(actorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.digest, Absent: more.content.Absent, Reads: more.content})
 			}
-			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: plainResult(in.Result)})
+			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plainResult(in.Result), r.Served)})
 		}
 		return nil
 	})
@@ -49,9 +49,13 @@ func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.R
 		return nil, nil
 	}
 	wanted := false
+	var served *tutti.Asked
 	err := s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeOwnRun(key, in.Run)
 		wanted = err == nil && r.Result == nil && (r.Asked == nil || in.AskedMore)
+		if wanted && r.Served != nil {
+			served = r.Asked // which nobody changes
+		}
 		return err
 	})
 	if err != nil || !wanted {
@@ -65,6 +69,9 @@ func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.R
 	if err != nil {
 		s.opts.Logger.Warn("a record that is none", "run", in.Run, "error", err)
 		return nil, nil
+	}
+	if served != nil {
+		record = besidesServed(record, served)
 	}
 	kept, err := s.storeAsked(ctx, record.Reads, record.Keys)
 	if tutti.CodeOf(err) == tutti.CodeInvalid {

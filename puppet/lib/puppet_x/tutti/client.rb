@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
+require 'io/wait'
 require 'json'
 require 'socket'
 require_relative 'errors'
 
 module PuppetX
   module Tutti
-    # One connection to the agent over the run's unix socket: a request, a response, in order.
+    # One connection to the agent over a unix socket, the run's or that for compiles: a request, a response, in order.
     # When the socket is gone (the agent restarts) it reconnects, says hello and repeats its request
     # for RECONNECT seconds; every request is safe to repeat.
     class Client

@@ -22,8 +22,13 @@ module PuppetX
         end
         resource = Puppet::Parser::Resource.new(export['type'], export['title'], parameters: parameters, scope: scope)
         # One id per origin: the compiler asks a collector several times and must know its own again.
-        resource.collector_id = [export['node'], export['type'], export['title']].join('|')
+        resource.collector_id = origin(export)
         resource
+      end
+
+      # Whose resource an export is, in the words of PuppetDB.
+      def self.origin(export)
+        [export['node'], export['type'], export['title']].join('|')
       end
 
       # Parameters of a resource in rich data.

@@ -5,6 +5,7 @@ require 'puppet/application/apply'
 require 'puppet/configurer'
 require 'puppet/settings/environment_conf'
 require 'puppet/transaction'
+require_relative 'questions'
 require_relative 'run'
 
 module PuppetX
@@ -31,9 +32,7 @@ module PuppetX
         Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
         Puppet::Transaction::Persistence.prepend(Persistence)
         Puppet::Settings::EnvironmentConf.prepend(EnvironmentConf)
-        Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
-        Puppet::Pops::Evaluator::CollectorTransformer.prepend(CollectorTransformer)
-        Puppet::Pops::Evaluator::Collectors::ExportedCollector.prepend(ExportedCollector)
+        Questions.install
       end
 
       # `puppet apply`: the settings of the run, the lock around everything, the phases.
@@ -162,29 +161,6 @@ module PuppetX
       module EnvironmentConf
         def modulepath
           [super, *Run.current.order.modulepath].reject(&:empty?).join(File::PATH_SEPARATOR)
-        end
-      end
-
-      # Tells the key recorder in which class a key is looked up.
-      module LookupAdapter
-        def lookup(key, lookup_invocation, merge)
-          Run.current.keys.within(lookup_invocation.scope) { super }
-        end
-      end
-
-      # Remembers where a collector is written.
-      module CollectorTransformer
-        def transform(expression, scope)
-          collector = super
-          Run.current.collectors.made(collector, expression.file, expression.line)
-          collector
-        end
-      end
-
-      # Tells the terminus which collector asks.
-      module ExportedCollector
-        def collect
-          Run.current.collectors.within(self) { super }
         end
       end
     end

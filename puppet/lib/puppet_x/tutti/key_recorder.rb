@@ -15,6 +15,9 @@ module PuppetX
         @scope = nil
       end
 
+      # Whoever else wants to know of each key, nil: nobody.
+      attr_writer :outer
+
       # The lookups inside the block are made in this scope.
       def within(scope)
         outer = @scope
@@ -27,6 +30,7 @@ module PuppetX
       # Called by Puppet; keeps the first asker.
       def record(key)
         @asked[Puppet::Pops::Lookup::LookupKey.new(key).root_key] ||= Position.of(@scope)
+        @outer&.record(key)
       end
 
       # @return [Array<Hash>] the keys of this compile, sorted and unique

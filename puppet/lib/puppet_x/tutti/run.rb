@@ -16,8 +16,8 @@ require_relative 'waits'
 module PuppetX
   module Tutti
     # The run that this process carries out, as functions, termini and providers see it.
-    # There is one only in a process that the launcher started; `Run.current` is nil everywhere else,
-    # and then the module reads nothing and publishes nothing.
+    # There is one only in a process that the launcher started, and in a compile on a Puppet Server (Compile); `Run.current` is
+    # nil everywhere else, and then the module reads nothing and publishes nothing.
     class Run
       # What the agent knows about a key.
       Answer = Struct.new(:found, :value)
@@ -26,7 +26,12 @@ module PuppetX
       GRACE = 30
 
       class << self
-        attr_accessor :current
+        attr_writer :current
+
+        # On a Puppet Server it is that of the compile which asks; nil is that of a node that Tutti does not know.
+        def current
+          @current || Puppet.lookup(:tutti_compile) { outside }
+        end
 
         # Warns once per process that nothing goes through Tutti here.
         def warn_bare
@@ -34,6 +39,16 @@ module PuppetX
 
           @warned = true
           Puppet.warning('tutti: this Puppet was not started by Tutti: shared values are not read, nothing is published')
+        end
+
+        private
+
+        # A Puppet Server that compiles past Tutti would take every value for absent.
+        def outside
+          return nil unless Puppet.run_mode.server?
+
+          raise Puppet::Error, 'tutti: this Puppet Server compiles past Tutti: set storeconfigs = true and storeconfigs_backend = tutti in ' \
+                               'the section [server] of puppet.conf'
         end
       end
 
@@ -50,6 +65,11 @@ module PuppetX
         @waits = Waits.new(self)
         @handed = nil
         @answers = {}
+      end
+
+      # The node whose catalog is compiled.
+      def node
+        order.node
       end
 
       # All hiera data of this node, asked for once.
@@ -71,7 +91,7 @@ module PuppetX
       def collect(type, filter, at)
         @answers[['collect', type, filter]] ||=
           exports(ask('collect', { 'type' => type, 'filter' => filter, 'at' => at }), type)
-          .reject { |export| export['node'] == order.node }
+          .reject { |export| export['node'] == node }
       end
 
       # Hands over what compiling read and would publish, and waits for the verdict.

@@ -2,13 +2,16 @@
 
 require 'puppet/indirector/code'
 require 'puppet/resource/catalog'
-require 'puppet_x/tutti/run'
+require 'puppet_x/tutti/compiles'
 
 # The gate: Puppet saves the compiled catalog here before it applies anything.
 class Puppet::Resource::Catalog::Tutti < Puppet::Indirector::Code
   desc 'Hands the compiled catalog over to Tutti and waits until it may be applied.'
 
+  # On a Puppet Server the catalog was handed over when it was compiled; what comes here may be of any node.
   def save(request)
+    return puppetdb(:save, request) if PuppetX::Tutti::Compiles.installed?
+
     run = PuppetX::Tutti::Run.current
     raise Puppet::Error, 'tutti: catalogs are handed over in runs of Tutti only' if run.nil?
 
@@ -23,11 +26,19 @@ class Puppet::Resource::Catalog::Tutti < Puppet::Indirector::Code
     PuppetX::Tutti::Launcher.current.gate(catalog)
   end
 
-  def find(_request)
-    nil
+  def find(request)
+    puppetdb(:find, request)
   end
 
   def allow_remote_requests?
     false
   end
+
+  private
+
+  def puppetdb(operation, request)
+    PuppetX::Tutti::PuppetDB.call(Puppet::Resource::Catalog.indirection, operation, request) if PuppetX::Tutti::Compiles.puppetdb?
+  end
 end
+
+PuppetX::Tutti::Compiles.install

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require 'puppet/indirector/code'
-require 'puppet_x/tutti/run'
+require 'puppet_x/tutti/compiles'
 
 # Answers the collectors of exported resources with the exports of other nodes.
 class Puppet::Resource::Tutti < Puppet::Indirector::Code
@@ -9,10 +9,12 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
 
   def search(request)
     run = PuppetX::Tutti::Run.current
-    raise Puppet::Error, 'tutti: exported resources are collected in runs of Tutti only' if run.nil?
+    filter = PuppetX::Tutti::Filter.normal(request.options[:filter])
+    return of_puppetdb(run, request, filter) if PuppetX::Tutti::Compiles.puppetdb?
+
+    raise Puppet::Error, 'tutti: exported resources are collected in runs of Tutti only, and by its nodes' if run.nil?
 
     scope = request.options[:scope]
-    filter = PuppetX::Tutti::Filter.normal(request.options[:filter])
     run.collect(request.key, filter, run.collectors.position(scope))
        .map { |export| PuppetX::Tutti::Exports.resource(export, scope) }
   end
@@ -24,4 +26,14 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
   def allow_remote_requests?
     false
   end
+
+  private
+
+  def of_puppetdb(run, request, filter)
+    found = PuppetX::Tutti::PuppetDB.call(Puppet::Resource.indirection, :search, request)
+    run&.answered_by_puppetdb(request.key, filter, found)
+    found
+  end
 end
+
+PuppetX::Tutti::Compiles.install

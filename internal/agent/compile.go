@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tutti-project/tutti"
+)
+
+// CompileSocket is a permanent socket, on which the Puppet Server of this node asks
+// on behalf of those for whom it compiles (ADR 0013). The server has to have granted
+// `compile` to the node; until then it refuses.
+type CompileSocket struct {
+	Path string
+	UID  int // of the one user who may ask
+	GID  int // of the socket, which is the group's, too
+}
+
+// listenCompile opens the socket for one user and his group; nil: there is none.
+func (a *Agent) listenCompile() (*net.UnixListener, error) {
+	c := a.opts.Compile
+	if c == nil {
+		return nil, nil
+	}
+	// The directory is passed through by everybody; the socket is not theirs.
+	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
+		return nil, tutti.Wrap("", err, "the compile socket's directory")
+	}
+	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { //nolint:gosec // that is its meaning
+		return nil, tutti.Wrap("", err, "the compile socket's directory")
+	}
+	_ = os.Remove(c.Path) // an earlier agent's
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.Path, Net: "unix"})
+	if err != nil {
+		return nil, tutti.Wrap("", err, "the compile socket")
+	}
+	if err = os.Chmod(c.Path, 0o660); err == nil { //nolint:gosec // for the group of the Puppet Server
+		err = os.Chown(c.Path, -1, c.GID)
+	}
+	if err != nil {
+		return nil, tutti.Wrap("", errors.Join(err, l.Close()), "the compile socket")
+	}
+	return l, nil
+}
+
+// compiles answers the Puppet Server until ctx ends.
+func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
+	logger := a.opts.Logger
+	accept(ctx, l, logger, func(conn net.Conn) {
+		answer := (&compileConn{agent: a}).answer
+		if err := a.isCompiler(conn); err != nil {
+			logger.Warn("refused on the compile socket", "error", err)
+			answer = func(context.Context, request) (response, error) { return nil, err }
+		}
+		converse(ctx, conn, answer)
+	})
+}
+
+// isCompiler refuses whoever is not the Puppet Server's user, whatever the socket's
+// mode has become.
+func (a *Agent) isCompiler(conn net.Conn) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *syscall.Ucred
+	var peerErr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, peerErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if peerErr != nil {
+		return peerErr
+	}
+	if int(peer.Uid) != a.opts.Compile.UID {
+		return tutti.Errorf(tutti.CodeRefused, "this socket is for the Puppet Server, of user %d; process %d is of user %d", a.opts.Compile.UID, peer.Pid, peer.Uid)
+	}
+	return nil
+}
+
+// compileConn is one compile. It keeps nothing but whose it is: the other side asks
+// each question once.
+type compileConn struct {
+	agent *Agent
+	by    request // its hello
+}
+
+func (c *compileConn) answer(ctx context.Context, req request) (response, error) {
+	switch req.Op {
+	case "hello":
+		return c.hello(ctx, req)
+	case "hiera":
+		return c.hiera(ctx)
+	case "value":
+		return c.value(ctx, req)
+	case "collect":
+		return c.collect(ctx, req)
+	case "compiled":
+		return c.compiled(ctx, req)
+	}
+	return nil, tutti.Errorf(tutti.CodeInvalid, "op %q is not known to the compile socket (protocol %d)", req.Op, protocol)
+}
+
+func (c *compileConn) hello(ctx context.Context, req request) (response, error) {
+	if req.Protocol != protocol {
+		return nil, tutti.Errorf(tutti.CodeRefused, "the module on the Puppet Server speaks protocol %d, this agent %d: install it again with `tutti puppet-server install`", req.Protocol, protocol)
+	}
+	compiling, err := persist[tutti.Compiling](ctx, c.agent, tutti.OpCompile, tutti.Compile{Run: req.Run, For: req.Certname})
+	if err != nil {
+		return nil, err
+	}
+	c.by = req
+	return response{"node": compiling.Node, "recorded": compiling.Recorded}, nil
+}
+
+func (c *compileConn) ask(ctx context.Context, q tutti.Query) (tutti.Answered, error) {
+	answer, err := persist[tutti.Answered](ctx, c.agent, tutti.OpAsk, tutti.Ask{Run: c.by.Run, For: c.by.Certname, Query: q})
+	if err == nil {
+		err = checkAnswered(q, answer)
+	}
+	return answer, err
+}
+
+func (c *compileConn) value(ctx context.Context, req request) (response, error) {
+	a, err := c.ask(ctx, tutti.Query{Kind: tutti.QueryValue, Key: req.Key})
+	if err != nil {
+		return nil, err
+	}
+	out := response{"found": a.Found, "digest": a.Digest, "seq": a.Seq}
+	if a.Found {
+		out["value"] = a.Value
+	}
+	return out, nil
+}
+
+func (c *compileConn) collect(ctx context.Context, req request) (response, error) {
+	a, err := c.ask(ctx, collectQuery(req))
+	if err != nil {
+		return nil, err
+	}
+	return response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}, nil
+}
+
+func (c *compileConn) hiera(ctx context.Context) (response, error) {
+	level, err := persist[tutti.HieraData](ctx, c.agent, tutti.OpHiera, tutti.HieraAsk{Run: c.by.Run, For: c.by.Certname})
+	if err == nil {
+		err = checkHiera(level)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return response{"data": level.Data, "digests": level.Digests, "seq": level.Seq}, nil
+}
+
+// compiled hands over what the compile read and exports.
+func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
+	gate := withoutPlaces(tutti.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports})
+	_, err := persist[struct{}](ctx, c.agent, tutti.OpCompiled, tutti.CompiledFor{For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed})
+	return nil, err
+}
+
+// persist asks the server, and again while it is away, within the agent's patience:
+// a server that restarts must fail no compile.
+func persist[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.opts.Patience)
+	defer cancel()
+	for {
+		out, err := call[T](ctx, a, op, in)
+		if err == nil || !away(err) {
+			return out, err
+		}
+		if pause(ctx, insistEvery) != nil {
+			return out, tutti.Wrap(tutti.CodeUnavailable, err, "the Tutti server does not answer")
+		}
+	}
+}

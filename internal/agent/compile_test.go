@@ -1,0 +1,175 @@
+package agent_test
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// compilePlan lets db-01 compile for web-01.
+const compilePlan = `
+fleet: test
+mode: agent
+groups: {db: {nodes: [db-01]}, web: {nodes: [web-01]}}
+grants: [{to: db, compile: true, dangerous: true}, {to: web, exports: [Database]}]
+plans: {deploy: {steps: [{run: web}]}}
+`
+
+// compiler is an agent with a compile socket for a user, and a claimed run of
+// web-01.
+type compiler struct {
+	*lab
+	web  *servertest.Node
+	run  tutti.RunID
+	path string
+}
+
+func newCompiler(t *testing.T, uid int) compiler {
+	t.Helper()
+	c := compiler{lab: newLab(t, applies)}
+	c.web = c.fleet.Join("web-01")
+	if _, err := c.fleet.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(compilePlan)}); err != nil {
+		t.Fatal(err)
+	}
+	c.job()
+	c.run = c.web.MustClaim().Run
+	c.path = filepath.Join(c.dir, "run", "compile.sock")
+	c.begin(uid)
+	return c
+}
+
+// begin starts the agent, or another one in its place.
+func (c compiler) begin(uid int) {
+	c.start(func(o *agent.Options) {
+		o.Compile = &agent.CompileSocket{Path: c.path, UID: uid, GID: os.Getgid()}
+	})
+	c.line.until(tutti.OpClaim, c.line.count(tutti.OpClaim)+1) // it listens before it claims
+}
+
+// dial connects; the connection ends with the test.
+func (c compiler) dial(t *testing.T) (net.Conn, *bufio.Scanner) {
+	t.Helper()
+	conn, err := net.Dial("unix", c.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, bufio.NewScanner(conn)
+}
+
+// say greets as the Puppet Server would that compiles for a node, and asks.
+func (c compiler) say(t *testing.T, name tutti.NodeName, req ask) reply {
+	t.Helper()
+	conn, lines := c.dial(t)
+	hello := exchange(conn, lines, ask{"op": "hello", "protocol": 1, "run": c.run, "certname": name})
+	if !hello.OK {
+		return hello
+	}
+	return exchange(conn, lines, req)
+}
+
+// The socket is for one user, whatever its mode lets in.
+func TestTheCompileSocketIsForOneUser(t *testing.T) {
+	c := newCompiler(t, os.Getuid()+1)
+	info, err := os.Stat(c.path)
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("socket %v, %v, want mode 0660", info.Mode(), err)
+	}
+	conn, lines := c.dial(t)
+	for _, op := range []string{"hello", "hiera", "hello"} {
+		if got := exchange(conn, lines, ask{"op": op, "protocol": 1, "run": c.run, "certname": "web-01"}); got.Code != tutti.CodeRefused {
+			t.Errorf("%s: %+v: want refused", op, got)
+		}
+	}
+	if n := c.line.count(tutti.OpCompile); n != 0 {
+		t.Errorf("the server was asked %d times", n)
+	}
+}
+
+// What a compile asks is answered as its node's; what it read and exports is on
+// the server's disk when the answer is there. Another agent in between changes
+// nothing.
+func TestTheAgentOfACompileHost(t *testing.T) {
+	c := newCompiler(t, os.Getuid())
+	c.set("shared/x", "1")
+	c.set("node/web-01/hiera/port", "80")
+	value := c.say(t, "web-01", ask{"op": "value", "key": "shared/x"})
+	if string(value.Value) != "1" || value.Digest.Validate() != nil {
+		t.Errorf("value: %+v", value)
+	}
+	if got := c.say(t, "web-01", ask{"op": "hiera"}); string(got.Data["port"]) != "80" || len(got.Digests) != 1 {
+		t.Errorf("hiera: %+v", got)
+	}
+	if got := c.say(t, "web-01", ask{"op": "collect", "type": "Database", "filter": nil}); !got.OK || len(got.Exports) != 0 {
+		t.Errorf("collect: %+v", got)
+	}
+	c.begin(os.Getuid())
+	read := tutti.Read{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: value.Digest, Seq: value.Seq}
+	handed := ask{"op": "compiled", "reads": []tutti.Read{read}, "keys": []tutti.KeyRead{{Key: "port", Found: true}}, "exports": []tutti.Export{{Type: "Database", Title: "a"}}}
+	if got := c.say(t, "web-01", handed); !got.OK {
+		t.Fatalf("compiled: %+v", got)
+	}
+	var served *tutti.Served
+	for _, e := range c.fleet.Events() {
+		if b, ok := e.Body.(*tutti.RunAsked); ok && b.Run == c.run {
+			served = b.Served
+		}
+	}
+	if served == nil || served.By != "db-01" || served.Count != 1 {
+		t.Errorf("served: %+v", served)
+	}
+}
+
+// The socket has no operation but those of a compile, and none before hello; what
+// the server refuses is refused here.
+func TestWhatTheCompileSocketRefuses(t *testing.T) {
+	c := newCompiler(t, os.Getuid())
+	for _, tc := range []struct {
+		reason string
+		name   tutti.NodeName
+		req    ask
+		want   tutti.Code
+	}{
+		{"another certname than the run's", "db-01", ask{"op": "hiera"}, tutti.CodeRefused},
+		{"values are published by their node", "web-01", ask{"op": "publish", "key": "node/web-01/x", "value": 1}, tutti.CodeInvalid},
+		{"the gate is the node's", "web-01", ask{"op": "gate"}, tutti.CodeInvalid},
+	} {
+		if got := c.say(t, tc.name, tc.req); got.Code != tc.want {
+			t.Errorf("%s: %+v, want %s", tc.reason, got, tc.want)
+		}
+	}
+	conn, lines := c.dial(t)
+	if got := exchange(conn, lines, ask{"op": "hiera"}); got.Code != tutti.CodeRefused {
+		t.Errorf("before hello: %+v", got)
+	}
+	if got := exchange(conn, lines, ask{"op": "hello", "protocol": 2}); got.Code != tutti.CodeRefused {
+		t.Errorf("another protocol: %+v", got)
+	}
+}
+
+// There are no last known answers for others: without the server there is none.
+func TestACompileWithoutTheServer(t *testing.T) {
+	c := newCompiler(t, os.Getuid())
+	c.set("shared/x", "1")
+	conn, lines := c.dial(t)
+	if got := exchange(conn, lines, ask{"op": "hello", "protocol": 1, "run": c.run, "certname": "web-01"}); !got.OK {
+		t.Fatalf("%+v", got)
+	}
+	question := ask{"op": "value", "key": "shared/x"}
+	if got := exchange(conn, lines, question); !got.Found {
+		t.Fatalf("%+v", got)
+	}
+	c.line.sever()
+	got := exchange(conn, lines, question)
+	if diff := cmp.Diff(tutti.CodeUnavailable, got.Code); diff != "" || got.OK {
+		t.Errorf("-want +got\n%s%+v", diff, got)
+	}
+}

@@ -1,0 +1,129 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
+	puppetmodule "github.com/tutti-project/tutti/puppet"
+)
+
+// compileSocketPath is where the module on a Puppet Server asks.
+const compileSocketPath = "/run/tutti/compile.sock"
+
+// serverModules are where the modules of all environments are: Puppet's own
+// packages, and Debian's.
+var serverModules = []string{"/etc/puppetlabs/code", "/etc/puppet/code"}
+
+// compileFile is in the agent's directory, where there is a Puppet Server.
+const compileFile = "compile.json"
+
+// compileHost is its content.
+type compileHost struct {
+	Socket string `json:"socket"`
+	User   string `json:"user"`
+}
+
+// installPuppetServer copies the module and notes for whom the agent opens its
+// socket.
+func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, error) {
+	var out cli.PuppetServerInstalled
+	if _, err := loadMembership(identityDir(o.Dir)); err != nil {
+		return out, tutti.Wrap("", err, "the Puppet Server has to be a node: join it first")
+	}
+	if _, _, err := account(o.User); err != nil {
+		return out, err
+	}
+	if o.Modules == "" {
+		for _, code := range serverModules {
+			if _, err := os.Stat(code); err == nil {
+				o.Modules = filepath.Join(code, "modules")
+				break
+			}
+		}
+	}
+	if o.Modules == "" {
+		return out, tutti.Errorf(tutti.CodeNotFound, "no Puppet Server's code directory here (%v); say where its shared modules are with --modules", serverModules)
+	}
+	out = cli.PuppetServerInstalled{Module: filepath.Join(o.Modules, "tutti"), Socket: compileSocketPath, User: o.User}
+	if err := copyModule(out.Module); err != nil {
+		return out, tutti.Wrap("", err, "install the module")
+	}
+	raw, err := json.Marshal(compileHost{Socket: out.Socket, User: out.User})
+	if err != nil {
+		return out, err
+	}
+	return out, durable.WriteFile(filepath.Join(o.Dir, compileFile), raw, 0o600)
+}
+
+// copyModule replaces a directory by the module, readable by everybody.
+func copyModule(dir string) error {
+	fresh, old := dir+".new", dir+".old"
+	for _, rest := range []string{fresh, old} {
+		if err := os.RemoveAll(rest); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.CopyFS(fresh, puppetmodule.FS()); err != nil {
+		return err
+	}
+	if err := filepath.WalkDir(fresh, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return os.Chmod(path, 0o755) //nolint:gosec // the Puppet Server reads it, and serves it to all nodes
+		}
+		return os.Chmod(path, 0o644) //nolint:gosec // as above
+	}); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// compileSocket is where the agent of a directory answers a Puppet Server; nil:
+// there is none on this host.
+func compileSocket(dir string) (*agent.CompileSocket, error) {
+	path := filepath.Join(dir, compileFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var host compileHost
+	if err == nil {
+		err = json.Unmarshal(raw, &host)
+	}
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "%s; write it anew with: tutti puppet-server install", path)
+	}
+	uid, gid, err := account(host.User)
+	return &agent.CompileSocket{Path: host.Socket, UID: uid, GID: gid}, err
+}
+
+func account(name string) (uid, gid int, err error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, 0, tutti.Wrap(tutti.CodeNotFound, err, "the user of the Puppet Server")
+	}
+	if uid, err = strconv.Atoi(u.Uid); err == nil {
+		gid, err = strconv.Atoi(u.Gid)
+	}
+	return uid, gid, err
+}

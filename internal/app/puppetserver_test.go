@@ -1,0 +1,90 @@
+package app
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti/internal/agent"
+)
+
+// What is installed is the whole module, readable by everybody whatever the umask,
+// in place of an older one.
+func TestCopyModule(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "modules", "tutti")
+	old := filepath.Join(dir, "lib", "old.rb")
+	if err := os.MkdirAll(filepath.Dir(old), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(old, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := copyModule(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("a file of the older one is there")
+	}
+	got := map[string]os.FileMode{}
+	for _, name := range []string{".", "lib/puppet_x/tutti/compiles.rb", "lib/puppet/functions/tutti/value.rb", "metadata.json"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = info.Mode().Perm()
+	}
+	want := map[string]os.FileMode{".": 0o755, "lib/puppet_x/tutti/compiles.rb": 0o644, "lib/puppet/functions/tutti/value.rb": 0o644, "metadata.json": 0o644}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// An agent has a compile socket where the file says so, and does not begin where
+// that cannot be read.
+func TestCompileSocket(t *testing.T) {
+	root, err := user.Lookup("root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason, content string
+		want            *agent.CompileSocket
+		says            string
+	}{
+		{"no Puppet Server", "", nil, ""},
+		{"one", `{"socket":"/run/x","user":"` + root.Username + `"}`, &agent.CompileSocket{Path: "/run/x"}, ""},
+		{"not a file of ours", `{`, nil, "write it anew with: tutti puppet-server install"},
+		{"nobody", `{"socket":"/run/x","user":"nobody at all"}`, nil, "the user of the Puppet Server"},
+	} {
+		dir := t.TempDir()
+		if tc.content != "" {
+			if err := os.WriteFile(filepath.Join(dir, compileFile), []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := compileSocket(dir)
+		if tc.says != "" {
+			wantSays(t, tc.reason, err, tc.says)
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", tc.reason, err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+	}
+}
+
+func wantSays(t *testing.T, reason string, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: %v, want %q", reason, err, says)
+	}
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// PuppetServerInstall says where things are on the host of a Puppet Server.
+type PuppetServerInstall struct {
+	Dir     string // the agent's state directory
+	Modules string // on the Puppet Server's modulepath; empty: found
+	User    string // by which the Puppet Server runs
+}
+
+// PuppetServerInstalled is what was installed.
+type PuppetServerInstalled struct {
+	Module string // its directory
+	Socket string
+	User   string
+}
+
+// InstallPuppetServer puts the module on a Puppet Server.
+type InstallPuppetServer func(o PuppetServerInstall) (PuppetServerInstalled, error)
+
+func newPuppetServerCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "puppet-server", Short: "Let a Puppet Server compile with Tutti's answers"}
+	cmd.AddCommand(newPuppetServerInstallCommand(o))
+	return cmd
+}
+
+func newPuppetServerInstallCommand(o *options) *cobra.Command {
+	var in PuppetServerInstall
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Put the module tutti on the Puppet Server of this host",
+		Long: `Run it on a Puppet Server that is a node. It copies the module tutti of this release
+to the modulepath that all environments share, and lets the node's agent open a
+socket for the Puppet Server. It changes no file of the Puppet Server's: what is to
+be set there, it says. Run it again after an upgrade of Tutti, and reload the Puppet
+Server then.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			done, err := o.deps.InstallPuppetServer(in)
+			if err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf(puppetServerNext, done.Module, done.Socket, done.User, done.Module), map[string]any{"module": done.Module, "socket": done.Socket, "user": done.User})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
+	f.StringVar(&in.Modules, "modules", "", "a directory on the Puppet Server's basemodulepath (default: that of Debian or of Puppet's own packages)")
+	f.StringVar(&in.User, "user", "puppet", "the user of the Puppet Server")
+	return cmd
+}
+
+const puppetServerNext = `Installed %s.
+The agent offers %s to the user %s once it is started again. What is to be done:
+  fleet file     grants: - {to: GROUP-OF-THIS-NODE, compile: true, dangerous: true}
+  puppetserver.conf, ruby-load-path
+                 add %s/lib
+  puppet.conf    [server]
+                 storeconfigs = true
+                 storeconfigs_backend = tutti
+  hiera.yaml     (the global one) as the first level: {name: Tutti, lookup_key: tutti::hiera}
+Then: systemctl restart tutti-agent puppetserver
+`

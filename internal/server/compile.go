@@ -1,0 +1,194 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// compile tells a compile host what a compile on its Puppet Server is to Tutti
+// (ADR 0013).
+func (s *Server) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Compile](tutti.OpCompile, payload)
+	if err != nil {
+		return nil, err
+	}
+	var out tutti.Compiling
+	err = s.do(ctx, func(tx *tx) error {
+		_, n, r, err := tx.compiling(key, in.Run, in.For)
+		out = tutti.Compiling{Node: n != nil, Recorded: r != nil}
+		return err
+	})
+	return out, err
+}
+
+// compiledFor takes what a compile on a Puppet Server read and exports. It is the
+// run's, and takes effect at the run's own gate.
+func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	fields, err := decode[struct {
+		For    tutti.NodeName `json:"for"`
+		Waits  []tutti.Wait   `json:"waits"`
+		Failed bool           `json:"failed"`
+	}](tutti.OpCompiled, payload)
+	if err != nil {
+		return nil, err
+	}
+	in, err := decodeGate(tutti.OpCompiled, payload)
+	if err != nil {
+		return nil, err
+	}
+	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
+		return nil, err
+	}
+	// Before anything is kept, and again when it is appended.
+	if err = s.do(ctx, func(tx *tx) error {
+		_, _, err := tx.recording(key, in.Run, fields.For)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	served := &tutti.Served{Count: len(in.Exports), Waits: tutti.RoomForWaits(fields.Waits), Failed: fields.Failed}
+	if served.Set, err = s.storeExports(ctx, in.Exports); err != nil {
+		return nil, err
+	}
+	asked, err := s.storeAsked(ctx, in.Reads, in.Keys)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		host, r, err := tx.recording(key, in.Run, fields.For)
+		if err != nil {
+			return err
+		}
+		served.By = host.Node
+		served.Waits = plainResult(tutti.Result{Waits: served.Waits}).Waits
+		tx.emit(actorNode(host.Node), &tutti.RunAsked{
+			Run: r.Run, Asked: asked.digest, Absent: asked.content.Absent, Reads: asked.content, Served: served,
+		})
+		return nil
+	})
+}
+
+// compiling returns the compile host of a key, the node for which it compiles (nil:
+// no node of the fleet), and the run (nil: none of ours). It refuses, and tells the
+// audit, whoever has no grant, and a run of which this is no compile.
+func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *node, r *engine.Run, err error) {
+	if host, err = tx.node(key); err != nil {
+		return nil, nil, nil, err
+	}
+	deny := func(err error) (*node, *node, *engine.Run, error) {
+		return nil, nil, nil, tx.deny(actorNode(host.Node), "compile for "+string(name), err)
+	}
+	if err := policy.MayCompile(tx.fleet(), tx.registry.groups(host), host.Node); err != nil {
+		return deny(err)
+	}
+	n, r = tx.registry.nodes[name], tx.engine.Runs[id]
+	switch {
+	case r == nil || r.Foreign != nil:
+		return host, n, nil, nil
+	case r.Node != name:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s is of node %s, the catalog is for %q", id, r.Node, string(name)))
+	case r.Program != tutti.ProgramAgent:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on its own node", id, name))
+	case r.ClaimedAt.IsZero() || n == nil:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, name))
+	case r.Ended() || tx.engine.Active[name] != id:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s has ended: %s", id, name, ending(r)))
+	case !r.CompiledAt.IsZero():
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s has its catalog already", id, name))
+	}
+	return host, n, r, nil
+}
+
+// recording is compiling, where there must be a run.
+func (tx *tx) recording(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host *node, r *engine.Run, err error) {
+	host, _, r, err = tx.compiling(key, id, name)
+	if err == nil && r == nil {
+		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
+	}
+	return host, r, err
+}
+
+// asking returns whose answers a question is to be answered with: of the node of
+// the key for a run of its own, else of the node for which it compiles.
+func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*node, data.Asker, error) {
+	if name == "" {
+		n, r, err := tx.nodeRun(key, id)
+		if err != nil {
+			return nil, data.Asker{}, err
+		}
+		return n, tx.asker(r), nil
+	}
+	host, n, r, err := tx.compiling(key, id, name)
+	switch {
+	case err != nil:
+		return nil, data.Asker{}, err
+	case n == nil:
+		err := tutti.Errorf(tutti.CodeRefused, "%q is no node of this fleet", string(name))
+		return nil, data.Asker{}, tx.deny(actorNode(host.Node), "compile for "+string(name), err)
+	case r == nil:
+		return n, data.Asker{Node: n.Node}, nil
+	}
+	return n, tx.asker(r), nil
+}
+
+// withServed returns a gate with what the run's Puppet Server has handed over in
+// place of whatever the node says of it, which has not seen it.
+func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gate) (tutti.Gate, error) {
+	var served *tutti.Served
+	var asked *tutti.Asked
+	err := s.do(ctx, func(tx *tx) error {
+		_, r, err := tx.nodeRun(key, in.Run)
+		if err == nil && r.Program == tutti.ProgramAgent {
+			served, asked = r.Served, r.Asked // which nobody changes
+		}
+		return err
+	})
+	if err != nil || served == nil {
+		return in, err
+	}
+	in.Reads, in.Keys, in.Exports = asked.Reads, absentKeys(asked), nil
+	if served.Count == 0 {
+		return in, nil
+	}
+	raw, err := s.opts.Blobs.Get(ctx, served.Set)
+	if err != nil {
+		return in, tutti.Wrap("", err, "exports of run %s", in.Run)
+	}
+	in.Exports, err = decodeExports(raw)
+	return in, err
+}
+
+// absentKeys are the hiera keys of a run that had no value.
+func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
+	out := make([]tutti.KeyRead, len(asked.Keys))
+	for i, key := range asked.Keys {
+		out[i].Key = key
+	}
+	return out
+}
+
+// besidesServed adds what the run's Puppet Server read to what its node has read
+// besides (Deferred values).
+func besidesServed(record tutti.Record, before *tutti.Asked) tutti.Record {
+	record.Reads = slices.Concat(before.Reads, record.Reads)
+	record.Keys = slices.Concat(absentKeys(before), record.Keys)
+	return record
+}
+
+// waitsFor adds for what the catalog of a Puppet Server waits, which its node does
+// not know; a run that got none because of that waits.
+func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
+	switch {
+	case served == nil || len(served.Waits) == 0:
+	case served.Failed && result.Outcome == tutti.Failed && result.Reason == tutti.BecauseCompile:
+		result.Outcome, result.Reason, result.Waits = tutti.Waiting, "", served.Waits
+	case !served.Failed && result.Outcome == tutti.Waiting && len(result.Waits) == 0:
+		result.Waits = served.Waits
+	}
+	return result
+}

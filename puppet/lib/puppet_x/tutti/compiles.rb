@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+require 'puppet'
+require 'yaml'
+require 'puppet/indirector/catalog/compiler'
+require_relative 'client'
+require_relative 'compile'
+require_relative 'order'
+require_relative 'puppetdb'
+require_relative 'questions'
+require_relative 'settings'
+
+module PuppetX
+  module Tutti
+    # The compiles of a Puppet Server. Several go on at once, in threads and in JRubies: nothing of one is kept here.
+    module Compiles
+      # Beside puppet.conf; it need not exist.
+      FILE = 'tutti-server.yaml'
+      DEFAULTS = { 'socket' => '/run/tutti/compile.sock', 'exports' => 'tutti' }.freeze
+      ALLOWED = { 'socket' => %r{\A/}, 'exports' => /\A(?:tutti|puppetdb)\z/ }.freeze
+      # For an agent that starts again. While it waits, the Puppet Server has one JRuby less.
+      RECONNECT = 5
+
+      class << self
+        # Installs the hooks, once for each JRuby; the termini do so, before the first compile.
+        def install
+          return if @installed || !Puppet.run_mode.server?
+
+          @installed = true
+          Questions.install
+          Puppet::Resource::Catalog::Compiler.prepend(Request)
+          Puppet::Parser::Compiler.singleton_class.prepend(Compiler)
+        end
+
+        # Whether this is a Puppet Server that compiles with Tutti.
+        def installed?
+          @installed == true
+        end
+
+        # @return [Hash] what the file says, for the whole process
+        def config
+          @config ||= read(File.join(Puppet[:confdir], FILE))
+        end
+
+        # Whether PuppetDB stores facts and catalogs, and answers collectors.
+        def puppetdb?
+          installed? && config['exports'] == 'puppetdb'
+        end
+
+        # A compile for a node, in the block.
+        def around(name)
+          client = Client.new(config['socket'], hello(name), reconnect: RECONNECT)
+          greeting = greeting(client)
+          return Puppet.override({ tutti_compile: nil }, 'no node of Tutti') { yield } unless greeting['node'] == true # rubocop:disable Style/ExplicitBlockArgument
+
+          compile = Compile.new(name, client, recorded: greeting['recorded'] == true)
+          compile.keys.outer = Puppet.lookup(:lookup_key_recorder) { nil }
+          Puppet.override({ tutti_compile: compile, lookup_key_recorder: compile.keys }, 'a compile with Tutti') do
+            handed(compile) { yield } # rubocop:disable Style/ExplicitBlockArgument
+          end
+        ensure
+          client&.close
+        end
+
+        private
+
+        def read(path)
+          given = File.exist?(path) ? YAML.safe_load(File.read(path)) || {} : {}
+          unless given.is_a?(Hash) && given.all? { |name, value| ALLOWED[name]&.match?(value.to_s) }
+            raise Puppet::Error, "tutti: #{path}: there are `socket: PATH` and `exports: tutti|puppetdb` only"
+          end
+
+          DEFAULTS.merge(given)
+        end
+
+        def handed(compile)
+          begin
+            catalog = yield
+          rescue StandardError => e
+            compile.not_compiled(e)
+            raise
+          end
+          compile.hand_over(catalog)
+          catalog
+        end
+
+        def greeting(client)
+          client.greeting
+        rescue NoAnswer => e
+          raise Puppet::Error, "tutti: #{e.message} (#{e.code}); without its answers there is no catalog"
+        end
+
+        def hello(name)
+          { 'run' => Puppet.lookup(:tutti_transaction) { nil }.to_s, 'protocol' => Order::PROTOCOL, 'module' => Settings.version,
+            'puppet' => Puppet.version, 'ruby' => RUBY_VERSION, 'certname' => name, 'pid' => Process.pid }
+        end
+      end
+
+      # Remembers which run of the node has asked for the catalog.
+      module Request
+        private
+
+        def compile(node, options)
+          Puppet.override({ tutti_transaction: options[:transaction_uuid] }, 'a catalog request') { super }
+        end
+      end
+
+      # Every catalog that is compiled.
+      module Compiler
+        def compile(node, code_id = nil)
+          Compiles.around(node.name) { super }
+        end
+      end
+    end
+  end
+end
