@@ -164,8 +164,9 @@ func (r *reader) per(n *yaml.Node, d *draft) {
 
 // checkPerNode refuses `per: node` where it would silently mean nothing.
 func (r *reader) checkPerNode(drafts []draft) {
+	runs := runNames(drafts)
 	for _, d := range drafts {
-		useful := followsRun(drafts, d)
+		useful := slices.ContainsFunc(d.After, runs)
 		switch {
 		case d.perNode == nil:
 		case d.Wait != nil:
@@ -180,16 +181,19 @@ func (r *reader) checkPerNode(drafts []draft) {
 
 // checkPuppetDB refuses a wait for the catalogs of nobody.
 func (r *reader) checkPuppetDB(drafts []draft) {
+	runs := runNames(drafts)
 	for _, d := range drafts {
-		if d.Wait != nil && d.Wait.PuppetDB != "" && !followsRun(drafts, d) {
+		if d.Wait != nil && d.Wait.PuppetDB != "" && !slices.ContainsFunc(d.After, runs) {
 			r.report(d.at, "put it behind one, or say after which", "step %s: it follows no run step whose catalogs it could wait for", d.Name)
 		}
 	}
 }
 
-// followsRun reports whether a run step stands directly before d.
-func followsRun(drafts []draft, d draft) bool {
-	return slices.ContainsFunc(drafts, func(earlier draft) bool {
-		return earlier.Run != nil && slices.Contains(d.After, earlier.Name)
-	})
+// runNames returns whether a name is that of a run step.
+func runNames(drafts []draft) func(tutti.StepName) bool {
+	runs := map[tutti.StepName]bool{}
+	for _, d := range drafts {
+		runs[d.Name] = d.Run != nil
+	}
+	return func(name tutti.StepName) bool { return runs[name] }
 }
