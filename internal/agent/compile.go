@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/tutti-project/tutti"
 )
@@ -63,25 +62,18 @@ func (a *Agent) compiles(ctx context.Context, l *net.UnixListener) {
 // isCompiler refuses whoever is not the Puppet Server's user, whatever the socket's
 // mode has become.
 func (a *Agent) isCompiler(conn net.Conn) error {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
+	peer, err := peerOf(conn.(*net.UnixConn))
 	if err != nil {
 		return err
 	}
-	var peer *syscall.Ucred
-	var peerErr error
-	if err := raw.Control(func(fd uintptr) {
-		peer, peerErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if peerErr != nil {
-		return peerErr
-	}
-	if int(peer.Uid) != a.opts.Compile.UID {
-		return tutti.Errorf(tutti.CodeRefused, "this socket is for the Puppet Server, of user %d; process %d is of user %d", a.opts.Compile.UID, peer.Pid, peer.Uid)
+	if peer.uid != a.opts.Compile.UID {
+		return tutti.Errorf(tutti.CodeRefused, "this socket is for the Puppet Server, of user %d; process %d is of user %d", a.opts.Compile.UID, peer.pid, peer.uid)
 	}
 	return nil
 }
+
+// peer is the process at the other end of a socket.
+type peer struct{ uid, pid int }
 
 // compileConn is one compile. It keeps nothing but whose it is: the other side asks
 // each question once.

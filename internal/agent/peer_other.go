@@ -1,0 +1,14 @@
+//go:build !linux
+
+package agent
+
+import (
+	"net"
+
+	"github.com/tutti-project/tutti"
+)
+
+// peerOf does not know it: agents run on Linux.
+func peerOf(*net.UnixConn) (peer, error) {
+	return peer{}, tutti.Errorf(tutti.CodeUnavailable, "who has connected is known on Linux only")
+}
