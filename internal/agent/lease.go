@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,6 +62,7 @@ func (a *Agent) leases(ctx context.Context) {
 	l.load()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	said := "" // the last error: what fails each second is logged once
 	for {
 		rung := false
 		select {
@@ -69,8 +72,10 @@ func (a *Agent) leases(ctx context.Context) {
 			rung = true
 		case <-timer.C:
 		}
-		if err := l.round(ctx, rung); err != nil && ctx.Err() == nil && !away(err) {
+		err := l.round(ctx, rung)
+		if text := errorText(err); err != nil && ctx.Err() == nil && !away(err) && text != said {
 			a.opts.Logger.Error("an exclusive job is not served", "error", err)
+			said = text
 		}
 		if l.note != nil {
 			timer.Reset(leaseLook)
@@ -142,10 +147,10 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 	return order, err
 }
 
-// stand is how the node stands. A run of Tutti's has Puppet's lock and is no
-// stranger.
+// stand is how the node stands. A run of the job has Puppet's lock and is no
+// stranger; it is known by its directory, which an agent that was started anew finds.
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
-	before := l.activeID()
+	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
 	if err != nil && l.note == nil { // nothing of it can be held
 		return tutti.LeaseReport{Message: "not known, " + err.Error()}, nil
@@ -157,10 +162,34 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 		out.Job = l.note.Job
 	}
 	out.Ours = out.Ours && l.note != nil
-	if before != "" || l.activeID() != "" {
-		out.Busy = ""
+	if out.Busy == "" {
+		return out, nil
+	}
+	if run := cmp.Or(before, l.goesOn()); run != nil {
+		out.Busy = fmt.Sprintf("run %s of job %s", run.Run, run.Job)
+		if run.Job == out.Job {
+			out.Busy = ""
+		}
 	}
 	return out, nil
+}
+
+// goesOn is the order of the run of Tutti's whose Puppet was begun here and that has
+// not ended, nil: there is none.
+func (a *Agent) goesOn() *tutti.Order {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return nil // whose Puppet it is then nobody says
+	}
+	for _, dir := range dirs {
+		if hasFile(dir, resultFile) || hasFile(dir, sentFile) {
+			continue
+		}
+		if spec, err := a.opts.Runner.Spec(dir); err == nil {
+			return &spec.Order
+		}
+	}
+	return nil
 }
 
 func (l *leaseholder) message() string {
@@ -168,15 +197,6 @@ func (l *leaseholder) message() string {
 		return ""
 	}
 	return l.note.Message
-}
-
-func (a *Agent) activeID() tutti.RunID {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.active == nil {
-		return ""
-	}
-	return a.active.id
 }
 
 // obey does what the server wants; true: there is something new to report.
@@ -226,8 +246,10 @@ func (l *leaseholder) hold(order tutti.LeaseOrder, report tutti.LeaseReport, sen
 // release enables Puppet, if it is disabled by what hold did.
 func (l *leaseholder) release() error {
 	if err := l.opts.Switch.Unhold(l.note.Message); err != nil {
+		l.setLeaseTrouble(tutti.Wrap(tutti.CodeUnavailable, err, "job %s no longer holds the node, and Puppet cannot be enabled", l.note.Job))
 		return err
 	}
+	l.setLeaseTrouble(nil)
 	killpoint.Here("agent.lease-released")
 	l.opts.Logger.Info("an exclusive job has released the node", "job", l.note.Job)
 	return l.forget()

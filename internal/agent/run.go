@@ -88,7 +88,8 @@ func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error 
 	}
 	switch refused, err := a.mayBegin(order); {
 	case err != nil:
-		return err // it stays claimed and is asked for again
+		ring(a.lease) // whoever holds the node may be done with it
+		return err    // it stays claimed and is asked for again
 	case refused != "":
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Skipped, Message: refused})
 	}

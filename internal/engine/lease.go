@@ -22,6 +22,7 @@ type Leases struct {
 	wanted bool     // all nodes were enabled: from here on they may be held
 	quiet  bool     // and no run of another job is left on them
 	begun  bool     // all were held and idle: its steps may begin
+	keep   bool     // its nodes stay disabled; settled before the first is released
 }
 
 // Lease is a node of an exclusive job.
@@ -93,6 +94,9 @@ func (s *State) followPhases(at time.Time) {
 		l.quiet = l.quiet || l.wanted && s.stranger(j) == nil
 		if phase := s.phase(j); phase != l.Phase {
 			l.Phase, l.Since = phase, at
+			if phase == PhaseRelease {
+				l.keep = j.keeps()
+			}
 		}
 	}
 }
@@ -192,7 +196,7 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 			return nil // it is told to release
 		case r.Enabled:
 			return say(tutti.LeaseReleased, "")
-		case j.keeps():
+		case j.Leases.keep:
 			return say(tutti.LeaseKept, "disabled: "+r.Message)
 		}
 		return say(tutti.LeaseReleased, byOther(r))
@@ -208,6 +212,8 @@ func (s *State) Reported(node tutti.NodeName, r tutti.LeaseReport) *tutti.LeaseC
 		return nil
 	case !r.Holds(j.ID):
 		return say(tutti.LeaseBroken, brokenBy(j, r))
+	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseIdle:
+		return say(tutti.LeaseHeld, "") // it is waited for again
 	case n.State == tutti.LeaseIdle && r.Busy != "" && j.Leases.Phase == PhaseRun:
 		// It had looked whether it is disabled before the job held the node, and waited since.
 		return say(tutti.LeaseBusy, "a Puppet that somebody else began runs: "+r.Busy)
@@ -234,7 +240,7 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	j := s.ExclusiveOn(node)
 	if r.Job != "" && (j == nil || r.Job != j.ID || j.Leases.Phase == PhaseRelease) {
 		out := tutti.LeaseOrder{Job: r.Job, Want: tutti.LeaseRelease}
-		if of := s.Jobs[r.Job]; of != nil && of.Leases != nil && of.keeps() {
+		if of := s.Jobs[r.Job]; of != nil && of.Leases != nil && of.Leases.keeps(node) {
 			out.Want = tutti.LeaseKeep
 		}
 		return out
@@ -272,6 +278,13 @@ func (j *Job) notice() string {
 	return text
 }
 
+// keeps reports whether a node stays disabled; of one that was silent it was said
+// that its lease ends by itself.
+func (l *Leases) keeps(node tutti.NodeName) bool {
+	n := l.of[node]
+	return l.keep && n != nil && n.State != tutti.LeaseSilent
+}
+
 // keeps reports whether the nodes stay disabled: there is something to look into.
 func (j *Job) keeps() bool {
 	return j.Plan.Exclusive.Keep && !j.Cancelled && j.runs > 0 && j.verdict().Verdict == tutti.VerdictFailed
@@ -296,18 +309,25 @@ func (s *State) overdue(j *Job, v View) []tutti.Body {
 				give(tutti.LeaseRefused, "run %s of job %s has not ended for %s", r.Run, r.Job, waited.Round(time.Second))
 			}
 		case l.Phase == PhaseIdle && n.State == tutti.LeaseHeld:
-			heard := begun
-			if seen := v.Seen(n.Node); seen.After(heard) {
-				heard = seen
-			}
-			if silent := v.Now.Sub(heard); silent >= v.Silence {
+			if silent := v.Now.Sub(latest(begun, v.Seen(n.Node))); silent >= v.Silence {
 				give(tutti.LeaseSilent, "nothing heard of it for %s%s", silent.Round(time.Second), endsAlone(l, n, j))
 			} else if waited >= j.Plan.Exclusive.Wait {
 				give(tutti.LeaseBusy, "a Puppet that somebody else began has not ended for %s", waited.Round(time.Second))
 			}
+		case (l.Phase == PhaseIdle || l.Phase == PhaseRun) && n.State == tutti.LeaseIdle:
+			if silent := v.Now.Sub(latest(begun, v.Seen(n.Node))); silent >= j.Plan.Exclusive.Lease {
+				give(tutti.LeaseSilent, "nothing heard of it for %s: its lease has ended by itself", silent.Round(time.Second))
+			}
 		}
 	}
 	return out
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func endsAlone(l *Leases, n *Lease, j *Job) string {

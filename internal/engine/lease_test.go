@@ -310,6 +310,77 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 	}
 }
 
+// TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor: that a node was idle once is not
+// enough, it is so when the last one is.
+func TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor(t *testing.T) {
+	f := newExclusiveFleet("n1", "n2")
+	f.machines["n2"].busy = "pid 9"
+	f.begin("j-1", tutti.DefaultExclusive("new kernel"), map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
+	f.settle(t)
+	f.talk(t)
+	f.wantStates(t, "one is waited for", "j-1", map[tutti.NodeName]tutti.LeaseState{"n1": tutti.LeaseIdle, "n2": tutti.LeaseHeld})
+	f.machines["n1"].busy = "pid 8"
+	f.talk(t)
+	f.machines["n2"].busy = ""
+	f.talk(t)
+	if len(f.wants) > 0 {
+		t.Errorf("runs %v beside pid 8 of n1", f.wants)
+	}
+	f.machines["n1"].busy = ""
+	f.talk(t)
+	f.finish(f.active("n1"), good)
+	f.settle(t)
+	f.finish(f.active("n2"), good)
+	f.settle(t)
+	f.talk(t)
+	f.wantEnded(t, "the end", "j-1", tutti.VerdictSucceeded, "")
+}
+
+// TestANodeThatIsGoneWhileOthersRun: its lease ends by itself, so the job has it no
+// longer.
+func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
+	f := newExclusiveFleet("n1", "n2")
+	f.begin("j-1", tutti.DefaultExclusive("new kernel"), map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
+	f.settle(t)
+	f.talk(t)
+	f.machines["n2"].dead = true
+	f.now = f.now.Add(tutti.DefaultLease - time.Minute)
+	f.settle(t)
+	f.wantStates(t, "within its lease", "j-1", map[tutti.NodeName]tutti.LeaseState{"n1": tutti.LeaseIdle, "n2": tutti.LeaseIdle})
+	f.now = f.now.Add(2 * time.Minute)
+	f.settle(t)
+	f.finish(f.active("n1"), good)
+	f.settle(t)
+	f.talk(t)
+	f.wantEnded(t, "the end", "j-1", tutti.VerdictFailed, "n2: nothing heard of it for 6m0s: its lease has ended by itself")
+}
+
+// TestNothingToLookIntoIsNotKept: where all runs were good, a node that is silent when
+// it is to be released is released when it is back.
+func TestNothingToLookIntoIsNotKept(t *testing.T) {
+	f := newExclusiveFleet("n1", "n2")
+	x := tutti.DefaultExclusive("new kernel")
+	x.Keep = true
+	f.begin("j-1", x, map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
+	f.settle(t)
+	f.talk(t)
+	f.finish(f.active("n1"), good)
+	f.settle(t)
+	f.machines["n2"].dead = true
+	f.finish(f.active("n2"), good)
+	f.settle(t)
+	f.now = f.now.Add(time.Minute)
+	f.talk(t)
+	f.wantEnded(t, "n2 is silent", "j-1", tutti.VerdictFailed, "n2: no answer")
+	f.machines["n2"].dead = false
+	f.talk(t)
+	for n, m := range f.machines {
+		if m.file != "" {
+			t.Errorf("%s: disabled: %q", n, m.file)
+		}
+	}
+}
+
 // TestOthersWaitForAnExclusiveJob: nothing of another job begins on its nodes, what
 // goes on there ends first, and a second exclusive job comes after it.
 func TestOthersWaitForAnExclusiveJob(t *testing.T) {
