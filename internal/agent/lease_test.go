@@ -78,6 +78,12 @@ func (f *lockFile) set(message string) {
 	f.message = message
 }
 
+func (f *lockFile) setBusy(with string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy = with
+}
+
 func (f *lockFile) get() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -431,6 +437,31 @@ func TestAnExclusiveJobFromEndToEnd(t *testing.T) {
 	}
 	if file.get() != "" {
 		t.Errorf("disabled after the end: %q", file.get())
+	}
+}
+
+// TestAnAgentThatIsStartedAnewKnowsItsRun: the Puppet that it finds is the job's own.
+// Many starts, since what is looked at first is for chance to say.
+func TestAnAgentThatIsStartedAnewKnowsItsRun(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	l, file := exclusiveLab(t, func(file *lockFile, p *puppet) tutti.Result {
+		file.setBusy("pid 7")
+		once.Do(func() { close(begun); <-release })
+		file.setBusy("")
+		return applies(p)
+	})
+	job := l.job()
+	<-begun
+	for range 8 {
+		reports := l.line.count(tutti.OpLease)
+		l.start(func(o *agent.Options) { o.Switch, o.Local, o.Allow = file, &ownPuppet{}, allowAll })
+		l.line.until(tutti.OpLease, reports+1)
+	}
+	close(release)
+	l.end(job)
+	if j := l.fleet.Job(job); j.Verdict != tutti.VerdictSucceeded {
+		t.Errorf("%s: %s %s", job, j.Verdict, j.Message)
 	}
 }
 
