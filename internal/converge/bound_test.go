@@ -244,6 +244,23 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A node that an exclusive job has takes nobody's place, and is waited for.
+func TestAnExclusiveJobTakesNoPlace(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "b": publishes("v/b", constant("1"))})
+	s.append(&tutti.JobStarted{
+		Job: "exclusive-1", Mode: tutti.ModeApply, Targets: map[tutti.StepName][]tutti.NodeName{"x": {"a"}},
+		Plan: tutti.Plan{Name: "exclusive", Exclusive: tutti.DefaultExclusive("new kernel"), Steps: []tutti.Step{{Name: "x", Timeout: time.Hour, Run: &tutti.RunStep{}}}},
+	})
+	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{Limit: 1})
+	for range 10 {
+		s.step(first)
+		s.settle()
+	}
+	if runs := s.runs(); runs["a"] != 0 || runs["b"] != 1 || s.engine.Jobs[id].Ended() {
+		t.Errorf("runs %v, ended %t: want one of b, and a to be waited for\n%s", runs, s.engine.Jobs[id].Ended(), s.tail())
+	}
+}
+
 // Who is held longer than a minute ends and compiles again when it is free; who does
 // not come to its gate is waited for five minutes.
 func TestHoldsEnd(t *testing.T) {

@@ -90,7 +90,7 @@ type decision struct {
 	before predecessors
 	out    []tutti.Body
 
-	phases  map[phase]int // how many nodes are in each
+	phases  map[phase]int // how many nodes are in each, but those that an exclusive job has
 	unknown bool          // who precedes whom: discovering, which no decision ends
 	started int           // runs, by this decision
 }
@@ -99,7 +99,9 @@ func (d *decision) decide() []tutti.Body {
 	d.before = d.state.precedence(d.view, d.job.ID, d.seats)
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
-		d.phases[seat.phase]++
+		if seat.phase != applying || seat.run != nil { // else an exclusive job has its node, and nothing runs
+			d.phases[seat.phase]++
+		}
 	}
 	d.unknown = d.discovering()
 	spent := d.step.Converge.MaxFailed > 0 && d.count(failed) >= d.step.Converge.MaxFailed

@@ -16,7 +16,7 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	for _, f := range s.engine.Last(node).Foreign { // the latest that says anything
 		switch {
 		case agent && !f.Outcome().Good():
-			out.Foreign, out.Need = len(out.Changed) == 0, Apply
+			out.Foreign, out.Need = out.Need == Nothing, Apply
 		case agent && !has.Recorded && f.Foreign.Whole && len(out.Changed) == 0: // else what it exports is not published
 			return Standing{Need: Nothing, Run: f}
 		case f.Foreign.Disturbs() && out.Need != Apply:

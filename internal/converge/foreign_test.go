@@ -191,6 +191,21 @@ func TestAForeignRunOfANodeThatNeverRan(t *testing.T) {
 	}
 }
 
+// TestAFailedForeignRunHoldsNobodyBack: who needs a run of ours anyway gets it.
+func TestAFailedForeignRunHoldsNobodyBack(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.by(tutti.ProgramAgent)
+	s.tell("a", s.now, others(failed)) // its daemon, before Tutti ever ran it
+	if got := s.standing("a"); got.Need != converge.Apply || got.Foreign {
+		t.Errorf("it needs %s, foreign %t", got.Need, got.Foreign)
+	}
+	s.reaction = reactive()
+	s.live(5 * time.Minute)
+	if got := s.runs()["a"]; got != 1 {
+		t.Errorf("%d runs, want 1\n%s", got, s.tail())
+	}
+}
+
 // TestAForeignRunWhereTheModuleIsOnThePuppetServer leaves no record, and what it
 // exports is not published: it makes no node good.
 func TestAForeignRunWhereTheModuleIsOnThePuppetServer(t *testing.T) {

@@ -17,6 +17,9 @@ const (
 	// foreignEvery is how often a node may tell one: nothing else that a node says
 	// without having been asked is kept.
 	foreignEvery = 10 * time.Second
+	// maxAhead is how far a node's clock may be ahead: the latest runs by their start
+	// are kept, so one from the future would keep the later ones out.
+	maxAhead = time.Hour
 )
 
 // foreign takes a run that Tutti did not start, with its report. It is taken once; one
@@ -51,18 +54,22 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 	})
 }
 
-// mayTell reports whether a foreign run is to be kept. CodeUnavailable: not so soon
-// after the last one.
+// mayTell reports whether a foreign run is to be kept. CodeInvalid: it is of the
+// future. CodeUnavailable: not so soon after the last one.
 func (tx *tx) mayTell(n *node, in tutti.Foreign) (bool, error) {
 	if r := tx.engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.deny(actorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
+	if at := in.Result.StartedAt; at.Sub(tx.now) > maxAhead {
+		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: set the one that is wrong",
+			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.now.UTC().Format(time.RFC3339))
+	}
 	if !tx.engine.KeepsForeign(n.Node, in) {
 		return false, nil
 	}
 	for _, f := range tx.engine.Foreigns(n.Node) {
-		if since := tx.now.Sub(f.EndedAt); since < foreignEvery {
+		if since := tx.now.Sub(f.EndedAt); since >= 0 && since < foreignEvery { // less than none: the server's clock was set back
 			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), foreignEvery)
 		}
 	}

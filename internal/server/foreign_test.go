@@ -129,6 +129,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 			return out
 		}
 		_, second := foreign(2, tutti.Changed)
+		_, later := foreign(62, tutti.Changed)
 		none := func(*tutti.Foreign) {}
 		for _, tc := range []struct {
 			reason string
@@ -147,6 +148,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 			{"no uuid", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Run = "2" }), second, tutti.CodeInvalid, "not a UUID"},
 			{"stopped at a gate", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Stopped = true }), second, tutti.CodeInvalid, "it has a gate"},
 			{"waiting", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Waiting }), second, tutti.CodeInvalid, "outcome"},
+			{"of the future", f.web1, as(62, none), later, tutti.CodeInvalid, "began at 2000-01-01T01:02:00Z by the clock of node web-01, and by the server's clock it is only 2000-01-01T00:0"},
 			{"lost", f.web1, as(2, func(f *tutti.Foreign) { f.Result.Outcome = tutti.Lost }), second, tutti.CodeInvalid, "outcome"},
 		} {
 			before := len(f.Events())
@@ -176,6 +178,28 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 		mustTell(t, f.db, old, report)
 		if got := f.Since(before); len(got) != 0 {
 			t.Errorf("an old one is noted: %v", got)
+		}
+	})
+}
+
+// TestAForeignRunAfterTheServersClockWasSetBack is taken, not held off until the
+// time of the one before has come again.
+func TestAForeignRunAfterTheServersClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		db := f.Join("db-01")
+		last := f.Events()[len(f.Events())-1].Seq
+		_ = f.Stop()
+		one, _ := foreign(1, tutti.Changed)
+		told := tutti.Event{At: time.Now().Add(24 * time.Hour), By: "node:db-01", Body: &tutti.RunForeign{Node: db.Name, Foreign: one}}
+		if _, err := f.Log.Append(t.Context(), last, []tutti.Event{told}); err != nil {
+			t.Fatal(err)
+		}
+		f = servertest.Resume(t, f.Log, f.Blobs)
+		two, report := foreign(2, tutti.Changed)
+		mustTell(t, f.Node("db-01"), two, report)
+		if n, err := f.ShowNode(servertest.Operator(), "db-01"); err != nil || n.LastRun != two.Result.Run {
+			t.Errorf("%+v, %v: want the second", n.NodeView, err)
 		}
 	})
 }

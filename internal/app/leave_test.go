@@ -1,0 +1,26 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A machine that leaves keeps nothing that the agent made: foreign runs that nobody
+// was told of go, too.
+func TestLeaveRemovesWhatTheAgentMade(t *testing.T) {
+	dir, _ := joined(t)
+	for _, file := range []string{"known/one", "foreign/seen", "foreign/f0b1c2d3-44fd-4cfb-a257-c1ed5af072f2.json"} {
+		at := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := Leave(t.Context(), LeaveOptions{Dir: dir, Offline: true})
+	if err != nil || left.Remains != nil || exists(dir) {
+		t.Errorf("%v remain, %v; the directory is there: %t", left.Remains, err, exists(dir))
+	}
+}
