@@ -16,8 +16,9 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// compileSocketPath is where the module on a Puppet Server asks.
-const compileSocketPath = "/run/tutti/compile.sock"
+// compileSocketPath is where the module on a Puppet Server asks. /run/tutti is not for
+// it: that goes whenever a tutti-server on the same host stops.
+const compileSocketPath = "/run/tutti-agent/compile.sock"
 
 // serverModules are where the modules of all environments are: Puppet's own
 // packages, and Debian's.

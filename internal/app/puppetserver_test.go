@@ -1,6 +1,7 @@
 package app
 
 import (
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-project/tutti/deploy"
 	"github.com/tutti-project/tutti/internal/agent"
+	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
 // What is installed is the whole module, readable by everybody whatever the umask,
@@ -42,6 +45,34 @@ func TestCopyModule(t *testing.T) {
 	want := map[string]os.FileMode{".": 0o755, "lib/puppet_x/tutti/compiles.rb": 0o644, "lib/puppet/functions/tutti/value.rb": 0o644, "metadata.json": 0o644}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// The module asks where the agent answers, and no unit of ours takes that directory
+// away when it stops.
+func TestTheCompileSocketsDirectoryStays(t *testing.T) {
+	raw, err := fs.ReadFile(puppetmodule.FS(), "lib/puppet_x/tutti/compiles.rb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(raw), "'"+compileSocketPath+"'") {
+		t.Errorf("the module's default is not %s", compileSocketPath)
+	}
+	units, err := fs.Glob(deploy.Units, "*.service")
+	if err != nil || len(units) < 2 {
+		t.Fatalf("units %q, %v", units, err)
+	}
+	for _, unit := range units {
+		raw, err := deploy.Units.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			dir, is := strings.CutPrefix(strings.TrimSpace(line), "RuntimeDirectory=")
+			if is && strings.HasPrefix(compileSocketPath, "/run/"+dir+"/") {
+				t.Errorf("%s removes /run/%s, in which is %s", unit, dir, compileSocketPath)
+			}
+		}
 	}
 }
 
