@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,7 +27,10 @@ func TestCopyModule(t *testing.T) {
 	if err := os.WriteFile(old, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
+	fresh := filepath.Join(t.TempDir(), "modules")
+	before := syscall.Umask(0o077)
+	defer syscall.Umask(before)
+	for _, dir := range []string{dir, dir, filepath.Join(fresh, "tutti")} {
 		if err := copyModule(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +46,12 @@ func TestCopyModule(t *testing.T) {
 		}
 		got[name] = info.Mode().Perm()
 	}
-	want := map[string]os.FileMode{".": 0o755, "lib/puppet_x/tutti/compiles.rb": 0o644, "lib/puppet/functions/tutti/value.rb": 0o644, "metadata.json": 0o644}
+	info, err := os.Stat(fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got["modules"] = info.Mode().Perm()
+	want := map[string]os.FileMode{"modules": 0o755, ".": 0o755, "lib/puppet_x/tutti/compiles.rb": 0o644, "lib/puppet/functions/tutti/value.rb": 0o644, "metadata.json": 0o644}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -76,8 +85,8 @@ func TestTheCompileSocketsDirectoryStays(t *testing.T) {
 	}
 }
 
-// An agent has a compile socket where the file says so, and does not begin where
-// that cannot be read.
+// An agent has a compile socket where the file says so, and none where that cannot
+// be done.
 func TestCompileSocket(t *testing.T) {
 	root, err := user.Lookup("root")
 	if err != nil {
@@ -102,6 +111,9 @@ func TestCompileSocket(t *testing.T) {
 		got, err := compileSocket(dir)
 		if tc.says != "" {
 			wantSays(t, tc.reason, err, tc.says)
+			if got != nil {
+				t.Errorf("%s: %+v", tc.reason, got)
+			}
 			continue
 		}
 		if err != nil {
