@@ -159,7 +159,7 @@ func TestPuppetServerModule(t *testing.T) {
 	t.Run("nobody else is answered", func(t *testing.T) {
 		hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
 		ask := func(user, certname string) string {
-			script := fmt.Sprintf(`s = UNIXSocket.new('/run/tutti/compile.sock'); s.puts('`+hello+`'); puts s.gets`, certname)
+			script := fmt.Sprintf(`s = UNIXSocket.new('/run/tutti-agent/compile.sock'); s.puts('`+hello+`'); puts s.gets`, certname)
 			return sh(t, s.server, "setpriv --reuid "+user+" --regid "+user+" --clear-groups ruby -rsocket -e \""+strings.ReplaceAll(script, `"`, `\"`)+"\" 2>&1 || true")
 		}
 		for _, tc := range []struct{ reason, user, certname, says string }{

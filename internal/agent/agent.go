@@ -162,8 +162,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		ring(a.lookAgain)
 	})
 	compiles, err := a.listenCompile()
-	if err != nil {
-		return err
+	if err != nil { // the node's own runs need no such socket
+		a.opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup

@@ -173,3 +173,19 @@ func TestACompileWithoutTheServer(t *testing.T) {
 		t.Errorf("-want +got\n%s%+v", diff, got)
 	}
 }
+
+// A compile socket that cannot be opened is no reason for the node not to run.
+func TestAnAgentWithoutItsCompileSocket(t *testing.T) {
+	l := newLab(t, applies)
+	file := filepath.Join(l.dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.start(func(o *agent.Options) {
+		o.Compile = &agent.CompileSocket{Path: filepath.Join(file, "compile.sock"), UID: os.Getuid(), GID: os.Getgid()}
+	})
+	l.line.until(tutti.OpClaim, 1)
+	if n := l.line.count(tutti.OpClaim); n == 0 {
+		t.Error("it claims nothing")
+	}
+}

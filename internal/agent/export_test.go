@@ -5,3 +5,6 @@ func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
 
 // WriteSealed is above.
 func WriteSealed(path string, value any) error { return writeSealed(path, value) }
+
+// Accept serves a socket.
+var Accept = accept

@@ -64,6 +64,10 @@ func (s *socket) serve(ctx context.Context) {
 	accept(ctx, s.listener, s.logger, func(conn net.Conn) { converse(ctx, conn, s.answer) })
 }
 
+// acceptAgain is how long accept waits when it could not: the descriptors may be
+// used up, and clients would wait for ever on a socket that nobody serves.
+const acceptAgain = time.Second
+
 // accept serves connections until ctx ends; it returns after all of them are closed.
 func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func(net.Conn)) {
 	var conns sync.WaitGroup
@@ -72,11 +76,15 @@ func accept(ctx context.Context, l net.Listener, logger *slog.Logger, serve func
 	defer stop()
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				logger.Error("a socket of the agent's broke", "socket", l.Addr().String(), "error", err)
-			}
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil {
+			logger.Error("a socket of the agent's takes no connection", "socket", l.Addr().String(), "error", err)
+			if pause(ctx, acceptAgain) != nil {
+				return
+			}
+			continue
 		}
 		conns.Go(func() { serve(conn) })
 	}

@@ -16,8 +16,9 @@ import (
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
-// compileSocketPath is where the module on a Puppet Server asks.
-const compileSocketPath = "/run/tutti/compile.sock"
+// compileSocketPath is where the module on a Puppet Server asks. /run/tutti is not for
+// it: that goes whenever a tutti-server on the same host stops.
+const compileSocketPath = "/run/tutti-agent/compile.sock"
 
 // serverModules are where the modules of all environments are: Puppet's own
 // packages, and Debian's.
@@ -72,7 +73,7 @@ func copyModule(dir string) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := makeModules(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	if err := os.CopyFS(fresh, puppetmodule.FS()); err != nil {
@@ -98,6 +99,18 @@ func copyModule(dir string) error {
 	return os.RemoveAll(old)
 }
 
+// makeModules makes the directory of the modules, readable by everybody whatever the
+// umask; one that is there is left alone.
+func makeModules(dir string) error {
+	if exists(dir) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755) //nolint:gosec // the Puppet Server reads it
+}
+
 // compileSocket is where the agent of a directory answers a Puppet Server; nil:
 // there is none on this host.
 func compileSocket(dir string) (*agent.CompileSocket, error) {
@@ -114,7 +127,10 @@ func compileSocket(dir string) (*agent.CompileSocket, error) {
 		return nil, tutti.Wrap(tutti.CodeInvalid, err, "%s; write it anew with: tutti puppet-server install", path)
 	}
 	uid, gid, err := account(host.User)
-	return &agent.CompileSocket{Path: host.Socket, UID: uid, GID: gid}, err
+	if err != nil {
+		return nil, err
+	}
+	return &agent.CompileSocket{Path: host.Socket, UID: uid, GID: gid}, nil
 }
 
 func account(name string) (uid, gid int, err error) {

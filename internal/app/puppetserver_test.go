@@ -1,15 +1,19 @@
 package app
 
 import (
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-project/tutti/deploy"
 	"github.com/tutti-project/tutti/internal/agent"
+	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
 // What is installed is the whole module, readable by everybody whatever the umask,
@@ -23,7 +27,10 @@ func TestCopyModule(t *testing.T) {
 	if err := os.WriteFile(old, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
+	fresh := filepath.Join(t.TempDir(), "modules")
+	before := syscall.Umask(0o077)
+	defer syscall.Umask(before)
+	for _, dir := range []string{dir, dir, filepath.Join(fresh, "tutti")} {
 		if err := copyModule(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -39,14 +46,47 @@ func TestCopyModule(t *testing.T) {
 		}
 		got[name] = info.Mode().Perm()
 	}
-	want := map[string]os.FileMode{".": 0o755, "lib/puppet_x/tutti/compiles.rb": 0o644, "lib/puppet/functions/tutti/value.rb": 0o644, "metadata.json": 0o644}
+	info, err := os.Stat(fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got["modules"] = info.Mode().Perm()
+	want := map[string]os.FileMode{"modules": 0o755, ".": 0o755, "lib/puppet_x/tutti/compiles.rb": 0o644, "lib/puppet/functions/tutti/value.rb": 0o644, "metadata.json": 0o644}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-// An agent has a compile socket where the file says so, and does not begin where
-// that cannot be read.
+// The module asks where the agent answers, and no unit of ours takes that directory
+// away when it stops.
+func TestTheCompileSocketsDirectoryStays(t *testing.T) {
+	raw, err := fs.ReadFile(puppetmodule.FS(), "lib/puppet_x/tutti/compiles.rb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(raw), "'"+compileSocketPath+"'") {
+		t.Errorf("the module's default is not %s", compileSocketPath)
+	}
+	units, err := fs.Glob(deploy.Units, "*.service")
+	if err != nil || len(units) < 2 {
+		t.Fatalf("units %q, %v", units, err)
+	}
+	for _, unit := range units {
+		raw, err := deploy.Units.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			dir, is := strings.CutPrefix(strings.TrimSpace(line), "RuntimeDirectory=")
+			if is && strings.HasPrefix(compileSocketPath, "/run/"+dir+"/") {
+				t.Errorf("%s removes /run/%s, in which is %s", unit, dir, compileSocketPath)
+			}
+		}
+	}
+}
+
+// An agent has a compile socket where the file says so, and none where that cannot
+// be done.
 func TestCompileSocket(t *testing.T) {
 	root, err := user.Lookup("root")
 	if err != nil {
@@ -71,6 +111,9 @@ func TestCompileSocket(t *testing.T) {
 		got, err := compileSocket(dir)
 		if tc.says != "" {
 			wantSays(t, tc.reason, err, tc.says)
+			if got != nil {
+				t.Errorf("%s: %+v", tc.reason, got)
+			}
 			continue
 		}
 		if err != nil {

@@ -119,6 +119,7 @@ func (s *State) applyRun(e tutti.Event) {
 			r.Asked = b.Reads
 			if b.Served != nil {
 				r.Served = b.Served
+				r.Records++
 			}
 		}
 	case *tutti.RunFinished:

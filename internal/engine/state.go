@@ -108,6 +108,7 @@ type Run struct {
 	Set      tutti.Digest    `json:"set,omitempty"` // of the exports that it handed over
 	// Served is what its Puppet Server handed over before, nil without.
 	Served  *tutti.Served     `json:"served,omitempty"`
+	Records int               `json:"-"` // how often it did
 	GatedAt time.Time         `json:"gated_at,omitzero"`
 	Gate    tutti.GateVerdict `json:"gate,omitempty"`
 	GateWhy string            `json:"gate_why,omitempty"`

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/tutti-project/tutti"
@@ -9,6 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/policy"
 )
+
+// maxRecords bounds how often the record of a run is replaced. Puppet's agent asks
+// for four catalogs, at most, while its environment changes.
+const maxRecords = 10
 
 // compile tells a compile host what a compile on its Puppet Server is to Tutti
 // (ADR 0013).
@@ -44,6 +50,9 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
+	if err := s.opts.Space(); err != nil {
+		return nil, err
+	}
 	// Before anything is kept, and again when it is appended.
 	if err = s.do(ctx, func(tx *tx) error {
 		_, _, err := tx.recording(key, in.Run, fields.For)
@@ -66,6 +75,10 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 		}
 		served.By = host.Node
 		served.Waits = plainResult(tutti.Result{Waits: served.Waits}).Waits
+		same, err := servedAgain(r, asked, served)
+		if err != nil || same {
+			return err
+		}
 		tx.emit(actorNode(host.Node), &tutti.RunAsked{
 			Run: r.Run, Asked: asked.digest, Absent: asked.content.Absent, Reads: asked.content, Served: served,
 		})
@@ -107,10 +120,24 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 // recording is compiling, where there must be a run.
 func (tx *tx) recording(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host *node, r *engine.Run, err error) {
 	host, _, r, err = tx.compiling(key, id, name)
-	if err == nil && r == nil {
+	switch {
+	case err != nil:
+	case r == nil:
 		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
+	case r.Records >= maxRecords:
+		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
 	}
 	return host, r, err
+}
+
+// servedAgain reports whether a run's record is the one that it has.
+func servedAgain(r *engine.Run, asked asked, served *tutti.Served) (bool, error) {
+	had, err := json.Marshal([]any{r.Served, r.Asked})
+	if err != nil {
+		return false, err
+	}
+	has, err := json.Marshal([]any{served, asked.content})
+	return bytes.Equal(had, has), err
 }
 
 // asking returns whose answers a question is to be answered with: of the node of
@@ -137,30 +164,32 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*n
 }
 
 // withServed returns a gate with what the run's Puppet Server has handed over in
-// place of whatever the node says of it, which has not seen it.
-func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gate) (tutti.Gate, error) {
+// place of whatever the node says of it, which has not seen it, and of what that is
+// (nil: nothing).
+func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gate) (tutti.Gate, *tutti.Served, error) {
 	var served *tutti.Served
 	var asked *tutti.Asked
 	err := s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
+			in.Exports = nil
 			served, asked = r.Served, r.Asked // which nobody changes
 		}
 		return err
 	})
 	if err != nil || served == nil {
-		return in, err
+		return in, nil, err
 	}
-	in.Reads, in.Keys, in.Exports = asked.Reads, absentKeys(asked), nil
+	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
 	if served.Count == 0 {
-		return in, nil
+		return in, served, nil
 	}
 	raw, err := s.opts.Blobs.Get(ctx, served.Set)
 	if err != nil {
-		return in, tutti.Wrap("", err, "exports of run %s", in.Run)
+		return in, nil, tutti.Wrap("", err, "exports of run %s", in.Run)
 	}
 	in.Exports, err = decodeExports(raw)
-	return in, err
+	return in, served, err
 }
 
 // absentKeys are the hiera keys of a run that had no value.

@@ -25,10 +25,11 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	// What no catalog can publish is no reason to keep it.
 	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
-	if in, err = s.withServed(ctx, key, in); err != nil {
+	in, served, err := s.withServed(ctx, key, in)
+	if err != nil {
 		return nil, err
 	}
-	out, err := s.atGate(ctx, key, in, nil)
+	out, err := s.atGate(ctx, key, in, served, nil)
 	if err != nil || out.Verdict != "" {
 		return out, err
 	}
@@ -40,7 +41,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if kept.asked, err = s.storeAsked(ctx, in.Reads, in.Keys); err != nil {
 		return nil, err
 	}
-	return s.atGate(ctx, key, in, &kept)
+	return s.atGate(ctx, key, in, served, &kept)
 }
 
 // handed is what a compiled run handed over, as it is stored.
@@ -50,8 +51,9 @@ type handed struct {
 }
 
 // atGate returns the gate's answer. With what the run handed over, it is noted that
-// it has compiled, and decided unless that is for a converge step to do.
-func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, kept *handed) (tutti.Gated, error) {
+// it has compiled, and decided unless that is for a converge step to do. Served is
+// what the gate was made of; if it has been replaced since, the node asks again.
+func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, served *tutti.Served, kept *handed) (tutti.Gated, error) {
 	var out tutti.Gated
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeRun(key, in.Run)
@@ -59,6 +61,9 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, k
 			return err
 		}
 		if r.Gate == "" && (!r.Held() || !tx.engine.Converges(r)) {
+			if r.Served != served {
+				return tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled anew meanwhile", r.Run)
+			}
 			if err := tx.mayExport(n, in.Exports); err != nil {
 				return err
 			}

@@ -85,6 +85,19 @@ RSpec.describe 'tutti::hiera' do
     expect(lookup('a', 'required' => ['.'])).to eq(:none)
   end
 
+  it 'knows nothing in an application with the run mode of a Puppet Server (puppet lookup)' do
+    PuppetX::Tutti::Run.current = nil
+    allow(Puppet).to receive(:run_mode).and_return(Puppet::Util::RunMode[:server])
+    expect(lookup('a')).to eq(:none)
+  end
+
+  it 'fails in a Puppet Server that compiles past Tutti; its hooks do not' do
+    PuppetX::Tutti::Run.current = nil
+    stub_const('Puppet::Server::Master', Class.new)
+    expect { lookup('a') }.to raise_error(Puppet::Error, /compiles past Tutti: set storeconfigs = true/)
+    expect(PuppetX::Tutti::Run.present).to be_nil
+  end
+
   it 'requires what the level names, and nothing else' do
     options = { 'required' => ['^db::', 'x$'] }
     expect([lookup('a', options), lookup('web::db::', options), lookup('b', options)]).to eq([nil, :none, { 'c' => 1 }])

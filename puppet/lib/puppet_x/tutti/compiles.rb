@@ -16,7 +16,7 @@ module PuppetX
     module Compiles
       # Beside puppet.conf; it need not exist.
       FILE = 'tutti-server.yaml'
-      DEFAULTS = { 'socket' => '/run/tutti/compile.sock', 'exports' => 'tutti' }.freeze
+      DEFAULTS = { 'socket' => '/run/tutti-agent/compile.sock', 'exports' => 'tutti' }.freeze
       ALLOWED = { 'socket' => %r{\A/}, 'exports' => /\A(?:tutti|puppetdb)\z/ }.freeze
       # For an agent that starts again. While it waits, the Puppet Server has one JRuby less.
       RECONNECT = 5

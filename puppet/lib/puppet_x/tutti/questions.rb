@@ -16,7 +16,7 @@ module PuppetX
       # Tells the key recorder in which class a key is looked up.
       module LookupAdapter
         def lookup(key, lookup_invocation, merge)
-          run = Run.current
+          run = Run.present
           return super if run.nil?
 
           run.keys.within(lookup_invocation.scope) { super }
@@ -27,7 +27,7 @@ module PuppetX
       module CollectorTransformer
         def transform(expression, scope)
           collector = super
-          Run.current&.collectors&.made(collector, expression.file, expression.line)
+          Run.present&.collectors&.made(collector, expression.file, expression.line)
           collector
         end
       end
@@ -35,7 +35,7 @@ module PuppetX
       # Tells the terminus which collector asks.
       module ExportedCollector
         def collect
-          run = Run.current
+          run = Run.present
           return super if run.nil?
 
           run.collectors.within(self) { super }

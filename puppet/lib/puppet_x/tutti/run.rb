@@ -33,6 +33,11 @@ module PuppetX
           @current || Puppet.lookup(:tutti_compile) { outside }
         end
 
+        # The same, and nil outside of all compiles on a Puppet Server, too: for hooks, through which everything goes.
+        def present
+          @current || Puppet.lookup(:tutti_compile) { nil }
+        end
+
         # Warns once per process that nothing goes through Tutti here.
         def warn_bare
           return if @warned
@@ -43,9 +48,10 @@ module PuppetX
 
         private
 
-        # A Puppet Server that compiles past Tutti would take every value for absent.
+        # A Puppet Server that compiles past Tutti would take every value for absent. Applications have its run mode, too
+        # (`puppet lookup`), but not its code.
         def outside
-          return nil unless Puppet.run_mode.server?
+          return nil unless defined?(::Puppet::Server::Master)
 
           raise Puppet::Error, 'tutti: this Puppet Server compiles past Tutti: set storeconfigs = true and storeconfigs_backend = tutti in ' \
                                'the section [server] of puppet.conf'
