@@ -58,7 +58,7 @@ func dial(t *testing.T, bus *bustest.Bus, node bustest.Node) *natsbus.Conn {
 
 // within returns a context that ends long after what is tested has.
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
