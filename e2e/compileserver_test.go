@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,21 +50,11 @@ case $trusted['certname'] {
 // runs, and two nodes.
 func newCompileSite(t *testing.T) *puppetSite {
 	t.Helper()
-	spec, err := readSpec("compileserver.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := mustReadSpec(t, "compileserver.yaml")
 	spec.Name = compileLab()
-	running, err := machine.Up(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := machine.Down(context.Background(), spec.Name); err != nil {
-			t.Error(err)
-		}
-	})
+	running := bootLab(t, spec)
 	s := &puppetSite{}
+	var err error
 	if s.LabFleet, err = app.StartLabFleet(t.Context(), running, "puppet", binary, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}

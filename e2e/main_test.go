@@ -99,6 +99,31 @@ func readSpec(path string) (lab.Spec, error) {
 	return spec, err
 }
 
+// mustReadSpec is readSpec for a test's own lab.
+func mustReadSpec(t *testing.T, path string) lab.Spec {
+	t.Helper()
+	spec, err := readSpec(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// bootLab boots a lab that is the test's own, and takes it down with the test.
+func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
+	t.Helper()
+	running, err := machine.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := machine.Down(context.Background(), spec.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	return running
+}
+
 // withFleet makes the shared fleet and calls f. Whatever happens, all labs of
 // these tests are down afterwards, and what they left is an error.
 func withFleet(ctx context.Context, f func() int) (code int, err error) {

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	_ "embed"
 	"os"
 	"path/filepath"
@@ -62,28 +61,15 @@ var makePuppetDB string
 // that have applied nothing yet.
 func newSwiftSite(t *testing.T) *swiftSite {
 	t.Helper()
-	spec, err := readSpec("puppetdb.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	example, err := readSpec("../examples/swift/lab.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := mustReadSpec(t, "puppetdb.yaml")
+	example := mustReadSpec(t, "../examples/swift/lab.yaml")
 	spec.Name = swiftSiteLab()
 	for _, name := range []string{"storage-01", "storage-02", "proxy-01"} {
 		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name, Packages: example.Packages})
 	}
-	running, err := machine.Up(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := machine.Down(context.Background(), spec.Name); err != nil {
-			t.Error(err)
-		}
-	})
+	running := bootLab(t, spec)
 	s := &swiftSite{}
+	var err error
 	if s.server, err = running.Host("puppet"); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -43,20 +42,9 @@ var siteHosts = []string{"puppet", "web-01", "web-02"}
 // with the stock daemon running. No file of Tutti's is on the Puppet Server.
 func newSite(t *testing.T) *puppetSite {
 	t.Helper()
-	spec, err := readSpec("puppetserver.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := mustReadSpec(t, "puppetserver.yaml")
 	spec.Name = siteLab()
-	running, err := machine.Up(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := machine.Down(context.Background(), spec.Name); err != nil {
-			t.Error(err)
-		}
-	})
+	running := bootLab(t, spec)
 	s := &puppetSite{}
 	for _, name := range siteHosts {
 		h, err := running.Host(name)
@@ -74,6 +62,7 @@ func newSite(t *testing.T) *puppetSite {
 	sh(t, s.server, "sed -i 's/-Xms1g -Xmx1g/-Xms512m -Xmx768m/' /etc/default/puppetserver; systemctl start puppetserver")
 	members := *running
 	members.Hosts = append([]*lab.Host{running.Hosts[0]}, s.web...)
+	var err error
 	if s.LabFleet, err = app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}

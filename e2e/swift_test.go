@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"slices"
@@ -22,10 +21,7 @@ import (
 // and installs it, which takes minutes.
 func swiftFleet(t *testing.T, spare ...string) *app.LabFleet {
 	t.Helper()
-	spec, err := readSpec("../examples/swift/lab.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := mustReadSpec(t, "../examples/swift/lab.yaml")
 	spec.Name = swiftLab()
 	if os.Getenv("E2E_BARE") != "" {
 		spec.Packages = slices.DeleteFunc(spec.Packages, func(p string) bool { return !strings.HasPrefix(p, "puppet-") })
@@ -33,15 +29,7 @@ func swiftFleet(t *testing.T, spare ...string) *app.LabFleet {
 	for _, name := range spare {
 		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name})
 	}
-	running, err := machine.Up(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := machine.Down(context.Background(), spec.Name); err != nil {
-			t.Error(err)
-		}
-	})
+	running := bootLab(t, spec)
 	members := *running
 	members.Hosts = slices.DeleteFunc(slices.Clone(running.Hosts), func(h *lab.Host) bool { return slices.Contains(spare, h.Name) })
 	f, err := app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir())

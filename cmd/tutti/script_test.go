@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
 // The scripts in script/cli drive this very program, and a Ruby that is none.
@@ -162,13 +165,7 @@ func kill9(ts *testscript.TestScript, _ bool, args []string) {
 	p, err := os.FindProcess(pid)
 	ts.Check(err)
 	ts.Check(p.Kill())
-	for end := time.Now().Add(untilDeadline); ; time.Sleep(10 * time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("process %d does not end", pid)
-		}
-	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), untilDeadline, fmt.Errorf("process %d does not end", pid))
+	defer cancel()
+	ts.Check(pidfd.Wait(ctx, pid))
 }

@@ -57,6 +57,15 @@ func (f *exclusiveFleet) begin(job tutti.JobID, x *tutti.Exclusive, to map[tutti
 	f.append(&tutti.JobStarted{Job: job, Plan: tutti.Plan{Name: "p", Steps: steps, Exclusive: x}, Mode: tutti.ModeApply, Targets: to})
 }
 
+// beginOneByOne starts job j-1, which runs on n1 and then on n2, and lets the nodes
+// talk.
+func (f *exclusiveFleet) beginOneByOne(t *testing.T, x *tutti.Exclusive) {
+	t.Helper()
+	f.begin("j-1", x, map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
+	f.settle(t)
+	f.talk(t)
+}
+
 // tell lets a node report once and do what it is told; crash: its agent ends between
 // its note and Puppet's file.
 func (f *exclusiveFleet) tell(m *machine, crash bool) (again bool) {
@@ -315,9 +324,7 @@ func TestWhatEndsAnExclusiveJob(t *testing.T) {
 func TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	f.machines["n2"].busy = "pid 9"
-	f.begin("j-1", tutti.DefaultExclusive("new kernel"), map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
-	f.settle(t)
-	f.talk(t)
+	f.beginOneByOne(t, tutti.DefaultExclusive("new kernel"))
 	f.wantStates(t, "one is waited for", "j-1", map[tutti.NodeName]tutti.LeaseState{"n1": tutti.LeaseIdle, "n2": tutti.LeaseHeld})
 	f.machines["n1"].busy = "pid 8"
 	f.talk(t)
@@ -340,9 +347,7 @@ func TestAPuppetThatBeginsBeforeTheStepsIsWaitedFor(t *testing.T) {
 // longer.
 func TestANodeThatIsGoneWhileOthersRun(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
-	f.begin("j-1", tutti.DefaultExclusive("new kernel"), map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
-	f.settle(t)
-	f.talk(t)
+	f.beginOneByOne(t, tutti.DefaultExclusive("new kernel"))
 	f.machines["n2"].dead = true
 	f.now = f.now.Add(tutti.DefaultLease - time.Minute)
 	f.settle(t)
@@ -361,9 +366,7 @@ func TestNothingToLookIntoIsNotKept(t *testing.T) {
 	f := newExclusiveFleet("n1", "n2")
 	x := tutti.DefaultExclusive("new kernel")
 	x.Keep = true
-	f.begin("j-1", x, map[tutti.StepName][]tutti.NodeName{"a": {"n1"}, "b": {"n2"}}, run("a"), run("b", "a"))
-	f.settle(t)
-	f.talk(t)
+	f.beginOneByOne(t, x)
 	f.finish(f.active("n1"), good)
 	f.settle(t)
 	f.machines["n2"].dead = true
