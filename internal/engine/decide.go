@@ -201,7 +201,7 @@ func (j *Job) skips(st *Step) []tutti.Body {
 			out = append(out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: j.WhyHalted()})
 		case r.ClaimedAt.IsZero():
 			out = append(out, &tutti.RunFinished{Result: tutti.Result{
-				Run: r.Run, Outcome: tutti.Skipped, Message: j.WhyHalted() + " before the node began",
+				Run: r.Run, Outcome: tutti.Skipped, Message: "before the node began: " + j.WhyHalted(),
 			}})
 		}
 	}
