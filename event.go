@@ -206,6 +206,9 @@ type (
 		Set     Digest   `json:"set"`
 		Count   int      `json:"count"`
 		Exports []Export `json:"-"`
+		// CatalogUUID is that of the catalog that PuppetDB has or will have them from;
+		// the run may be one that others started. Empty: they are not in PuppetDB.
+		CatalogUUID string `json:"catalog_uuid,omitempty"`
 	}
 	// ValueSet gives a key a value. Owner is a node, or empty for operators.
 	ValueSet struct {
@@ -351,6 +354,8 @@ type Order struct {
 	Tags     []string `json:"tags,omitempty"`
 	SkipTags []string `json:"skip_tags,omitempty"`
 	Debug    bool     `json:"debug,omitempty"`
+	// FreshFacts: none that were collected before the run began.
+	FreshFacts bool `json:"fresh_facts,omitempty"`
 	// Exclusive: its job holds the node; without that it is not begun.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Proof: it is stopped at its gate, and the node is good, if nothing can have

@@ -70,7 +70,7 @@ var (
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
 		}, Asked: aDigest, Absent: aDigest},
 		&tutti.RunAsked{Run: aRun, Asked: aDigest, Absent: aDigest, Served: &tutti.Served{
-			By: "puppet", Set: aDigest, Count: 2, Failed: true,
+			By: "puppet", Set: aDigest, Count: 2, Failed: true, CatalogUUID: string(aRun), Lags: []tutti.Lag{{Node: aNode, Run: aRun}},
 			Waits: []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}, At: tutti.Place{Resource: "Class[Db]", File: "/x.pp", Line: 3}}},
 		}},
 		&tutti.RunProved{Run: aRun, Rests: at},
@@ -84,7 +84,7 @@ var (
 			},
 			Environment: "production", Puppet: "8.10.0", Noop: true, Whole: true,
 		}},
-		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1},
+		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1, CatalogUUID: string(aRun)},
 		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.ValueUnset{Key: "db/ready", Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.JobRetired{Job: "deploy-1"},

@@ -47,6 +47,8 @@ type Claim struct{}
 // nothing twice.
 type Claimed struct {
 	Order *Order `json:"order,omitempty"`
+	// Expect: another run of the node may follow soon.
+	Expect bool `json:"expect,omitempty"`
 }
 
 // Gate is what a compiled run hands over before it applies anything. An agent
@@ -79,6 +81,10 @@ type Ask struct {
 	Run   RunID    `json:"run"`
 	For   NodeName `json:"for,omitempty"`
 	Query Query    `json:"query"`
+	// Stored, of a collector that PuppetDB has answered: the catalogs that it had of
+	// those who export resources of the type, from before its answer, and an empty one
+	// for who is in the answer and was not among them.
+	Stored map[NodeName]Stored `json:"stored,omitzero"`
 }
 
 // Answered is the answer, and the sequence of the log at which it was true.
@@ -88,6 +94,9 @@ type Answered struct {
 	Exports []Export        `json:"exports,omitempty"`
 	Digest  Digest          `json:"digest,omitempty"`
 	Seq     uint64          `json:"seq"`
+	// Lags, if Stored was given: by whom PuppetDB's answer is not this one. The
+	// exports are then left out.
+	Lags []Lag `json:"lags,omitzero"`
 }
 
 // Validate refuses what cannot be an answer to the question: no answer is not an

@@ -138,12 +138,16 @@ type Result struct {
 	Overlapped  bool      `json:"overlapped,omitempty"` // a Puppet that takes no lock ran beside it
 	Degraded    bool      `json:"degraded,omitempty"`
 	Phase       string    `json:"phase,omitempty"` // the last one reached
-	Counts      Counts    `json:"counts"`
-	StartedAt   time.Time `json:"started_at"`
-	EndedAt     time.Time `json:"ended_at"`
-	Report      Digest    `json:"report,omitempty"`
-	Log         Digest    `json:"log,omitempty"`
-	Record      Digest    `json:"record,omitempty"`
+	Warm        bool      `json:"warm,omitempty"`  // in a child of a process that had Puppet loaded
+	Cold        string    `json:"cold,omitempty"`  // why it was not warm
+	// FactsAge is how old its facts were when it began; 0: it collected its own.
+	FactsAge  time.Duration `json:"facts_age,omitempty"`
+	Counts    Counts        `json:"counts"`
+	StartedAt time.Time     `json:"started_at"`
+	EndedAt   time.Time     `json:"ended_at"`
+	Report    Digest        `json:"report,omitempty"`
+	Log       Digest        `json:"log,omitempty"`
+	Record    Digest        `json:"record,omitempty"`
 }
 
 // Duration is the time of the Puppet process, measured by the agent.

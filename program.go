@@ -23,6 +23,7 @@ type RunOptions struct {
 	Tags        []string `json:"tags,omitempty"`
 	SkipTags    []string `json:"skip_tags,omitempty"`
 	Debug       bool     `json:"debug,omitempty"`
+	FreshFacts  bool     `json:"fresh_facts,omitempty"` // none that were collected before the run began
 }
 
 // ProgramOf is the program by which a node of some groups runs where no step says

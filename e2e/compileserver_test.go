@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,22 +13,31 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// compileFleet lets the Puppet Server's host compile for the two others.
-const compileFleet = `
-fleet: site
-mode: agent
-groups:
-  servers: {nodes: [puppet]}
-  web: {nodes: [web-01, web-02]}
-grants:
-  - {to: servers, compile: true, dangerous: true}
-  - {to: web, exports: [File], write: [shared/port], dangerous: true}
-plans:
-  first: {steps: [{run: web-01}]}
-  second: {steps: [{run: web-02}]}
-`
+// compileGrant lets the Puppet Server's host compile for all others.
+const compileGrant = "  - {to: servers, compile: true, dangerous: true}\n"
+
+// compileFleet is the fleet file of the example, for these of its nodes: with the module
+// on the Puppet Server it needs `mode: agent` and compileGrant. The two other nodes
+// are a fleet of their own in it.
+func compileFleet(t *testing.T, swift []string) string {
+	t.Helper()
+	example, err := os.ReadFile("../examples/swift/tutti.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage, proxy := swift[:len(swift)-1], swift[len(swift)-1]
+	return strings.NewReplacer(
+		"environment: {name: production, path: ./code}\n", "mode: agent\n",
+		"storage-01, storage-02, storage-03", strings.Join(storage, ", "),
+		"proxy-01", proxy,
+		"groups:\n", "groups:\n  servers: {nodes: [puppet]}\n  web: {nodes: [web-01, web-02]}\n  swift: {nodes: ["+strings.Join(swift, ", ")+"]}\n",
+		"grants:\n", "grants:\n"+compileGrant+"  - {to: web, exports: [File], write: [shared/port], dangerous: true}\n",
+		"plans:\n", "plans:\n  second: {steps: [{run: web-02}]}\n",
+	).Replace(string(example))
+}
 
 // compileSite: web-02 collects what web-01 exports, and reads what it publishes,
 // without which it has no catalog.
@@ -47,38 +57,63 @@ case $trusted['certname'] {
 `
 
 // newCompileSite boots a Puppet Server with the module, beside which the Tutti server
-// runs, and two nodes.
+// runs, two nodes, and those of the example in an environment of their own, which
+// nothing is deployed on. All have the stock daemon running. The hosts are made of the
+// bases of TestPuppetDB, with PuppetDB asleep.
 func newCompileSite(t *testing.T) *puppetSite {
 	t.Helper()
-	spec := mustReadSpec(t, "compileserver.yaml")
+	spec := mustReadSpec(t, "puppetdb.yaml")
 	spec.Name = compileLab()
+	spec.Hosts = append(spec.Hosts, swiftHosts(t, "web-01", "web-02")...)
+	spec.Hosts = append(spec.Hosts, swiftHosts(t, slices.Concat(plannedSwift, convergedSwift)...)...)
 	running := bootLab(t, spec)
 	s := &puppetSite{}
 	var err error
 	if s.LabFleet, err = app.StartLabFleet(t.Context(), running, "puppet", binary, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	s.server, s.web = s.Server, s.Nodes
+	s.server, s.web = s.Server, s.part(t, "web-01", "web-02").Nodes
 	if err := s.Join(t.Context(), s.server); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(compileFleet)}); err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range running.Hosts {
-		sh(t, h, "printf '[main]\\ncertname = "+h.Name+"\\nserver = puppet\\n[server]\\nautosign = true\\nstoreconfigs = true\\nstoreconfigs_backend = tutti\\n' > /etc/puppet/puppet.conf")
-	}
+	s.setFleet(t, compileFleet(t, plannedSwift))
 	s.manifest(t, "")
-	sh(t, s.server, `tutti puppet-server install
+	sh(t, s.server, `printf '[main]\ncertname = puppet\nserver = puppet\n[server]\nautosign = true\nstoreconfigs = true\nstoreconfigs_backend = tutti\n' > /etc/puppet/puppet.conf
+		mkdir -p /etc/puppet/code/environments/`+swiftEnvironment+`
+		echo 'modulepath = /etc/puppet/code/modules' > /etc/puppet/code/environments/production/environment.conf
+		tutti puppet-server install
 		sed -i 's#^ *ruby-load-path: .*#    ruby-load-path: [/usr/lib/puppetserver/ruby/vendor_ruby, /etc/puppet/code/modules/tutti/lib]#' /etc/puppet/puppetserver/conf.d/puppetserver.conf
 		printf 'version: 5\nhierarchy:\n  - {name: Tutti, lookup_key: tutti::hiera}\n' > /etc/puppet/hiera.yaml
 		sed -i 's/-Xms1g -Xmx1g/-Xms512m -Xmx768m -XX:TieredStopAtLevel=1/' /etc/default/puppetserver
 		systemctl restart tutti-agent
 		systemctl start puppetserver`)
-	for _, h := range s.web { // whom a node trusts is said by a person
-		sh(t, h, "puppet agent --onetime --no-daemonize")
-	}
+	startDaemons(t, map[string][]*lab.Host{
+		"production": s.web, swiftEnvironment: s.part(t, slices.Concat(plannedSwift, convergedSwift)...).Nodes,
+	})
 	return s
+}
+
+// part is the fleet with some of its nodes only.
+func (s *puppetSite) part(t *testing.T, names ...string) *app.LabFleet {
+	t.Helper()
+	f := *s.LabFleet
+	f.Nodes = nil
+	for _, name := range names {
+		h, err := f.Lab.Host(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Nodes = append(f.Nodes, h)
+	}
+	return &f
+}
+
+// setFleet gives the fleet another fleet file.
+func (s *puppetSite) setFleet(t *testing.T, text string) {
+	t.Helper()
+	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // set gives a value to a key, as an operator.
@@ -162,6 +197,7 @@ func TestPuppetServerModule(t *testing.T) {
 			}
 		}
 	})
+	t.Run("swift", s.swift)
 	t.Run("without its agent there is no catalog", func(t *testing.T) {
 		sh(t, s.server, "systemctl stop tutti-agent")
 		failing(t, "without its answers there is no catalog")
@@ -169,10 +205,7 @@ func TestPuppetServerModule(t *testing.T) {
 		converges(t, "web-02")
 	})
 	t.Run("without the grant there is none", func(t *testing.T) {
-		fleet := strings.Replace(compileFleet, "  - {to: servers, compile: true, dangerous: true}\n", "", 1)
-		if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
-			t.Fatal(err)
-		}
+		s.setFleet(t, strings.Replace(compileFleet(t, convergedSwift), compileGrant, "", 1))
 		failing(t, "may not compile for other nodes")
 	})
 }

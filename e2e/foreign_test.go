@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
 )
 
 // foreignRuns are those of a person and of the stock daemon: each is told as what it
@@ -14,22 +16,10 @@ import (
 func (s *puppetSite) foreignRuns(t *testing.T) {
 	first := s.web[0]
 	run := ""
-	// told waits until the run of Puppet's last report is the node's last one.
 	told := func(t *testing.T) tutti.NodeDetail {
 		t.Helper()
-		before := run
-		var n tutti.NodeDetail
-		eventually(t, "the run is told", func() bool {
-			var err error
-			if n, err = s.Client.ShowNode(t.Context(), "web-01"); err != nil {
-				t.Fatal(err)
-			}
-			run = sh(t, first, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml")
-			return run != before && string(n.LastRun) == run
-		})
-		if !n.Foreign || n.LastJob != "" {
-			t.Errorf("it is not foreign: %+v", n.NodeView)
-		}
+		n := foreignRun(t, s.LabFleet, first, run)
+		run = string(n.LastRun)
 		return n
 	}
 	expect := func(t *testing.T, state tutti.NodeState, outcome tutti.Outcome, reason tutti.Reason, says string) {
@@ -89,4 +79,29 @@ func (s *puppetSite) foreignRuns(t *testing.T) {
 			t.Errorf("%+v, %v", n, err)
 		}
 	})
+}
+
+// lastReport is the transaction of a host's last report.
+func lastReport(t *testing.T, h *lab.Host) string {
+	t.Helper()
+	return sh(t, h, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml")
+}
+
+// foreignRun waits until the run of a host's last report, which is another one than
+// before, is the last one that its node has told of. Nobody of Tutti's began it.
+func foreignRun(t *testing.T, f *app.LabFleet, h *lab.Host, before string) tutti.NodeDetail {
+	t.Helper()
+	var n tutti.NodeDetail
+	within(t, patience, "the run is told", func() bool {
+		var err error
+		if n, err = f.Client.ShowNode(t.Context(), tutti.NodeName(h.Name)); err != nil {
+			t.Fatal(err)
+		}
+		run := lastReport(t, h)
+		return run != before && string(n.LastRun) == run
+	})
+	if !n.Foreign || n.LastJob != "" {
+		t.Errorf("it is not foreign: %+v", n.NodeView)
+	}
+	return n
 }

@@ -196,10 +196,16 @@ func sh(t *testing.T, h *lab.Host, script string) string {
 // outside of any job.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	within(t, time.Minute, what, holds)
+}
+
+// within is eventually, for what takes other than a moment.
+func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for: %s", what)
+			t.Fatalf("waited %s for: %s", limit, what)
 		}
 		select {
 		case <-t.Context().Done():

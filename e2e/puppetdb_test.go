@@ -4,11 +4,7 @@ package e2e_test
 
 import (
 	_ "embed"
-	"os"
-	"path/filepath"
 	"testing"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
@@ -62,11 +58,8 @@ var makePuppetDB string
 func newSwiftSite(t *testing.T) *swiftSite {
 	t.Helper()
 	spec := mustReadSpec(t, "puppetdb.yaml")
-	example := mustReadSpec(t, "../examples/swift/lab.yaml")
 	spec.Name = swiftSiteLab()
-	for _, name := range []string{"storage-01", "storage-02", "proxy-01"} {
-		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name, Packages: example.Packages})
-	}
+	spec.Hosts = append(spec.Hosts, swiftHosts(t, "storage-01", "storage-02", "proxy-01")...)
 	running := bootLab(t, spec)
 	s := &swiftSite{}
 	var err error
@@ -78,19 +71,7 @@ func newSwiftSite(t *testing.T) *swiftSite {
 		t.Fatal(err)
 	}
 	sh(t, s.server, "systemctl start puppetserver puppetdb")
-	group, ctx := errgroup.WithContext(t.Context())
-	for _, h := range s.Nodes { // the daemon's first run makes the certificate
-		group.Go(func() error {
-			const script = `printf '[main]\ncertname = %s\nserver = puppet\n' "$(hostname)" > /etc/puppet/puppet.conf
-				systemctl start puppet
-				until test -e /var/cache/puppet/state/last_run_report.yaml; do sleep 0.2; done`
-			_, err := app.Output(ctx, h, nil, "sh", "-euc", script)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	startDaemons(t, map[string][]*lab.Host{"production": s.Nodes})
 	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(swiftSiteFleet)}); err != nil {
 		t.Fatal(err)
 	}
@@ -100,24 +81,7 @@ func newSwiftSite(t *testing.T) *swiftSite {
 // deployCode puts the example's code on the Puppet Server, with data of the site's.
 func (s *swiftSite) deployCode(t *testing.T, data string) {
 	t.Helper()
-	const environment = "/etc/puppet/code/environments/production"
-	code := t.TempDir()
-	if err := os.CopyFS(code, os.DirFS("../examples/swift/code")); err != nil {
-		t.Fatal(err)
-	}
-	common := filepath.Join(code, "data/common.yaml")
-	text, err := os.ReadFile(common)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(common, append(text, swiftSiteData+data...), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, s.server, "rm -rf "+environment)
-	if err := s.server.CopyIn(t.Context(), code, environment); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, s.server, "chmod -R a+rX "+environment)
+	deploySwift(t, s.server, "production", swiftSiteData+data)
 }
 
 // lag holds PuppetDB's writes back until the returned function is called; it
@@ -188,4 +152,6 @@ func TestPuppetDB(t *testing.T) {
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // whose last run failed
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
 	})
+
+	t.Run("with the module", func(t *testing.T) { checkStored(t, s) })
 }

@@ -70,6 +70,12 @@ func TestSwift(t *testing.T) {
 			t.Errorf("the second time %s of %s is %s, want unchanged", r.Node, r.Step, got)
 		}
 	}
+	for _, h := range f.Nodes {
+		if err := f.RunCold(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkWarmAsCold(t, f, again.Job, start(t, f, "deploy", tutti.ModeApply).end().Job)
 }
 
 // TestSwiftPower deploys the example while a storage node loses its power in the
@@ -158,8 +164,8 @@ func checkStartedOnce(t *testing.T, f *app.LabFleet, jobs ...*engine.Job) {
 	}
 	found := 0
 	for _, h := range f.Nodes {
-		// One line `settings` for each start of a launcher.
-		out := sh(t, h, `cd /var/lib/tutti/agent/runs; for r in *; do echo "$r $(grep -c '"phase":"settings"' $r/phase.jsonl)"; done`)
+		// Each process of a launcher's has one.
+		out := sh(t, h, `cd /var/lib/tutti/agent/runs; for r in *; do echo "$r $(grep '"phase":"settings"' $r/phase.jsonl | grep -o '"pid":[0-9]*' | sort -u | wc -l)"; done`)
 		for line := range strings.Lines(out) {
 			run, starts, _ := strings.Cut(strings.TrimSpace(line), " ")
 			found++

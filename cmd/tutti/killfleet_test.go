@@ -224,7 +224,7 @@ func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) 
 		f.group, f.ctx = errgroup.WithContext(ctx)
 	}
 	for _, name := range names {
-		args := []string{"agent", "--dir", name, "--root", "root"}
+		args := []string{"agent", "--dir", name, "--root", "root", "--warm", "0"}
 		if name == serverProcess {
 			args = []string{"server", "--dir", name, "--socket", "socket"}
 		}

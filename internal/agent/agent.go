@@ -81,6 +81,9 @@ type Options struct {
 	// Witness sees the runs that others start; nil: nobody does.
 	Witness Witness
 
+	// Expect hears that a run may follow soon; nil: nobody wants to know.
+	Expect func()
+
 	// Compile is where the Puppet Server on this node asks; nil: there is none.
 	Compile *CompileSocket
 
@@ -127,6 +130,9 @@ func New(opts Options) *Agent {
 	}
 	if opts.Space == nil {
 		opts.Space = func() error { return nil }
+	}
+	if opts.Expect == nil {
+		opts.Expect = func() {}
 	}
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
@@ -297,6 +303,9 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return any, err
 	}
 	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{})
+	if err == nil && claimed.Expect {
+		a.opts.Expect()
+	}
 	if err != nil || claimed.Order == nil {
 		return false, err
 	}

@@ -110,8 +110,8 @@ func (c *compileConn) hello(ctx context.Context, req request) (response, error) 
 	return response{"node": compiling.Node, "recorded": compiling.Recorded}, nil
 }
 
-func (c *compileConn) ask(ctx context.Context, q tutti.Query) (tutti.Answered, error) {
-	answer, err := persist[tutti.Answered](ctx, c.agent, tutti.OpAsk, tutti.Ask{Run: c.by.Run, For: c.by.Certname, Query: q})
+func (c *compileConn) ask(ctx context.Context, q tutti.Query, stored map[tutti.NodeName]tutti.Stored) (tutti.Answered, error) {
+	answer, err := persist[tutti.Answered](ctx, c.agent, tutti.OpAsk, tutti.Ask{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored})
 	if err == nil {
 		err = checkAnswered(q, answer)
 	}
@@ -119,7 +119,7 @@ func (c *compileConn) ask(ctx context.Context, q tutti.Query) (tutti.Answered, e
 }
 
 func (c *compileConn) value(ctx context.Context, req request) (response, error) {
-	a, err := c.ask(ctx, tutti.Query{Kind: tutti.QueryValue, Key: req.Key})
+	a, err := c.ask(ctx, tutti.Query{Kind: tutti.QueryValue, Key: req.Key}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +131,18 @@ func (c *compileConn) value(ctx context.Context, req request) (response, error) 
 }
 
 func (c *compileConn) collect(ctx context.Context, req request) (response, error) {
-	a, err := c.ask(ctx, collectQuery(req))
+	a, err := c.ask(ctx, collectQuery(req), req.Stored)
 	if err != nil {
 		return nil, err
 	}
-	return response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}, nil
+	out := response{"exports": orNone(a.Exports), "digest": a.Digest, "seq": a.Seq}
+	if req.Stored != nil {
+		if a.Lags == nil { // a server of before does not compare
+			return nil, tutti.Errorf(tutti.CodeInternal, "the server does not say whether PuppetDB is up to date: it is older than this agent")
+		}
+		out["lags"] = a.Lags
+	}
+	return out, nil
 }
 
 func (c *compileConn) hiera(ctx context.Context) (response, error) {
@@ -151,8 +158,10 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 
 // compiled hands over what the compile read and exports.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
-	gate := withoutPlaces(tutti.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports})
-	_, err := persist[struct{}](ctx, c.agent, tutti.OpCompiled, tutti.CompiledFor{For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed})
+	gate := tutti.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // its node has no record that has the places
+	_, err := persist[struct{}](ctx, c.agent, tutti.OpCompiled, tutti.CompiledFor{
+		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,
+	})
 	return nil, err
 }
 

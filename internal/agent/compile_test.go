@@ -2,9 +2,11 @@ package agent_test
 
 import (
 	"bufio"
+	"bytes"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,7 +114,7 @@ func TestTheAgentOfACompileHost(t *testing.T) {
 		t.Errorf("collect: %+v", got)
 	}
 	c.begin(os.Getuid())
-	read := tutti.Read{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: value.Digest, Seq: value.Seq}
+	read := tutti.Read{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: value.Digest, Seq: value.Seq, At: tutti.Place{File: "web.pp", Line: 3}}
 	handed := ask{"op": "compiled", "reads": []tutti.Read{read}, "keys": []tutti.KeyRead{{Key: "port", Found: true}}, "exports": []tutti.Export{{Type: "Database", Title: "a"}}}
 	if got := c.say(t, "web-01", handed); !got.OK {
 		t.Fatalf("compiled: %+v", got)
@@ -124,7 +126,47 @@ func TestTheAgentOfACompileHost(t *testing.T) {
 		}
 	}
 	if served == nil || served.By != "db-01" || served.Count != 1 {
-		t.Errorf("served: %+v", served)
+		t.Fatalf("served: %+v", served)
+	}
+	raw, err := c.fleet.Blobs.Get(t.Context(), served.Record)
+	if err != nil || !strings.Contains(string(raw), `"at":{"file":"web.pp","line":3}`) {
+		t.Errorf("where it asked is not told: %s, %v", raw, err)
+	}
+}
+
+// Where PuppetDB answers, the server says of whom it lacks the catalog, and of which
+// catalog exports are; a server that does not say so is none to go by.
+func TestACompileThroughPuppetDB(t *testing.T) {
+	c := newCompiler(t, os.Getuid())
+	collect := ask{"op": "collect", "type": "Database", "filter": nil, "stored": ask{"db-01": ask{"found": true}, "web-02": ask{"catalog_uuid": "x"}}}
+	got := c.say(t, "web-01", collect)
+	if got.Lags == nil || len(got.Lags) != 0 || got.Digest.Validate() != nil {
+		t.Errorf("collect, of who has no grant to export: %+v", got)
+	}
+	const uuid = "00000000-0000-4000-8000-00000000000a"
+	handed := ask{"op": "compiled", "catalog_uuid": uuid, "exports": []tutti.Export{{Type: "Database", Title: "a"}}, "lags": []tutti.Lag{{Node: "db-01"}}}
+	if got := c.say(t, "web-01", handed); !got.OK {
+		t.Fatalf("compiled: %+v", got)
+	}
+	said := map[string]bool{}
+	for _, e := range c.fleet.Events() {
+		switch b := e.Body.(type) {
+		case *tutti.RunAsked:
+			said["asked"] = b.Served != nil && b.Served.CatalogUUID == uuid && len(b.Served.Lags) == 1
+		case *tutti.ExportsSet:
+			said["exports"] = b.Node == "web-01" && b.CatalogUUID == uuid
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"asked": true, "exports": true}, said); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	c.line.mu.Lock()
+	c.line.alter = func(_ string, reply []byte) []byte {
+		return bytes.ReplaceAll(reply, []byte(`"lags":`), []byte(`"was":`))
+	}
+	c.line.mu.Unlock()
+	if got := c.say(t, "web-01", collect); got.Code != tutti.CodeInternal {
+		t.Errorf("a server of before: %+v", got)
 	}
 }
 

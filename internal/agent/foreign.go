@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -40,6 +41,7 @@ type seen struct {
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
+	Nth     int           `json:"nth,omitempty"` // later ones have more, whatever their clock said
 }
 
 // foreigns tells the server of runs that it did not order, until ctx ends. Nothing
@@ -161,7 +163,15 @@ func (a *Agent) look() error {
 		return nil
 	}
 	if _, err := os.Stat(a.runDir(id)); errors.Is(err, fs.ErrNotExist) { // else it is one of ours
-		if err := writeSealed(a.heardFile(id), heard{run, report}); err != nil {
+		before, err := a.outbox()
+		if err != nil {
+			return err
+		}
+		nth := 1
+		if len(before) > 0 {
+			nth += before[len(before)-1].Nth
+		}
+		if err := writeSealed(a.heardFile(id), heard{run, report, nth}); err != nil {
 			return err
 		}
 		a.opts.Logger.Info("a run that Tutti did not start has ended", "run", id, "outcome", run.Result.Outcome, "reason", run.Result.Reason)
@@ -175,12 +185,12 @@ func (a *Agent) heardFile(id tutti.RunID) string {
 	return filepath.Join(a.foreignDir(), string(id)+".json")
 }
 
-// sendForeigns sends what the outbox has, the oldest first. More than the server
-// keeps of a node are not sent.
-func (a *Agent) sendForeigns(ctx context.Context) error {
+// outbox returns what it has in the order in which it came: by its clock, a run of the
+// future would push out all that come behind it. What cannot be read is let go.
+func (a *Agent) outbox() ([]heard, error) {
 	files, err := filepath.Glob(filepath.Join(a.foreignDir(), "*.json"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var all []heard
 	for _, file := range files {
@@ -188,13 +198,25 @@ func (a *Agent) sendForeigns(ctx context.Context) error {
 		if err != nil {
 			a.opts.Logger.Error("a foreign run is lost", "error", err)
 			if err := os.Remove(file); err != nil {
-				return err
+				return nil, err
 			}
 			continue
 		}
 		all = append(all, h)
 	}
-	slices.SortFunc(all, func(x, y heard) int { return x.Foreign.Result.StartedAt.Compare(y.Foreign.Result.StartedAt) })
+	slices.SortFunc(all, func(x, y heard) int {
+		return cmp.Or(cmp.Compare(x.Nth, y.Nth), x.Foreign.Result.StartedAt.Compare(y.Foreign.Result.StartedAt))
+	})
+	return all, nil
+}
+
+// sendForeigns sends what the outbox has, the oldest first. More than the server
+// keeps of a node are not sent.
+func (a *Agent) sendForeigns(ctx context.Context) error {
+	all, err := a.outbox()
+	if err != nil {
+		return err
+	}
 	for i, h := range all {
 		if i >= len(all)-tutti.KeptForeign {
 			if err := a.sendForeign(ctx, h); err != nil {

@@ -87,6 +87,19 @@ func (w *witness) leave(t *testing.T, text string) {
 	}
 }
 
+// taken waits until the agent has dealt with what is left, in vain or not: the look
+// behind the one that saw it has begun.
+func (w *witness) taken(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		n := w.count()
+		if err := os.Chtimes(w.file, time.Time{}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		w.seen(n + 1)
+	}
+}
+
 // report is what a run that began as the i-th leaves.
 func report(t *testing.T, i int, run tutti.RunID) string {
 	t.Helper()
@@ -273,6 +286,46 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	if sent := l.line.count(tutti.OpForeign) - n; sent != tutti.KeptForeign {
 		t.Errorf("%d were sent, want the latest %d, and none again that is refused for good", sent, tutti.KeptForeign)
 	}
+}
+
+// TestTheClockPushesNoForeignRunOut: the latest are those that came last. A clock that
+// was ahead for a day, while the server was away, does not cost the runs behind it; nor
+// does an agent that starts again.
+func TestTheClockPushesNoForeignRunOut(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	l.start(opt)
+	l.quiet(w)
+	l.line.sever()
+	var want []tutti.RunID
+	for i := range 8 {
+		began := i
+		if i < 6 {
+			began = 10_000 - i // a week ahead, and set back again and again
+		}
+		w.leave(t, report(t, began, foreignID(i)))
+		w.taken(t)
+		if i >= 8-tutti.KeptForeign {
+			want = append(want, foreignID(i))
+		}
+		if i == 5 {
+			l.kill()
+			l.start(opt)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []tutti.RunID
+	for _, file := range files {
+		left = append(left, tutti.RunID(strings.TrimSuffix(filepath.Base(file), ".json")))
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("in the outbox: -want +got\n%s", diff)
+	}
+	l.quiet(w)
+	l.wantTold(want[0]) // the server takes one at once
 }
 
 // TestWhatIsNoReportIsOneWarning, and the next report is told as ever.

@@ -184,6 +184,7 @@ type reply struct {
 	Verdict  tutti.GateVerdict          `json:"verdict"`
 	Reason   string                     `json:"reason"`
 	Released bool                       `json:"released"`
+	Lags     []tutti.Lag                `json:"lags"`
 }
 
 type ask = map[string]any

@@ -113,6 +113,10 @@ type request struct {
 	Reads    []tutti.Read    `json:"reads"` // of a compile on a Puppet Server, as is
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
+	Lags     []tutti.Lag     `json:"lags"`
+
+	Stored      map[tutti.NodeName]tutti.Stored `json:"stored"`
+	CatalogUUID string                          `json:"catalog_uuid"`
 }
 
 // catalog is what the module says of a compiled catalog. Sources or Lib are empty

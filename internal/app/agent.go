@@ -37,7 +37,8 @@ type AgentOptions struct {
 	Dir    string
 	Root   string // below which Puppet is looked for, normally "/"
 	Beat   time.Duration
-	Policy string // the file of the node's policy, empty: none
+	Policy string        // the file of the node's policy, empty: none
+	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it never is
 	Logger *slog.Logger
 }
 
@@ -97,17 +98,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer conn.Close()
 	local := puppet.Local{Root: a.opts.Root}
+	warm := puppet.NewWarm(a.opts.Root, a.launcher, a.opts.Warm)
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
-		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed)},
+		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
-		Space:      space.NewReserve("this node's", a.opts.Dir, agentReserve).Check,
-		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local,
+		Space:      room(a.opts.Dir),
+		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Expect: warm.Expect,
 		Compile: a.compile,
 		Logger:  a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return core.Run(ctx) })
+	group.Go(func() error { return warm.Run(ctx) })
 	group.Go(func() error {
 		return membership{EnrolResponse: a.membership, dir: identityDir(a.opts.Dir), conn: conn, log: a.opts.Logger}.keep(ctx)
 	})
@@ -138,6 +141,16 @@ func (a *Agent) membershipNow() identity.EnrolResponse {
 		return m
 	}
 	return a.membership
+}
+
+// room says that there is no room to begin a run. It looks each time: a run may follow
+// the last one, which has filled the disk, within a moment.
+func room(dir string) func() error {
+	reserve := space.NewReserve("this node's", dir, agentReserve)
+	return func() error {
+		reserve.Stale()
+		return reserve.Check()
+	}
 }
 
 // digestKey is a secret of the node, with which digests of Sensitive parameters

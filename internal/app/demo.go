@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -154,13 +156,13 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 }
 
 // StoreAndFetch stores an object in the Swift that was deployed, through its
-// API, and fetches it again.
+// API, and fetches it again. Its proxy is the node whose name says so.
 func (f *LabFleet) StoreAndFetch(ctx context.Context, content []byte, say func(string, ...any)) error {
-	host, err := f.Lab.Host("proxy-01")
-	if err != nil {
-		return err
+	i := slices.IndexFunc(f.Nodes, func(h *lab.Host) bool { return strings.HasPrefix(h.Name, "proxy-") })
+	if i < 0 {
+		return tutti.Errorf(tutti.CodeNotFound, "no node of lab %q is called proxy-…", f.Lab.Name)
 	}
-	proxy := "http://" + host.Address.String() + ":8080"
+	proxy := "http://" + f.Nodes[i].Address.String() + ":8080"
 	ctx, cancel := context.WithTimeoutCause(ctx, swiftDeadline, fmt.Errorf("no answer of Swift within %s", swiftDeadline))
 	defer cancel()
 	auth, err := swift(ctx, http.MethodGet, proxy+"/auth/v1.0", http.Header{"X-Auth-User": {"test:tester"}, "X-Auth-Key": {"testing"}}, nil)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -16,6 +17,7 @@ type runner struct {
 	launcher  string
 	modules   string
 	digestKey string
+	warm      *puppet.Warm
 }
 
 const (
@@ -42,7 +44,16 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 	if err := puppet.WriteOrder(dir, order); err != nil {
 		return nil, err
 	}
-	p, err := puppet.Start(install, dir, order)
+	p, err := r.warm.Start(dir, factsFor(spec.Order))
+	if p == nil { // then none has begun
+		if err != nil {
+			err = puppet.NoteCold(dir, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err = puppet.Start(install, dir, order)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +95,26 @@ func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield 
 	}
 }
 
-func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result { return puppet.Judge(dir, run) }
+// Judge has facts collected for the next run, too, now that this one is over.
+func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result {
+	if order, err := puppet.ReadOrder(dir); err == nil {
+		r.warm.Collect(dir, code(order.Tutti))
+	}
+	return puppet.Judge(dir, run)
+}
+
+// code tells the code that facts come from, in part, from another.
+func code(o tutti.Order) string {
+	return strings.Join([]string{string(o.Program), o.Environment, string(o.Code)}, " ")
+}
+
+// factsFor is the code for which facts may have been collected before; empty: none.
+func factsFor(o tutti.Order) string {
+	if o.FreshFacts {
+		return ""
+	}
+	return code(o)
+}
 
 func (r *runner) Strangers() ([]string, error) { return puppet.Strangers() }
 

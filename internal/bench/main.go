@@ -46,7 +46,7 @@ type options struct {
 func main() {
 	var o options
 	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
-	only := flag.String("only", "", "one of gap, start, past, converge, scale, return, status, swift, agent")
+	only := flag.String("only", "", "one of gap, start, past, converge, scale, return, status, swift, agent, warm")
 	serve := flag.String("serve", "", "be the server of this data directory, with profiles on "+profileAddress)
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
@@ -82,6 +82,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"status", measureStatus, o.nodes == 0},
 		{"swift", measureSwift, noLab},
 		{"agent", measureAgent, noLab},
+		{"warm", measureWarm, noLab},
 	}
 	for _, m := range measures {
 		if m.skip || only != "" && only != m.name {

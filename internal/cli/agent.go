@@ -19,6 +19,8 @@ type AgentRun struct {
 	Beat time.Duration
 	// Policy is the file that says who may ask this node's Puppet for what.
 	Policy string
+	// Warm is how long Puppet stays loaded for the next run.
+	Warm time.Duration
 }
 
 // JoinNode is how a machine joins.
@@ -45,6 +47,7 @@ func newAgentCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Root, "root", "/", "below this Puppet is looked for")
 	_ = f.MarkHidden("root") // for tests: a node has one Puppet
 	f.StringVar(&run.Policy, "policy", DefaultPolicy, "who may ask this node's Puppet for what; without that file: see tutti policy check --help")
+	f.DurationVar(&run.Warm, "warm", 10*time.Minute, "how long Puppet stays loaded for the next run; 0: each run starts a Puppet of its own")
 	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
 	return cmd
 }

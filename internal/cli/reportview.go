@@ -47,6 +47,9 @@ func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
 	}
 	if r.Result != nil {
 		say("took", "%s", short(r.Result.Duration()))
+		if how := howLoaded(*r.Result); how != "" {
+			say("start", "%s", how)
+		}
 	}
 	say("code", "%s", codeOf(r))
 	if r.Puppet != "" {
@@ -109,6 +112,20 @@ func runBegan(r tutti.RunReport) time.Time {
 		return r.Result.StartedAt
 	}
 	return r.ClaimedAt
+}
+
+// howLoaded says whether the run found Puppet loaded, and its facts collected; empty:
+// nobody has noted it.
+func howLoaded(r tutti.Result) string {
+	switch {
+	case r.Cold != "":
+		return "cold: " + r.Cold
+	case r.FactsAge > 0:
+		return "warm, with facts of " + short(r.FactsAge) + " before"
+	case r.Warm:
+		return "warm"
+	}
+	return ""
 }
 
 // countsText has the outcomes that there are.

@@ -63,7 +63,7 @@ func (s *sim) actions() []func() {
 		case r.Compiled == nil:
 			out = append(out, func() { s.gate(r.Run, p) })
 		case r.Gate == tutti.GateStop:
-			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Stopped: true}) })
+			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Stopped: true, Message: r.GateWhy}) })
 		case r.Gate == tutti.GateGo && p.catalog.fails == "" && p.published < len(p.catalog.values):
 			which := p.published
 			out = append(out, func() { s.publish(r.Run, p, which) })
@@ -140,6 +140,9 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 		for _, title := range p.catalog.exports[typ] {
 			exports = append(exports, tutti.Export{Type: typ, Title: title})
 		}
+	}
+	if s.behind != nil && s.behind(r.Node) {
+		s.append(&tutti.RunAsked{Run: id, Reads: p.asked, Served: &tutti.Served{Lags: []tutti.Lag{{Node: "a", Run: "of-a"}}}})
 	}
 	s.exports(r, exports, true)
 	same := tutti.DigestOf([]byte("same"))

@@ -39,7 +39,7 @@ func (s *State) causes(v View, n tutti.NodeName) []string {
 	standing, needy := s.needy[n]
 	last := s.engine.Last(n).Applied
 	switch {
-	case !needy:
+	case !needy, s.turn(v, n) && s.hopeless(n, standing, s.code[v.Environment]):
 		return []string{fmt.Sprintf("the safety run of %s", n)}
 	case last == nil:
 		return []string{fmt.Sprintf("node %s joined", n)}

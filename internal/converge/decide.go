@@ -188,6 +188,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 		stop(fmt.Sprintf("%d nodes have failed: nothing more begins", d.step.Converge.MaxFailed))
 	case d.view.Paused(seat.node) != "":
 		stop(d.view.Paused(seat.node))
+	case r.Behind() != "":
+		stop(r.Behind())
 	case len(outdated) > 0:
 		stop("the answer to " + outdated[0].String() + " has changed since it was read")
 	case r.Proof && d.proves(r):

@@ -109,7 +109,7 @@ func unfinished(last engine.Last) string {
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
 		return "" // what the run before it says still counts
 	case a.Result.Stopped:
-		return "its last compile was stopped: " + a.GateWhy
+		return "its last compile was stopped: " + cmp.Or(a.GateWhy, a.Result.Message)
 	case a.Result.Outcome == tutti.Waiting:
 		return "it waits: " + a.Result.Message
 	case !a.Result.Outcome.Good():

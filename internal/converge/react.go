@@ -22,8 +22,8 @@ const (
 // before a reaction tries it again.
 const aloneFor = 2 * time.Minute
 
-// disabledFor is how long a node is let alone on which Puppet is disabled: as long
-// as its own daemon would wait.
+// disabledFor is how long a node is let alone on which Puppet is disabled, or which
+// has waited for PuppetDB in vain: as long as its own daemon would wait.
 const disabledFor = 30 * time.Minute
 
 // waked is since when a node has reasons to run, by when that may be; zero: it has
@@ -53,9 +53,14 @@ func (s *State) React(v View) (*tutti.ConvergeStep, string) {
 func (s *State) Due(v View) []tutti.NodeName {
 	s.look(v)
 	var out []tutti.NodeName
-	for n, standing := range s.needy {
-		if s.due(v, n, standing) && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
+	begin := func(n tutti.NodeName) {
+		if v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
 			out = append(out, n)
+		}
+	}
+	for n, standing := range s.needy {
+		if s.due(v, n, standing) || s.turn(v, n) {
+			begin(n)
 		}
 	}
 	for n := range s.waked {
@@ -64,16 +69,23 @@ func (s *State) Due(v View) []tutti.NodeName {
 		}
 	}
 	for n := range s.scheduled {
-		if standing, needy := s.needy[n]; (!needy || standing.Foreign) && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
-			out = append(out, n)
+		if _, needy := s.needy[n]; !needy {
+			begin(n)
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
+// turn reports whether the safety schedule has come to a node, whatever it needs:
+// what would mend it may be nothing that Tutti knows of. Those that keep changing
+// each other's data it would set off again.
+func (s *State) turn(v View, n tutti.NodeName) bool {
+	return s.scheduled[n] && s.diverged[n] == "" && !s.alone(n).After(v.Now)
+}
+
 // due reports whether the time has come for a node that needs something. What
-// failed waits for a change of its inputs, or for a person.
+// failed waits for a change of its inputs, for a person, or for its turn.
 func (s *State) due(v View, n tutti.NodeName, standing Standing) bool {
 	if s.diverged[n] != "" || s.hopeless(n, standing, s.code[v.Environment]) {
 		return false
@@ -155,17 +167,17 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
 }
 
-// alone is until when a node is let alone whose last run ended unknown, or could
+// alone is until when a node is let alone whose last run ended unknown, lagged, or could
 // not begin.
 func (s *State) alone(n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
 		return time.Time{}
 	}
-	switch last.Outcome() {
-	case tutti.Lost, tutti.Interrupted:
+	switch outcome := last.Outcome(); {
+	case outcome == tutti.Lost, outcome == tutti.Interrupted:
 		return last.EndedAt.Add(aloneFor)
-	case tutti.Skipped:
+	case outcome == tutti.Skipped, last.Lagged():
 		return last.EndedAt.Add(disabledFor)
 	}
 	return time.Time{}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -237,13 +238,18 @@ func TestWhoIsDisabledIsTriedSeldom(t *testing.T) {
 	}
 }
 
-func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
+// quarrel is two nodes each of which publishes something new whenever the other has.
+func quarrel() map[tutti.NodeName]*manifest {
 	negate := func(mine, other string) *manifest {
 		return &manifest{values: []string{other, "salt"}, compile: func(a answers) catalog {
 			return catalog{values: map[string]string{mine: a.values[other] + "x"}}
 		}}
 	}
-	s := newSim(t, map[tutti.NodeName]*manifest{"a": negate("of/a", "of/b"), "b": negate("of/b", "of/a")})
+	return map[tutti.NodeName]*manifest{"a": negate("of/a", "of/b"), "b": negate("of/b", "of/a")}
+}
+
+func TestNodesThatChangeEachOtherAreStopped(t *testing.T) {
+	s := newSim(t, quarrel())
 	s.reaction = reactive()
 	s.live(2 * time.Hour)
 	first := s.runs()
@@ -273,6 +279,91 @@ func TestSafetyRuns(t *testing.T) {
 	}
 	if len(since(before, s.runs())) != 2 {
 		t.Error("not all ran")
+	}
+}
+
+// The schedule tries what failed, or waits, too, whoever ran last: what is to be
+// mended may be nothing that Tutti knows of. Each time is one job, with its bounds.
+func TestSafetyRunsOfWhatFailed(t *testing.T) {
+	for _, tc := range []struct {
+		reason  string
+		program tutti.Program
+		fails   tutti.Reason
+		foreign []tutti.Foreign // half an hour after each of ours
+	}{
+		{"it failed", tutti.ProgramApply, tutti.BecauseResources, nil},
+		{"it failed through the agent", tutti.ProgramAgent, tutti.BecauseResources, nil},
+		{"it did not compile", tutti.ProgramAgent, tutti.BecauseCompile, nil},
+		{"a foreign run failed behind it", tutti.ProgramAgent, tutti.BecauseResources, []tutti.Foreign{others(failed)}},
+		{"and under apply", tutti.ProgramApply, tutti.BecauseResources, []tutti.Foreign{others(failed)}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			mended := false
+			s := newSim(t, map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog {
+				if mended {
+					return catalog{}
+				}
+				return catalog{fails: tc.fails}
+			}}})
+			s.by(tc.program)
+			s.reaction = reactive()
+			s.reaction.Safety = time.Hour
+			live := func(half int) (jobs int) {
+				before := len(s.engine.Order)
+				for range half {
+					s.live(30 * time.Minute)
+					for _, f := range tc.foreign {
+						s.tell("a", s.now, f)
+					}
+				}
+				return len(s.engine.Order) - before
+			}
+			if jobs := live(10); jobs < 4 || jobs > 6 {
+				t.Fatalf("%d jobs in five hours, want one at once and one an hour\n%s", jobs, s.tail())
+			}
+			if j := s.engine.Jobs[s.engine.Order[len(s.engine.Order)-1]]; j.Cause != "the safety run of a" {
+				t.Errorf("the last one began by %q", j.Cause)
+			}
+			mended = true
+			tc.foreign = nil
+			live(3)
+			if got := s.standing("a"); got.Need != converge.Nothing {
+				t.Errorf("mended, it needs %s: %s\n%s", got.Need, got.Why(), s.tail())
+			}
+		})
+	}
+}
+
+// Who was stopped because it and another change each other's data is not set off again
+// by the schedule; the other, which is good, runs once each time.
+func TestSafetyRunsEndNoQuarrel(t *testing.T) {
+	s := newSim(t, quarrel())
+	s.reaction = reactive()
+	s.live(10 * time.Minute)
+	before := s.runs()
+	s.reaction.Safety = time.Hour
+	s.live(3 * time.Hour)
+	for n, runs := range since(before, s.runs()) {
+		if n == "a" || runs > 3 {
+			t.Errorf("%s ran %d times in three hours, want at most 3 of b\n%s", n, runs, s.tail())
+		}
+	}
+}
+
+// An answer whose readers run `when: scheduled` reaches them with the safety run.
+func TestSafetyRunsTakeUpWhatIsScheduled(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	s.reaction.Reads = []tutti.ReadReaction{{Key: "x", When: tutti.ReactScheduled}}
+	s.reaction.Safety = time.Hour
+	before := s.runs()["a"]
+	s.set("x", "1")
+	s.live(30 * time.Minute)
+	if got := s.runs()["a"] - before; got != 0 {
+		t.Errorf("%d runs before its turn\n%s", got, s.tail())
+	}
+	s.live(time.Hour)
+	if got := s.runs()["a"] - before; got != 1 {
+		t.Errorf("%d runs in an hour and a half, want one\n%s", got, s.tail())
 	}
 }
 

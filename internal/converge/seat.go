@@ -172,7 +172,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	case !v.connected(seat.node):
 		seat.phase = absent
 	case last == nil:
-		s.begin(j, st, seat)
+		s.begin(v, j, st, seat)
 	case last.Outcome().Good() && !s.urgent(v, st, seat.standing):
 		seat.phase = deferred
 	default:
@@ -196,10 +196,10 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 }
 
 // begin is for a node that has not run in this step. What failed before is tried
-// again if a person asks, or if something has changed since.
-func (s *State) begin(j *engine.Job, st *engine.Step, seat *seat) {
+// again if a person asks, if something has changed since, or at its turn.
+func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
-	if !st.Converge.Reaction || !s.hopeless(seat.node, seat.standing, j.Code) {
+	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.hopeless(seat.node, seat.standing, j.Code) {
 		return
 	}
 	seat.phase = failed
@@ -223,11 +223,19 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 	tries, same, stops := count(seat.runs)
 	changed := len(seat.standing.Changed) > 0
 	outcome := last.Outcome()
+	again, over := engine.Lagging(seat.runs)
 	switch {
+	case over:
+		seat.phase, seat.why = failed, last.Result.Message
 	case tries >= maxTries || stops >= maxStops:
 		seat.phase = failed
 		if changed || stops >= maxStops {
 			seat.phase = diverging
+		}
+	case !again.IsZero():
+		seat.phase, seat.retryAt = resting, again
+		if !v.Now.Before(again) {
+			seat.phase = ready
 		}
 	case outcome == tutti.Skipped: // Puppet is disabled there, which is for a person to end
 		seat.phase = failed
@@ -250,11 +258,12 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 }
 
 // count returns how often a node was tried, how often of late with the inputs of
-// the last time, and how often its compile was stopped.
+// the last time, and how often its compile was stopped. What PuppetDB was too late for
+// is none of these.
 func count(runs []*engine.Run) (tries, same, stops int) {
 	for _, r := range runs {
 		switch {
-		case !r.Ended():
+		case !r.Ended(), r.Lagged():
 		case r.Result != nil && r.Result.Stopped:
 			stops++
 		case r.Outcome() != tutti.Skipped:

@@ -50,9 +50,10 @@ type sim struct {
 	compiles int
 	inFlight int
 	reaction *tutti.Reaction
-	onWanted func(*tutti.RunWanted) // looks at each, before it is folded
-	compiled func(*tutti.Compiled)  // changes what a compile hands over
-	dies     func() bool            // whether the server dies now, within what it decides
+	onWanted func(*tutti.RunWanted)    // looks at each, before it is folded
+	compiled func(*tutti.Compiled)     // changes what a compile hands over
+	behind   func(tutti.NodeName) bool // whether PuppetDB lacks what a compile of the node collects
+	dies     func() bool               // whether the server dies now, within what it decides
 }
 
 func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {

@@ -56,7 +56,7 @@ func (d *decision) tell(seat *seat) string {
 	case diverging:
 		return d.changers(seat)
 	case failed:
-		if r := lastOf(seat.runs); r != nil {
+		if r := lastOf(seat.runs); r != nil && seat.why == "" {
 			return outcomeOf(r.Outcome(), resultReason(r.Result), r.Lost, resultMessage(r.Result))
 		}
 	case waiting:

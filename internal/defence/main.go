@@ -28,8 +28,8 @@ type defence struct {
 	Out     string `yaml:"out"`     // what is taken out, in words
 	File    string `yaml:"file"`
 	Edits   []edit `yaml:"edits"`
-	Package string `yaml:"package"` // ./internal/server
-	Test    string `yaml:"test"`    // a regular expression, as for go test -run
+	Package string `yaml:"package"` // ./internal/server, or a spec file of the Puppet module
+	Test    string `yaml:"test"`    // a regular expression, as for go test -run; of a spec, an example's words
 	Tags    string `yaml:"tags"`
 }
 
@@ -99,25 +99,50 @@ func (d defence) try(ctx context.Context) (without, with string, err error) {
 		return "", "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	overlay, err := d.overlay(dir)
+	out, failed, err := d.testWithout(ctx, dir)
 	if err != nil {
 		return "", "", err
 	}
-	out, failed := d.test(ctx, "-overlay="+overlay)
 	if !failed {
 		return "", "", errors.New("the test passes without the defence")
 	}
-	if without = complaint(out); without == "" {
+	if without = d.complaint(out); without == "" {
 		return "", "", fmt.Errorf("nothing that a test said:\n%s", out)
 	}
-	if out, failed = d.test(ctx); failed {
+	if out, failed = d.testWith(ctx); failed {
 		return "", "", fmt.Errorf("the test fails with the defence:\n%s", out)
 	}
 	return without, verdict(out), nil
 }
 
-// overlay writes the file without the defence and what tells the compiler.
-func (d defence) overlay(dir string) (string, error) {
+func (d defence) testWithout(ctx context.Context, dir string) (string, bool, error) {
+	if d.isSpec() {
+		return d.spec(ctx, dir)
+	}
+	overlay, err := d.overlay(dir)
+	if err != nil {
+		return "", false, err
+	}
+	out, failed := d.test(ctx, "-overlay="+overlay)
+	return out, failed, nil
+}
+
+func (d defence) testWith(ctx context.Context) (string, bool) {
+	if d.isSpec() {
+		return d.example(ctx, ".")
+	}
+	return d.test(ctx)
+}
+
+func (d defence) complaint(out string) string {
+	if d.isSpec() {
+		return objection(out)
+	}
+	return complaint(out)
+}
+
+// mutant is the file without the defence.
+func (d defence) mutant() (string, error) {
 	raw, err := os.ReadFile(filepath.Clean(d.File))
 	if err != nil {
 		return "", err
@@ -129,6 +154,15 @@ func (d defence) overlay(dir string) (string, error) {
 		}
 		source = strings.Replace(source, e.Old, e.New, 1)
 	}
+	return source, nil
+}
+
+// overlay writes the file without the defence and what tells the compiler.
+func (d defence) overlay(dir string) (string, error) {
+	source, err := d.mutant()
+	if err != nil {
+		return "", err
+	}
 	mutant := filepath.Join(dir, "mutant.go")
 	if err := os.WriteFile(mutant, []byte(source), 0o600); err != nil {
 		return "", err
@@ -137,7 +171,7 @@ func (d defence) overlay(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err = json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})
+	raw, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})
 	if err != nil {
 		return "", err
 	}
@@ -177,6 +211,11 @@ func complaint(out string) string {
 	if change := changeRE.FindStringSubmatch(out[at[1]:]); change != nil && diffRE.MatchString(said) {
 		said += " " + change[1] + change[2]
 	}
+	return quoted(said)
+}
+
+// quoted is what was said, as a cell of the table.
+func quoted(said string) string {
 	if cut := 160; len(said) > cut {
 		said = said[:cut] + " …"
 	}
@@ -186,9 +225,6 @@ func complaint(out string) string {
 // verdict is the last line of a test that passed.
 func verdict(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	fields := strings.Fields(lines[len(lines)-1])
-	if len(fields) == 0 {
-		return ""
-	}
-	return "`" + fields[0] + "`"
+	last, _, _ := strings.Cut(lines[len(lines)-1], "\t") // of go test: before the package and the time
+	return quoted(strings.TrimSpace(last))
 }

@@ -23,6 +23,10 @@ func TestTheRowsFitTheTree(t *testing.T) {
 			t.Errorf("%s: two rows", d.Promise)
 		}
 		seen[d.Promise+d.Test] = true
+		if d.isSpec() {
+			fitsSpec(t, d)
+			continue
+		}
 		dir := t.TempDir()
 		if _, err := d.overlay(dir); err != nil {
 			t.Errorf("%s: %v", d.Promise, err)
@@ -38,6 +42,19 @@ func TestTheRowsFitTheTree(t *testing.T) {
 				t.Errorf("%s: %s has no %s", d.Promise, d.Package, name)
 			}
 		}
+	}
+}
+
+// fitsSpec is the same of a row whose test is an example; whether it is Ruby shows
+// when it runs.
+func fitsSpec(t *testing.T, d defence) {
+	t.Helper()
+	if _, err := d.mutant(); err != nil {
+		t.Errorf("%s: %v", d.Promise, err)
+	}
+	raw, err := os.ReadFile(filepath.Clean(d.Package))
+	if err != nil || !strings.Contains(string(raw), d.Test) {
+		t.Errorf("%s: %s has no example %q (%v)", d.Promise, d.Package, d.Test, err)
 	}
 }
 
@@ -68,6 +85,20 @@ func TestWhatATestSaid(t *testing.T) {
 		{"nor is silence", "FAIL\n", ""},
 	} {
 		if got := complaint(tc.out); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestWhatAnExampleSaid(t *testing.T) {
+	for _, tc := range []struct{ reason, out, want string }{
+		{"what was expected", "Failures:\n\n  1) X y\n     Failure/Error: expect(1).to eq(2)\n\n       expected: 2\n            got: 1\n", "`expected: 2`"},
+		{"below an expectation of several lines", "     Failure/Error:\n       expect(1)\n         .to eq(2)\n\n       expected: 2\n", "`expected: 2`"},
+		{"an error", "  1) X y\n     Failure/Error: @socket.write(line)\n\n     Timeout::Error:\n       execution expired\n", "`Timeout::Error:`"},
+		{"a file that does not load is no proof", "An error occurred while loading ./spec/x_spec.rb.\n0 examples, 0 failures, 1 error\n", ""},
+		{"nor is silence", "1 example, 0 failures\n", ""},
+	} {
+		if got := objection(tc.out); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.reason, got, tc.want)
 		}
 	}

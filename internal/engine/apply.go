@@ -198,7 +198,7 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 		n.State = judgeConverging(r)
 		return
 	}
-	n.State = judge(st.Run, r)
+	n.State = judge(st.Run, n, r)
 	if !slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State != Done && n.State != Failed }) {
 		st.EndedAt, st.State = e.At, Done
 		if slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State == Failed }) {
@@ -211,13 +211,13 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 // it had read changed before its gate.
 const maxAttempts = 6
 
-func judge(spec *tutti.RunStep, r *Run) StepState {
+func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {
 	result := tutti.Result{Outcome: r.Outcome()}
 	if r.Lost == "" {
 		result = *r.Result
 	}
 	switch {
-	case result.Stopped && r.Attempt < maxAttempts:
+	case n.anew(r):
 		return Pending
 	case !result.Stopped && spec.Accepts(result):
 		return Done

@@ -21,6 +21,10 @@ type View struct {
 	Hold     bool                               // no run may begin; those that have go on
 	HeldTo   time.Time                          // until then none could, zero: always
 	Program  func(tutti.NodeName) tutti.Program // by which it runs where no step says otherwise, nil: ProgramApply
+
+	// LastAnswer is why what a wait asks was not good enough; empty, or no function:
+	// nobody knows.
+	LastAnswer func(tutti.JobID, tutti.StepName) string
 }
 
 // Decide returns what should be appended now, in order; nil when there is
@@ -118,7 +122,7 @@ func (j *Job) nextWait(st *Step, v View) tutti.Body {
 	if st.State == Active {
 		waited := v.Now.Sub(v.from(st.StartedAt))
 		if j.Halted() || waited >= st.Timeout {
-			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: j.waitedFor(st, waited)}
+			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: j.waitedFor(st, v, waited)}
 		}
 		return nil
 	}
@@ -131,14 +135,20 @@ func (j *Job) nextWait(st *Step, v View) tutti.Body {
 	return &tutti.StepStarted{Job: j.ID, Step: st.Name}
 }
 
-func (j *Job) waitedFor(st *Step, waited time.Duration) string {
+func (j *Job) waitedFor(st *Step, v View, waited time.Duration) string {
 	switch {
 	case j.Cancelled:
 		return "cancelled while waiting for " + st.Wait.Subject()
 	case j.Halted():
 		return "given up while waiting for " + st.Wait.Subject() + ": " + j.WhyHalted()
 	}
-	return fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
+	said := fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
+	if v.LastAnswer != nil {
+		if answer := v.LastAnswer(j.ID, st.Name); answer != "" {
+			said += "; the last answer: " + answer
+		}
+	}
+	return said
 }
 
 func (j *Job) nextRuns(st *Step, v View, b *budget) []tutti.Body {
@@ -154,7 +164,7 @@ func (j *Job) nextRuns(st *Step, v View, b *budget) []tutti.Body {
 		if n.State != Pending || st.Run.Limit > 0 && inFlight >= st.Run.Limit || !b.left() {
 			continue
 		}
-		if b.busy(j, n.Node) || st.PerNode && !j.ready(st, n.Node) {
+		if b.busy(j, n.Node) || st.PerNode && !j.ready(st, n.Node) || n.resting(v.Now) {
 			continue
 		}
 		b.take(n.Node)
@@ -186,7 +196,7 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 		o.Mode = tutti.ModeNoop
 	}
 	o.Exclusive = j.Leases != nil
-	o.Tags, o.SkipTags, o.Debug = options.Tags, options.SkipTags, options.Debug
+	o.Tags, o.SkipTags, o.Debug, o.FreshFacts = options.Tags, options.SkipTags, options.Debug, options.FreshFacts
 	return o
 }
 

@@ -160,6 +160,10 @@ func (s *State) Last(node tutti.NodeName) Last {
 // Puppet Server only if that has said so.
 func (r *Run) Tells() bool { return r.Program != tutti.ProgramAgent || r.Served != nil }
 
+// Publishes reports whether what the run's catalog exports counts from its gate on.
+// What goes to PuppetDB counts since it was compiled.
+func (r *Run) Publishes() bool { return r.Tells() && (r.Served == nil || r.Served.CatalogUUID == "") }
+
 // Held reports whether the run waits at its gate for a decision.
 func (r *Run) Held() bool { return !r.CompiledAt.IsZero() && r.Gate == "" && !r.Ended() }
 

@@ -33,11 +33,23 @@ func (r *reader) runOptions(into *tutti.RunOptions, seen map[string]*yaml.Node) 
 			seen["environment"] = n
 			into.Environment = r.environmentName(n, "step: environment")
 		},
+		"facts":     func(n *yaml.Node) { seen["facts"] = n; into.FreshFacts = r.freshFacts(n) },
 		"noop":      func(n *yaml.Node) { seen["noop"] = n; into.Noop = r.isTrue(n, "step: noop") },
 		"debug":     func(n *yaml.Node) { seen["debug"] = n; into.Debug = r.isTrue(n, "step: debug") },
 		"tags":      func(n *yaml.Node) { seen["tags"] = n; into.Tags = r.tags(n, "step: tags") },
 		"skip_tags": func(n *yaml.Node) { seen["skip_tags"] = n; into.SkipTags = r.tags(n, "step: skip_tags") },
 	}
+}
+
+// freshFacts returns whether the runs of a step collect their own facts, whatever was
+// collected before.
+func (r *reader) freshFacts(n *yaml.Node) bool {
+	word, ok := r.text(n, "step: facts")
+	known := []string{"ahead", "fresh"}
+	if ok && !slices.Contains(known, word) {
+		r.report(n, r.suggest(word, known), "step: facts: unknown %q", word)
+	}
+	return word == "fresh"
 }
 
 // checkRunOptions refuses an environment for runs that have the fleet's.

@@ -140,6 +140,9 @@ func runOptions(o tutti.RunOptions) []string {
 	if o.Debug {
 		parts = append(parts, "debug")
 	}
+	if o.FreshFacts {
+		parts = append(parts, "facts fresh")
+	}
 	return parts
 }
 

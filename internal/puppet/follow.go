@@ -52,7 +52,7 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 	var out []tutti.Live
 	err := f.phases.each(func(line []byte) {
 		var p phaseLine
-		if json.Unmarshal(line, &p) == nil {
+		if json.Unmarshal(line, &p) == nil && p.Phase != "" {
 			out = append(out, tutti.Live{Run: f.run, At: p.T, Phase: p.Phase, Message: p.WaitingFor.Command})
 		}
 	})

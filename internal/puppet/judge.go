@@ -3,6 +3,7 @@ package puppet
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ type phaseLine struct {
 		Class   string `json:"class"`
 		Message string `json:"message"`
 	} `json:"error"`
+	Warm       bool         `json:"warm"`
+	Cold       string       `json:"cold"` // why it is not warm
+	Age        float64      `json:"age"`  // of the facts
 	Waits      []tutti.Wait `json:"waits"`
 	Disabled   *string      `json:"disabled"` // why the agent is
 	WaitingFor struct {
@@ -58,6 +62,9 @@ type trace struct {
 	lock       phaseLine
 	disabled   *string
 	waits      []tutti.Wait // what the compile waits for
+	warm       bool
+	factsAge   float64
+	cold       string
 	done       *phaseLine
 	errors     []logLine
 	stderr     string
@@ -74,7 +81,7 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 	if err != nil {
 		return tutti.Result{Run: run, Outcome: tutti.Failed, Reason: tutti.BecauseMachinery, Message: "what the run left cannot be read: " + err.Error()}
 	}
-	out := tutti.Result{Run: run, Phase: tr.last, StartedAt: tr.firstAt, EndedAt: tr.lastAt}
+	out := tutti.Result{Run: run, Phase: tr.last, StartedAt: tr.firstAt, EndedAt: tr.lastAt, Warm: tr.warm, Cold: tr.cold, FactsAge: time.Duration(tr.factsAge * float64(time.Second))}
 	report, err := readReport(dir)
 	switch {
 	case err == nil && report.TransactionUUID != string(run):
@@ -92,7 +99,7 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 
 // shorten bounds all texts of a result.
 func shorten(out *tutti.Result) {
-	out.Message, out.Phase = short(out.Message), short(out.Phase)
+	out.Message, out.Phase, out.Cold = short(out.Message), short(out.Phase), short(out.Cold)
 	for i, f := range out.Failures {
 		out.Failures[i] = tutti.Failure{Resource: short(f.Resource), File: short(f.File), Line: f.Line, Message: short(f.Message)}
 	}
@@ -221,7 +228,14 @@ func readTrace(dir string) (trace, error) {
 		if p.T.After(tr.lastAt) { // clocks are set back
 			tr.lastAt = p.T
 		}
+		tr.cold = cmp.Or(p.Cold, tr.cold)
 		switch {
+		case p.Phase == "": // it is about to start
+			return
+		case p.Phase == "settings":
+			tr.warm, tr.factsAge = p.Warm, 0
+		case p.Phase == "facts":
+			tr.factsAge = p.Age
 		case p.Phase == "done":
 			tr.done = &p
 		case p.Phase == "gate" && p.Verdict != "":

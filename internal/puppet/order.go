@@ -89,3 +89,21 @@ func (o Order) verify() error {
 	}
 	return err
 }
+
+// NoteCold tells, in the trace of a run that is about to start, why it is not a child of
+// the warm parent.
+func NoteCold(dir string, why error) error {
+	line, err := json.Marshal(struct {
+		T    string `json:"t"`
+		Cold string `json:"cold"`
+	}{time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"), why.Error()})
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "phase.jsonl"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(line, '\n'))
+	return errors.Join(err, file.Close())
+}

@@ -23,17 +23,9 @@ type Process struct {
 	child *exec.Cmd
 }
 
-// Start starts the launcher of a run's directory, in a session of its own and,
-// where systemd runs, in a scope of its own: neither the end nor the upgrade of
-// the agent reaches it.
+// Start starts the launcher of a run's directory.
 func Start(install Installation, dir string, o Order) (*Process, error) {
-	argv := []string{install.Ruby, o.Launcher, dir}
-	if systemd() {
-		argv = append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect",
-			"--unit=" + scopeOf(dir), "--description=Puppet run " + string(o.Run)}, argv...)
-	}
-	// No context: the process must live on when whoever waits for it does not.
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
+	cmd := inScope(scopeOf(dir), "Puppet run "+string(o.Run), []string{install.Ruby, o.Launcher, dir})
 	stdout, err := os.OpenFile(filepath.Join(dir, "stdout"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -44,13 +36,26 @@ func Start(install Installation, dir string, o Order) (*Process, error) {
 		return nil, err
 	}
 	defer stderr.Close()
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = stdout, stderr, "/", cleanEnv()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	start, _ := startTime(cmd.Process.Pid)
 	return &Process{pid: cmd.Process.Pid, start: start, scope: scopeOf(dir), child: cmd}, nil
+}
+
+// inScope is a command in a session of its own and, where systemd runs, in a scope of
+// its own: neither the end nor the upgrade of the agent reaches it.
+func inScope(unit, description string, argv []string, options ...string) *exec.Cmd {
+	if systemd() {
+		run := append([]string{"/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--unit=" + unit, "--description=" + description}, options...)
+		argv = append(run, argv...)
+	}
+	// No context: the process must live on when whoever waits for it does not.
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
+	cmd.Dir, cmd.Env = "/", cleanEnv()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
 }
 
 // scopeOf names the scope of the run whose directory it is.
@@ -74,23 +79,14 @@ func cleanEnv() []string {
 // is none. It believes pid and start time; a launcher that had no time to write
 // them, or whose file a loss of power has left empty, is found by its arguments.
 func Adopt(dir string) (*Process, error) {
-	var noted struct {
-		PID   int    `json:"pid"`
-		Start uint64 `json:"start"`
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if err == nil {
-		err = json.Unmarshal(raw, &noted)
-	}
-	// Without the start time any process could be taken for ours, and be ended.
-	if err == nil && noted.PID > 1 && noted.Start != 0 {
-		if !alive(noted.PID, noted.Start) {
+	if p, err := noted(dir); err == nil {
+		if !alive(p.pid, p.start) {
 			return nil, nil
 		}
-		return &Process{pid: noted.PID, start: noted.Start, scope: scopeOf(dir)}, nil
+		return p, nil
 	}
 	var found *Process
-	err = eachProcess(func(pid int, argv []string) bool {
+	err := eachProcess(func(pid int, argv []string) bool {
 		if len(argv) > 1 && argv[len(argv)-1] == dir && strings.HasSuffix(argv[len(argv)-2], "puppet-tutti") {
 			if start, err := startTime(pid); err == nil {
 				found = &Process{pid: pid, start: start, scope: scopeOf(dir)}
@@ -99,6 +95,23 @@ func Adopt(dir string) (*Process, error) {
 		return found == nil
 	})
 	return found, err
+}
+
+// noted is the process that pid names, perhaps gone by now. Without its start time any
+// process could be taken for ours, and be ended.
+func noted(dir string) (*Process, error) {
+	var file struct {
+		PID   int    `json:"pid"`
+		Start uint64 `json:"start"`
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err == nil {
+		err = json.Unmarshal(raw, &file)
+	}
+	if err == nil && (file.PID <= 1 || file.Start == 0) {
+		err = fmt.Errorf("%s names no process", filepath.Join(dir, "pid"))
+	}
+	return &Process{pid: file.PID, start: file.Start, scope: scopeOf(dir)}, err
 }
 
 // alive reports whether the process that had the pid at that time is there.

@@ -33,34 +33,34 @@ func (s *Server) compile(ctx context.Context, key tutti.NodeKey, payload []byte)
 }
 
 // compiledFor takes what a compile on a Puppet Server read and exports. It is the
-// run's, and takes effect at the run's own gate.
+// run's, and takes effect at the run's own gate; exports that go to PuppetDB take
+// effect now, whoever started the run (stored.go).
 func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	fields, err := decode[struct {
-		For    tutti.NodeName `json:"for"`
-		Waits  []tutti.Wait   `json:"waits"`
-		Failed bool           `json:"failed"`
-	}](tutti.OpCompiled, payload)
+	in, err := decodeCompiled(payload)
 	if err != nil {
-		return nil, err
-	}
-	in, err := decodeGate(tutti.OpCompiled, payload)
-	if err != nil {
-		return nil, err
-	}
-	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
 		return nil, err
 	}
 	if err := s.opts.Space(); err != nil {
 		return nil, err
 	}
 	// Before anything is kept, and again when it is appended.
+	ours := true
 	if err = s.do(ctx, func(tx *tx) error {
-		_, _, err := tx.recording(key, in.Run, fields.For)
+		_, n, r, err := tx.compiling(key, in.Run, in.For)
+		if ours = r != nil || n == nil || in.CatalogUUID == ""; err != nil || !ours {
+			return err
+		}
+		_, _, err = tx.recording(key, in)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	served := &tutti.Served{Count: len(in.Exports), Waits: tutti.RoomForWaits(fields.Waits), Failed: fields.Failed}
+	if !ours {
+		return nil, s.compiledByOthers(ctx, key, in)
+	}
+	served := &tutti.Served{
+		Count: len(in.Exports), Waits: tutti.RoomForWaits(in.Waits), Failed: in.Failed, CatalogUUID: in.CatalogUUID, Lags: in.Lags,
+	}
 	if served.Set, err = s.storeExports(ctx, in.Exports); err != nil {
 		return nil, err
 	}
@@ -68,8 +68,11 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	if err != nil {
 		return nil, err
 	}
+	if served.Record, err = s.storePlaces(ctx, in.Gate); err != nil {
+		return nil, err
+	}
 	return nil, s.do(ctx, func(tx *tx) error {
-		host, r, err := tx.recording(key, in.Run, fields.For)
+		host, r, err := tx.recording(key, in)
 		if err != nil {
 			return err
 		}
@@ -82,8 +85,51 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 		tx.emit(actorNode(host.Node), &tutti.RunAsked{
 			Run: r.Run, Asked: asked.digest, Absent: asked.content.Absent, Reads: asked.content, Served: served,
 		})
+		if in.CatalogUUID != "" {
+			tx.publishStored(host, r.Job, in, served.Set)
+		}
 		return nil
 	})
+}
+
+// storePlaces keeps where in the code a Puppet Server's compile asked what it did, for
+// people: nothing is decided by it. It is the same for the same catalog.
+func (s *Server) storePlaces(ctx context.Context, in tutti.Gate) (tutti.Digest, error) {
+	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
+	for i := range record.Reads {
+		record.Reads[i].Seq = 0
+	}
+	digest, err := s.store(ctx, record)
+	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
+}
+
+// decodeCompiled decodes and checks what a compile host hands over.
+func decodeCompiled(payload []byte) (tutti.CompiledFor, error) {
+	var in tutti.CompiledFor
+	fields, err := decode[struct {
+		For         tutti.NodeName `json:"for"`
+		Waits       []tutti.Wait   `json:"waits"`
+		Failed      bool           `json:"failed"`
+		CatalogUUID string         `json:"catalog_uuid"`
+		Lags        []tutti.Lag    `json:"lags"`
+	}](tutti.OpCompiled, payload)
+	if err != nil {
+		return in, err
+	}
+	in.For, in.Waits, in.Failed, in.CatalogUUID = fields.For, fields.Waits, fields.Failed, fields.CatalogUUID
+	if in.Lags, err = checkLags(fields.Lags); err != nil {
+		return in, err
+	}
+	if in.Gate, err = decodeGate(tutti.OpCompiled, payload); err != nil {
+		return in, err
+	}
+	if in.CatalogUUID != "" {
+		if err := checkStored(in); err != nil {
+			return in, err
+		}
+	}
+	in.Exports, err = data.CheckExports("", in.Exports)
+	return in, err
 }
 
 // compiling returns the compile host of a key, the node for which it compiles (nil:
@@ -117,15 +163,19 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 	return host, n, r, nil
 }
 
-// recording is compiling, where there must be a run.
-func (tx *tx) recording(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host *node, r *engine.Run, err error) {
-	host, _, r, err = tx.compiling(key, id, name)
+// recording is compiling, where there must be a run, whose node may export what goes
+// to PuppetDB now.
+func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *node, r *engine.Run, err error) {
+	id, name := in.Run, in.For
+	host, n, r, err := tx.compiling(key, id, name)
 	switch {
 	case err != nil:
 	case r == nil:
 		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
 	case r.Records >= maxRecords:
 		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
+	case in.CatalogUUID != "":
+		err = tx.mayExport(n, in.Exports)
 	}
 	return host, r, err
 }
@@ -181,15 +231,8 @@ func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gat
 		return in, nil, err
 	}
 	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
-	if served.Count == 0 {
-		return in, served, nil
-	}
-	raw, err := s.opts.Blobs.Get(ctx, served.Set)
-	if err != nil {
-		return in, nil, tutti.Wrap("", err, "exports of run %s", in.Run)
-	}
-	in.Exports, err = decodeExports(raw)
-	return in, served, err
+	in.Exports, err = s.servedExports(ctx, served)
+	return in, served, tutti.Wrap("", err, "exports of run %s", in.Run)
 }
 
 // absentKeys are the hiera keys of a run that had no value.
@@ -210,12 +253,19 @@ func besidesServed(record tutti.Record, before *tutti.Asked) tutti.Record {
 }
 
 // waitsFor adds for what the catalog of a Puppet Server waits, which its node does
-// not know; a run that got none because of that waits.
+// not know; a run that got none because of that waits. One that got none while PuppetDB
+// was behind was stopped: it compiles again.
 func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
 	switch {
-	case served == nil || len(served.Waits) == 0:
+	case served == nil:
 	case served.Failed && result.Outcome == tutti.Failed && result.Reason == tutti.BecauseCompile:
-		result.Outcome, result.Reason, result.Waits = tutti.Waiting, "", served.Waits
+		switch {
+		case len(served.Waits) > 0:
+			result.Outcome, result.Reason, result.Waits = tutti.Waiting, "", served.Waits
+		case len(served.Lags) > 0:
+			result.Outcome, result.Reason, result.Stopped = "", "", true
+			result.Message = served.Lags[0].String() + ": " + result.Message
+		}
 	case !served.Failed && result.Outcome == tutti.Waiting && len(result.Waits) == 0:
 		result.Waits = served.Waits
 	}

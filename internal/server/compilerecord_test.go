@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
 )
 
 // exported hands over that a compile of db-01 exports a database.
@@ -118,5 +120,51 @@ func TestANodeSaysNothingOfAPuppetServersExports(t *testing.T) {
 	}
 	if got := f.exports(); len(got) != 0 {
 		t.Errorf("exports: %v", got)
+	}
+}
+
+// Where the code of a Puppet Server asks is told as that of a node's own is, though no
+// record of the node's has it; also after a restart, and beside what the node asked
+// itself.
+func TestWhereAPuppetServersCodeAsks(t *testing.T) {
+	f, run := begun(t)
+	set(t, f.Fleet, "db/password", `"p"`)
+	value, key := tutti.Place{Resource: "Class[Db]", File: "db.pp", Line: 3}, tutti.Place{Resource: "Class[Db]", File: "db.pp", Line: 5}
+	read := f.read(t, run, "db-01", tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})
+	read.At = value
+	f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{
+		Run: run, Reads: []tutti.Read{read}, Keys: []tutti.KeyRead{{Key: "db::port", At: key}},
+	}})
+	f.db.Gate(tutti.Gate{Run: run})
+	own := tutti.Record{Run: run, Keys: []tutti.KeyRead{{Key: "of::a::deferred"}}}
+	raw, err := json.Marshal(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := tutti.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{raw}}
+	ended.Record = tutti.DigestOf(raw)
+	if err := handOver(t, f.db, ended, 0); err != nil {
+		t.Fatal(err)
+	}
+	set(t, f.Fleet, "db/password", `"q"`)
+	set(t, f.Fleet, "node/db-01/hiera/db::port", "1")
+	*f.Fleet = *f.Restart()
+	why, err := f.ExplainNode(servertest.Operator(), "db-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]tutti.Place{}
+	for _, c := range why.Changed {
+		got[c.Query.String()] = c.At
+	}
+	if diff := cmp.Diff(map[string]tutti.Place{"value \"db/password\"": value, "hiera \"db::port\"": key}, got); diff != "" {
+		t.Errorf("changed: -want +got\n%s", diff)
+	}
+	shown, err := f.ShowNode(servertest.Operator(), "db-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(shown.Reads) == 0 || shown.Reads[0].At != value || shown.Keys != 2 {
+		t.Errorf("%d keys and %+v, want two keys, and a read at %+v", shown.Keys, shown.Reads, value)
 	}
 }

@@ -104,7 +104,7 @@ func (tx *tx) react(view converge.View) bool {
 func (tx *tx) letGo(b *tutti.RunGated) {
 	r := tx.engine.Runs[b.Run]
 	b.Reason = words(b.Reason)
-	if n := tx.registry.nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo && r.Full() && r.Tells() {
+	if n := tx.registry.nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo && r.Full() && r.Publishes() {
 		tx.setExports(n, r, tx.data.Handed(r.Job, r.Node), r.Set, false)
 	}
 	tx.emit(actorServer, b)

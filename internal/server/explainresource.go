@@ -33,7 +33,7 @@ func splitReference(text string) (typ, title string, err error) {
 type told struct {
 	run      tutti.RunView
 	report   tutti.Digest
-	record   tutti.Digest
+	record   kept           // of the run; of one of others', that of the last of ours
 	exported []tutti.Export // of other nodes, by that reference
 }
 
@@ -61,7 +61,9 @@ func (s *Server) ExplainResource(ctx context.Context, in tutti.ExplainResource) 
 		return out, err
 	}
 	if record != nil {
-		out.Reads, out.Keys = readsIn(*record, out.Containers)
+		if !fold.run.Foreign {
+			out.Reads, out.Keys = readsIn(*record, out.Containers)
+		}
 		err = s.fillExported(ctx, *record, fold.exported, &out)
 	}
 	return out, err
@@ -83,7 +85,11 @@ func (tx *tx) told(node tutti.NodeName, typ, title string) (told, error) {
 			return told{}, err
 		}
 		answer := tx.data.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: typ, Filter: byTitle}, data.Asker{Node: node})
-		return told{tx.runView(r), r.Result.Report, r.Result.Record, answer.Exports}, nil
+		out := told{tx.runView(r), r.Result.Report, keptOf(r), answer.Exports}
+		if basis := tx.converge.Basis(node); r.Foreign != nil && basis != nil {
+			out.record = keptOf(basis)
+		}
+		return out, nil
 	}
 	return told{}, tutti.Errorf(tutti.CodeNotFound, "node %s has no report of a run that applied a catalog; see: tutti explain node %s", node, node)
 }

@@ -88,7 +88,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	by := actorNode(n.Node)
 	overlay := tx.overlay(r)
-	says := r.Tells()
+	says := r.Publishes()
 	if overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, true)
 	}
@@ -137,6 +137,9 @@ func (tx *tx) mayRead(n *node, reads []tutti.Read) error {
 func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
 	if j := tx.engine.Jobs[r.Job]; j != nil && j.Halted() {
 		return words(j.WhyHalted())
+	}
+	if why := r.Behind(); why != "" {
+		return why
 	}
 	if changed := tx.outdated(n, r, in); changed != "" {
 		return changed

@@ -191,25 +191,3 @@ func (s *Server) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 	})
 	return out, err
 }
-
-// RunRecord implements tutti.Jobs.
-func (s *Server) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, error) {
-	var digest tutti.Digest
-	err := s.do(ctx, func(tx *tx) error {
-		r := tx.engine.Runs[id]
-		if r == nil || r.Result == nil || r.Result.Record == "" {
-			return tutti.Errorf(tutti.CodeNotFound, "no record of a run %q", string(id))
-		}
-		digest = r.Result.Record
-		return nil
-	})
-	if err != nil {
-		return tutti.Record{}, err
-	}
-	raw, err := s.opts.Blobs.Get(ctx, digest)
-	if err != nil {
-		return tutti.Record{}, err
-	}
-	record, err := decode[tutti.Record]("record", raw)
-	return plainRecord(record), err
-}

@@ -122,6 +122,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
+		out.Expect = tx.expects(n.Node)
 		r := tx.engine.Runs[tx.engine.Active[n.Node]]
 		if r == nil {
 			return nil
@@ -137,6 +138,12 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil
 	})
 	return out, err
+}
+
+// expects reports whether a run of a node may follow soon: in a fleet that reacts any
+// change may bring one.
+func (tx *tx) expects(node tutti.NodeName) bool {
+	return tx.fleet().Reaction != nil || tx.engine.Expects(node, tx.member)
 }
 
 // connected reports whether a node was heard of within the deadline.

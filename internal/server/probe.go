@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -17,6 +20,15 @@ type probeKey struct {
 	job  tutti.JobID
 	step tutti.StepName
 }
+
+// probing is a wait that asks.
+type probing struct {
+	cancel context.CancelFunc
+	last   atomic.Pointer[string] // why the last answer was not good, nil: there is none yet
+}
+
+// maxAnswer bounds what a message says of an answer, in bytes.
+const maxAnswer = 1000
 
 const (
 	probeEvery    = 250 * time.Millisecond
@@ -50,9 +62,9 @@ func (w *writer) reconcileProbes(ctx context.Context) {
 			wanted[probeKey{j.ID, st.Name}] = func() probe { return probeOf(j, st) }
 		}
 	})
-	for k, cancel := range w.probing {
+	for k, p := range w.probing {
 		if _, ok := wanted[k]; !ok {
-			cancel()
+			p.cancel()
 			delete(w.probing, k)
 		}
 	}
@@ -62,9 +74,20 @@ func (w *writer) reconcileProbes(ctx context.Context) {
 		}
 		question := prepare()
 		probeCtx, cancel := context.WithCancel(ctx)
-		w.probing[k] = cancel
-		w.beside.Go(func() { w.probe(probeCtx, k, question) })
+		p := &probing{cancel: cancel}
+		w.probing[k] = p
+		w.beside.Go(func() { w.probe(probeCtx, k, question, &p.last) })
 	}
+}
+
+// lastAnswer says why a wait goes on, for people; empty if nobody knows.
+func (w *writer) lastAnswer(job tutti.JobID, step tutti.StepName) string {
+	if p := w.probing[probeKey{job, step}]; p != nil {
+		if last := p.last.Load(); last != nil {
+			return *last
+		}
+	}
+	return ""
 }
 
 // probe is nil once what is waited for is there.
@@ -83,13 +106,14 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 }
 
 // probe asks until the answer is good, then ends the step. The step's timeout
-// is the engine's.
-func (s *Server) probe(ctx context.Context, k probeKey, question probe) {
+// is the engine's, which tells the last answer.
+func (s *Server) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
-		if once(ctx, question) == nil {
-			err := s.do(ctx, func(tx *tx) error {
+		err := once(ctx, question)
+		if err == nil {
+			err = s.do(ctx, func(tx *tx) error {
 				if j := tx.engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
 					tx.emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
 				}
@@ -100,6 +124,8 @@ func (s *Server) probe(ctx context.Context, k probeKey, question probe) {
 			}
 			return
 		}
+		answer := tutti.Plain(err.Error(), maxAnswer)
+		last.Store(&answer)
 		select {
 		case <-ctx.Done():
 			return
@@ -111,7 +137,14 @@ func (s *Server) probe(ctx context.Context, k probeKey, question probe) {
 func once(ctx context.Context, question probe) error {
 	ctx, cancel := context.WithTimeout(ctx, probeDeadline)
 	defer cancel()
-	return question(ctx)
+	err := question(ctx)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err // the address is what is waited for
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("none within %s", probeDeadline)
+	}
+	return err
 }
 
 func probeTCP(ctx context.Context, address string) error {
@@ -134,7 +167,7 @@ func probeHTTP(ctx context.Context, address string) error {
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("%s answered %s", address, resp.Status)
+		return errors.New(resp.Status)
 	}
 	return nil
 }

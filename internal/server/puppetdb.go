@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -44,6 +47,9 @@ func catalogsDue(j *engine.Job, wait *engine.Step) map[tutti.NodeName]catalog {
 	return due
 }
 
+// maxMissing is how many nodes a message names.
+const maxMissing = 10
+
 // maxCatalogs bounds an answer: about 200 bytes a node.
 const maxCatalogs = 64 << 20
 
@@ -60,19 +66,23 @@ func (c catalogs) stored(ctx context.Context) error {
 	if err := c.query(ctx, &found); err != nil {
 		return err
 	}
-	missing := map[tutti.NodeName]bool{}
-	for node := range c.due {
-		missing[node] = true
-	}
+	missing := maps.Clone(c.due)
 	for _, s := range found {
 		if due := c.due[s.Node]; s.Run == due.run || s.Produced.After(due.end) {
 			delete(missing, s.Node)
 		}
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%s has not stored the catalogs of %d nodes yet", c.at, len(missing))
+	if len(missing) == 0 {
+		return nil
 	}
-	return nil
+	var names []string
+	for _, node := range slices.Sorted(maps.Keys(missing)) {
+		names = append(names, string(node))
+	}
+	if more := len(names) - maxMissing; more > 0 {
+		names = append(names[:maxMissing], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("the catalogs of %d of %d nodes are not stored yet: %s", len(missing), len(c.due), strings.Join(names, ", "))
 }
 
 // query asks for all nodes at once, by PuppetDB's query API, version 4.
@@ -103,7 +113,10 @@ func (c catalogs) query(ctx context.Context, into any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", address, resp.Status)
+		return errors.New(resp.Status)
 	}
-	return json.NewDecoder(io.LimitReader(resp.Body, maxCatalogs)).Decode(into)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxCatalogs)).Decode(into); err != nil {
+		return fmt.Errorf("%s, and what is not PuppetDB's answer: %w", resp.Status, err)
+	}
+	return nil
 }

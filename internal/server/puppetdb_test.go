@@ -133,6 +133,32 @@ func TestAPuppetDBThatCannotAnswer(t *testing.T) {
 	}
 }
 
+// A wait for PuppetDB that is in vain names the nodes whose catalogs are missing.
+func TestAWaitForPuppetDBInVainNamesTheNodes(t *testing.T) {
+	var run tutti.RunID
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "[%s]", storedCatalog("web-02", run, -time.Hour))
+	}))
+	defer s.Close()
+	f := servertest.Start(t)
+	one, two := f.Join("web-01"), f.Join("web-02")
+	setFleet(t, f, strings.ReplaceAll(fmt.Sprintf(puppetDBFleet, s.URL), s.URL+`"}`, s.URL+`", timeout: 1s}`))
+	job := f.Start("deploy", tutti.ModeApply)
+	first, second := one.MustClaim(), two.MustClaim()
+	run = second.Run
+	one.Gate(tutti.Gate{Run: first.Run})
+	one.Finish(first.Run)
+	two.Gate(tutti.Gate{Run: second.Run})
+	two.Finish(second.Run)
+	if got := end(t, f, job); got.Verdict != tutti.VerdictFailed {
+		t.Errorf("verdict %q", got.Verdict)
+	}
+	want := fmt.Sprintf("waited 1s for the catalogs in PuppetDB %[1]s; the last answer: the catalogs of 1 of 2 nodes are not stored yet: web-01", s.URL)
+	if got := inVain(f); got != want {
+		t.Errorf("step ended with %q, want %q", got, want)
+	}
+}
+
 // Runs by the fleet's own code have no catalog in PuppetDB: it is not asked.
 func TestNoCatalogIsWaitedForWithoutThePuppetServer(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked %s", r.URL) }))

@@ -44,6 +44,9 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		}
 		a := tx.data.Answer(in.Query, asker)
 		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
+		if in.Stored != nil && in.Query.Kind == tutti.QueryCollect {
+			out.Lags, out.Exports = tx.lags(asker, in, a.Exports), nil
+		}
 		return nil
 	})
 	return out, err

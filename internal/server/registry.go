@@ -40,6 +40,7 @@ type node struct {
 	replaceable bool
 	lastClaimed tutti.RunID
 	exports     tutti.Digest // the set that others read; empty: none
+	catalog     tutti.Stored // of what catalog it is, if that is in PuppetDB
 	unended     int          // claimed runs whose result is to come, also lost ones
 	stored      int64        // bytes of blobs since the last result; not of the log
 	changes     int          // of values since the last claim
@@ -94,7 +95,7 @@ func (r *registry) apply(e tutti.Event) {
 		}
 	case *tutti.ExportsSet:
 		if n := r.nodes[b.Node]; n != nil && !b.Overlay {
-			n.exports = b.Set
+			n.exports, n.catalog = b.Set, tutti.Stored{Run: b.Run, CatalogUUID: b.CatalogUUID}
 		}
 	case *tutti.RunClaimed:
 		if n := r.nodes[b.Node]; n != nil {
@@ -154,7 +155,7 @@ func (r *registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 		n.NodeEnrolled, n.joinedAt, n.replaceable = *b, e.At, false
 	default:
 		r.drop(old)
-		n.lastClaimed, n.exports = old.lastClaimed, old.exports
+		n.lastClaimed, n.exports, n.catalog = old.lastClaimed, old.exports, old.catalog
 	}
 	r.nodes[b.Node] = n
 	r.keys[b.Key] = b.Node

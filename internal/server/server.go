@@ -142,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.beside.Wait()
 	defer cancel()
 
-	w := &writer{Server: s, state: newState(), probing: map[probeKey]context.CancelFunc{}}
+	w := &writer{Server: s, state: newState(), probing: map[probeKey]*probing{}}
 	if err := w.fold(ctx); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ type writer struct {
 	state   *state
 	since   time.Time // deadlines of nodes and waits count from here at the earliest
 	last    time.Time // it was seen to run
-	probing map[probeKey]context.CancelFunc
+	probing map[probeKey]*probing
 	held    bool      // there was no room at the last decision
 	heldTo  time.Time // and then there was for the last time none
 	rung    map[tutti.JobID]rungLeases
@@ -377,7 +377,7 @@ func (w *writer) decide(tx *tx) {
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen,
 		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
-		Program: tx.programOf,
+		Program: tx.programOf, LastAnswer: w.lastAnswer,
 	}
 	for {
 		w.checkValueWaits(tx)
@@ -414,6 +414,9 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 				w.ring(r.Node, tutti.RingGate)
 			}
 		case *tutti.JobStarted:
+			for _, node := range w.state.engine.Later(b.Job) { // it gets ready for its turn
+				w.ring(node, tutti.RingClaim)
+			}
 			w.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
 		case *tutti.JobFinished:
 			w.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)

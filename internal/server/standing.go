@@ -35,7 +35,7 @@ type stood struct {
 	asked    *tutti.Asked // nil: nothing is known of what it read
 	basis    tutti.RunID  // who asked it
 	asOf     time.Time    // what it asked is as of then or later
-	record   tutti.Digest // of the basis, empty: not kept
+	record   kept         // of the basis
 	code     tutti.Digest // the current one
 	waits    []tutti.WaitedFor
 	failures []tutti.Failure
@@ -76,10 +76,7 @@ func (tx *tx) stand(name tutti.NodeName) (stood, error) {
 		if basis.Passed() { // its answers were current at its gate
 			out.asOf = basis.GatedAt
 		}
-		if basis.Result != nil {
-			out.record = basis.Result.Record
-		}
-		out.asked = tx.data.Asked(name)
+		out.record, out.asked = keptOf(basis), tx.data.Asked(name)
 	}
 	if f := st.Run; f != nil && f.Foreign != nil {
 		out.failures = slices.Clone(f.Result.Failures)
@@ -250,23 +247,6 @@ func (p *pair) tell() {
 			p.view.Because = append(p.view.Because, r.Query)
 		}
 	}
-}
-
-// loadRecord reads the record of a run, nil if it is not kept.
-func (s *Server) loadRecord(ctx context.Context, digest tutti.Digest) (*tutti.Record, error) {
-	if digest == "" {
-		return nil, nil
-	}
-	raw, err := s.opts.Blobs.Get(ctx, digest)
-	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, tutti.Wrap("", err, "the record of a run")
-	}
-	record, err := decode[tutti.Record]("record", raw)
-	record = plainRecord(record)
-	return &record, err
 }
 
 // identify returns a text that is equal for equal questions.

@@ -154,3 +154,40 @@ func TestWaitForHTTP(t *testing.T) {
 		t.Errorf("what the server asked is no event: -want +got\n%s", diff)
 	}
 }
+
+// Who reads that a wait was in vain reads why: what came of the last question.
+func TestAWaitInVainTellsTheLastAnswer(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := gone.Addr().String()
+	gone.Close()
+	sick := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	defer sick.Close()
+	cases := map[string]struct{ reason, wait, want string }{
+		"tcp":  {"nobody listens", fmt.Sprintf("tcp: %q", nobody), "waited 1s for tcp " + nobody + "; the last answer: dial tcp " + nobody + ": connect: connection refused"},
+		"http": {"it answers that it is not ready", fmt.Sprintf("http: %q", sick.URL), "waited 1s for " + sick.URL + "; the last answer: 503 Service Unavailable"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, job := waits(t, servertest.Start(t), tc.wait+", timeout: 1s")
+			if got := end(t, f, job); got.Verdict != tutti.VerdictFailed {
+				t.Errorf("%s: verdict %q", tc.reason, got.Verdict)
+			}
+			if got := inVain(f); got != tc.want {
+				t.Errorf("%s: step ended with %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// inVain is the message of the last step that failed.
+func inVain(f *servertest.Fleet) (message string) {
+	for _, e := range f.Events() {
+		if b, ok := e.Body.(*tutti.StepFinished); ok && !b.OK {
+			message = b.Message
+		}
+	}
+	return message
+}

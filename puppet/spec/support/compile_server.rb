@@ -2,9 +2,25 @@
 
 # A process that compiles as a Puppet Server does: compile_server.rb DIR. Each line that it reads is a request,
 # [certname, transaction_uuid] as JSON, which is compiled in a thread of its own; what came of it is printed as a line.
+# With a third element it is compiled so often, one after the other, with uuids of their own; all that came of it is one line.
 require 'json'
+require 'monitor'
 require 'puppet'
 require 'puppet/indirector/code'
+
+# Puppet's locks are there on JRuby only (puppet/concurrent); without them it loads one type or function in two threads at once,
+# and fails. Here one lock stands for all of them.
+module Locked
+  LOCK = Monitor.new
+
+  # All methods that the class or module has by now.
+  def self.all_of(owner)
+    names = owner.instance_methods(false) + owner.private_instance_methods(false) - [:initialize]
+    owner.prepend(Module.new { names.each { |name| define_method(name) { |*args, **options, &block| LOCK.synchronize { super(*args, **options, &block) } } } })
+  end
+end
+[Puppet::Concurrent::Lock, Puppet::Util::Autoload, Puppet::Util::Autoload.singleton_class, Puppet::Environments::Cached]
+  .each { |owner| Locked.all_of(owner) }
 
 dir = ARGV.first
 Puppet.settings.preferred_run_mode = :server
@@ -18,10 +34,20 @@ Puppet::Node.indirection.terminus_class = :plain
 Puppet::Node::Facts.indirection.terminus_class = :json
 Puppet::Resource::Catalog.indirection.terminus_class = :compiler
 
-# What PuppetDB's termini are to a Puppet Server: they answer from the file puppetdb.json, and note what they store.
+# What PuppetDB's termini and its library are to a Puppet Server: they answer from the file puppetdb.json, and note what they store
+# in the file stored, what they are asked in the file asked.
 module FakePuppetDB
+  def self.note(file, line)
+    File.open(File.join(ARGV.first, file), 'a') { |out| out.puts(line) }
+  end
+
+  def self.answer(name)
+    JSON.parse(File.read(File.join(ARGV.first, 'puppetdb.json'))).fetch(name)
+  end
+
   def save(request)
-    File.open(File.join(ARGV.first, 'stored'), 'a') { |file| file.puts("#{self.class.indirection_name} #{request.key}") }
+    uuid = request.instance.respond_to?(:catalog_uuid) ? request.instance.catalog_uuid : ''
+    FakePuppetDB.note('stored', "#{self.class.indirection_name} #{request.key} #{uuid}")
   end
 
   def find(_request)
@@ -29,10 +55,22 @@ module FakePuppetDB
   end
 
   def search(request)
-    JSON.parse(File.read(File.join(ARGV.first, 'puppetdb.json'))).map do |node, type, title, parameters|
+    FakePuppetDB.note('asked', "resources #{request.key}")
+    FakePuppetDB.answer('resources').map do |node, type, title, parameters|
       given = parameters.map { |name, value| Puppet::Parser::Resource::Param.new(name: name.to_sym, value: value) }
       resource = Puppet::Parser::Resource.new(type, title, parameters: given, scope: request.options[:scope])
       resource.tap { resource.collector_id = [node, type, title].join('|') }
+    end
+  end
+end
+
+module Puppet
+  module Util
+    module Puppetdb
+      def self.query_puppetdb(query)
+        FakePuppetDB.note('asked', JSON.generate(query))
+        FakePuppetDB.answer('catalogs')
+      end
     end
   end
 end
@@ -67,7 +105,12 @@ rescue StandardError => e
   { 'error' => e.message }
 end
 
+def rounds(name, uuid, count)
+  { 'node' => name, 'came' => Array.new(count) { |i| compile(name, "#{uuid}-#{i}") } }
+end
+
 $stdout.sync = true
 $stdin.each_line.map do |line|
-  Thread.new { puts JSON.generate(compile(*JSON.parse(line))) }
+  request = JSON.parse(line)
+  Thread.new { puts JSON.generate(request.length > 2 ? rounds(*request) : compile(*request)) }
 end.each(&:join)

@@ -5,7 +5,8 @@ require 'json'
 require 'socket'
 
 # The agent's side of the run protocol, in memory: answers from `answers`, remembers every request.
-# Behaviour is changed per operation with `on`, whose block gets the request and returns the response.
+# Behaviour is changed per operation with `on`, whose block gets the request, and what its connection said hello with, and
+# returns the response.
 class FakeAgent
   attr_reader :path, :requests, :store
 
@@ -58,10 +59,12 @@ class FakeAgent
 
   def serve(socket)
     thread = Thread.new do
+      hello = nil
       while (line = socket.gets)
         request = JSON.parse(line, max_nesting: 0)
+        hello = request if request['op'] == 'hello'
         @requests << request
-        response = respond(request)
+        response = respond(request, hello)
         break if response == :hang_up
 
         socket.write("#{JSON.generate(response, max_nesting: 0)}\n")
@@ -74,9 +77,9 @@ class FakeAgent
     @connections << [thread, socket]
   end
 
-  def respond(request)
+  def respond(request, hello)
     handler = @handlers[request['op']]
-    return handler.call(request) if handler
+    return handler.call(request, hello) if handler
 
     send("answer_#{request['op']}", request)
   end

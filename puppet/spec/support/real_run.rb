@@ -6,28 +6,53 @@ require 'securerandom'
 require 'timeout'
 require 'tmpdir'
 require_relative 'fake_agent'
+require_relative 'warm_parent'
 
 # One real run of the launcher against a fake agent, in a directory of its own.
 class RealRun
   MODULE = File.realpath('../..', __dir__)
   LAUNCHER = File.join(MODULE, 'bin', 'puppet-tutti')
 
+  # Facter asks augparse for its version; where there is none it loads all lenses of Augeas: three quarters of a run's time.
+  def self.environment
+    @environment ||= begin
+      bin = Dir.mktmpdir('tutti-bin')
+      at_exit { FileUtils.rm_rf(bin) }
+      File.write(File.join(bin, 'augparse'), "#!/bin/sh\necho augparse 1.14.1\n")
+      File.chmod(0o755, File.join(bin, 'augparse'))
+      { 'PATH' => "#{bin}:#{ENV.fetch('PATH')}" }
+    end
+  end
+
   attr_reader :root, :run, :agent, :order, :status, :environment
 
-  def initialize(node: 'node.example.net', mode: 'apply')
-    @root = Dir.mktmpdir('tutti')
+  # The warm parent of the runs of which nothing else is said; nil: they are cold.
+  def self.parent
+    WarmParent.shared(environment) if WarmParent.wanted?
+  end
+
+  # @param parent [WarmParent, nil] whose child it is, if its environment is the parent's
+  # @param root [String, nil] of another run on the same machine
+  def initialize(node: 'node.example.net', mode: 'apply', parent: RealRun.parent, root: nil)
+    @root = root || Dir.mktmpdir('tutti')
     @run = SecureRandom.uuid
-    # Facter asks augparse for its version; where there is none it loads all lenses of Augeas: three quarters of a run's time.
-    write('bin/augparse', "#!/bin/sh\necho augparse 1.14.1\n", mode: 0o755)
-    @environment = { 'PATH' => "#{path('bin')}:#{ENV.fetch('PATH')}" }
-    FileUtils.mkdir_p([dir, path('code/production/manifests'), path('module'), path('conf'), path('var')])
-    File.symlink(MODULE, path('module/tutti'))
-    write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\nssldir = #{path('ssl')}\n")
+    @parent = parent
+    @environment = (parent&.environment || RealRun.environment).dup
+    FileUtils.mkdir_p(dir)
+    set_up unless root
     @agent = FakeAgent.new(path("#{run}/socket"), node: node, run: run, mode: mode)
     @order = { 'protocol' => 1, 'run' => run, 'node' => node, 'mode' => mode, 'environment' => 'production',
                'environmentpath' => path('code'), 'modulepath' => [path('module')], 'socket' => @agent.path,
                'lock_timeout' => 20, 'gate_timeout' => 20, 'tags' => [], 'skip_tags' => [], 'debug' => false,
                'confdir' => path('conf'), 'vardir' => path('var') }
+  end
+
+  # Another run on the same machine.
+  def again(parent: @parent)
+    RealRun.new(node: order['node'], parent: parent, root: root).tap do |other|
+      other.order.merge!(order.reject { |name, _| %w[run socket].include?(name) })
+      other.environment.replace(environment)
+    end
   end
 
   def dir
@@ -82,9 +107,14 @@ class RealRun
   # A manifest whose only resource stays until the run's end is released.
   def waiting_manifest
     File.mkfifo(path('hold'))
-    @hold = File.open(path('hold'), 'r+')
+    @hold = File.open(path('hold'), 'r+').tap { |fifo| fifo.sync = true }
     command = write('wait', "#!/bin/sh\nexec 3<#{path('hold')}\necho yes > #{path('started')}\nread line <&3\n", mode: 0o755)
     manifest("exec { '#{command}': }\n")
+  end
+
+  # Ends the waiting resource.
+  def release
+    @hold.puts
   end
 
   # Sends a signal to the run as soon as the waiting resource has started.
@@ -100,7 +130,7 @@ class RealRun
     pid = spawn
     yield(pid) if block_given?
     interrupt(pid) if @signal
-    @status = Process.wait2(pid).last
+    @status = warm? ? WarmParent.wait(pid, path("#{run}/phase.jsonl")) : Process.wait2(pid).last
     self
   ensure
     @hold&.puts
@@ -125,8 +155,15 @@ class RealRun
 
   def spawn
     write("#{run}/run.json", JSON.generate(order))
+    return @parent.run(dir).fetch('pid') if warm?
+
     Process.spawn(environment, RbConfig.ruby, LAUNCHER, dir,
                   in: File::NULL, out: [path("#{run}/stdout"), 'a'], err: [path("#{run}/stderr"), 'a'])
+  end
+
+  # Nobody sets the environment of a run that a warm parent does.
+  def warm?
+    !@parent.nil? && environment == @parent.environment
   end
 
   def lines(name)
@@ -169,5 +206,13 @@ class RealRun
 
   def clean
     FileUtils.rm_rf(@root)
+  end
+
+  private
+
+  def set_up
+    FileUtils.mkdir_p([path('code/production/manifests'), path('module'), path('conf'), path('var')])
+    File.symlink(MODULE, path('module/tutti'))
+    write('conf/puppet.conf', "[main]\nlogdir = #{path('log')}\nrundir = #{path('run')}\nssldir = #{path('ssl')}\n")
   end
 end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative '../spec_helper'
+require 'timeout'
 require 'puppet_x/tutti/client'
 
 RSpec.describe PuppetX::Tutti::Client do
@@ -54,6 +55,37 @@ RSpec.describe PuppetX::Tutti::Client do
     expect { client.call('value', { 'key' => 'slow' }, timeout: 0.1) }.to raise_error(having_attributes(code: 'deadline', message: /within 0.1 s/))
     release.push({ ok: true, value: 'slow' })
     expect(client.call('value', { 'key' => 'fast' })['value']).to eq('fast')
+  end
+
+  # What a stopped process does: its sockets stay open, and nobody reads them.
+  it 'gives up at the deadline also where the agent is frozen and takes no request' do
+    frozen = UNIXServer.new(@path)
+    greeter = Thread.new { frozen.accept.tap { |socket| socket.gets && socket.write("{\"ok\":true}\n") } }
+    client.greeting
+    Timeout.timeout(10) do
+      expect { client.call('compiled', { 'reads' => 'x' * 2_000_000 }, timeout: 0.2) }
+        .to raise_error(having_attributes(code: 'deadline', message: 'compiled: the agent does not take the request within 0.2 s'))
+    end
+  ensure
+    greeter&.value&.close
+    frozen&.close
+  end
+
+  # Ruby 3 and JRuby do not wait for room in it.
+  it 'gives up where the agent is frozen and its queue of connections is full' do
+    frozen = UNIXServer.new(@path).tap { |server| server.listen(0) }
+    waiting = UNIXSocket.new(@path)
+    Timeout.timeout(10) do
+      expect { client.greeting }.to raise_error(having_attributes(code: 'unavailable', message: /no agent answers hello on /))
+    end
+  ensure
+    [frozen, waiting].compact.each(&:close)
+  end
+
+  it 'sends requests of any length' do
+    agent.start
+    client.call('publish', { 'key' => 'k', 'value' => 'é' * 1_000_000 }, timeout: 20)
+    expect(agent.store).to eq('k' => 'é' * 1_000_000)
   end
 
   it 'takes answers of any length' do

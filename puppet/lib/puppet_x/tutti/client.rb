@@ -72,25 +72,47 @@ module PuppetX
       end
 
       def exchange(operation, fields, timeout)
-        @socket.write("#{JSON.generate({ 'op' => operation }.merge(fields), max_nesting: NESTING)}\n")
-        response = parse(read_line(operation, timeout), operation)
+        deadline = monotonic + timeout
+        write_line(JSON.generate({ 'op' => operation }.merge(fields), max_nesting: NESTING), deadline) ||
+          late("#{operation}: the agent does not take the request within #{timeout} s")
+        response = parse(read_line(deadline) || late("#{operation}: no answer from the agent within #{timeout} s"), operation)
         return response if response['ok'] == true
 
         raise NoAnswer.new(response['code'] || 'internal', "#{operation}: #{response['error'] || 'no reason given'}")
       end
 
-      def read_line(operation, timeout)
-        deadline = monotonic + timeout
+      # Nobody empties the socket of an agent that is stopped, and what does not fit would block for ever.
+      # @return [Boolean] false when the deadline has passed before all was written
+      def write_line(line, deadline)
+        rest = "#{line}\n".b
+        until rest.empty?
+          count = @socket.write_nonblock(rest, exception: false)
+          if count == :wait_writable
+            left = deadline - monotonic
+            return false unless left.positive? && IO.select(nil, [@socket], nil, left)
+          else
+            rest = rest.byteslice(count, rest.bytesize)
+          end
+        end
+        true
+      end
+
+      # @return [String, nil] nil when the deadline has passed before the end of the line
+      def read_line(deadline)
         line = +''
         until line.end_with?("\n")
           left = deadline - monotonic
-          unless left.positive? && @socket.wait_readable(left)
-            close
-            raise NoAnswer.new('deadline', "#{operation}: no answer from the agent within #{timeout} s")
-          end
+          return nil unless left.positive? && @socket.wait_readable(left)
+
           line << @socket.readpartial(65_536)
         end
         line
+      end
+
+      # The answer may still come, and must not be taken for that of the next request.
+      def late(message)
+        close
+        raise NoAnswer.new('deadline', message)
       end
 
       def parse(line, operation)

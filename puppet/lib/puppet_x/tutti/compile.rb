@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require 'digest'
 require_relative 'puppetdb'
 require_relative 'run'
 
@@ -9,81 +8,116 @@ module PuppetX
     # A compile on a Puppet Server, for a node of Tutti: the questions are the same, the answers are the node's, and what was read
     # and exported is handed over before the node gets its catalog. It belongs to one compile and to one thread.
     class Compile < Run
-      # What a question was answered that PuppetDB could not answer as Tutti would: no answer has it, so that the run is stopped at
-      # its gate and compiles again.
-      LAGS = "sha256:#{Digest::SHA256.hexdigest('PuppetDB has not stored it yet')}"
+      # How many keys a message names.
+      SHOWN = 3
 
       attr_reader :node
 
       # @param node [String] the certname of the catalog request
       # @param client [#call] says hello for that node
       # @param recorded [Boolean] whether it is a run of Tutti's, which wants to know what is read
-      def initialize(node, client, recorded:)
+      # @param puppetdb [Boolean] whether its catalog goes to PuppetDB, which answers its collectors
+      def initialize(node, client, recorded:, puppetdb: false)
         super(nil, client)
         @node = node
         @recorded = recorded
+        @puppetdb = puppetdb
         @reads = []
+        @catalogs = {}
+        @found = {}
+        @lags = []
       end
 
+      # Asked by the Hiera level, and by nobody else.
       def hiera
-        @hiera ||= begin
-          response = ask('hiera')
-          @digests = part(response, 'hiera', 'digests', Hash)
-          @seq = part(response, 'hiera', 'seq', Integer)
-          part(response, 'hiera', 'data', Hash)
+        @level = true
+        load_hiera
+      end
+
+      # Where the level is forgotten, something else stands in the place of Tutti's values, and no record would show it. A level that
+      # is there is asked at the first lookup already, for `lookup_options`.
+      # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked
+      def check_level
+        return if @level || keys.keys.empty?
+
+        load_hiera
+        passed = keys.keys.select { |key| key['found'] }.map { |key| key['key'].inspect }
+        return if passed.empty?
+
+        more = " and #{passed.length - SHOWN} more" if passed.length > SHOWN
+        raise Puppet::Error, "tutti: the Hiera level of Tutti is missing: #{Puppet[:hiera_config]} needs {name: Tutti, lookup_key: tutti::hiera} " \
+                             "as its first level; without it this Puppet Server compiles past keys that Tutti has: #{passed.first(SHOWN).join(', ')}#{more}"
+      end
+
+      # What PuppetDB answers to a question, which it is asked once, in the block. Which catalogs it has is asked before, and Tutti
+      # after: so whatever it stores meanwhile is seen as not stored yet.
+      def through_puppetdb(type, filter)
+        return yield unless @recorded
+
+        @found[[type, filter]] ||= begin
+          catalogs = @catalogs[type] ||= PuppetDB.catalogs(type)
+          found = yield
+          response = ask('collect', { 'type' => type, 'filter' => filter, 'stored' => PuppetDB.stored(catalogs, found) })
+          @lags |= part(response, 'collect', 'lags', Array)
+          found
         end
       end
 
-      # Notes that PuppetDB has answered a collector.
-      def answered_by_puppetdb(type, filter, found)
-        return if PuppetDB.stored?(collect(type, filter, {}), found)
-
-        @reads.each { |read| read['digest'] = LAGS if read['query'].values_at('kind', 'type', 'filter') == ['collect', type, filter] }
-      end
-
-      # Hands over what was read and exports; without that the node gets no catalog.
+      # Hands over what was read and exports; without that the node gets no catalog. What goes to PuppetDB is told of every run:
+      # its exports are the node's from here on.
       def hand_over(catalog)
-        hand({ 'exports' => Exports.of(catalog), 'waits' => waits.noted })
+        return unless @recorded || @puppetdb
+
+        stored = @puppetdb ? { 'catalog_uuid' => catalog.catalog_uuid } : {}
+        hand({ 'exports' => Exports.of(catalog), 'waits' => waits.noted, **stored })
       end
 
       # There is no catalog. What was read is told all the same: an answer may be why.
       def not_compiled(error)
-        hand({ 'exports' => [], 'waits' => waits.ending(error), 'failed' => true })
+        hand({ 'exports' => [], 'waits' => waits.ending(error), 'failed' => true }) if @recorded
       rescue Puppet::Error => e
         Puppet.warning(e.message)
       end
 
       private
 
-      def hand(fields)
-        return unless @recorded
+      def load_hiera
+        return @hiera if @hiera
 
+        response = ask('hiera')
+        @digests = part(response, 'hiera', 'digests', Hash)
+        @seq = part(response, 'hiera', 'seq', Integer)
+        @hiera = part(response, 'hiera', 'data', Hash)
+      end
+
+      def hand(fields)
         found = keys.keys
-        ask('compiled', fields.merge('reads' => @reads + hiera_reads(found), 'keys' => found))
+        read = @recorded ? { 'reads' => @reads + hiera_reads(found), 'keys' => found, 'lags' => @lags } : {}
+        ask('compiled', fields.merge(read))
       end
 
       def hiera_reads(found)
         found.select { |key| key['found'] }.map do |key|
-          read('hiera', { 'key' => key['key'] }, true, @digests[key['key']], @seq)
+          read('hiera', { 'key' => key['key'] }, true, @digests[key['key']], @seq, key['at'])
         end
       end
 
       def ask(operation, fields = {}, **options)
         response = super
         case operation
-        when 'value' then note('value', fields.slice('key'), response, response['found'])
-        when 'collect' then note('collect', fields.slice('type', 'filter').compact, response, true)
+        when 'value' then note('value', fields.slice('key'), response, response['found'], fields['at'])
+        when 'collect' then note('collect', fields.slice('type', 'filter').compact, response, true, fields['at'])
         end
         response
       end
 
-      def note(kind, question, response, found)
+      def note(kind, question, response, found, at)
         digest = part(response, kind, 'digest', String)
-        @reads << read(kind, question, found, digest, part(response, kind, 'seq', Integer))
+        @reads << read(kind, question, found, digest, part(response, kind, 'seq', Integer), at)
       end
 
-      def read(kind, question, found, digest, seq)
-        { 'query' => { 'kind' => kind }.merge(question), 'found' => found, 'digest' => digest, 'seq' => seq }
+      def read(kind, question, found, digest, seq, at)
+        { 'query' => { 'kind' => kind }.merge(question), 'found' => found, 'digest' => digest, 'seq' => seq, 'at' => at }
       end
     end
   end

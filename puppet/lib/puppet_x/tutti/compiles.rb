@@ -53,7 +53,7 @@ module PuppetX
           greeting = greeting(client)
           return Puppet.override({ tutti_compile: nil }, 'no node of Tutti') { yield } unless greeting['node'] == true # rubocop:disable Style/ExplicitBlockArgument
 
-          compile = Compile.new(name, client, recorded: greeting['recorded'] == true)
+          compile = Compile.new(name, client, recorded: greeting['recorded'] == true, puppetdb: puppetdb?)
           compile.keys.outer = Puppet.lookup(:lookup_key_recorder) { nil }
           Puppet.override({ tutti_compile: compile, lookup_key_recorder: compile.keys }, 'a compile with Tutti') do
             handed(compile) { yield } # rubocop:disable Style/ExplicitBlockArgument
@@ -75,12 +75,23 @@ module PuppetX
 
         def handed(compile)
           begin
-            catalog = yield
+            catalog = levelled(compile) { yield } # rubocop:disable Style/ExplicitBlockArgument
           rescue StandardError => e
             compile.not_compiled(e)
             raise
           end
           compile.hand_over(catalog)
+          catalog
+        end
+
+        # A missing level is said in place of what follows from it.
+        def levelled(compile)
+          catalog = yield
+        rescue StandardError => e
+          compile.check_level if compile.waits.ending(e).any? { |wait| wait['query']['kind'] == 'hiera' }
+          raise
+        else
+          compile.check_level
           catalog
         end
 

@@ -49,7 +49,7 @@ module PuppetX
         private
 
         def get_node # rubocop:disable Naming/AccessorMethodName
-          Launcher.current.phase('facts')
+          Launcher.current.collecting
           node = super
           Launcher.current.compiling(node)
           node
@@ -82,8 +82,11 @@ module PuppetX
       # The way to a catalog of the Puppet Server's: the phases, and the gate before anything is made of it.
       module Retrieval
         def get_facts(options)
-          Launcher.current.phase('facts')
-          super.tap { |_, facts| Launcher.current.facts(Run.current.facts = facts.values) unless facts.nil? }
+          Launcher.current.collecting
+          super.tap do |_, facts|
+            Launcher.current.synchronised
+            Launcher.current.facts(Run.current.facts = facts.values) unless facts.nil?
+          end
         end
 
         # An environment that the server has not is no catalog, too.

@@ -18,7 +18,7 @@ module PuppetX
       NAME = 'puppet-tutti'
 
       class << self
-        attr_reader :current
+        attr_accessor :current
 
         def start(argv)
           dir = argv.first
@@ -29,21 +29,41 @@ module PuppetX
           @current = new(File.realpath(dir))
           @current.start
         end
+
+        # A run in a child of the warm parent.
+        # @param preload [Preload] what is loaded already, and perhaps the facts
+        def warm(dir, preload)
+          ARGV.replace([dir])
+          self.current = new(dir, preload)
+          current.start
+        end
+
+        # Writes which process the run of a directory is.
+        # @return [Hash]
+        def mark(dir, pid)
+          start = File.read("/proc/#{pid}/stat").rpartition(')').last.split[19]
+          { 'pid' => pid, 'start' => Integer(start) }.tap { |process| Journal.replace(File.join(dir, 'pid'), process) }
+        end
       end
+
+      PROGRAM = File.realpath('../../../bin/puppet-tutti', __dir__)
 
       attr_reader :events
 
-      def initialize(dir)
+      # @param preload [Preload, nil] nil: nothing was loaded ahead
+      def initialize(dir, preload = nil)
         @dir = dir
+        @preload = preload
         @phases = Journal.new(file('phase.jsonl'))
         @log = Journal.new(file('log.jsonl'))
         @gate_passed = false
+        @environment = ENV.to_h
       end
 
       def start
         detach
-        mark
-        phase('settings')
+        Launcher.mark(@dir, Process.pid) unless @preload
+        phase('settings', 'pid' => Process.pid, 'warm' => !@preload.nil?)
         run
       rescue Refused => e
         refuse(e.message)
@@ -60,6 +80,8 @@ module PuppetX
       def settings(options)
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
+        start_over(@preload.overridden) if @preload
+        @preload&.facts&.use { |age| @facts_age = age.round(3) }
       rescue Refused => e
         refuse(e.message)
       end
@@ -77,12 +99,23 @@ module PuppetX
         refuse(e.message)
       end
 
+      # Facts are needed next, of which some may have been collected before.
+      def collecting
+        phase('facts', 'age' => @facts_age)
+      end
+
       # The node is known, its catalog is compiled next.
       def compiling(node)
         raise Puppet::Error, "tutti: no facts of #{node.name} were found" if Run.current.facts.nil?
 
+        start_over(@preload.refuted) if @preload
         phase('compile')
         Settings.check_manifest(node)
+      end
+
+      # The node has the Puppet Server's plugins and its facts, it asks for a catalog next.
+      def synchronised
+        start_over(@preload.synced || @preload.refuted) if @preload
       end
 
       # `puppet agent` is disabled on this node; whoever has disabled it says why.
@@ -148,7 +181,9 @@ module PuppetX
       end
 
       def run
-        @order = Order.read(@dir)
+        @order ||= Order.read(@dir)
+        # Puppet says much while it is loaded.
+        start_over('the order asks for debug messages') if @preload && @order.debug?
         raise Refused, "the code #{@order.code} does not exist" unless @order.agent? || File.directory?(@order.code)
 
         require 'puppet'
@@ -219,9 +254,12 @@ module PuppetX
         raise @cause
       end
 
-      def mark
-        start = File.read('/proc/self/stat').rpartition(')').last.split[19]
-        Journal.replace(file('pid'), 'pid' => Process.pid, 'start' => Integer(start))
+      # The run begins again with nothing loaded ahead, as the same process; nothing of it has been compiled yet.
+      def start_over(why)
+        return if why.nil?
+
+        @phases.write('cold' => why)
+        exec(@environment, RbConfig.ruby, PROGRAM, @dir, unsetenv_others: true)
       end
 
       # Registered before Puppet is loaded, so that it runs after everything that Puppet registers.

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require 'puppet'
-require_relative 'exports'
 
 module PuppetX
   module Tutti
@@ -13,28 +12,25 @@ module PuppetX
         indirection.terminus(:puppetdb).public_send(operation, request)
       end
 
-      # Whether PuppetDB has given what a node of Tutti's exports now. It stores catalogs some time after they are compiled.
-      # What it has besides, of other nodes, is its own.
-      # @param exports [Array<Hash>] what Tutti answers to the same question
-      # @param found [Array<Puppet::Parser::Resource>] what PuppetDB has answered
-      def self.stored?(exports, found)
-        by_origin = found.to_h { |resource| [resource.collector_id, resource] }
-        exports.all? do |export|
-          resource = by_origin[Exports.origin(export)]
-          resource && same?(export['parameters'] || {}, resource)
+      # The catalogs that PuppetDB has now of the nodes that export resources of a type, as the protocol has them.
+      # @return [Hash{String => Hash}] by certname
+      def self.catalogs(type)
+        Puppet::Resource.indirection.terminus(:puppetdb) # which brings PuppetDB's library along
+        exporters = ['from', 'resources', ['extract', 'certname', ['and', ['=', 'type', type], ['=', 'exported', true]]]]
+        query = ['from', 'catalogs', ['extract', %w[certname transaction_uuid catalog_uuid], ['in', 'certname', exporters]]]
+        Puppet::Util::Puppetdb.query_puppetdb(query).to_h do |row|
+          [row.fetch('certname'), { 'transaction_uuid' => row['transaction_uuid'].to_s, 'catalog_uuid' => row['catalog_uuid'].to_s }]
         end
+      rescue JSON::ParserError, KeyError, TypeError, NoMethodError => e # PuppetDB's library takes whatever comes for an answer
+        raise Puppet::Error, "tutti: PuppetDB does not say which catalogs it has: #{e.message}"
       end
 
-      # Only what both write alike is compared: PuppetDB has words of its own for references and sensitive values.
-      def self.same?(parameters, resource)
-        parameters.all? do |name, value|
-          case value
-          when String, Numeric, true, false then resource[name.to_sym].to_s == value.to_s
-          else true
-          end
-        end
+      # The same, with a word on those of which resources were found.
+      # @param found [Array<Puppet::Parser::Resource>] what PuppetDB has answered after that
+      def self.stored(catalogs, found)
+        found.map { |resource| resource.collector_id.split('|', 2).first }.uniq
+             .each_with_object(catalogs.dup) { |name, all| all[name] = (all[name] || {}).merge('found' => true) }
       end
-      private_class_method :same?
     end
   end
 end

@@ -30,9 +30,8 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
   private
 
   def of_puppetdb(run, request, filter)
-    found = PuppetX::Tutti::PuppetDB.call(Puppet::Resource.indirection, :search, request)
-    run&.answered_by_puppetdb(request.key, filter, found)
-    found
+    search = -> { PuppetX::Tutti::PuppetDB.call(Puppet::Resource.indirection, :search, request) }
+    run ? run.through_puppetdb(request.key, filter, &search) : search.call
   end
 end
 

@@ -1,0 +1,190 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// swiftEnvironment is the example's on the Puppet Server.
+const swiftEnvironment = "swift"
+
+// The example is deployed twice from nothing, on hosts of its own; the last one is the
+// proxy, which makes the rings.
+var (
+	plannedSwift   = []string{"storage-01", "storage-02", "proxy-01"}
+	convergedSwift = []string{"storage-03", "storage-04", "storage-05", "proxy-02"}
+)
+
+// swift deploys the example, its code and grants as they are, through the Puppet
+// Server with the module: Tutti answers the collectors, and there is no PuppetDB. The
+// stock daemon runs on all nodes.
+func (s *puppetSite) swift(t *testing.T) {
+	if got := sh(t, s.server, "systemctl is-active puppetdb || true"); got != "inactive" {
+		t.Fatalf("PuppetDB is %s", got)
+	}
+	t.Run("by the plan", func(t *testing.T) {
+		f := s.part(t, plannedSwift...)
+		s.set(t, "shared/hiera/profile::swift::ringbuilder::replicas", "2") // there are two storage nodes
+		deploySwift(t, s.server, swiftEnvironment, "")
+		j := start(t, f, "deploy", tutti.ModeApply).end()
+		j.checkSummary(tutti.VerdictSucceeded, 6, 0)
+		daemonsRun(t, f, tutti.Unchanged) // and take nothing back
+		checkSwift(t, f, j)
+		s.reacts(t, nil)
+	})
+	t.Run("removed", func(t *testing.T) {
+		for _, h := range s.part(t, plannedSwift...).Nodes {
+			if err := h.Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if out, code := tuttiCLI(t, s.LabFleet, "node", "remove", h.Name, "--yes"); code != 0 {
+				t.Fatalf("node remove %s: exit code %d: %s", h.Name, code, out)
+			}
+		}
+		s.setFleet(t, compileFleet(t, convergedSwift))
+	})
+	f := s.part(t, convergedSwift...)
+	t.Run("converged, without a plan", func(t *testing.T) {
+		if err := s.Client.UnsetValue(t.Context(), "shared/hiera/profile::swift::ringbuilder::replicas"); err != nil {
+			t.Fatal(err)
+		}
+		// Each node's one: all compile; the ring builder has seen all devices, and
+		// applies; then the storage nodes, which read the digests of its rings.
+		j := s.reacts(t, map[tutti.NodeName]int{"storage-03": 1, "storage-04": 1, "storage-05": 1, "proxy-02": 1})
+		j.checkSummary(tutti.VerdictConverged, 4, 0)
+		checkSwift(t, f, j)
+		s.reacts(t, nil)
+	})
+	t.Run("a device, of which the daemon hears first", func(t *testing.T) {
+		s.set(t, "node/storage-03/hiera/profile::swift::storage::devices", `["d1", "d2"]`)
+		first := s.part(t, "storage-03")
+		daemonsRun(t, first, tutti.Changed)
+		sh(t, first.Nodes[0], "test -d /srv/node/d2")
+		n, err := s.Client.ShowNode(t.Context(), "storage-03")
+		if err != nil || n.Standing.State != tutti.NodeStale {
+			t.Errorf("%+v, %v: want it stale", n.Standing, err)
+		}
+		checkExports(t, n, "/d1]", 3)
+		s.reacts(t, map[tutti.NodeName]int{"storage-03": 1, "storage-04": 1, "storage-05": 1, "proxy-02": 1})
+		if n, err = s.Client.ShowNode(t.Context(), "storage-03"); err != nil {
+			t.Fatal(err)
+		}
+		checkExports(t, n, "/d2]", 6)
+		for _, h := range f.Nodes {
+			if got := ringDevices(t, f, h.Name); got != "4" {
+				t.Errorf("the ring on %s has %s devices, want both of storage-03's", h.Name, got)
+			}
+		}
+	})
+	t.Run("by itself", func(t *testing.T) {
+		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 1, 0) // the Puppet Server's own node, which nobody ran
+		s.setFleet(t, "reactive: true\n"+compileFleet(t, convergedSwift))
+		checkReaction(t, s.LabFleet, "a user of the proxy", map[tutti.NodeName]int{"proxy-02": 1}, func() {
+			s.set(t, "shared/hiera/profile::swift::proxy::users", `[
+				{"account": "test", "user": "tester", "key": "testing", "groups": ["admin"]},
+				{"account": "test", "user": "reader", "key": "reading", "groups": []}]`)
+		})
+		s.setFleet(t, compileFleet(t, convergedSwift))
+	})
+}
+
+// reacts converges the example: the runs that it takes are these, of each node, and
+// none fails.
+func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
+	t.Helper()
+	j := convergeOn(t, s.LabFleet, "swift").end()
+	got := map[tutti.NodeName]int{}
+	for _, r := range runsOf(j.Job) {
+		t.Logf("%6.1fs %6.1fs %s attempt %d: %s %s %s", r.WantedAt.Sub(j.StartedAt).Seconds(), r.EndedAt.Sub(j.StartedAt).Seconds(), r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
+		if r.Passed() {
+			got[r.Node]++
+		}
+	}
+	if !maps.Equal(want, got) || j.Verdict != tutti.VerdictConverged {
+		t.Errorf("%s (%s); runs -want +got\n%s", j.Verdict, j.Message, cmp.Diff(want, got))
+	}
+	return j
+}
+
+// checkSwift fails unless the cluster works, the daemons run, and whose the exports
+// are is known on both sides.
+func checkSwift(t *testing.T, f *app.LabFleet, j *job) {
+	t.Helper()
+	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
+		t.Error(err)
+	}
+	last := len(f.Nodes) - 1
+	storage, proxy := f.Nodes[:last], f.Nodes[last]
+	runs := map[tutti.RunID]*engine.Run{}
+	for _, r := range runsOf(j.Job) {
+		runs[r.Run] = r
+	}
+	exported := func(collector, resource, exporter string) {
+		t.Helper()
+		e, err := f.Client.ExplainResource(t.Context(), tutti.ExplainResource{Node: tutti.NodeName(collector), Resource: resource})
+		if err != nil || len(e.Exported) != 1 || e.Exported[0].Run == nil {
+			t.Errorf("%s on %s: %+v, %v: want the run of %s that exports it", resource, collector, e, err, exporter)
+			return
+		}
+		run := runs[e.Exported[0].Run.Run]
+		if e.Exported[0].Node != tutti.NodeName(exporter) || run == nil || run.Node != tutti.NodeName(exporter) {
+			t.Errorf("%s on %s is exported by %s, run %+v; want a run of %s in this job", resource, collector, e.Exported[0].Node, e.Exported[0].Run, exporter)
+		}
+	}
+	var readers []tutti.NodeName
+	for _, h := range storage {
+		exported(proxy.Name, "Ring_object_device["+h.Address.String()+":6200/d1]", h.Name)
+		exported(h.Name, "Swift::Ringsync[object]", proxy.Name)
+		readers = append(readers, tutti.NodeName(h.Name))
+	}
+	v, err := f.Client.ExplainValue(t.Context(), "swift/rings/object")
+	if err != nil || v.Run == nil || v.Run.Node != tutti.NodeName(proxy.Name) || !slices.Equal(v.Readers, readers) {
+		t.Errorf("the rings' digest: %+v, %v; want it of %s's run, read by %q", v, err, proxy.Name, readers)
+	}
+	for _, h := range f.Nodes {
+		if got := sh(t, h, "systemctl is-active puppet"); got != "active" {
+			t.Errorf("the daemon of %s is %s", h.Name, got)
+		}
+	}
+}
+
+// checkExports counts what a node exports: as many, with this among it for each of
+// the three rings.
+func checkExports(t *testing.T, n tutti.NodeDetail, like string, want int) {
+	t.Helper()
+	found := 0
+	for _, e := range n.Exports {
+		if strings.HasSuffix(e, like) {
+			found++
+		}
+	}
+	if found != 3 || len(n.Exports) != want {
+		t.Errorf("%s exports %q, want %d, one of each ring with %s", n.Node, n.Exports, want, like)
+	}
+}
+
+// daemonsRun has the stock daemons of all nodes run at once, and waits until the server
+// was told how that ended.
+func daemonsRun(t *testing.T, f *app.LabFleet, outcome tutti.Outcome) {
+	t.Helper()
+	before := map[string]string{}
+	for _, h := range f.Nodes {
+		before[h.Name] = lastReport(t, h)
+		sh(t, h, "kill -USR1 $(systemctl show -p MainPID --value puppet)")
+	}
+	for _, h := range f.Nodes {
+		if n := foreignRun(t, f, h, before[h.Name]); n.Outcome != outcome {
+			t.Errorf("the daemon's run on %s ended %s:%s: %s, want %s", h.Name, n.Outcome, n.Reason, n.Message, outcome)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// checkWarmAsCold compares the runs of a job whose runs were warm with those of another,
+// of the same plan and on the same nodes, whose were cold: catalogs and reports are
+// equal, and every run was what it was to be.
+func checkWarmAsCold(t *testing.T, f *app.LabFleet, warm, cold *engine.Job) {
+	t.Helper()
+	was, is := runsOf(warm), runsOf(cold)
+	if len(was) != len(is) {
+		t.Fatalf("%d warm runs and %d cold ones", len(was), len(is))
+	}
+	for i, w := range was {
+		c := is[i]
+		if !w.Result.Warm || w.Result.Cold != "" {
+			t.Errorf("the run of %s in step %s was cold: %s", w.Node, w.Step, w.Result.Cold)
+		}
+		if c.Result.Warm {
+			t.Errorf("the run of %s in step %s was warm, with --warm 0", c.Node, c.Step)
+		}
+		h, err := f.Lab.Host(string(w.Node))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(leftBy(t, h, c.Run), leftBy(t, h, w.Run)); diff != "" {
+			t.Errorf("%s, step %s: -cold +warm\n%s", w.Node, w.Step, diff)
+		}
+	}
+}
+
+// secondsRE is what Puppet says of its own time.
+var secondsRE = regexp.MustCompile(`in [0-9.]+ seconds$`)
+
+// passing are the keys of a report that no two runs have in common.
+var passing = []string{"time", "transaction_uuid", "job_id", "catalog_uuid", "configuration_version", "evaluation_time"}
+
+// leftBy is what a run has left that must not depend on how it was started: its catalog
+// and its report.
+func leftBy(t *testing.T, h *lab.Host, run tutti.RunID) map[string]any {
+	t.Helper()
+	dir := path.Join("/var/lib/tutti/agent/runs", string(run))
+	out := map[string]any{}
+	for _, name := range []string{"report.json", "gate.json"} {
+		var doc map[string]any
+		raw, _, _ := strings.Cut(sh(t, h, "cat "+path.Join(dir, name)), "\t") // its checksum follows
+		if err := json.Unmarshal([]byte(raw), &doc); err != nil {
+			t.Fatalf("%s of run %s: %v", name, run, err)
+		}
+		out[name] = doc
+	}
+	report, _ := out["report.json"].(map[string]any)
+	logs, _ := report["logs"].([]any)
+	for _, line := range logs {
+		line, _ := line.(map[string]any)
+		line["message"] = secondsRE.ReplaceAllString(fmt.Sprint(line["message"]), "in N seconds")
+	}
+	metrics, _ := report["metrics"].(map[string]any)
+	delete(metrics, "time")
+	out["report.json"] = lasting(report)
+	gate, _ := out["gate.json"].(map[string]any)
+	if gate["catalog"] == nil {
+		t.Fatalf("the gate of run %s has no catalog, but %v", run, slices.Sorted(maps.Keys(gate)))
+	}
+	out["gate.json"] = fmt.Sprint(gate["catalog"], gate["exports"], gate["values"], gate["keys"])
+	return out
+}
+
+// lasting leaves out of a report what passes.
+func lasting(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range passing {
+			delete(v, key)
+		}
+		for key := range v {
+			v[key] = lasting(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = lasting(v[i])
+		}
+	}
+	return value
+}

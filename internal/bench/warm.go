@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// warmRounds is how often a warm and a cold run are measured, in turn.
+const warmRounds = 7
+
+// warmPlans run one node each: the first one is warm, the second one cold.
+const warmPlans = "  warm: {steps: [{run: storage-01}]}\n  cold: {steps: [{run: storage-02}]}\n"
+
+// measureWarm measures runs that find Puppet loaded beside runs that load it, in turn:
+// of two storage nodes of the Swift example, which has converged, then of one notify.
+func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
+	dir, err := os.MkdirTemp("", "tutti-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	spec, err := lab.ReadSpec("examples/swift/lab.yaml")
+	if err != nil {
+		return nil, err
+	}
+	spec.Name = "bench-warm"
+	machine := lab.Machine{Log: os.Stderr}
+	running, err := machine.Up(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, machine.Down(context.WithoutCancel(ctx), spec.Name)) }()
+	f, err := app.StartLabFleet(ctx, running, "tutti", o.binary, dir)
+	if err != nil {
+		return nil, err
+	}
+	cold, err := running.Host("storage-02")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Push(ctx, "examples/swift"); err != nil {
+		return nil, err
+	}
+	if _, err := deploy(ctx, f); err != nil {
+		return nil, err
+	}
+	if err := f.RunCold(ctx, cold); err != nil {
+		return nil, err
+	}
+	swift, err := warmAndCold(ctx, f, "Swift's storage node", 1./3, "examples/swift/tutti.yaml")
+	if err != nil {
+		return nil, err
+	}
+	one := filepath.Join(dir, "notify")
+	if err := writeNotify(one, "examples/swift/tutti.yaml"); err != nil {
+		return nil, err
+	}
+	if err := f.Push(ctx, one); err != nil {
+		return nil, err
+	}
+	notify, err := warmAndCold(ctx, f, "notify", 0.1, filepath.Join(one, "tutti.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	memory, err := parentMemory(ctx, running)
+	return slices.Concat(swift, notify, memory), err
+}
+
+// writeNotify makes a fleet of one resource.
+func writeNotify(dir, fleet string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "code/manifests"), 0o755); err != nil {
+		return err
+	}
+	source, err := os.ReadFile(fleet)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "tutti.yaml"), source, 0o644),                                  //nolint:gosec // it is no secret
+		os.WriteFile(filepath.Join(dir, "code/manifests/site.pp"), []byte("notify { 'a': }\n"), 0o644), //nolint:gosec // as above
+	)
+}
+
+// warmAndCold are the figures of one manifest: Puppet's processes, as the agents have
+// measured them. The first round is none: it brings the code.
+func warmAndCold(ctx context.Context, f *app.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
+	source, err := os.ReadFile(fleet)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: append(source, warmPlans...)}); err != nil {
+		return nil, err
+	}
+	var warm, cold []time.Duration
+	var ratios []float64
+	for i := range warmRounds + 1 {
+		w, err := planned(ctx, f, "warm")
+		if err != nil {
+			return nil, err
+		}
+		c, err := planned(ctx, f, "cold")
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case i == 0:
+			continue
+		case !w.Warm || c.Warm:
+			return nil, fmt.Errorf("%s: the warm run was warm: %v (%s), the cold one: %v", what, w.Warm, w.Cold, c.Warm)
+		}
+		warm, cold = append(warm, w.Duration()), append(cold, c.Duration())
+		ratios = append(ratios, w.Duration().Seconds()/c.Duration().Seconds())
+	}
+	slices.Sort(ratios)
+	return []figure{
+		{what + ": cold, median", quantile(cold, 0.5), "ms", 0},
+		{what + ": warm, median", quantile(warm, 0.5), "ms", 0},
+		{what + ": warm over cold, in turn, median", ratios[len(ratios)/2], "ratio", goal},
+	}, nil
+}
+
+// planned is how the only run of a plan ended.
+func planned(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
+	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: tutti.ModeApply})
+	if err != nil {
+		return tutti.Result{}, err
+	}
+	state := engine.NewState()
+	err = f.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+		if w.Event != nil {
+			state.Apply(*w.Event)
+		}
+		return nil
+	})
+	if err != nil {
+		return tutti.Result{}, err
+	}
+	r := state.Jobs[job].Steps[0].Nodes[0].Last()
+	if r == nil || r.Result == nil || !r.Result.Outcome.Good() {
+		return tutti.Result{}, fmt.Errorf("job %s: %s", job, state.Jobs[job].Message)
+	}
+	return *r.Result, nil
+}
+
+// parentMemory is what the warm parent has, whole and by its share of what is shared.
+func parentMemory(ctx context.Context, running *lab.Running) ([]figure, error) {
+	h, err := running.Host("storage-01")
+	if err != nil {
+		return nil, err
+	}
+	out, err := app.Output(ctx, h, nil, "sh", "-euc", "cat /proc/$(pgrep -x tutti-warm)/smaps_rollup")
+	if err != nil {
+		return nil, err
+	}
+	var figures []figure
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && (fields[0] == "Rss:" || fields[0] == "Pss:") {
+			kib, err := strconv.ParseFloat(fields[1], 64)
+			if err != nil {
+				return nil, err
+			}
+			figures = append(figures, figure{"warm parent, " + strings.TrimSuffix(fields[0], ":"), kib / 1024, "MiB", 0})
+		}
+	}
+	return figures, nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// module is the Puppet module: its defences are Ruby, and its tests specs.
+const module = "puppet"
+
+// isSpec says whether the row's test is an example of a spec file.
+func (d defence) isSpec() bool { return strings.HasSuffix(d.Package, "_spec.rb") }
+
+// spec runs the example without the defence, in a copy of the module.
+func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
+	mutant, err := d.mutant()
+	if err != nil {
+		return "", false, err
+	}
+	if err := os.CopyFS(filepath.Join(dir, module), os.DirFS(module)); err != nil {
+		return "", false, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, d.File), []byte(mutant), 0o600); err != nil {
+		return "", false, err
+	}
+	out, failed := d.example(ctx, dir)
+	return out, failed, nil
+}
+
+const exampleTimeout = 5 * time.Minute
+
+// example runs the example in the tree that is there, and returns what it printed,
+// and whether it failed.
+func (d defence) example(ctx context.Context, root string) (string, bool) {
+	file, err := filepath.Rel(module, d.Package)
+	if err != nil {
+		return err.Error(), true
+	}
+	ctx, cancel := context.WithTimeout(ctx, exampleTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "rspec", "--no-color", "--example", d.Test, file)
+	cmd.Dir = filepath.Join(root, module)
+	out, err := cmd.CombinedOutput()
+	return string(out), err != nil || strings.Contains(string(out), "0 examples")
+}
+
+// expectedRE is what an expectation or an error says below the failing line.
+var expectedRE = regexp.MustCompile(`Failure/Error:(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
+
+// objection is the first thing that a failing example said, in one line. A file that
+// does not load has none: that is no proof.
+func objection(out string) string {
+	if m := expectedRE.FindStringSubmatch(out); m != nil {
+		return quoted(m[1])
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"time"
+)
+
+const (
+	// maxLags is how often a node compiles in a row while PuppetDB has not stored what it
+	// collects: with what it rests, about five minutes. What it waits for besides, such
+	// as the run of another node, is no part of that.
+	maxLags = 14
+	// lagRest is after how long it does so first, and at most: each time twice as long.
+	lagRest, lagMost = 2 * time.Second, 30 * time.Second
+)
+
+// Behind says for what PuppetDB has to have stored before the run's catalog is one to
+// be applied, empty: nothing (ADR 0013).
+func (r *Run) Behind() string {
+	if r.Served == nil || len(r.Served.Lags) == 0 {
+		return ""
+	}
+	return r.Served.Lags[0].String()
+}
+
+// Lagged reports whether the run came to nothing because PuppetDB was behind. It is no
+// try of its node's.
+func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
+
+// Lagging is for a node whose last run lagged: when it is to compile again, and
+// whether it has done so often enough. The zero time: its last run did not.
+func Lagging(runs []*Run) (again time.Time, over bool) {
+	rest := lagRest / 2
+	first := len(runs)
+	for ; first > 0 && runs[first-1].Lagged(); first-- {
+		rest = min(2*rest, lagMost)
+	}
+	if first == len(runs) {
+		return time.Time{}, false
+	}
+	return runs[len(runs)-1].EndedAt.Add(rest), len(runs)-first >= maxLags
+}
+
+// anew reports whether a node compiles once more because its run was stopped: so many
+// times, and so many in a row if PuppetDB is why.
+func (n *StepNode) anew(r *Run) bool {
+	if r.Lost != "" || !r.Result.Stopped {
+		return false
+	}
+	if r.Lagged() {
+		_, over := Lagging(n.Runs)
+		return !over
+	}
+	stops := 0
+	for _, other := range n.Runs {
+		if !other.Lagged() {
+			stops++
+		}
+	}
+	return stops < maxAttempts
+}
+
+// resting reports whether a node waits for PuppetDB before it compiles again.
+func (n *StepNode) resting(now time.Time) bool {
+	again, _ := Lagging(n.Runs)
+	return now.Before(again)
+}

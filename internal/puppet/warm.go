@@ -1,0 +1,310 @@
+package puppet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Bounds of the warm parent.
+const (
+	warmReady  = time.Minute      // to load Puppet
+	warmAnswer = 10 * time.Second // to make a child
+	warmRetry  = 5 * time.Minute  // after a parent that did not start
+	warmMemory = 256 << 20        // a parent that has more is replaced
+	factsAge   = time.Minute      // facts that were collected ahead are not older
+)
+
+// Warm starts runs as children of a parent that has Puppet loaded
+// (docs/adr/0014-warm-runner.md). Any number of goroutines may use it.
+type Warm struct {
+	root     string
+	launcher string
+	idle     time.Duration
+
+	mu     sync.Mutex
+	parent *parent
+	failed time.Time // when a parent last did not start, and why
+	why    error
+	ahead  factsAhead
+	wanted chan struct{}
+	used   chan struct{}
+}
+
+// factsAhead are facts that the parent has, or will soon.
+type factsAhead struct {
+	dir  string // of the run whose order they were collected by
+	code string // what they are facts for
+}
+
+// NewWarm returns one that has not begun. Puppet is looked for below root; a parent
+// that nobody has wanted for the time idle is ended, 0: there is none ever.
+func NewWarm(root, launcher string, idle time.Duration) *Warm {
+	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan struct{}, 1), used: make(chan struct{}, 1)}
+}
+
+// Run ends the parent when nobody wants it any more, and when ctx ends.
+func (w *Warm) Run(ctx context.Context) error {
+	defer w.end()
+	rest := time.NewTimer(w.idle)
+	defer rest.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.wanted:
+			w.mu.Lock()
+			_ = w.expect() // whoever starts a run hears why
+			w.mu.Unlock()
+		case <-w.used:
+			rest.Reset(w.idle)
+		case <-rest.C:
+			w.end()
+		}
+	}
+}
+
+// Expect has Run make a parent for a run that is to come, if there is none.
+func (w *Warm) Expect() {
+	if w.idle == 0 {
+		return
+	}
+	select {
+	case w.wanted <- struct{}{}:
+	default: // it knows
+	}
+}
+
+func (w *Warm) expect() error {
+	switch {
+	case w.parent != nil:
+	case time.Since(w.failed) < warmRetry:
+		return w.why
+	default:
+		install, err := Find(w.root)
+		if err == nil {
+			w.parent, err = startParent(install, w.launcher)
+		}
+		if err != nil {
+			w.failed, w.why = time.Now(), fmt.Errorf("no warm parent: %w", err)
+			return w.why
+		}
+	}
+	select {
+	case w.used <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Collect has facts collected for a run that may follow the one of a directory, which
+// has ended, with the same code (any name that tells it from others). Facts that were
+// collected before are forgotten.
+func (w *Warm) Collect(dir, code string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead = factsAhead{}
+	if w.parent == nil || w.parent.say(warmOrder{Do: "facts", Dir: dir}) != nil {
+		return // the next run collects its own
+	}
+	w.ahead = factsAhead{dir: dir, code: code}
+}
+
+// Start makes the child that does the run of a directory, with that code; empty: it
+// collects its own facts. Without a child it says why (no error: it is turned off), and
+// it is certain that none will begin.
+func (w *Warm) Start(dir, code string) (*Process, error) {
+	if w.idle == 0 {
+		return nil, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.parent != nil && resident(w.parent.cmd.Process.Pid) > warmMemory {
+		w.drop()
+	}
+	for {
+		fresh := w.parent == nil
+		if err := w.expect(); err != nil {
+			return nil, err
+		}
+		order := warmOrder{Do: "run", Dir: dir}
+		if code != "" && code == w.ahead.code {
+			order.FactsFor, order.FactsAge = w.ahead.dir, factsAge.Seconds()
+		}
+		p, err := w.parent.run(order)
+		if err == nil {
+			return p, nil
+		}
+		w.drop() // from here on it cannot begin any more
+		if p, bad := noted(dir); !errors.Is(bad, os.ErrNotExist) {
+			return p, bad // it has begun, and has perhaps ended
+		}
+		if fresh || !errors.Is(err, errChanged) {
+			return nil, err
+		}
+	}
+}
+
+func (w *Warm) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop()
+}
+
+// drop ends the parent; its children go on.
+func (w *Warm) drop() {
+	if w.parent != nil {
+		w.parent.end()
+		w.parent, w.ahead = nil, factsAhead{}
+	}
+}
+
+// parent is a process that has Puppet loaded.
+type parent struct {
+	cmd     *exec.Cmd
+	conn    net.Conn
+	answers *bufio.Reader
+}
+
+// errChanged says that what a parent has loaded is not what is on disk.
+var errChanged = errors.New("what Puppet was loaded from has changed")
+
+// startParent returns when Puppet is loaded.
+func startParent(install Installation, launcher string) (*parent, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{install.Ruby, launcher, "--warm"}
+	cmd := inScope("tutti-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)+".scope", "Puppet, loaded for runs to come", argv, "--property=Delegate=yes")
+	cmd.Stdin = theirs
+	err = cmd.Start()
+	theirs.Close() // or its end would not be heard
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	p := &parent{cmd: cmd, conn: ours, answers: bufio.NewReader(ours)}
+	if _, err := p.answer(warmReady); err != nil {
+		p.end()
+		return nil, fmt.Errorf("it did not load Puppet: %w", err)
+	}
+	return p, nil
+}
+
+// socketPair returns our end and the one that a process gets as its stdin: nobody
+// else can speak there.
+func socketPair() (net.Conn, *os.File, error) {
+	syscall.ForkLock.RLock() // no process that begins now gets them
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		syscall.ForkLock.RUnlock()
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	unix.CloseOnExec(fds[0])
+	unix.CloseOnExec(fds[1])
+	syscall.ForkLock.RUnlock()
+	mine, theirs := os.NewFile(uintptr(fds[0]), "agent"), os.NewFile(uintptr(fds[1]), "warm")
+	defer mine.Close()
+	conn, err := net.FileConn(mine)
+	if err != nil {
+		theirs.Close()
+	}
+	return conn, theirs, err
+}
+
+// warmReply is a line of the parent's.
+type warmReply struct {
+	PID     int    `json:"pid"`
+	Start   uint64 `json:"start"`
+	Changed string `json:"changed"`
+	Error   string `json:"error"`
+}
+
+func (p *parent) answer(within time.Duration) (warmReply, error) {
+	var out warmReply
+	if err := p.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return out, err
+	}
+	line, err := p.answers.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &out)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return out, tutti.Errorf(tutti.CodeDeadline, "it has not answered within %s", within)
+	case err != nil:
+		return out, fmt.Errorf("it ended: %w", err)
+	case out.Changed != "":
+		return out, fmt.Errorf("%w: %s", errChanged, out.Changed)
+	case out.Error != "":
+		return out, tutti.Errorf(tutti.CodeUnavailable, "%s", out.Error)
+	}
+	return out, nil
+}
+
+// warmOrder is a line to the parent.
+type warmOrder struct {
+	Do       string  `json:"do"`
+	Dir      string  `json:"dir"`
+	FactsFor string  `json:"facts_for,omitempty"` // the run whose facts would do
+	FactsAge float64 `json:"facts_age,omitempty"` // seconds that they may be old
+}
+
+func (p *parent) say(order warmOrder) error {
+	line, err := json.Marshal(order)
+	if err == nil {
+		err = p.conn.SetWriteDeadline(time.Now().Add(warmAnswer))
+	}
+	if err == nil {
+		_, err = p.conn.Write(append(line, '\n'))
+	}
+	return tutti.Wrap("", err, "it ended")
+}
+
+// run has a child made.
+func (p *parent) run(order warmOrder) (*Process, error) {
+	if err := p.say(order); err != nil {
+		return nil, err
+	}
+	reply, err := p.answer(warmAnswer)
+	if err != nil {
+		return nil, err
+	}
+	return &Process{pid: reply.PID, start: reply.Start, scope: scopeOf(order.Dir)}, nil
+}
+
+// end returns when the parent is gone. It goes by itself when nobody can speak to it;
+// one that hangs does not.
+func (p *parent) end() {
+	p.conn.Close()
+	late := time.AfterFunc(warmAnswer, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
+	_ = p.cmd.Wait() // its status says nothing of its children
+}
+
+// resident is a process's memory in bytes, 0 if nobody knows.
+func resident(pid int) int64 {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
+	fields := strings.Fields(string(raw))
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,149 @@
+package puppet_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/puppet"
+)
+
+// parentSays is a node whose warm parent is a shell script: stdin is the socket to the
+// agent. It notes each start.
+func parentSays(t *testing.T, script string) (w *puppet.Warm, starts func() int) {
+	t.Helper()
+	root := t.TempDir()
+	begun := filepath.Join(root, "begun")
+	for name, text := range map[string]string{"ruby": "#!/bin/bash\necho x >> " + begun + "\n" + script, "puppet": "#!/bin/sh\n"} {
+		file := filepath.Join(root, "usr/bin", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil { //nolint:gosec // it is executed
+			t.Fatal(err)
+		}
+	}
+	w = puppet.NewWarm(root, "/launcher", time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.Run(ctx) // the end of ctx
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done // by then there is no parent
+	})
+	return w, func() int {
+		raw, _ := os.ReadFile(begun)
+		return strings.Count(string(raw), "x")
+	}
+}
+
+// ready is what a parent says first.
+const ready = `echo '{"ready":true}' >&0` + "\n"
+
+// TestWarmStart: a run is a child of the parent, or there is none, and it is said why.
+func TestWarmStart(t *testing.T) {
+	dir := t.TempDir()
+	pid := filepath.Join(dir, "pid")
+	noted := fmt.Sprintf(`{"pid":%d,"start":1}`, os.Getpid())
+	for name, tc := range map[string]struct {
+		reason, script, err string
+		starts              int
+	}{
+		"answers":   {"the child is told", ready + `read l; echo '` + noted + `' >&0; read l`, "", 1},
+		"no ready":  {"Puppet cannot be loaded", `exit 1`, "did not load Puppet", 1},
+		"dies":      {"nothing has begun", ready + `read l; exit 1`, "it ended", 1},
+		"dies late": {"a child has begun, and nobody has heard", ready + `read l; echo '` + noted + `' > ` + pid, "", 1},
+		"nonsense":  {"an answer that is none", ready + `read l; echo hello >&0; read l`, "it ended", 1},
+		"refuses":   {"no child could be made", ready + `read l; echo '{"error":"no memory"}' >&0; read l`, "no memory", 1},
+		"changed":   {"it has just been loaded: another one would say the same", ready + `read l; echo '{"changed":"/puppet.rb"}' >&0; read l`, "/puppet.rb", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.RemoveAll(pid); err != nil {
+				t.Fatal(err)
+			}
+			w, starts := parentSays(t, tc.script)
+			p, err := w.Start(dir, "")
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatalf("%s: got %v, want an error with %q", tc.reason, err, tc.err)
+			}
+			if (p != nil) != (tc.err == "") {
+				t.Errorf("%s: process %v", tc.reason, p)
+			}
+			if got := starts(); got != tc.starts {
+				t.Errorf("%s: %d parents, want %d", tc.reason, got, tc.starts)
+			}
+		})
+	}
+}
+
+// TestWarmReplaced: a parent that was there before, and has loaded what is no more, is
+// replaced by another one, and the run is its child.
+func TestWarmReplaced(t *testing.T) {
+	once := filepath.Join(t.TempDir(), "once")
+	w, starts := parentSays(t, ready+`
+read l; echo '{"pid":7,"start":1}' >&0
+if mkdir `+once+`; then read l; echo '{"changed":"/puppet.rb"}' >&0; fi; read l`)
+	for range 2 {
+		if p, err := w.Start(t.TempDir(), ""); err != nil || p == nil {
+			t.Fatalf("no child: %v", err)
+		}
+	}
+	if got := starts(); got != 2 {
+		t.Errorf("%d parents, want 2", got)
+	}
+}
+
+// TestWarmFacts: facts are offered to a run of the same code only, and once.
+func TestWarmFacts(t *testing.T) {
+	dir := t.TempDir()
+	orders := filepath.Join(dir, "orders")
+	w, _ := parentSays(t, ready+`while read -r line; do echo "$line" >> `+orders+`
+case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
+	start := func(code string) {
+		t.Helper()
+		if _, err := w.Start(dir, code); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Collect("/before", "a") // there is no parent that could
+	start("a")
+	w.Collect("/first", "a")
+	start("a")
+	w.Collect("/second", "a")
+	start("b")
+	start("")
+	raw, err := os.ReadFile(orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(facts string) string { return `{"do":"run","dir":"` + dir + `"` + facts + "}\n" }
+	want := run("") + `{"do":"facts","dir":"/first"}` + "\n" + run(`,"facts_for":"/first","facts_age":60`) +
+		`{"do":"facts","dir":"/second"}` + "\n" + run("") + run("")
+	if string(raw) != want {
+		t.Errorf("orders\n%swant\n%s", raw, want)
+	}
+}
+
+// TestWarmTurnedOff: without a time to stay there is no parent, and after one that did
+// not start none is tried for a while.
+func TestWarmTurnedOff(t *testing.T) {
+	if p, err := puppet.NewWarm("/", "/launcher", 0).Start(t.TempDir(), ""); p != nil || err != nil {
+		t.Errorf("turned off: %v, %v", p, err)
+	}
+	w, starts := parentSays(t, `exit 1`)
+	for range 3 {
+		if _, err := w.Start(t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "did not load Puppet") {
+			t.Fatalf("without a parent: %v", err)
+		}
+	}
+	if got := starts(); got != 1 {
+		t.Errorf("%d parents were tried, want 1", got)
+	}
+}

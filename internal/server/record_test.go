@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// applied ends a run whose record is what its node has of it, with a report.
+func applied(t *testing.T, n *servertest.Node, run tutti.RunID, record tutti.Record) {
+	t.Helper()
+	record.Run, record.Node = run, n.Name
+	raw, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := []byte(`{"resource_statuses": {}}`)
+	for _, blob := range [][]byte{raw, report} {
+		if _, err := n.Fleet.Handle(servertest.Operator(), n.Key, tutti.OpBlobPut, blob); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result := servertest.Result(run, tutti.Changed)
+	result.Record, result.Report = tutti.DigestOf(raw), tutti.DigestOf(report)
+	if err := n.Call(tutti.OpResult, result, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What the Puppet Server of a run read and exports is in the record that people see,
+// beside what the node read itself; the node's word for the exports is not. A
+// resource is known by its exporter, also behind a run that others started, and after
+// a start of the server.
+func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
+	f := newCompileFixture(t)
+	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")
+	set(t, f.Fleet, "shared/x", "1")
+	set(t, f.Fleet, "shared/hiera/port", "2")
+
+	f.Start("deploy", tutti.ModeApply)
+	db := f.db.MustClaim().Run
+	f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: db, Exports: []tutti.Export{database("a"), database("b")}}})
+	f.db.Gate(tutti.Gate{Run: db})
+	applied(t, f.db, db, tutti.Record{Exports: []string{"Database[forged]"}})
+
+	f.Start("web", tutti.ModeApply)
+	web := f.web.MustClaim().Run
+	in := tutti.CompiledFor{For: "web-01", Gate: tutti.Gate{Run: web, Keys: []tutti.KeyRead{{Key: "motd"}, {Key: "port", Found: true}}}}
+	for _, q := range []tutti.Query{collects, asksHiera, asksShared} {
+		in.Reads = append(in.Reads, f.read(t, web, "web-01", q))
+	}
+	f.compiled(t, in)
+	f.web.Gate(tutti.Gate{Run: web})
+	deferred := f.web.Read(web, asksShared) // again, by the node
+	deferred.At = tutti.Place{File: "/x.pp", Line: 3}
+	applied(t, f.web, web, tutti.Record{Reads: []tutti.Read{deferred}})
+
+	check := func(t *testing.T) {
+		t.Helper()
+		ctx := servertest.Operator()
+		record, err := f.RunRecord(ctx, web)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := f.ShowNode(ctx, "web-01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown []tutti.Read
+		for _, r := range node.Reads {
+			shown = append(shown, r.Read)
+		}
+		for name, reads := range map[string][]tutti.Read{"the run's record": record.Reads, "the node's": shown} {
+			got := map[string]string{}
+			for _, r := range reads {
+				got[r.Query.String()] = r.At.File
+			}
+			want := map[string]string{collects.String(): "", asksHiera.String(): "", asksShared.String(): "/x.pp"}
+			if diff := cmp.Diff(want, got); diff != "" || len(reads) != len(want) {
+				t.Errorf("%s: %d reads, -want +got\n%s", name, len(reads), diff)
+			}
+		}
+		if node.Keys != 2 || node.Absent != 1 || node.Recorded != web {
+			t.Errorf("web-01: %+v, want two keys, one of them absent", node)
+		}
+		if node, err = f.ShowNode(ctx, "db-01"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"Database[a]", "Database[b]"}, node.Exports); diff != "" {
+			t.Errorf("exports of db-01: -want +got\n%s", diff)
+		}
+		got, err := f.ExplainResource(ctx, tutti.ExplainResource{Node: "web-01", Resource: "Database[a]"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Exported) != 1 || got.Exported[0].Node != "db-01" || got.Exported[0].Run == nil || got.Exported[0].Run.Run != db {
+			t.Errorf("Database[a] is exported by %+v, want the run of db-01", got.Exported)
+		}
+	}
+	t.Run("of a run", check)
+	*f.Fleet = *f.Restart()
+	t.Run("after a start", check)
+	other, report := foreign(5, tutti.Unchanged)
+	mustTell(t, f.web, other, report)
+	t.Run("behind a run that others started", check)
+}

@@ -1,0 +1,354 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// storedFleet is compileFleet with a run of web-01, which reads what db-01 exports.
+const storedFleet = compileFleet + "  read: {steps: [{run: web-01}]}\n"
+
+// pdb is a PuppetDB that stores when it is told to. It keeps the last catalog of each
+// node.
+type pdb struct {
+	queue []tutti.CompiledFor
+	has   map[tutti.NodeName]tutti.CompiledFor
+}
+
+// store stores the next catalog of the queue.
+func (p *pdb) store() {
+	p.has[p.queue[0].For], p.queue = p.queue[0], p.queue[1:]
+}
+
+// titles are what a collector of all databases finds.
+func (p *pdb) titles() []string {
+	var out []string
+	for name, c := range p.has {
+		for _, e := range c.Exports {
+			out = append(out, string(name)+" "+e.Title)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// catalogs are what it says of those who export.
+func (p *pdb) catalogs() map[tutti.NodeName]tutti.Stored {
+	out := map[tutti.NodeName]tutti.Stored{}
+	for name, c := range p.has {
+		if len(c.Exports) > 0 {
+			out[name] = tutti.Stored{Run: c.Run, CatalogUUID: c.CatalogUUID}
+		}
+	}
+	return out
+}
+
+// found marks whose exports are among what was found after that.
+func found(catalogs map[tutti.NodeName]tutti.Stored, names ...tutti.NodeName) map[tutti.NodeName]tutti.Stored {
+	for _, name := range names {
+		stored := catalogs[name]
+		stored.Found = true
+		catalogs[name] = stored
+	}
+	return catalogs
+}
+
+// storedFixture has a PuppetDB, and a run of web-01 that compiles.
+type storedFixture struct {
+	compileFixture
+	pdb *pdb
+	run tutti.RunID
+}
+
+func newStoredFixture(t *testing.T) storedFixture {
+	t.Helper()
+	f := storedFixture{newCompileFixture(t), &pdb{has: map[tutti.NodeName]tutti.CompiledFor{}}, ""}
+	setFleet(t, f.Fleet, storedFleet)
+	f.Start("read", tutti.ModeApply)
+	f.run = f.web.MustClaim().Run
+	return f
+}
+
+// compile is a compile of db-01's, of the daemon's if there is no run.
+func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) tutti.CompiledFor {
+	t.Helper()
+	if run == "" {
+		run = servertest.NewRunID()
+	}
+	in := tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run}, CatalogUUID: string(servertest.NewRunID())}
+	for _, name := range names {
+		in.Exports = append(in.Exports, database(name))
+	}
+	f.compiled(t, in)
+	f.pdb.queue = append(f.pdb.queue, in)
+	return in
+}
+
+// collect asks as a compile for web-01 does after PuppetDB has answered.
+func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]tutti.Stored) tutti.Answered {
+	t.Helper()
+	var a tutti.Answered
+	if err := f.host.Call(tutti.OpAsk, tutti.Ask{Run: f.run, For: "web-01", Query: collects, Stored: stored}, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// tuttis are what Tutti answers to the same question.
+func (f storedFixture) tuttis() []string {
+	var out []string
+	for _, e := range f.exports() {
+		out = append(out, string(e.Node)+" "+e.Title)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// However PuppetDB's storing falls between its two answers and Tutti's: what a
+// compile was given is what Tutti's digest says, or somebody lags.
+func TestALagIsNeverMissed(t *testing.T) {
+	f := newStoredFixture(t)
+	lagged := 0
+	for _, next := range [][][]string{ // what the two next catalogs export
+		{{"a"}, {"b"}}, {{"a", "b"}, {"a"}}, {{"a"}, nil}, {nil, {"a"}}, {{"b"}, {"b"}}, {nil, nil},
+	} {
+		for one := range 4 {
+			for two := one; two < 4; two++ {
+				f.compile(t, "", next[0]...)
+				f.compile(t, "", next[1]...)
+				at := func(slot int) {
+					for _, s := range []int{one, two} {
+						if s == slot {
+							f.pdb.store()
+						}
+					}
+				}
+				at(0)
+				catalogs := f.pdb.catalogs()
+				at(1)
+				given := f.pdb.titles()
+				if len(given) > 0 {
+					catalogs = found(catalogs, "db-01")
+				}
+				at(2)
+				a := f.collect(t, catalogs)
+				at(3)
+				if len(a.Lags) > 0 {
+					lagged++
+					continue
+				}
+				if diff := cmp.Diff(f.tuttis(), given); diff != "" {
+					t.Errorf("%v stored at %d and %d: nobody lags, and: -Tutti's +PuppetDB's\n%s", next, one, two, diff)
+				}
+			}
+		}
+	}
+	if lagged < 20 || lagged == 60 {
+		t.Errorf("somebody lagged %d times of 60", lagged)
+	}
+}
+
+// Who is compared: nodes whose catalogs the Puppet Server makes, of what they may
+// export; nobody else, or PuppetDB's own would never be good enough.
+func TestWhomPuppetDBIsBehind(t *testing.T) {
+	const other = "00000000-0000-4000-8000-00000000000a"
+	for name, tc := range map[string]struct {
+		reason  string
+		exports []string // db-01's, nil: it was not compiled
+		stored  func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored
+		fleet   string
+		lags    bool
+	}{
+		"the same": {"it is up to date", []string{"a"}, func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: is.Run, CatalogUUID: is.CatalogUUID}}, "db-01")
+		}, "", false},
+		"another catalog of the run": {"one run may compile twice", []string{"a"}, func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: is.Run, CatalogUUID: other}}, "db-01")
+		}, "", true},
+		"another run": {"a catalog is of one run", []string{"a"}, func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: is.CatalogUUID}}, "db-01")
+		}, "", true},
+		"nothing stored": {"its first export is to come", []string{"a"}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return map[tutti.NodeName]tutti.Stored{}
+		}, "", true},
+		"taken back": {"PuppetDB still has it", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
+		}, "", true},
+		"taken back long ago": {"neither has any", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}
+		}, "", false},
+		"never compiled": {"what PuppetDB has is of before the module", nil, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
+		}, "", true},
+		"a stranger": {"what is no node is PuppetDB's own", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"stranger": {Run: other, CatalogUUID: other}}, "stranger")
+		}, "", false},
+		"no grant": {"what it may not export is PuppetDB's own", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"web-02": {Run: other, CatalogUUID: other}}, "web-02")
+		}, "", false},
+		"the asker": {"nobody collects his own", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"web-01": {Run: other, CatalogUUID: other}}, "web-01")
+		}, "", false},
+		"by apply": {"who compiles for himself has no catalog there", nil, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
+			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
+		}, "mode: apply", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newStoredFixture(t)
+			f.Join("web-02")
+			if tc.fleet != "" {
+				setFleet(t, f.Fleet, "environment: {name: production}"+strings.Replace(storedFleet, "db: {nodes: [db-01]}", "db: {nodes: [db-01], "+tc.fleet+"}", 1))
+			}
+			var is tutti.CompiledFor
+			var want []tutti.Lag
+			if tc.exports != nil {
+				is = f.compile(t, "", tc.exports...)
+			}
+			if tc.lags {
+				want = []tutti.Lag{{Node: "db-01", Run: is.Run}}
+			}
+			*f.Fleet = *f.Restart() // it is all in the log
+			a := f.collect(t, tc.stored(is))
+			if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(a.Lags)); diff != "" || a.Lags == nil {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			if a.Exports != nil || f.collect(t, nil).Lags != nil {
+				t.Errorf("exports %v, and lags of a question that PuppetDB was not asked", a.Exports)
+			}
+		})
+	}
+}
+
+// Exports that go to PuppetDB are the node's before PuppetDB has them, whoever
+// started the run and whatever becomes of it; nothing else about the run is.
+func TestExportsThatGoToPuppetDB(t *testing.T) {
+	f := newStoredFixture(t)
+	check := func(what string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, f.tuttis()); diff != "" {
+			t.Errorf("%s: -want +got\n%s", what, diff)
+		}
+	}
+	f.Start("deploy", tutti.ModeNoop)
+	run := f.db.MustClaim().Run
+	f.compile(t, run, "a")
+	check("a noop run, at its gate", "db-01 a")
+	before := len(f.Events())
+	if got := f.db.Gate(tutti.Gate{Run: run}); got.Verdict != tutti.GateGo {
+		t.Fatalf("%+v", got)
+	}
+	if kinds := f.Since(before); slices.Contains(kinds, "exports.set") {
+		t.Errorf("the gate set exports again: %q", kinds)
+	}
+	f.db.Finish(run)
+	again := f.compile(t, "", "a", "b")
+	check("a run of others", "db-01 a", "db-01 b")
+	before = len(f.Events())
+	f.compiled(t, again) // told again
+	if kinds := f.Since(before); len(kinds) > 0 {
+		t.Errorf("told again: %q", kinds)
+	}
+	same := f.compile(t, "", "a", "b")
+	if a := f.collect(t, found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: same.Run, CatalogUUID: same.CatalogUUID}}, "db-01")); len(a.Lags) > 0 {
+		t.Errorf("the same by another catalog, which PuppetDB has: %v", a.Lags)
+	}
+	failed := again
+	failed.CatalogUUID, failed.Failed, failed.Exports = string(servertest.NewRunID()), true, nil
+	f.compiled(t, failed)
+	check("no catalog takes nothing back", "db-01 a", "db-01 b")
+	f.compile(t, "")
+	check("taken back")
+	before = len(f.Events())
+	f.compile(t, "")
+	if kinds := f.Since(before); len(kinds) > 0 {
+		t.Errorf("nothing as before: %q", kinds)
+	}
+	// What the node may not export: of its own run there is no catalog for it, of a run
+	// of others it is PuppetDB's.
+	mark := tutti.Export{Type: "Mark", Title: "m"}
+	in := tutti.CompiledFor{For: "web-01", CatalogUUID: string(run), Gate: tutti.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
+	wantCode(t, f.host.Call(tutti.OpCompiled, in, nil), tutti.CodeRefused, "may not export resources of type Mark")
+	in.For, in.Run, in.Exports = "db-01", servertest.NewRunID(), []tutti.Export{mark, database("c")}
+	f.compiled(t, in)
+	check("with the grant for some", "db-01 c")
+	events := f.Events()
+	if b, ok := events[len(events)-1].Body.(*tutti.ExportsSet); !ok || b.Count != 1 {
+		t.Errorf("%+v, want what is granted alone", events[len(events)-1].Body)
+	}
+	in.CatalogUUID = "../x"
+	wantCode(t, f.host.Call(tutti.OpCompiled, in, nil), tutti.CodeInvalid, "catalog_uuid")
+	in.CatalogUUID, in.Run = string(run), "x"
+	wantCode(t, f.host.Call(tutti.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
+}
+
+// A run whose catalog was made of what PuppetDB had not stored yet is not applied, in
+// a plan and by converging; where it has no catalog for that, it was stopped, too.
+func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
+	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
+	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}
+	for name, in := range map[string]tutti.StartJob{
+		"plan":     {Plan: "read", Mode: tutti.ModeApply},
+		"converge": {Converge: &tutti.ConvergeStep{Target: "web-01"}, Mode: tutti.ModeApply},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newCompileFixture(t)
+			setFleet(t, f.Fleet, storedFleet)
+			job, err := f.StartJob(servertest.Operator(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := f.web.MustClaim().Run
+			f.compiled(t, tutti.CompiledFor{For: "web-01", CatalogUUID: string(run), Lags: lags, Gate: tutti.Gate{Run: run}})
+			if got := f.web.Gate(tutti.Gate{Run: run}); got.Verdict == tutti.GateHold {
+				got = f.web.Gate(tutti.Gate{Run: run})
+				wantContains(t, string(got.Verdict)+" "+got.Reason, "stop "+says)
+			} else {
+				wantContains(t, string(got.Verdict)+" "+got.Reason, "stop "+says)
+			}
+			stopped := servertest.Result(run, "")
+			stopped.Stopped = true
+			if err := f.web.Call(tutti.OpResult, stopped, nil); err != nil {
+				t.Fatal(err)
+			}
+			if o := f.web.Claim(); o != nil {
+				t.Errorf("it compiles again at once: %+v", o)
+			}
+			if got := f.Job(job); got.Verdict != "" {
+				t.Errorf("job %s: %s", got.Verdict, got.Message)
+			}
+		})
+	}
+	t.Run("no catalog", func(t *testing.T) {
+		f := newStoredFixture(t)
+		f.compiled(t, tutti.CompiledFor{For: "web-01", Lags: lags, Failed: true, Gate: tutti.Gate{Run: f.run}})
+		result := servertest.Result(f.run, tutti.Failed)
+		result.Reason, result.Message = tutti.BecauseCompile, "no File[/x]"
+		if err := f.web.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range f.Events() {
+			if b, ok := e.Body.(*tutti.RunFinished); ok {
+				if got := b.Result; !got.Stopped || got.Outcome != "" || got.Message != says+": no File[/x]" {
+					t.Errorf("%+v", got)
+				}
+			}
+		}
+		if o := f.web.Claim(); o != nil {
+			t.Errorf("it compiles again at once: %+v", o)
+		}
+	})
+}
+
+// A node that PuppetDB has exports of and Tutti does not know the catalog of is named
+// with what is to be done.
+func TestWhatALagSays(t *testing.T) {
+	got := tutti.Lag{Node: "db-01"}.String()
+	wantContains(t, got, "node db-01, of which PuppetDB has exports, was not compiled since its Puppet Server has the module")
+}

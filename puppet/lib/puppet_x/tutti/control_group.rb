@@ -1,0 +1,51 @@
+# frozen_string_literal: true
+
+module PuppetX
+  module Tutti
+    # A control group for one run, below the scope that systemd has delegated to the warm parent: what a run leaves behind is
+    # found by it, as by the scope of a run that was started by itself (internal/puppet/kill.go).
+    module ControlGroup
+      SCOPE = %r{/tutti-warm-[^/]+\.scope\z}.freeze
+
+      # Puts a process into the group of its run.
+      # @return [Array<String>] its directories; none where systemd does not run
+      def self.make(run, pid)
+        own.map do |directory|
+          group = File.join(directory, "tutti-run-#{run}.scope")
+          Dir.mkdir(group)
+          File.write(File.join(group, 'cgroup.procs'), pid.to_s)
+          group
+        end
+      end
+
+      # Removes the groups that nobody is in.
+      # @return [Array<String>] those that somebody is still in
+      def self.sweep(groups)
+        groups.reject do |group|
+          Dir.rmdir(group)
+          true
+        rescue Errno::ENOENT
+          true
+        rescue SystemCallError
+          false
+        end
+      end
+
+      # This process's own groups in each hierarchy that systemd made.
+      def self.own
+        File.readlines('/proc/self/cgroup', chomp: true).filter_map do |line|
+          _, controllers, path = line.split(':', 3)
+          File.join(mount(controllers), path) if path.match?(SCOPE)
+        end
+      end
+
+      # Where a hierarchy is: the unified one, alone or beside others, or systemd's own of before.
+      def self.mount(controllers)
+        return "/sys/fs/cgroup/#{controllers.delete_prefix('name=')}" unless controllers.empty?
+
+        File.exist?('/sys/fs/cgroup/cgroup.procs') ? '/sys/fs/cgroup' : '/sys/fs/cgroup/unified'
+      end
+      private_class_method :own, :mount
+    end
+  end
+end

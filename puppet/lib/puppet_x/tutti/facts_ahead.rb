@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+require 'delegate'
+require 'fileutils'
+require_relative 'launcher'
+
+module PuppetX
+  module Tutti
+    # Facts that are collected after one run for the next one. It is what a run is up to its lock, in a directory of its own and without an
+    # agent: its settings are a run's, and Facter is asked through Puppet's terminus. Whatever ends it before it has facts, there are none.
+    class FactsAhead < Launcher
+      # What Facter said, in a child of the warm parent.
+      # @param said [Hash] answers by question
+      # @param messages [Array<Hash>] what was logged meanwhile
+      # @param plugins [Hash] what fact plugins there were
+      Facts = Struct.new(:at, :said, :messages, :plugins) do
+        # @return [Facts, nil] nil where it is not whole
+        def self.read(text)
+          Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
+        rescue ArgumentError, TypeError, EOFError
+          nil
+        end
+
+        # Seconds since they were collected.
+        def age
+          Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
+        end
+
+        # In a child: they stand for Facter's answers, if they still are what it would say.
+        # @yield [Float] their age
+        def use
+          return unless valid?
+
+          Puppet.runtime[:facter] = Told.new(Puppet.runtime[:facter], said, messages)
+          yield age
+        end
+
+        private
+
+        # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
+        def valid?
+          summary = Puppet[:lastrunfile]
+          ended = File.exist?(summary) ? Time.now - File.mtime(summary) : Float::INFINITY
+          ended > age && plugins == FactsAhead.plugins
+        end
+      end
+
+      # Facter, as Puppet has it, which remembers what it said as a whole, or knows it already.
+      class Told < SimpleDelegator
+        attr_reader :said
+
+        def initialize(facter, said = {}, messages = [])
+          super(facter)
+          @said = said
+          @messages = messages
+        end
+
+        def to_hash
+          whole(:to_hash) { super }
+        end
+
+        def resolve(question)
+          whole(question) { super }
+        end
+
+        # Where Facter has said nothing as a whole yet, one fact is its own affair.
+        def value(name)
+          all = @said.values.first
+          found = all&.dig(*name.to_s.split('.'))
+          found.nil? ? super : found
+        rescue TypeError # a path into what has no parts
+          super
+        end
+
+        private
+
+        # Puppet adds facts of its own to what it gets.
+        def whole(question)
+          @messages.shift(@messages.size).each { |message| Puppet::Util::Log.create(message) }
+          (@said[question] ||= yield).dup
+        end
+      end
+
+      # The fact plugins that are not in the code of an environment, which is known by its digest.
+      def self.plugins
+        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR)]
+        Dir.glob(dirs.map { |dir| "#{dir}/**/*" }).sort.to_h { |file| [file, File.lstat(file).mtime] }
+      end
+
+      # @param dir [String] of the run whose order it follows
+      # @param out [IO] where it goes
+      def self.collect(dir, preload, out)
+        Launcher.current = new(Order.read(dir), scratch(dir), preload, out)
+        Launcher.current.start
+      end
+
+      # A directory in the run's, which goes with it if nobody removes it before.
+      def self.scratch(dir)
+        File.join(dir, 'ahead').tap do |scratch|
+          FileUtils.rm_rf(scratch)
+          Dir.mkdir(scratch, 0o700)
+          at_exit { FileUtils.rm_rf(scratch) }
+        end
+      end
+      private_class_method :scratch
+
+      def initialize(order, dir, preload, out)
+        super(dir, preload)
+        @order = order
+        @out = out
+      end
+
+      # Asks instead of running.
+      def surround
+        at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
+        told = Puppet.runtime[:facter] = Told.new(Puppet.runtime[:facter])
+        environment = @order.agent? ? Puppet::Node::Environment.remote(Puppet[:environment]) : Puppet.lookup(:current_environment)
+        request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
+        Puppet::Node::Facts.indirection.terminus(:facter).find(request)
+        @out.write(Marshal.dump(Facts.new(at, told.said, messages, FactsAhead.plugins)))
+        @out.close
+        exit
+      end
+
+      def disabled(_message)
+        exit
+      end
+
+      private
+
+      # What Facter complained of; a run that collects its own facts logs it, too.
+      def messages
+        File.readlines(file('log.jsonl')).map { |line| JSON.parse(line) }.select { |line| line['source'] == 'Facter' }
+            .map { |line| { level: line['level'].to_sym, source: 'Facter', message: line['message'] } }
+      end
+
+      # Nobody is asked anything.
+      def connect
+        Run.current = Run.new(@order, nil)
+      end
+
+      # Nothing that is loaded may be used: then neither may its facts.
+      def start_over(why)
+        exit unless why.nil?
+      end
+    end
+  end
+end

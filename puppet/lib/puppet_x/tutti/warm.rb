@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require 'json'
+require_relative 'ahead'
+require_relative 'control_group'
+require_relative 'facts_ahead'
+require_relative 'launcher'
+require_relative 'preload'
+
+module PuppetX
+  module Tutti
+    # The warm parent: it has Puppet loaded, and forks one child for each run. Orders come as lines of JSON through its stdin, a
+    # socket that nobody else has; when that ends, so does the parent. Its children need it no more (docs/adr/0014-warm-runner.md).
+    class Warm
+      # Not Puppet's: it is none that a lock could be of.
+      NAME = 'tutti-warm'
+
+      def self.start
+        new(IO.for_fd(0, 'r+')).serve
+      end
+
+      # @param agent [IO]
+      def initialize(agent)
+        @agent = agent
+        @agent.sync = true
+        @groups = []
+      end
+
+      def serve
+        File.write('/proc/self/comm', NAME)
+        @ended, @bell = IO.pipe
+        trap('CHLD') { @bell.write_nonblock('.', exception: false) }
+        @preload = Preload.call
+        GC.start
+        say('ready' => true)
+        loop { wait }
+      end
+
+      private
+
+      # One call, without a timer and without a thread.
+      def wait
+        ready, = IO.select([@agent, @ended, @ahead&.out].compact)
+        reap if ready.include?(@ended)
+        @ahead.take if @ahead && ready.include?(@ahead.out)
+        order if ready.include?(@agent)
+      end
+
+      def order
+        line = @agent.gets
+        leave if line.nil?
+        order = JSON.parse(line)
+        case order['do']
+        when 'run' then say(answer(order))
+        when 'facts' then collect(order['dir'])
+        end
+      end
+
+      def answer(order)
+        changed = @preload.changed
+        return { 'changed' => changed } if changed
+
+        @preload.facts = @ahead&.facts(order['facts_for'], order['facts_age'])
+        forget
+        run(order['dir'])
+      end
+
+      # Has facts collected for a run that may follow that of a directory.
+      def collect(dir)
+        forget
+        @ahead = Ahead.new(dir) { |out| child('facts') { FactsAhead.collect(dir, @preload, out) } }
+      end
+
+      # Nobody needs the facts any more, or their collection.
+      def forget
+        @ahead&.stop
+        @ahead = nil
+      end
+
+      # Makes the child of a run. It begins when its pid is on disk: if the parent ends before that, it ends as well, without a
+      # word; if there is no pid by then, there never will be.
+      def run(dir)
+        reader, go = IO.pipe
+        pid = fork do
+          go.close
+          exit!(0) if reader.read(1).nil?
+          reader.close
+          child(dir) { Launcher.warm(dir, @preload) }
+        end
+        @groups += ControlGroup.make(File.basename(dir), pid)
+        begins = Launcher.mark(dir, pid)
+        go.write('.')
+        begins
+      rescue SystemCallError => e
+        { 'error' => e.message }
+      ensure
+        reader.close
+        go.close
+      end
+
+      def child(title)
+        [@agent, @ended, @bell].each(&:close)
+        trap('CHLD', 'DEFAULT')
+        Process.setsid
+        Process.setproctitle("#{Launcher::NAME} #{title}")
+        @preload.forget
+        yield
+      end
+
+      def reap
+        @ended.read_nonblock(4096, exception: false)
+        nil while Process.wait(-1, Process::WNOHANG)
+      rescue Errno::ECHILD
+        nil
+      ensure
+        @groups = ControlGroup.sweep(@groups)
+      end
+
+      def say(answer)
+        @agent.write("#{JSON.generate(answer)}\n")
+      rescue Errno::EPIPE
+        leave
+      end
+
+      # Without an agent. Runs go on; nobody will take facts.
+      def leave
+        forget
+        exit
+      end
+    end
+  end
+end

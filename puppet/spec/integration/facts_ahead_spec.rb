@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+
+# Facts that a child of the warm parent collects after one run, for the next.
+RSpec.describe 'facts that are collected ahead' do
+  fact = ->(value) { "Facter.add(:mine) { setcode { #{value} } }\n" }
+  plugin = 'code/production/modules/m/lib/facter/mine.rb'
+
+  let(:parent) { WarmParent.new(RealRun.environment) }
+  let(:first) do
+    RealRun.new(parent: parent).manifest("notify { \"${facts['mine']} ${facts['os']['family']}\": }\n").tap do |run|
+      run.write(plugin, fact.call("'one'"))
+      run.puppet_conf("lastrunfile = #{run.path('summary.yaml')}\n") # no other run writes it
+    end
+  end
+
+  after do
+    parent.stop
+    first.clean
+  end
+
+  # The second run, with facts of after the first one, and something between.
+  def second(age: 60)
+    first.call
+    parent.collect(first.dir, age: age)
+    yield if block_given?
+    first.again.call
+  end
+
+  def ages(run)
+    run.lines('phase.jsonl').map { |line| line['age'] }.compact
+  end
+
+  def said(run)
+    run.events('start').map { |event| event['resource'] }.grep(/Notify/)
+  end
+
+  def facts(run)
+    passing = /uptime|memory|load_averages|mountpoints|disks|partitions|timestamp|processors|free|size/
+    JSON.parse(File.read(run.path("#{run.run}/facts.json"))).reject { |name, _| name.match?(passing) }
+  end
+
+  it 'are those that the run would have collected' do
+    run = second
+    expect(ages(run)).to match([be_between(0, 60)]), run.said
+    expect(said(run)).to eq(said(first))
+    expect(facts(run)).to eq(facts(first))
+    expect(Dir.children(first.dir)).not_to include('ahead')
+  end
+
+  it 'are not collected again: what changes meanwhile is not seen, as it is younger than the limit' do
+    run = second { first.write(plugin, fact.call("'two'")) }
+    expect([ages(run).length, said(run).first]).to match([1, /one/]), run.said
+  end
+
+  it 'are not taken when they are older than the limit' do
+    run = second(age: 0) { first.write(plugin, fact.call("'two'")) }
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  it 'are not taken when a Puppet run has ended since' do
+    run = second do
+      FileUtils.touch(first.path('summary.yaml'))
+      first.write(plugin, fact.call("'two'"))
+    end
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  it 'are not collected any more when the parent has ended' do
+    first.call
+    first.write(plugin, "Facter.add(:mine) { setcode { File.open('#{first.path('begun')}', 'w').close; sleep } }\n")
+    parent.order('do' => 'facts', 'dir' => first.dir)
+    first.wait_for('begun', //)
+    collecting = parent.children
+    parent.stop
+    expect([collecting.length, collecting.map { |pid| WarmParent.alive?(pid) }]).to eq([1, [false]])
+  end
+
+  it 'are not taken where there are none: a fact has ended the process' do
+    first.call
+    first.write(plugin, fact.call('exit! 1'))
+    parent.collect(first.dir)
+    first.write(plugin, fact.call("'two'"))
+    run = first.again.call
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+end

@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+require_relative '../support/mirror'
+require_relative '../support/twins'
+require_relative '../support/warm_rows'
+
+# A run is as if there were no warm parent: the same code, warm and cold, gives the same result.
+RSpec.describe 'a run of a warm parent' do
+  # A Facter of its own, which is as the system's: it may be changed, and so may what it reads.
+  def make_site
+    @site = File.join(Dir.mktmpdir('tutti-warm'), 'site')
+    @flag = File.join(@site, '..', 'flag')
+    FileUtils.mkdir_p(@site)
+    facter = $LOAD_PATH.resolve_feature_path('facter').last
+    FileUtils.cp_r([facter, facter.delete_suffix('.rb')], @site)
+    reader = File.join(@site, 'facter/framework/config/config_reader.rb')
+    File.write(reader, File.read(reader).sub(/linux_path = .*/, "linux_path = '#{@site}/facter.conf'"))
+    File.write(File.join(@site, 'facter.conf'), '')
+    File.write(File.join(@site, 'shadow.rb'), "raise LoadError, 'not installed' unless File.exist?('#{@flag}')\n")
+  end
+
+  def parent
+    @parent ||= WarmParent.new(RealRun.environment.merge('RUBYLIB' => @site))
+  end
+
+  def stop
+    @parent&.stop
+    @parent = nil
+  end
+
+  before(:all) { make_site }
+
+  after(:all) do
+    stop
+    FileUtils.rm_rf(File.dirname(@site))
+  end
+
+  WarmRows::ROWS.each do |row|
+    it "is as cold: #{row.reason}" do
+      twins = Twins.new(parent) do |machine|
+        machine.order.merge!(row.order || {})
+        instance_exec(machine, &row.setup)
+      end
+      if row.between
+        twins.before
+        instance_exec(twins.machine, &row.between)
+      end
+      if row.changed
+        expect(parent.changed(twins.machine)).to match(row.changed)
+        stop
+        twins.parent = parent # the agent has a new one after that
+      end
+      twins.call
+      expect(twins.why.to_s).to(row.cold ? match(row.cold) : eq(''), twins.warm.said)
+      expect(twins.differences).to eq([])
+      expect(twins.warm.said).to match(row.shows)
+    ensure
+      twins&.clean
+    end
+  end
+
+  it 'finds its process, Ruby, Puppet and its children as cold' do
+    twins = Twins.new(parent) do |machine|
+      machine.write("#{WarmRows::LIB}/puppet/functions/m/mirror.rb", Mirror::FUNCTION)
+      command = machine.write('command', Mirror::COMMAND, mode: 0o755)
+      machine.manifest("$dir = m::mirror()\nexec { \"#{command} ${dir}/command\": }\n")
+    end
+    twins.call
+    expect(twins.differences).to eq([])
+    warm, cold = twins.files('mirror').map { |text| JSON.parse(text) }
+    expect(warm.delete('leads')).to eq([true, true]) # of a group and a session: the agent starts a cold one so
+    cold.delete('leads')
+    others = (warm.to_a - cold.to_a).map(&:first)
+    expect(others.to_h { |key| [key, warm[key].to_a - cold[key].to_a] }).to eq(others.to_h { |key| [key, cold[key].to_a - warm[key].to_a] })
+    expect(twins.files('command')).to all(eq(twins.files('command').first))
+  ensure
+    twins&.clean
+  end
+
+  it 'has random numbers of its own' do
+    machine = RealRun.new(parent: parent)
+    machine.write("#{WarmRows::LIB}/puppet/functions/m/any.rb", <<~RUBY)
+      require 'securerandom'
+      Puppet::Functions.create_function(:'m::any') { def any; "\#{rand(1 << 60)} \#{Random.rand(1 << 60)} \#{SecureRandom.hex}"; end }
+    RUBY
+    machine.manifest("notify { m::any(): }\n")
+    said = Array.new(2) { machine.again.call.events('start').first['resource'].delete_prefix('Notify[').delete_suffix(']').split }
+    expect(said.flatten.uniq.length).to eq(6)
+  ensure
+    machine&.clean
+  end
+end

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require 'json'
+require_relative 'real_run'
+
+# The same code on the same machine, run by a child of a warm parent and then cold, and what both said.
+class Twins
+  # What differs between two runs of the same process, too.
+  VOLATILE = %w[t time pid elapsed evaluation_time start_time metrics catalog_uuid configuration_version config_retrieval warm facts_age digest
+                facts_digest].freeze
+
+  attr_reader :warm, :cold, :machine
+  attr_writer :parent
+
+  # @param parent [WarmParent]
+  # @yield [RealRun] the machine, before its runs
+  def initialize(parent)
+    @parent = parent
+    @machine = RealRun.new(parent: parent)
+    yield @machine
+  end
+
+  # A run before them, as a child of the same parent.
+  def before
+    @machine.again(parent: @parent).call
+  end
+
+  # Both begin with the same state.
+  def call
+    var = @machine.path('var')
+    FileUtils.cp_r(var, "#{var}-before")
+    @warm = @machine.again(parent: @parent).call
+    FileUtils.rm_rf(var)
+    File.rename("#{var}-before", var)
+    @cold = @machine.again(parent: nil).call
+    self
+  end
+
+  # Why the warm one went on cold.
+  def why
+    @warm.lines('phase.jsonl').map { |line| line['cold'] }.compact.first
+  end
+
+  # Where they are not the same.
+  # @return [Array] what only the warm one said, and what only the cold one said
+  def differences
+    warm, cold = [@warm, @cold].map { |run| Twins.result(run) }
+    (warm - cold).zip(cold - warm) + (cold - warm).drop((warm - cold).size).map { |line| [nil, line] }
+  end
+
+  # Everything that a run said, as numbered parts. A run that began again says what it had said before once more.
+  def self.result(run)
+    phases = run.lines('phase.jsonl')
+    phases = phases.drop(phases.rindex { |line| line.key?('warm') && !line.key?('facts_age') })
+    requests = run.agent.requests
+    requests = requests.drop(requests.rindex { |request| request['op'] == 'hello' } || 0)
+    log = said(run, 'log.jsonl').select { |line| line['t'] >= phases.first['t'] }.map { |line| less(line) }
+    parts = { 'phase' => phases, 'request' => requests, 'log' => log, 'event' => said(run, 'events.jsonl'),
+              'report' => run.report? ? run.report.sort : [], 'file' => (Dir.children(run.dir) - %w[facts.json]).sort }
+    parts.flat_map do |part, lines|
+      steady(JSON.parse(JSON.generate(lines).gsub(run.run, 'RUN'))).each_with_index.map { |line, i| [part, i, line] }
+    end
+  end
+
+  # What Facter measures, and the numbers of processes and files in what is said for debugging.
+  def self.less(line)
+    return line unless %w[debug info].include?(line['level'])
+
+    line.merge('message' => line['message'][/\A\D{0,16}/])
+  end
+
+  def self.said(run, file)
+    File.exist?(File.join(run.dir, file)) ? run.lines(file) : []
+  end
+
+  def self.steady(data)
+    case data
+    when Hash then data.reject { |key, _| VOLATILE.include?(key) }.transform_values { |value| steady(value) }
+    when Array then VOLATILE.include?(data.first) ? [] : data.map { |value| steady(value) }
+    when String then data.gsub(/in [0-9.]+ seconds/, 'in N seconds').gsub(/(configuration version) '\d+'/, '\1')
+    else data
+    end
+  end
+  private_class_method :said, :steady, :less
+
+  # What a file of the runs' directories says in both.
+  # @return [Array<String>] the warm one's and the cold one's
+  def files(name)
+    [@warm, @cold].map { |run| File.read(File.join(run.dir, name)).gsub(run.run, 'RUN') }
+  end
+
+  def said
+    "== warm\n#{@warm.said}\n== cold\n#{@cold.said}"
+  end
+
+  def clean
+    @machine.clean
+  end
+end

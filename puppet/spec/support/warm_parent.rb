@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+require 'json'
+require 'socket'
+require 'timeout'
+
+# A warm parent, as the agent has one. The specs' runs are its children where TUTTI_SPECS=warm.
+class WarmParent
+  Status = Struct.new(:exitstatus)
+
+  class << self
+    def wanted?
+      ENV['TUTTI_SPECS'] == 'warm'
+    end
+
+    # The one that all specs of a process share; it ends with it.
+    def shared(environment)
+      @shared ||= new(environment).tap { |parent| at_exit { parent.stop } }
+    end
+  end
+
+  # What it said first.
+  attr_reader :ready
+
+  attr_reader :pid, :environment
+
+  def initialize(environment)
+    @environment = environment
+    @socket, theirs = UNIXSocket.pair
+    @pid = Process.spawn(environment, RbConfig.ruby, RealRun::LAUNCHER, '--warm', in: theirs)
+    theirs.close
+    @ready = answer
+    raise "the warm parent did not start: #{@ready}" unless @ready['ready']
+  end
+
+  # @return [Hash] pid and start of the child, or why there is none
+  def run(dir)
+    order({ 'do' => 'run', 'dir' => dir }.merge(@facts || {}))
+    answer
+  end
+
+  # Has facts collected by the order of a run that has ended; the runs after that may take them.
+  def collect(dir, age: 60)
+    order('do' => 'facts', 'dir' => dir)
+    @facts = { 'facts_for' => dir, 'facts_age' => age }
+    Timeout.timeout(60) { IO.select(nil, nil, nil, 0.05) while children.empty? } # it has begun
+    Timeout.timeout(60) { IO.select(nil, nil, nil, 0.05) until children.empty? }
+  end
+
+  # @return [String, nil] what it ends for, asked to run what is no run
+  def changed(machine)
+    run(machine.dir)['changed']
+  end
+
+  # Says something and waits for nothing.
+  def order(order)
+    @socket.puts(JSON.generate(order))
+  end
+
+  # @return [Hash] what it said
+  def answer
+    Timeout.timeout(60) { JSON.parse(@socket.gets) }
+  end
+
+  # What Linux says of it.
+  def proc(file)
+    File.read("/proc/#{@pid}/#{file}")
+  end
+
+  # The open descriptors and what they are.
+  def descriptors
+    Dir.children("/proc/#{@pid}/fd").to_h { |fd| [fd.to_i, File.readlink("/proc/#{@pid}/fd/#{fd}").sub(/\d+/, 'N')] }
+  end
+
+  # Those of its children that are not gone, or whose end it has not taken.
+  def children
+    proc("task/#{@pid}/children").split.map(&:to_i)
+  end
+
+  def stop
+    @socket.close unless @socket.closed?
+    Process.wait(@pid) if @pid
+    @pid = nil
+  end
+
+  # Its end without a word.
+  def kill
+    Process.kill('KILL', @pid)
+    Process.wait(@pid)
+    @pid = nil
+  end
+
+  # Whether nothing comes any more, now that it is gone.
+  def silent?
+    Timeout.timeout(60) { @socket.gets.nil? }
+  rescue Errno::ECONNRESET
+    true
+  end
+
+  # Waits until a child is gone, which is not this process's own.
+  # @return [Status] with what it said last
+  def self.wait(pid, phases)
+    Timeout.timeout(120) { Thread.pass while alive?(pid) }
+    Status.new(File.exist?(phases) ? JSON.parse(File.readlines(phases).last)['exit'] : nil)
+  end
+
+  def self.alive?(pid)
+    !File.read("/proc/#{pid}/stat").rpartition(')').last.start_with?(' Z')
+  rescue SystemCallError
+    false
+  end
+end
