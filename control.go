@@ -200,6 +200,7 @@ type NodeView struct {
 	Version   string      `json:"version,omitempty"`
 	Puppet    string      `json:"puppet,omitempty"`
 	Trouble   string      `json:"trouble,omitempty"` // what its agent says that it cannot do
+	Warm      int64       `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
 	Paused    string      `json:"paused,omitempty"`  // why nothing begins there by itself
 	Active    RunID       `json:"active,omitempty"`
 	HeldBy    JobID       `json:"held_by,omitempty"` // the exclusive job to which it belongs for now

@@ -46,10 +46,19 @@ type Claim struct{}
 // result is there: a node that has its marker follows it on, and starts
 // nothing twice.
 type Claimed struct {
-	Order *Order `json:"order,omitempty"`
-	// Expect: another run of the node may follow soon.
-	Expect bool `json:"expect,omitempty"`
+	Order  *Order      `json:"order,omitempty"`
+	Expect Expectation `json:"expect,omitempty"` // besides this order
 }
+
+// Expectation is what may follow on a node.
+type Expectation string
+
+// Expectations.
+const (
+	ExpectNothing Expectation = ""
+	ExpectChange  Expectation = "change" // a run, if something changes: the fleet reacts
+	ExpectTurn    Expectation = "turn"   // a run, when the node's turn comes in a job that goes on
+)
 
 // Gate is what a compiled run hands over before it applies anything. An agent
 // that was told to hold sends it again.
@@ -278,6 +287,7 @@ type Beat struct {
 	Puppet  string    `json:"puppet,omitempty"`
 	Run     RunID     `json:"run,omitempty"`     // what runs now
 	Trouble string    `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
+	Warm    int64     `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
 	At      time.Time `json:"at"`
 }
 

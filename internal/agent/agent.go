@@ -81,8 +81,8 @@ type Options struct {
 	// Witness sees the runs that others start; nil: nobody does.
 	Witness Witness
 
-	// Expect hears that a run may follow soon; nil: nobody wants to know.
-	Expect func()
+	// Warm has Puppet ready for runs that are to come; nil: nobody does.
+	Warm Warm
 
 	// Compile is where the Puppet Server on this node asks; nil: there is none.
 	Compile *CompileSocket
@@ -91,6 +91,20 @@ type Options struct {
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
 	KeepRuns int           // directories of ended runs that are kept; 20
 }
+
+// Warm is something that has Puppet loaded before there is a run.
+type Warm interface {
+	// Expect hears what may follow, after each claim that brought no run.
+	Expect(e tutti.Expectation)
+	// Memory is what it costs now, in bytes.
+	Memory() int64
+}
+
+// cold has nothing loaded.
+type cold struct{}
+
+func (cold) Expect(tutti.Expectation) {}
+func (cold) Memory() int64            { return 0 }
 
 // Agent runs Puppet when the server says so. All methods but Run belong to it.
 type Agent struct {
@@ -131,8 +145,8 @@ func New(opts Options) *Agent {
 	if opts.Space == nil {
 		opts.Space = func() error { return nil }
 	}
-	if opts.Expect == nil {
-		opts.Expect = func() {}
+	if opts.Warm == nil {
+		opts.Warm = cold{}
 	}
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
@@ -226,7 +240,9 @@ func (a *Agent) beats(ctx context.Context) {
 	ticker := time.NewTicker(a.opts.Beat)
 	defer ticker.Stop()
 	for {
-		beat := tutti.Beat{Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), At: time.Now().UTC()}
+		beat := tutti.Beat{
+			Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
+		}
 		a.mu.Lock()
 		if a.active != nil {
 			beat.Run = a.active.id
@@ -303,11 +319,12 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return any, err
 	}
 	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{})
-	if err == nil && claimed.Expect {
-		a.opts.Expect()
-	}
-	if err != nil || claimed.Order == nil {
+	if err != nil {
 		return false, err
+	}
+	if claimed.Order == nil {
+		a.opts.Warm.Expect(claimed.Expect)
+		return false, nil
 	}
 	if err := claimed.Order.Run.Validate(); err != nil {
 		return false, err

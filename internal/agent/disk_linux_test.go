@@ -12,7 +12,6 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
-	"github.com/tutti-project/tutti/internal/servertest"
 )
 
 func TestALittleRoomBeginsNoRun(t *testing.T) {
@@ -31,23 +30,13 @@ func TestALittleRoomBeginsNoRun(t *testing.T) {
 	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || got.Message != "the disk is full" || l.ruby.started() != 0 {
 		t.Errorf("result %+v after %d starts", got, l.ruby.started())
 	}
-	if says := l.trouble(); says != "the disk is full" {
+	if says := l.view().Trouble; says != "the disk is full" {
 		t.Errorf("the node says %q", says)
 	}
 	full.Store(false)
 	if got := l.end(l.job()); got.Outcome != tutti.Changed {
 		t.Errorf("with room again: %+v", got)
 	}
-}
-
-// trouble is what the server lists as the node's trouble.
-func (l *lab) trouble() string {
-	l.t.Helper()
-	nodes, err := l.fleet.ListNodes(servertest.Operator())
-	if err != nil || len(nodes) != 1 {
-		l.t.Fatal(nodes, err)
-	}
-	return nodes[0].Trouble
 }
 
 // The server is away and the disk takes no result: the agent tries for ever, and

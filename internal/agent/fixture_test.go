@@ -102,6 +102,16 @@ func (l *lab) kill() {
 	l.cancel = nil
 }
 
+// view is what the server lists of the node.
+func (l *lab) view() tutti.NodeView {
+	l.t.Helper()
+	nodes, err := l.fleet.ListNodes(servertest.Operator())
+	if err != nil || len(nodes) != 1 {
+		l.t.Fatal(nodes, err)
+	}
+	return nodes[0]
+}
+
 // job starts the plan.
 func (l *lab) job() tutti.JobID {
 	l.t.Helper()

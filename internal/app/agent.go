@@ -104,7 +104,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm},
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
-		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Expect: warm.Expect,
+		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
 		Compile: a.compile,
 		Logger:  a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})

@@ -111,6 +111,9 @@ func newNodeShowCommand(o *options) *cobra.Command {
 func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	fmt.Fprintf(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
 		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(n.Version), orDash(n.Puppet))
+	if n.Warm != 0 {
+		fmt.Fprintf(w, "warm      Puppet is loaded, in %d MiB\n", n.Warm>>20)
+	}
 	if n.Trouble != "" {
 		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)
 	}

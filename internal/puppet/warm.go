@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,14 +40,18 @@ type Warm struct {
 
 	mu     sync.Mutex
 	parent *parent
-	failed time.Time // when a parent last did not start, and why
+	pid    atomic.Int64 // the parent's
+	failed time.Time    // when a parent last did not start, and why
 	why    error
+	last   factsAhead // by which facts may be collected again
 	ahead  factsAhead
-	wanted chan struct{}
+	at     time.Time // when those were asked for
+	turn   bool      // the node waits for its turn
+	wanted chan tutti.Expectation
 	used   chan struct{}
 }
 
-// factsAhead are facts that the parent has, or will soon.
+// factsAhead are facts that the parent has, or will soon; none without a directory.
 type factsAhead struct {
 	dir  string // of the run whose order they were collected by
 	code string // what they are facts for
@@ -55,7 +60,7 @@ type factsAhead struct {
 // NewWarm returns one that has not begun. Puppet is looked for below root; a parent
 // that nobody has wanted for the time idle is ended, 0: there is none ever.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
-	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan struct{}, 1), used: make(chan struct{}, 1)}
+	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan tutti.Expectation, 1), used: make(chan struct{}, 1)}
 }
 
 // Run ends the parent when nobody wants it any more, and when ctx ends.
@@ -67,10 +72,8 @@ func (w *Warm) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-w.wanted:
-			w.mu.Lock()
-			_ = w.expect() // whoever starts a run hears why
-			w.mu.Unlock()
+		case e := <-w.wanted:
+			w.ready(e)
 		case <-w.used:
 			rest.Reset(w.idle)
 		case <-rest.C:
@@ -79,14 +82,35 @@ func (w *Warm) Run(ctx context.Context) error {
 	}
 }
 
-// Expect has Run make a parent for a run that is to come, if there is none.
-func (w *Warm) Expect() {
+// Expect has Run make a parent for a run that may follow, if there is none, and has it
+// collect facts when the node begins to wait for its turn.
+func (w *Warm) Expect(e tutti.Expectation) {
 	if w.idle == 0 {
 		return
 	}
 	select {
-	case w.wanted <- struct{}{}:
-	default: // it knows
+	case <-w.wanted: // what was said before
+	default:
+	}
+	select {
+	case w.wanted <- e:
+	default: // somebody else was quicker
+	}
+}
+
+// Memory is the parent's, in bytes.
+func (w *Warm) Memory() int64 { return resident(int(w.pid.Load())) }
+
+func (w *Warm) ready(e tutti.Expectation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	begins := e == tutti.ExpectTurn && !w.turn
+	w.turn = e == tutti.ExpectTurn
+	if e == tutti.ExpectNothing || w.expect() != nil {
+		return // whoever starts a run hears why
+	}
+	if begins && w.last.dir != "" && (w.ahead != w.last || time.Since(w.at) > factsAge) {
+		w.collect()
 	}
 }
 
@@ -99,6 +123,9 @@ func (w *Warm) expect() error {
 		install, err := Find(w.root)
 		if err == nil {
 			w.parent, err = startParent(install, w.launcher)
+		}
+		if err == nil {
+			w.pid.Store(int64(w.parent.cmd.Process.Pid))
 		}
 		if err != nil {
 			w.failed, w.why = time.Now(), fmt.Errorf("no warm parent: %w", err)
@@ -118,11 +145,16 @@ func (w *Warm) expect() error {
 func (w *Warm) Collect(dir, code string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.last = factsAhead{dir: dir, code: code}
+	w.collect()
+}
+
+func (w *Warm) collect() {
 	w.ahead = factsAhead{}
-	if w.parent == nil || w.parent.say(warmOrder{Do: "facts", Dir: dir}) != nil {
+	if w.parent == nil || w.parent.say(warmOrder{Do: "facts", Dir: w.last.dir}) != nil {
 		return // the next run collects its own
 	}
-	w.ahead = factsAhead{dir: dir, code: code}
+	w.ahead, w.at = w.last, time.Now()
 }
 
 // Start makes the child that does the run of a directory, with that code; empty: it
@@ -134,7 +166,7 @@ func (w *Warm) Start(dir, code string) (*Process, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.parent != nil && resident(w.parent.cmd.Process.Pid) > warmMemory {
+	if w.Memory() > warmMemory {
 		w.drop()
 	}
 	for {
@@ -171,6 +203,7 @@ func (w *Warm) drop() {
 	if w.parent != nil {
 		w.parent.end()
 		w.parent, w.ahead = nil, factsAhead{}
+		w.pid.Store(0)
 	}
 }
 
@@ -298,7 +331,7 @@ func (p *parent) end() {
 	_ = p.cmd.Wait() // its status says nothing of its children
 }
 
-// resident is a process's memory in bytes, 0 if nobody knows.
+// resident is a process's memory in bytes, 0 if nobody knows, or there is none.
 func resident(pid int) int64 {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	fields := strings.Fields(string(raw))

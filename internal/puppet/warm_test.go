@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
@@ -128,6 +129,55 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 		`{"do":"facts","dir":"/second"}` + "\n" + run("") + run("")
 	if string(raw) != want {
 		t.Errorf("orders\n%swant\n%s", raw, want)
+	}
+}
+
+// TestWarmTurn: when a node begins to wait for its turn, facts are collected, once, unless
+// there are some; by the order of the run before.
+func TestWarmTurn(t *testing.T) {
+	dir := t.TempDir()
+	orders := filepath.Join(dir, "orders")
+	w, starts := parentSays(t, ready+`while read -r line; do echo "$line" >> `+orders+`
+case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
+	said := ""
+	for _, step := range []struct {
+		reason string
+		do     func()
+		expect tutti.Expectation
+		says   string
+	}{
+		{"a turn, and nothing ran before", func() {}, tutti.ExpectTurn, ""},
+		{"no turn", func() { w.Collect("/first", "a") }, tutti.ExpectNothing, `{"do":"facts","dir":"/first"}`},
+		{"a turn, and there are facts", func() {}, tutti.ExpectTurn, ""},
+		{"it still waits", func() { w.Older(time.Hour) }, tutti.ExpectTurn, ""},
+		{"a fleet that reacts", func() {}, tutti.ExpectChange, ""},
+		{"a turn, and the facts are old", func() {}, tutti.ExpectTurn, `{"do":"facts","dir":"/first"}`},
+	} {
+		step.do()
+		w.Ready(step.expect)
+		if step.says != "" {
+			said += step.says + "\n"
+		}
+		if _, err := w.Start(dir, ""); err != nil { // it answers when it has taken what was said before
+			t.Fatal(err)
+		}
+		said += `{"do":"run","dir":"` + dir + `"}` + "\n"
+		raw, err := os.ReadFile(orders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(raw) != said {
+			t.Fatalf("%s: orders\n%swant\n%s", step.reason, raw, said)
+		}
+	}
+	if got := starts(); got != 1 {
+		t.Errorf("%d parents, want 1", got)
+	}
+	if w.Memory() == 0 {
+		t.Error("the parent has no memory")
+	}
+	if w.Stop(); w.Memory() != 0 {
+		t.Error("a parent that has ended has memory")
 	}
 }
 

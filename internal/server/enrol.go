@@ -157,7 +157,7 @@ func (s *Server) nodeView(tx *tx, n *node) tutti.NodeView {
 	seen, beat := s.presence.last(n.Node)
 	v := tutti.NodeView{
 		Node: n.Node, Key: n.Key, Groups: tx.registry.groups(n), JoinedAt: n.joinedAt,
-		SeenAt: seen, Connected: s.connected(seen, tx.now), Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble,
+		SeenAt: seen, Connected: s.connected(seen, tx.now), Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Warm: beat.Warm,
 		Active: tx.engine.Active[n.Node],
 	}
 	if j := tx.engine.ExclusiveOn(n.Node); j != nil {

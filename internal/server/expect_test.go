@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// TestExpect: a node that claims hears whether another run of its may follow: its turn
-// in a job that goes on has not come or is not over, or the fleet reacts.
+// TestExpect: a node that claims hears what may follow: its turn in a job that goes on
+// has not come or is not over, or the fleet reacts.
 func TestExpect(t *testing.T) {
-	expects := func(n *servertest.Node) bool {
+	expects := func(n *servertest.Node) tutti.Expectation {
 		t.Helper()
 		var out tutti.Claimed
 		if err := n.Call(tutti.OpClaim, tutti.Claim{}, &out); err != nil {
@@ -21,27 +21,30 @@ func TestExpect(t *testing.T) {
 		return out.Expect
 	}
 	f := newFixture(t)
-	all := func() []bool { return []bool{expects(f.db), expects(f.web1), expects(f.web2)} }
-	want := func(when string, want ...bool) {
+	all := func() []tutti.Expectation {
+		return []tutti.Expectation{expects(f.db), expects(f.web1), expects(f.web2)}
+	}
+	want := func(when string, want ...tutti.Expectation) {
 		t.Helper()
 		if diff := cmp.Diff(want, all()); diff != "" {
 			t.Errorf("%s: db, web1, web2 -want +got\n%s", when, diff)
 		}
 	}
-	want("no job", false, false, false)
+	const none, change, turn = tutti.ExpectNothing, tutti.ExpectChange, tutti.ExpectTurn
+	want("no job", none, none, none)
 	f.Start("deploy", tutti.ModeApply)
-	want("db's turn", true, true, true)
+	want("db's turn", turn, turn, turn)
 	f.db.Pass()
-	want("db's step is over", false, true, true)
+	want("db's step is over", none, turn, turn)
 	f.web1.Pass()
 	f.web2.Pass()
-	want("the job is over", false, false, false)
+	want("the job is over", none, none, none)
 	f = newFixture(t)
 	startConverge(t, f.Fleet, "web")
-	want("the group converges", false, true, true)
+	want("the group converges", none, turn, turn)
 	reacts := tutti.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps + "reactive: true\n")}
 	if _, err := f.SetFleet(servertest.Operator(), reacts); err != nil {
 		t.Fatal(err)
 	}
-	want("the fleet reacts", true, true, true)
+	want("the fleet reacts, and the group converges", change, turn, turn)
 }

@@ -140,10 +140,15 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	return out, err
 }
 
-// expects reports whether a run of a node may follow soon: in a fleet that reacts any
-// change may bring one.
-func (tx *tx) expects(node tutti.NodeName) bool {
-	return tx.fleet().Reaction != nil || tx.engine.Expects(node, tx.member)
+// expects says what may follow on a node.
+func (tx *tx) expects(node tutti.NodeName) tutti.Expectation {
+	switch {
+	case tx.engine.Expects(node, tx.member):
+		return tutti.ExpectTurn
+	case tx.fleet().Reaction != nil:
+		return tutti.ExpectChange
+	}
+	return tutti.ExpectNothing
 }
 
 // connected reports whether a node was heard of within the deadline.

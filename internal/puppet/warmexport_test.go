@@ -1,0 +1,16 @@
+package puppet
+
+import (
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Ready is what Run does when it hears of an expectation.
+func (w *Warm) Ready(e tutti.Expectation) { w.ready(e) }
+
+// Older makes the facts older.
+func (w *Warm) Older(by time.Duration) { w.at = w.at.Add(-by) }
+
+// Stop ends the parent.
+func (w *Warm) Stop() { w.end() }
