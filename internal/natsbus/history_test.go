@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,17 +83,25 @@ func (r *relay) pass(client net.Conn) {
 	r.open[client], r.open[server] = true, true
 	r.mu.Unlock()
 	var both sync.WaitGroup
+	var mute atomic.Bool // the client hears nothing more
 	for to, from := range map[net.Conn]net.Conn{client: server, server: client} {
 		both.Go(func() {
 			buf := make([]byte, 64<<10)
 			for {
 				n, err := from.Read(buf)
+				last := from == client && r.swallows(buf[:n])
+				if last {
+					mute.Store(true) // before the bus can answer
+				}
+				if from == server && mute.Load() {
+					break
+				}
 				if n > 0 {
 					if _, wrote := to.Write(buf[:n]); wrote != nil {
 						break
 					}
 				}
-				if from == client && r.swallows(buf[:n]) {
+				if last {
 					r.cut()
 				}
 				if err != nil {
@@ -105,7 +114,8 @@ func (r *relay) pass(client net.Conn) {
 	both.Wait()
 }
 
-// arm lets the connections end when the next append is on its way.
+// arm lets the connections end when the bus has the next append, and its client no
+// answer.
 func (r *relay) arm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
