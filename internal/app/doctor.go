@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -104,6 +105,7 @@ func nodeFacts(ctx context.Context, dir string) *doctor.Node {
 	_, n.Puppet = puppet.Find("/")
 	n.Module = moduleFacts(dir, n.Running)
 	n.Unended, n.Unsent = runFacts(dir)
+	n.Slow, n.FacterConf = slowFacts(dir)
 	n.Locks = lockFacts()
 	member, err := identity.LoadMembership(identityDir(dir))
 	if err != nil {
@@ -351,4 +353,49 @@ func runFacts(dir string) (unended, unsent []tutti.RunID) {
 		}
 	}
 	return unended, unsent
+}
+
+// slowRuns is in how many runs, one after the other, a fact has to be slow: a busy
+// machine has slow ones now and then.
+const slowRuns = 3
+
+// slowFacts are the facts that were slow in each of the last runs, the most first, at
+// their best, and where Facter is configured.
+func slowFacts(dir string) (slow []doctor.Fact, conf string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "fact-use.json"))
+	if len(files) < slowRuns {
+		return nil, ""
+	}
+	times := map[string]time.Time{}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			times[file] = info.ModTime()
+		}
+	}
+	slices.SortFunc(files, func(a, b string) int { return times[b].Compare(times[a]) })
+	var best map[string]float64
+	for _, file := range files[:slowRuns] {
+		var record struct {
+			Slow map[string]float64 `json:"slow"`
+			Conf string             `json:"conf"`
+		}
+		if raw, err := os.ReadFile(file); err != nil || json.Unmarshal(raw, &record) != nil {
+			return nil, ""
+		}
+		if best == nil {
+			best, conf = record.Slow, record.Conf
+			continue
+		}
+		for name, seconds := range best {
+			now, ok := record.Slow[name]
+			if best[name] = min(seconds, now); !ok {
+				delete(best, name)
+			}
+		}
+	}
+	for name, seconds := range best {
+		slow = append(slow, doctor.Fact{Name: name, Cost: time.Duration(seconds * float64(time.Second))})
+	}
+	slices.SortFunc(slow, func(a, b doctor.Fact) int { return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Name, b.Name)) })
+	return slow, conf
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -20,6 +21,7 @@ type Finding struct {
 	What  string `json:"what"`
 	Means string `json:"means"`
 	Mend  string `json:"mend"`
+	Hint  bool   `json:"hint,omitempty"` // nothing is wrong, and it could be better
 }
 
 func newDoctorCommand(o *options) *cobra.Command {
@@ -28,7 +30,7 @@ func newDoctorCommand(o *options) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong with this machine, and what mends it",
 		Long: `Looks at the server, the node and the operator that live here, each if it does.
-It changes nothing. Exit code 0: all is well; 1: there are findings.`,
+It changes nothing. Exit code 0: all is well, perhaps with hints; 1: there are findings.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in.Connection = o.conn
@@ -36,7 +38,7 @@ It changes nothing. Exit code 0: all is well; 1: there are findings.`,
 			if err := o.printFindings(cmd.OutOrStdout(), found); err != nil {
 				return err
 			}
-			if len(found) > 0 {
+			if wrong(found) {
 				return CommandExit(ExitFailed)
 			}
 			return nil
@@ -58,14 +60,24 @@ func (o *options) printFindings(w io.Writer, found []Finding) error {
 		}
 		return printJSON(w, found)
 	}
-	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "All is well.")
-		return err
+	if !wrong(found) {
+		if _, err := fmt.Fprintln(w, "All is well."); err != nil {
+			return err
+		}
 	}
 	for _, f := range found {
-		if _, err := fmt.Fprintf(w, "%s\n  found  %s\n  means  %s\n  mend   %s\n", f.Check, f.What, f.Means, f.Mend); err != nil {
+		title, mend := f.Check, "mend "
+		if f.Hint {
+			title, mend = f.Check+" (a hint)", "helps"
+		}
+		if _, err := fmt.Fprintf(w, "%s\n  found  %s\n  means  %s\n  %s  %s\n", title, f.What, f.Means, mend, f.Mend); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wrong reports whether there is more than hints.
+func wrong(found []Finding) bool {
+	return slices.ContainsFunc(found, func(f Finding) bool { return !f.Hint })
 }

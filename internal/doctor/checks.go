@@ -32,6 +32,7 @@ var checks = []check{
 	{"module", eachNode(module)},
 	{"locks", eachNode(locks)},
 	{"runs", eachNode(runs)},
+	{"facts", eachNode(slowFacts)},
 }
 
 func eachProcess(look func(p Process, verb string) []Finding) func(Facts) []Finding {
@@ -272,4 +273,21 @@ func join(runs []tutti.RunID) string {
 		out = append(out, string(r))
 	}
 	return strings.Join(out, ", ")
+}
+
+func slowFacts(n Node) []Finding {
+	if len(n.Slow) == 0 {
+		return nil
+	}
+	var costs, ttls []string
+	for _, f := range n.Slow {
+		costs = append(costs, fmt.Sprintf("%s %.1f s", f.Name, f.Cost.Seconds()))
+		ttls = append(ttls, fmt.Sprintf("{ %q : 1 days }", f.Name))
+	}
+	return []Finding{{
+		What:  "facts that take long, in each of the last runs: " + strings.Join(costs, ", "),
+		Means: "every collection of facts costs that much, Tutti's and everybody else's",
+		Mend:  fmt.Sprintf("if they change seldom, in %s: facts : { ttls : [ %s ] }; if nobody reads them: blocklist instead of ttls", n.FacterConf, strings.Join(ttls, ", ")),
+		Hint:  true,
+	}}
 }

@@ -16,6 +16,8 @@ type Finding struct {
 	What  string `json:"what"`  // was found
 	Means string `json:"means"` // for the fleet
 	Mend  string `json:"mend"`  // a command, or what to do
+	// Hint: nothing is wrong, and it could be better.
+	Hint bool `json:"hint,omitempty"`
 }
 
 // Facts are what is known of this machine. A part that is nil does not live here.
@@ -78,6 +80,14 @@ type Node struct {
 	Locks       []Lock
 	Unended     []tutti.RunID // begun, not ended, and without a process
 	Unsent      []tutti.RunID // ended, and the server does not have the result
+	Slow        []Fact        // in each of its last runs, the most first
+	FacterConf  string        // where Facter is told what to remember
+}
+
+// Fact is one that takes long, or a group of them, by its name in facter.conf.
+type Fact struct {
+	Name string
+	Cost time.Duration
 }
 
 // Lock is a lock file whose owner is gone.

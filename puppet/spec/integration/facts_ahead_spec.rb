@@ -54,6 +54,13 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, said(run).first]).to match([1, /one/]), run.said
   end
 
+  # Facter runs all external facts to find that there is no fact of a name, and Puppet always asks for such names.
+  it 'are all that the run asks for, what there is not included' do
+    first.write('code/production/modules/m/facts.d/outside.sh', "#!/bin/sh\necho x >> #{first.path('asked')}\n", mode: 0o755)
+    run = second
+    expect([ages(run).length, File.readlines(first.path('asked')).length]).to eq([1, 2]), run.said
+  end
+
   it 'are not taken when they are older than the limit' do
     run = second(age: 0) { first.write(plugin, fact.call("'two'")) }
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said

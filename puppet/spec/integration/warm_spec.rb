@@ -2,22 +2,18 @@
 
 require_relative '../spec_helper'
 require_relative '../support/mirror'
+require_relative '../support/own_facter'
 require_relative '../support/twins'
 require_relative '../support/warm_rows'
 
 # A run is as if there were no warm parent: the same code, warm and cold, gives the same result.
 RSpec.describe 'a run of a warm parent' do
-  # A Facter of its own, which is as the system's: it may be changed, and so may what it reads.
+  # Libraries of its own, which may be changed.
   def make_site
-    @site = File.join(Dir.mktmpdir('tutti-warm'), 'site')
-    @flag = File.join(@site, '..', 'flag')
-    FileUtils.mkdir_p(@site)
-    facter = $LOAD_PATH.resolve_feature_path('facter').last
-    FileUtils.cp_r([facter, facter.delete_suffix('.rb')], @site)
-    reader = File.join(@site, 'facter/framework/config/config_reader.rb')
-    File.write(reader, File.read(reader).sub(/linux_path = .*/, "linux_path = '#{@site}/facter.conf'"))
-    File.write(File.join(@site, 'facter.conf'), '')
-    File.write(File.join(@site, 'shadow.rb'), "raise LoadError, 'not installed' unless File.exist?('#{@flag}')\n")
+    @facter = OwnFacter.new
+    @site = @facter.dir
+    @flag = @facter.path('../flag')
+    File.write(@facter.path('shadow.rb'), "raise LoadError, 'not installed' unless File.exist?('#{@flag}')\n")
   end
 
   def parent
@@ -33,7 +29,7 @@ RSpec.describe 'a run of a warm parent' do
 
   after(:all) do
     stop
-    FileUtils.rm_rf(File.dirname(@site))
+    @facter.clean
   end
 
   WarmRows::ROWS.each do |row|

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require 'delegate'
 require 'fileutils'
 require_relative 'launcher'
 
@@ -10,10 +9,12 @@ module PuppetX
     # agent: its settings are a run's, and Facter is asked through Puppet's terminus. Whatever ends it before it has facts, there are none.
     class FactsAhead < Launcher
       # What Facter said, in a child of the warm parent.
-      # @param said [Hash] answers by question
+      # @param said [Hash] answers as a whole by question
+      # @param single [Hash] further answers by name; nil: there is no such fact
       # @param messages [Array<Hash>] what was logged meanwhile
       # @param plugins [Hash] what fact plugins there were
-      Facts = Struct.new(:at, :said, :messages, :plugins) do
+      # @param costs [Hash] see FactCosts
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -26,17 +27,6 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # In a child: they stand for Facter's answers, if they still are what it would say.
-        # @yield [Float] their age
-        def use
-          return unless valid?
-
-          Puppet.runtime[:facter] = Told.new(Puppet.runtime[:facter], said, messages)
-          yield age
-        end
-
-        private
-
         # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
         def valid?
           summary = Puppet[:lastrunfile]
@@ -45,14 +35,20 @@ module PuppetX
         end
       end
 
-      # Facter, as Puppet has it, which remembers what it said as a whole, or knows it already.
-      class Told < SimpleDelegator
-        attr_reader :said
+      # Facter, as Puppet has it, which remembers what it said, or knows it already.
+      module Told
+        attr_reader :said, :single, :asked
 
-        def initialize(facter, said = {}, messages = [])
-          super(facter)
+        # @param facts [Facts, nil] nil: it says everything itself
+        def self.by(facts = nil)
+          Puppet.runtime[:facter].extend(Told).tap { |told| told.tell(facts&.said || {}, facts&.single || {}, facts&.messages || []) }
+        end
+
+        def tell(said, single, messages)
           @said = said
+          @single = single
           @messages = messages
+          @asked = [] # one by one, and not among what it said as a whole
         end
 
         def to_hash
@@ -63,16 +59,22 @@ module PuppetX
           whole(question) { super }
         end
 
-        # Where Facter has said nothing as a whole yet, one fact is its own affair.
+        # What is not among what it said as a whole, Facter is asked for: it runs all external facts before it says that there is none.
         def value(name)
-          all = @said.values.first
-          found = all&.dig(*name.to_s.split('.'))
-          found.nil? ? super : found
-        rescue TypeError # a path into what has no parts
-          super
+          found = told(name.to_s)
+          return found unless found.nil?
+
+          @asked |= [name.to_s]
+          @single.fetch(name.to_s) { super }
         end
 
         private
+
+        def told(name)
+          @said.values.first&.dig(*name.split('.'))
+        rescue TypeError # a path into what has no parts
+          nil
+        end
 
         # Puppet adds facts of its own to what it gets.
         def whole(question)
@@ -113,11 +115,13 @@ module PuppetX
       # Asks instead of running.
       def surround
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
-        told = Puppet.runtime[:facter] = Told.new(Puppet.runtime[:facter])
+        FactCosts.watch
+        told = Told.by
         environment = @order.agent? ? Puppet::Node::Environment.remote(Puppet[:environment]) : Puppet.lookup(:current_environment)
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
-        @out.write(Marshal.dump(Facts.new(at, told.said, messages, FactsAhead.plugins)))
+        single = asked.to_h { |name| [name, told.value(name)] }
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record)))
         @out.close
         exit
       end
@@ -127,6 +131,13 @@ module PuppetX
       end
 
       private
+
+      # What the run asked for one by one.
+      def asked
+        JSON.parse(File.read(file("../#{FACT_USE}")))['asked']
+      rescue SystemCallError, JSON::ParserError
+        []
+      end
 
       # What Facter complained of; a run that collects its own facts logs it, too.
       def messages

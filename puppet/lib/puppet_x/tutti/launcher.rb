@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative 'errors'
+require_relative 'fact_costs'
 require_relative 'journal'
 require_relative 'order'
 require_relative 'client'
@@ -46,6 +47,7 @@ module PuppetX
         end
       end
 
+      FACT_USE = 'fact-use.json'
       PROGRAM = File.realpath('../../../bin/puppet-tutti', __dir__)
 
       attr_reader :events
@@ -81,7 +83,7 @@ module PuppetX
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
         start_over(@preload.overridden) if @preload
-        @preload&.facts&.use { |age| @facts_age = age.round(3) }
+        use(@preload.facts) if @preload
       rescue Refused => e
         refuse(e.message)
       end
@@ -102,6 +104,7 @@ module PuppetX
       # Facts are needed next, of which some may have been collected before.
       def collecting
         phase('facts', 'age' => @facts_age)
+        FactCosts.watch
       end
 
       # The node is known, its catalog is compiled next.
@@ -168,12 +171,24 @@ module PuppetX
 
       # Keeps the facts for questions that are asked later (docs/howto/puppet.md). No run fails for that.
       def facts(values)
+        @fact_costs ||= FactCosts.record
         Journal.replace(file('facts.json'), values)
       rescue SystemCallError => e
         Puppet.warning("tutti: cannot keep the facts: #{e.message}")
       end
 
       private
+
+      # From here on facts are those that were collected ahead, if they are still good.
+      # @param ahead [FactsAhead::Facts, nil]
+      def use(ahead)
+        ahead = nil unless ahead&.valid?
+        @told = FactsAhead::Told.by(ahead)
+        return if ahead.nil?
+
+        @facts_age = ahead.age.round(3)
+        @fact_costs = ahead.costs
+      end
 
       # Says what this compile waits for.
       def waits(list)
@@ -272,7 +287,17 @@ module PuppetX
         fields = { 'exit' => @ended || status(error) }
         error = @cause if @cause
         fields['error'] = { 'class' => error.class.name, 'message' => error.message } unless error.nil? || error.is_a?(SystemExit)
+        note_facts
         phase('done', fields)
+      end
+
+      # Says what facts cost, and which were asked for one by one: the next collection is to know those, too.
+      def note_facts
+        return if @fact_costs.nil?
+
+        File.write(file(FACT_USE), JSON.generate(@fact_costs.merge('asked' => @told&.asked || [])))
+      rescue SystemCallError
+        nil # a full disk
       end
 
       def status(error)
