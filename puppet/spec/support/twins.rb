@@ -48,13 +48,13 @@ class Twins
     (warm - cold).zip(cold - warm) + (cold - warm).drop((warm - cold).size).map { |line| [nil, line] }
   end
 
-  # Everything that a run said, as numbered parts. A run that began again says what it had said before once more.
+  # Everything that a run said, as numbered parts. A run that began again has its phases and requests once more.
   def self.result(run)
     phases = run.lines('phase.jsonl')
     phases = phases.drop(phases.rindex { |line| line.key?('warm') && !line.key?('facts_age') })
     requests = run.agent.requests
     requests = requests.drop(requests.rindex { |request| request['op'] == 'hello' } || 0)
-    log = said(run, 'log.jsonl').select { |line| line['t'] >= phases.first['t'] }.map { |line| less(line) }
+    log = said(run, 'log.jsonl').map { |line| less(line) }
     parts = { 'phase' => phases, 'request' => requests, 'log' => log, 'event' => said(run, 'events.jsonl'),
               'report' => run.report? ? run.report.sort : [], 'file' => (Dir.children(run.dir) - %w[facts.json]).sort }
     parts.flat_map do |part, lines|

@@ -274,6 +274,8 @@ module PuppetX
         return if why.nil?
 
         @phases.write('cold' => why)
+        # All of it is said again, but that plugins came.
+        File.truncate(file('log.jsonl'), 0) unless @order.agent?
         exec(@environment, RbConfig.ruby, PROGRAM, @dir, unsetenv_others: true)
       end
 
