@@ -19,12 +19,7 @@ import (
 // measureSwift boots the example's four hosts, then deploys Swift on them, and
 // measures the orchestration beside Puppet's own time, and memory.
 func measureSwift(ctx context.Context, o options) (figures []figure, err error) {
-	dir, err := os.MkdirTemp("", "tutti-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	spec, err := lab.ReadSpec("examples/swift/lab.yaml")
+	spec, err := lab.ReadSpec(swiftLab)
 	if err != nil {
 		return nil, err
 	}
@@ -36,29 +31,50 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 	if err != nil {
 		return nil, err
 	}
-	spec.Name = "bench"
+	err = onSwift(ctx, "bench", o, func(f *app.LabFleet, _ string) error {
+		s, err := deploy(ctx, f)
+		if err != nil {
+			return err
+		}
+		memory, err := measureMemory(ctx, f)
+		figures = append([]figure{
+			boot,
+			{"Swift: wall over critical path", s.Wall.Seconds() / s.CriticalPath.Seconds(), "ratio", 1.02},
+		}, memory...)
+		return err
+	})
+	return figures, err
+}
+
+const swiftLab = "examples/swift/lab.yaml"
+
+// onSwift does something with a fleet on the hosts of the Swift example, to which
+// nothing is deployed yet, and with a directory; both are gone afterwards.
+func onSwift(ctx context.Context, name string, o options, do func(f *app.LabFleet, dir string) error) (err error) {
+	dir, err := os.MkdirTemp("", "tutti-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	spec, err := lab.ReadSpec(swiftLab)
+	if err != nil {
+		return err
+	}
+	spec.Name = name
+	machine := lab.Machine{Log: os.Stderr}
 	running, err := machine.Up(ctx, spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, machine.Down(context.WithoutCancel(ctx), spec.Name)) }()
 	f, err := app.StartLabFleet(ctx, running, "tutti", o.binary, dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.Push(ctx, "examples/swift"); err != nil {
-		return nil, err
+		return err
 	}
-	s, err := deploy(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	figures = []figure{
-		boot,
-		{"Swift: wall over critical path", s.Wall.Seconds() / s.CriticalPath.Seconds(), "ratio", 1.02},
-	}
-	memory, err := measureMemory(ctx, f)
-	return append(figures, memory...), err
+	return do(f, dir)
 }
 
 // measureBoot boots four hosts of the example, without the server's.
@@ -74,10 +90,23 @@ func measureBoot(ctx context.Context, machine lab.Machine, spec lab.Spec) (figur
 }
 
 func deploy(ctx context.Context, f *app.LabFleet) (engine.Summary, error) {
-	state := engine.NewState()
-	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+	job, err := finished(ctx, f, "deploy")
 	if err != nil {
 		return engine.Summary{}, err
+	}
+	s := job.Summary(time.Now())
+	if s.Outcome != tutti.VerdictSucceeded {
+		return s, fmt.Errorf("the deployment %s: %s", s.Outcome, job.Message)
+	}
+	return s, nil
+}
+
+// finished is a job of a plan, at its end.
+func finished(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
+	state := engine.NewState()
+	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: tutti.ModeApply})
+	if err != nil {
+		return nil, err
 	}
 	err = f.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
 		if w.Event != nil {
@@ -85,14 +114,10 @@ func deploy(ctx context.Context, f *app.LabFleet) (engine.Summary, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return engine.Summary{}, err
+	if err == nil && state.Jobs[job] == nil {
+		err = fmt.Errorf("job %s was not seen", job)
 	}
-	s := state.Jobs[job].Summary(time.Now())
-	if s.Outcome != tutti.VerdictSucceeded {
-		return s, fmt.Errorf("the deployment %s: %s", s.Outcome, state.Jobs[job].Message)
-	}
-	return s, nil
+	return state.Jobs[job], err
 }
 
 func measureMemory(ctx context.Context, f *app.LabFleet) ([]figure, error) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
-	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
@@ -26,56 +25,41 @@ const warmPlans = "  warm: {steps: [{run: storage-01}]}\n  cold: {steps: [{run: 
 // measureWarm measures runs that find Puppet loaded beside runs that load it, in turn:
 // of two storage nodes of the Swift example, which has converged, then of one notify.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
-	dir, err := os.MkdirTemp("", "tutti-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	spec, err := lab.ReadSpec("examples/swift/lab.yaml")
-	if err != nil {
-		return nil, err
-	}
-	spec.Name = "bench-warm"
-	machine := lab.Machine{Log: os.Stderr}
-	running, err := machine.Up(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, machine.Down(context.WithoutCancel(ctx), spec.Name)) }()
-	f, err := app.StartLabFleet(ctx, running, "tutti", o.binary, dir)
-	if err != nil {
-		return nil, err
-	}
-	cold, err := running.Host("storage-02")
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Push(ctx, "examples/swift"); err != nil {
-		return nil, err
-	}
-	if _, err := deploy(ctx, f); err != nil {
-		return nil, err
-	}
-	if err := f.RunCold(ctx, cold); err != nil {
-		return nil, err
-	}
-	swift, err := warmAndCold(ctx, f, "Swift's storage node", 1./3, "examples/swift/tutti.yaml")
-	if err != nil {
-		return nil, err
-	}
-	one := filepath.Join(dir, "notify")
-	if err := writeNotify(one, "examples/swift/tutti.yaml"); err != nil {
-		return nil, err
-	}
-	if err := f.Push(ctx, one); err != nil {
-		return nil, err
-	}
-	notify, err := warmAndCold(ctx, f, "notify", 0.1, filepath.Join(one, "tutti.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	memory, err := parentMemory(ctx, running)
-	return slices.Concat(swift, notify, memory), err
+	err = onSwift(ctx, "bench-warm", o, func(f *app.LabFleet, dir string) error {
+		warm, err := f.Lab.Host("storage-01")
+		if err != nil {
+			return err
+		}
+		cold, err := f.Lab.Host("storage-02")
+		if err != nil {
+			return err
+		}
+		if _, err := deploy(ctx, f); err != nil {
+			return err
+		}
+		if err := f.RunCold(ctx, cold); err != nil {
+			return err
+		}
+		swift, err := warmAndCold(ctx, f, "Swift's storage node", 1./3, "examples/swift/tutti.yaml")
+		if err != nil {
+			return err
+		}
+		one := filepath.Join(dir, "notify")
+		if err := writeNotify(one, "examples/swift/tutti.yaml"); err != nil {
+			return err
+		}
+		if err := f.Push(ctx, one); err != nil {
+			return err
+		}
+		notify, err := warmAndCold(ctx, f, "notify", 0.1, filepath.Join(one, "tutti.yaml"))
+		if err != nil {
+			return err
+		}
+		memory, err := parentMemory(ctx, warm)
+		figures = slices.Concat(swift, notify, memory)
+		return err
+	})
+	return figures, err
 }
 
 // writeNotify makes a fleet of one resource.
@@ -133,33 +117,19 @@ func warmAndCold(ctx context.Context, f *app.LabFleet, what string, goal float64
 
 // planned is how the only run of a plan ended.
 func planned(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
-	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: tutti.ModeApply})
+	job, err := finished(ctx, f, plan)
 	if err != nil {
 		return tutti.Result{}, err
 	}
-	state := engine.NewState()
-	err = f.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
-		if w.Event != nil {
-			state.Apply(*w.Event)
-		}
-		return nil
-	})
-	if err != nil {
-		return tutti.Result{}, err
-	}
-	r := state.Jobs[job].Steps[0].Nodes[0].Last()
+	r := job.Steps[0].Nodes[0].Last()
 	if r == nil || r.Result == nil || !r.Result.Outcome.Good() {
-		return tutti.Result{}, fmt.Errorf("job %s: %s", job, state.Jobs[job].Message)
+		return tutti.Result{}, fmt.Errorf("job %s: %s", job.ID, job.Message)
 	}
 	return *r.Result, nil
 }
 
 // parentMemory is what the warm parent has, whole and by its share of what is shared.
-func parentMemory(ctx context.Context, running *lab.Running) ([]figure, error) {
-	h, err := running.Host("storage-01")
-	if err != nil {
-		return nil, err
-	}
+func parentMemory(ctx context.Context, h *lab.Host) ([]figure, error) {
 	out, err := app.Output(ctx, h, nil, "sh", "-euc", "cat /proc/$(pgrep -x tutti-warm)/smaps_rollup")
 	if err != nil {
 		return nil, err
