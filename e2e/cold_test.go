@@ -58,9 +58,9 @@ func TestConvergeSwift(t *testing.T) {
 	scales := os.Getenv("E2E_COLD") == ""
 	begin := func(t *testing.T) *app.LabFleet {
 		if scales {
-			return swiftFleet(t, spareStorage)
+			return exampleFleet(t, "swift", spareStorage)
 		}
-		return swiftFleet(t)
+		return exampleFleet(t, "swift")
 	}
 	coldStarts(t, "E2E_COLD", "0", begin, func(t *testing.T, f *app.LabFleet) {
 		if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {

@@ -3,12 +3,9 @@
 package e2e_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
@@ -103,16 +100,7 @@ func (s *puppetSite) swift(t *testing.T) {
 func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	j := convergeOn(t, s.LabFleet, "swift").end()
-	got := map[tutti.NodeName]int{}
-	for _, r := range runsOf(j.Job) {
-		t.Logf("%6.1fs %6.1fs %s attempt %d: %s %s %s", r.WantedAt.Sub(j.StartedAt).Seconds(), r.EndedAt.Sub(j.StartedAt).Seconds(), r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
-		if r.Passed() {
-			got[r.Node]++
-		}
-	}
-	if !maps.Equal(want, got) || j.Verdict != tutti.VerdictConverged {
-		t.Errorf("%s (%s); runs -want +got\n%s", j.Verdict, j.Message, cmp.Diff(want, got))
-	}
+	j.checkConverged(want)
 	return j
 }
 

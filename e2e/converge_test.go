@@ -5,8 +5,11 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -75,6 +78,21 @@ func (j *job) checkSummary(verdict tutti.Verdict, runs, failed int) {
 		for _, r := range runsOf(j.Job) {
 			j.t.Logf("%s attempt %d: gate %s (%s), %s", r.Node, r.Attempt, r.Gate, r.GateWhy, r.Outcome())
 		}
+	}
+}
+
+// checkConverged fails unless a job converged, with as many runs of each node.
+func (j *job) checkConverged(want map[tutti.NodeName]int) {
+	j.t.Helper()
+	got := map[tutti.NodeName]int{}
+	for _, r := range runsOf(j.Job) {
+		j.t.Logf("%6.1fs %6.1fs %s attempt %d: %s %s %s", r.WantedAt.Sub(j.StartedAt).Seconds(), r.EndedAt.Sub(j.StartedAt).Seconds(), r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
+		if r.Passed() {
+			got[r.Node]++
+		}
+	}
+	if !maps.Equal(want, got) || j.Verdict != tutti.VerdictConverged {
+		j.t.Errorf("job %s: %s (%s); runs -want +got\n%s", j.id, j.Verdict, j.Message, cmp.Diff(want, got))
 	}
 }
 

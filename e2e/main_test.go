@@ -77,8 +77,8 @@ const beforePanic = 20 * time.Second
 // by side apart.
 func labName(name string) string { return name + os.Getenv("E2E_SUFFIX") }
 
-// swiftLab is the lab of the example.
-func swiftLab() string { return labName("e2e-swift") }
+// exampleLab is the lab of an example.
+func exampleLab(example string) string { return labName("e2e-" + example) }
 
 // siteLab is the lab of the site with a Puppet Server.
 func siteLab() string { return labName("e2e-site") }
@@ -144,7 +144,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Relay = []string{program, "lab", "relay"}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, swiftLab(), siteLab(), swiftSiteLab(), compileLab()} {
+		for _, name := range []string{spec.Name, exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), compileLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

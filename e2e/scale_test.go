@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
 )
@@ -157,16 +155,8 @@ func checkReaction(t *testing.T, f *app.LabFleet, when string, want map[tutti.No
 		return reaction != ""
 	})
 	j := (&job{id: reaction, t: t, f: f}).end()
-	got := map[tutti.NodeName]int{}
-	for _, r := range runsOf(j.Job) {
-		t.Logf("%s: %s attempt %d: %s %s %s", when, r.Node, r.Attempt, r.Gate, r.Outcome(), r.GateWhy)
-		if r.Passed() {
-			got[r.Node]++
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" || j.Verdict != tutti.VerdictConverged {
-		t.Errorf("%s: %s (%s); runs -want +got\n%s", when, j.Verdict, j.Message, diff)
-	}
+	t.Logf("%s: job %s", when, j.id)
+	j.checkConverged(want)
 	if again := converge(t, f).end(); again.Verdict != tutti.VerdictConverged || len(runsOf(again.Job)) != 0 {
 		t.Errorf("%s: converging afterwards: %s (%s) with %d runs, want nothing to do", when, again.Verdict, again.Message, len(runsOf(again.Job)))
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,38 +15,11 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// swiftFleet is the example's fleet, on hosts of its own, and further hosts that have
-// not joined. With E2E_BARE nothing of Swift is baked into them: Puppet downloads
-// and installs it, which takes minutes.
-func swiftFleet(t *testing.T, spare ...string) *app.LabFleet {
-	t.Helper()
-	spec := mustReadSpec(t, "../examples/swift/lab.yaml")
-	spec.Name = swiftLab()
-	if os.Getenv("E2E_BARE") != "" {
-		spec.Packages = slices.DeleteFunc(spec.Packages, func(p string) bool { return !strings.HasPrefix(p, "puppet-") })
-	}
-	for _, name := range spare {
-		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name})
-	}
-	running := bootLab(t, spec)
-	members := *running
-	members.Hosts = slices.DeleteFunc(slices.Clone(running.Hosts), func(h *lab.Host) bool { return slices.Contains(spare, h.Name) })
-	f, err := app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Lab = running
-	if err := f.Push(t.Context(), "../examples/swift"); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 // TestSwift deploys the example while the server is killed with -9 in the
 // middle: the job goes on by itself, nothing starts twice, the cluster works, and
 // deploying again changes nothing.
 func TestSwift(t *testing.T) {
-	f := swiftFleet(t)
+	f := exampleFleet(t, "swift")
 	j := start(t, f, "deploy", tutti.ModeApply)
 	j.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
 	before := sh(t, f.Server, "systemctl show -p MainPID --value tutti-server")
@@ -64,25 +36,14 @@ func TestSwift(t *testing.T) {
 	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
 		t.Error(err)
 	}
-	again := start(t, f, "deploy", tutti.ModeApply).end()
-	for _, r := range runsOf(again.Job) {
-		if got := r.Outcome(); got != tutti.Unchanged {
-			t.Errorf("the second time %s of %s is %s, want unchanged", r.Node, r.Step, got)
-		}
-	}
-	for _, h := range f.Nodes {
-		if err := f.RunCold(t.Context(), h); err != nil {
-			t.Fatal(err)
-		}
-	}
-	checkWarmAsCold(t, f, again.Job, start(t, f, "deploy", tutti.ModeApply).end().Job)
+	checkAgain(t, f, "deploy")
 }
 
 // TestSwiftPower deploys the example while a storage node loses its power in the
 // middle of its run: that run, and so the job, is no success. Deploying again
 // does what is left, though the server loses its power in the middle of it.
 func TestSwiftPower(t *testing.T) {
-	f := swiftFleet(t)
+	f := exampleFleet(t, "swift")
 	storage, err := f.Lab.Host("storage-02")
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,24 @@ import (
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
+// checkAgain executes a plan that has nothing left to do, warm, and then cold, as the
+// nodes' runs are from then on: nothing changes, and what the runs leave is the same.
+func checkAgain(t *testing.T, f *app.LabFleet, plan tutti.PlanName) {
+	t.Helper()
+	warm := start(t, f, plan, tutti.ModeApply).end()
+	for _, r := range runsOf(warm.Job) {
+		if got := r.Outcome(); got != tutti.Unchanged {
+			t.Errorf("the second time %s of %s is %s, want unchanged", r.Node, r.Step, got)
+		}
+	}
+	for _, h := range f.Nodes {
+		if err := f.RunCold(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkWarmAsCold(t, f, warm.Job, start(t, f, plan, tutti.ModeApply).end().Job)
+}
+
 // checkWarmAsCold compares the runs of a job whose runs were warm with those of another,
 // of the same plan and on the same nodes, whose were cold: catalogs and reports are
 // equal, and every run was what it was to be.

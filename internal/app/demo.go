@@ -1,17 +1,11 @@
 package app
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -21,15 +15,44 @@ import (
 
 const demoPlan = "deploy"
 
-// demo deploys OpenStack Swift on the hosts of a lab, stores an object and
-// fetches it. What it tells goes to standard error when standard output is for
-// JSON.
+// example is what a demonstration tells of an example, and how it is used.
+type example struct {
+	hosts string // who is on which
+	look  string // what one would look at on a node
+	use   func(ctx context.Context, f *LabFleet, say func(string, ...any)) error
+}
+
+var examples = map[string]example{
+	"swift": {
+		hosts: "Swift on four",
+		look:  "proxy-01 -- swift-ring-builder /etc/swift/object.builder",
+		use: func(ctx context.Context, f *LabFleet, say func(string, ...any)) error {
+			if err := f.StoreAndFetch(ctx, []byte("Tutti: all together.\n"), say); err != nil {
+				return err
+			}
+			say("The cluster works.")
+			return nil
+		},
+	},
+	"web": {
+		hosts: "a load balancer and two web servers",
+		look:  "lb-01 -- cat /etc/haproxy/haproxy.cfg",
+		use: func(ctx context.Context, f *LabFleet, say func(string, ...any)) error {
+			pages, err := f.AskSite(ctx)
+			say("The load balancer answers %q", pages)
+			return err
+		},
+	},
+}
+
+// demo deploys an example on the hosts of a lab and uses it. What it tells goes to
+// standard error when standard output is for JSON.
 func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say := teller(os.Stdout)
 	if o.JSON {
 		say = teller(os.Stderr)
 	}
-	dir := filepath.Join(o.Dir, o.Name)
+	shown, dir := examples[o.Name], filepath.Join(o.Dir, o.Name)
 	spec, err := lab.ReadSpec(filepath.Join(dir, "lab.yaml"))
 	if err != nil {
 		return tutti.Wrap("", err, "the examples are not here; run this where the project lies, or give --examples DIR")
@@ -42,7 +65,7 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 		return err
 	}
 	machine := lab.Machine{Log: os.Stderr}
-	say("Booting %d hosts: Swift on four, the Tutti server on its own (the first time a base is built: minutes)", len(spec.Hosts))
+	say("Booting %d hosts: %s, the Tutti server on its own (the first time a base is built: minutes)", len(spec.Hosts), shown.hosts)
 	running, err := machine.Up(ctx, spec)
 	if err != nil {
 		return err
@@ -68,8 +91,11 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 	if err := deploy(ctx, f, dir, say, show); err != nil {
 		return err
 	}
+	if err := shown.use(ctx, f, say); err != nil {
+		return err
+	}
 	if o.Keep {
-		say(lookAround, f.Conn.OperatorDir, spec.Name, spec.Name)
+		say(lookAround, f.Conn.OperatorDir, spec.Name, shown.look, spec.Name)
 	}
 	return nil
 }
@@ -81,7 +107,7 @@ const (
     bin/tutti job show --reads
     bin/tutti node list
     bin/tutti data list
-    bin/tutti lab exec --lab %s proxy-01 -- swift-ring-builder /etc/swift/object.builder
+    bin/tutti lab exec --lab %s %s
     bin/tutti lab down %s`
 )
 
@@ -98,24 +124,12 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 	if err := f.Push(ctx, dir); err != nil {
 		return err
 	}
-	say("Executing the plan %q: the order that the Swift modules need, unmodified as Debian ships them", demoPlan)
+	say("Executing the plan %q: the order that the modules need, unmodified as Debian ships them", demoPlan)
 	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: demoPlan, Mode: tutti.ModeApply})
 	if err != nil {
 		return err
 	}
-	if err := show(ctx, f.Client, job); err != nil {
-		return err
-	}
-	return f.demoUse(ctx, say)
-}
-
-// demoUse shows that the cluster works.
-func (f *LabFleet) demoUse(ctx context.Context, say func(string, ...any)) error {
-	if err := f.StoreAndFetch(ctx, []byte("Tutti: all together.\n"), say); err != nil {
-		return err
-	}
-	say("The cluster works.")
-	return nil
+	return show(ctx, f.Client, job)
 }
 
 // demoConverge deploys without the plan, twice: the second time there is nothing
@@ -138,7 +152,7 @@ func demoConverge(ctx context.Context, f *LabFleet, dir string, say func(string,
 			return err
 		}
 	}
-	return f.demoUse(ctx, say)
+	return nil
 }
 
 // Push signs and sends the example in dir, with its fleet file.
@@ -153,94 +167,4 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 	}
 	_, err = f.Client.SetFleet(ctx, tutti.FleetSource{File: file, Source: source})
 	return err
-}
-
-// StoreAndFetch stores an object in the Swift that was deployed, through its
-// API, and fetches it again. Its proxy is the node whose name says so.
-func (f *LabFleet) StoreAndFetch(ctx context.Context, content []byte, say func(string, ...any)) error {
-	i := slices.IndexFunc(f.Nodes, func(h *lab.Host) bool { return strings.HasPrefix(h.Name, "proxy-") })
-	if i < 0 {
-		return tutti.Errorf(tutti.CodeNotFound, "no node of lab %q is called proxy-…", f.Lab.Name)
-	}
-	proxy := "http://" + f.Nodes[i].Address.String() + ":8080"
-	ctx, cancel := context.WithTimeoutCause(ctx, swiftDeadline, fmt.Errorf("no answer of Swift within %s", swiftDeadline))
-	defer cancel()
-	auth, err := swift(ctx, http.MethodGet, proxy+"/auth/v1.0", http.Header{"X-Auth-User": {"test:tester"}, "X-Auth-Key": {"testing"}}, nil)
-	if err != nil {
-		return err
-	}
-	token := http.Header{"X-Auth-Token": {auth.header.Get("X-Auth-Token")}}
-	const container, object = "/v1/AUTH_test/demo", "/v1/AUTH_test/demo/hello"
-	if _, err := swift(ctx, http.MethodPut, proxy+container, token, nil); err != nil {
-		return err
-	}
-	put, err := swift(ctx, http.MethodPut, proxy+object, token, content)
-	if err != nil {
-		return err
-	}
-	say("PUT %s%s: %s", proxy, object, put.status)
-	get, err := swift(ctx, http.MethodGet, proxy+object, token, nil)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(get.content, content) {
-		return fmt.Errorf("GET %s returned %q, stored was %q", object, get.content, content)
-	}
-	say("GET %s%s: %s: %q", proxy, object, get.status, get.content)
-	return nil
-}
-
-// swiftAnswer is an answer of Swift that was not an error.
-type swiftAnswer struct {
-	status  string
-	header  http.Header
-	content []byte
-}
-
-// Units of Swift are started before their servers listen, and the proxy leaves out
-// those that did not answer for a minute.
-const (
-	swiftDeadline   = 2 * time.Minute
-	swiftAgainEvery = 3 * time.Second
-)
-
-// swift asks Swift, and again while it says that its servers are not there.
-func swift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, error) {
-	for {
-		answer, code, err := askSwift(ctx, method, url, header, body)
-		if code != http.StatusServiceUnavailable {
-			return answer, err
-		}
-		if !sleep(ctx, swiftAgainEvery) {
-			return answer, errors.Join(err, context.Cause(ctx))
-		}
-	}
-}
-
-func askSwift(ctx context.Context, method, url string, header http.Header, body []byte) (swiftAnswer, int, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return swiftAnswer{}, 0, err
-	}
-	req.Header = header
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return swiftAnswer{}, 0, err
-	}
-	defer resp.Body.Close()
-	content, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
-		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, content)
-	}
-	return swiftAnswer{resp.Status, resp.Header, content}, resp.StatusCode, err
-}
-
-func untar(ctx context.Context, packed []byte, dir string) error {
-	cmd := exec.CommandContext(ctx, "tar", "-C", dir, "--no-same-owner", "-x")
-	cmd.Stdin = bytes.NewReader(packed)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("unpack the operator's credentials: %w: %s", err, out)
-	}
-	return nil
 }

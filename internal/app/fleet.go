@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,6 +86,16 @@ func (f *LabFleet) startServer(ctx context.Context) error {
 	return err
 }
 
+func untar(ctx context.Context, packed []byte, dir string) error {
+	cmd := exec.CommandContext(ctx, "tar", "-C", dir, "--no-same-owner", "-x")
+	cmd.Stdin = bytes.NewReader(packed)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("unpack the operator's credentials: %w: %s", err, out)
+	}
+	return nil
+}
+
 // join lets all nodes in, at once.
 func (f *LabFleet) join(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -101,6 +113,15 @@ func (f *LabFleet) Join(ctx context.Context, h *lab.Host) error {
 	}
 	_, err = Output(ctx, h, []byte(token.Text), hostBinary, "join")
 	return err
+}
+
+// node returns the first node whose name begins so.
+func (f *LabFleet) node(prefix string) (*lab.Host, error) {
+	i := slices.IndexFunc(f.Nodes, func(h *lab.Host) bool { return strings.HasPrefix(h.Name, prefix) })
+	if i < 0 {
+		return nil, tutti.Errorf(tutti.CodeNotFound, "no node of lab %q is called %s…", f.Lab.Name, prefix)
+	}
+	return f.Nodes[i], nil
 }
 
 // Output runs a command on a host and returns what it printed; its error says

@@ -2,12 +2,17 @@ package cli
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
 )
+
+// Demos are the examples that there is a demonstration of.
+var Demos = []string{"swift", "web"}
 
 // Demo says what a demonstration does.
 type Demo struct {
@@ -32,13 +37,13 @@ type demoLine struct {
 func newDemoCommand(o *options) *cobra.Command {
 	var in Demo
 	cmd := &cobra.Command{
-		Use:       "demo swift",
-		Short:     "Deploy OpenStack Swift on four hosts of a lab, and use it",
+		Use:       "demo " + strings.Join(Demos, "|"),
+		Short:     "Deploy an example on hosts of a lab, and use it",
 		Args:      cobra.ExactArgs(1),
-		ValidArgs: []string{"swift"},
+		ValidArgs: Demos,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] != "swift" {
-				return tutti.Errorf(tutti.CodeInvalid, "no demo %q; there is: swift", args[0])
+			if !slices.Contains(Demos, args[0]) {
+				return tutti.Errorf(tutti.CodeInvalid, "no demo %q; there are: %s", args[0], strings.Join(Demos, ", "))
 			}
 			in.Name, in.JSON = args[0], o.json
 			var shown []summaryLine

@@ -102,6 +102,15 @@ RSpec.describe "the site's own settings" do
     expect(File.exist?(lock)).to be(false)
   end
 
+  it "makes what has no mode as Puppet's daemon does, whatever the agent's umask" do
+    run.manifest("file { '#{run.path('made')}': ensure => directory }\n")
+    was = File.umask(0o077)
+    run.call
+    expect(File.stat(run.path('made')).mode & 0o777).to eq(0o755), run.said
+  ensure
+    File.umask(was)
+  end
+
   it 'does not see facts and plugins of an old pluginsync' do
     run.write('var/lib/facter/old.rb', "Facter.add(:old) { setcode { 'old' } }\n")
     run.write('var/lib/puppet/functions/old.rb', "Puppet::Functions.create_function(:old) { def old; 1; end }\n")

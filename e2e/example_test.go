@@ -1,0 +1,41 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// exampleFleet is the fleet of an example, on hosts of its own, and further hosts that
+// have not joined. With E2E_BARE nothing but Puppet and its modules is baked into them:
+// Puppet downloads and installs the rest, which takes minutes.
+func exampleFleet(t *testing.T, example string, spare ...string) *app.LabFleet {
+	t.Helper()
+	dir := "../examples/" + example
+	spec := mustReadSpec(t, dir+"/lab.yaml")
+	spec.Name = exampleLab(example)
+	if os.Getenv("E2E_BARE") != "" {
+		spec.Packages = slices.DeleteFunc(spec.Packages, func(p string) bool { return !strings.HasPrefix(p, "puppet-") })
+	}
+	for _, name := range spare {
+		spec.Hosts = append(spec.Hosts, lab.HostSpec{Name: name})
+	}
+	running := bootLab(t, spec)
+	members := *running
+	members.Hosts = slices.DeleteFunc(slices.Clone(running.Hosts), func(h *lab.Host) bool { return slices.Contains(spare, h.Name) })
+	f, err := app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Lab = running
+	if err := f.Push(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

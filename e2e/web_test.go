@@ -1,0 +1,55 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+)
+
+// TestWeb deploys the web example by its plan. What then changes in its data reaches
+// the nodes that read it, and who reads what these export, and nobody else; and whether
+// runs are warm or cold, they leave the same, also where they change something.
+func TestWeb(t *testing.T) {
+	f := exampleFleet(t, "web")
+	start(t, f, "deploy", tutti.ModeApply).end().checkSummary(tutti.VerdictSucceeded, 3, 0)
+	checkSite(t, f, "release 1.0 from web-01\n", "release 1.0 from web-02\n")
+	converge(t, f).end().checkConverged(nil)
+
+	const release = "shared/hiera/profile::web::release"
+	servers := map[tutti.NodeName]int{"web-01": 1, "web-02": 1}
+	warm := convergeTo(t, f, release, `"1.1"`, servers)
+	checkSite(t, f, "release 1.1 from web-01\n", "release 1.1 from web-02\n")
+	convergeTo(t, f, release, `"1.0"`, servers)
+	checkAgain(t, f, "deploy")
+	cold := convergeTo(t, f, release, `"1.1"`, servers)
+	checkWarmAsCold(t, f, warm.Job, cold.Job)
+
+	convergeTo(t, f, "node/web-02/hiera/profile::web::weight", `0`, map[tutti.NodeName]int{"web-02": 1, "lb-01": 1})
+	checkSite(t, f, "release 1.1 from web-01\n")
+}
+
+// convergeTo sets a value and converges, which takes these runs.
+func convergeTo(t *testing.T, f *app.LabFleet, key, value string, want map[tutti.NodeName]int) *job {
+	t.Helper()
+	if err := f.Client.SetValue(t.Context(), key, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+	j := converge(t, f).end()
+	j.checkConverged(want)
+	return j
+}
+
+// checkSite compares the pages that the example's site shows through its load
+// balancer.
+func checkSite(t *testing.T, f *app.LabFleet, want ...string) {
+	t.Helper()
+	got, err := f.AskSite(t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v; pages -want +got\n%s", err, diff)
+	}
+}
