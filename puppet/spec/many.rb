@@ -17,6 +17,7 @@ before = nil # what is open after ten runs
 after = {}
 bad = []
 cut = 0 # runs that a kill came in time for
+span = nil # how much a run says before it applies
 began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
 # What kills a run waits until it has written so many bytes of what it does, which is a moment, but no time.
@@ -30,7 +31,8 @@ end
 runs.times do |number|
   run = machine.again
   victim = victims.include?(number)
-  run.call { |pid| kill(run, pid, random.rand(600)) if victim }
+  run.call { |pid| kill(run, pid, random.rand(span)) if victim }
+  span ||= File.read(run.path("#{run.run}/phase.jsonl")).index('"apply"')
   if victim
     cut += 1 unless run.ended?
   else
