@@ -167,6 +167,8 @@ func TestPuppetServer(t *testing.T) {
 		}
 	})
 
+	t.Run("plugins that come with the run", s.plugins)
+
 	t.Run("behind a run that cron started", func(t *testing.T) {
 		s.manifest(t, "exec { '/bin/sh -c \"touch /run/e2e-cron; until test -e /run/e2e-release; do sleep 0.1; done\"': creates => '/run/e2e-release' }")
 		sh(t, first, "systemd-run --quiet --unit e2e-cron puppet agent --onetime --no-daemonize; until test -e /run/e2e-cron; do sleep 0.1; done")

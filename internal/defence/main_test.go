@@ -53,6 +53,10 @@ func fitsSpec(t *testing.T, d defence) {
 		t.Errorf("%s: %v", d.Promise, err)
 	}
 	raw, err := os.ReadFile(filepath.Clean(d.Package))
+	if words, ok := strings.CutPrefix(d.Test, "is as cold: "); ok { // a row of the table that the spec goes through
+		d.Test = words
+		raw, err = os.ReadFile(filepath.Join(module, "spec/support/warm_rows.rb"))
+	}
 	if err != nil || !strings.Contains(string(raw), d.Test) {
 		t.Errorf("%s: %s has no example %q (%v)", d.Promise, d.Package, d.Test, err)
 	}

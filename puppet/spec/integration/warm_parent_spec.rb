@@ -112,6 +112,18 @@ RSpec.describe 'a warm parent' do
     expect(parent.silent?).to be(true)
   end
 
+  # A package that is unpacked meanwhile: one file loaded is the old one, the next the new one.
+  it 'makes no child if a file has changed between its loading and the end of loading' do
+    load = "load File.join(RbConfig::CONFIG['rubylibdir'], 'pathname.rb')\n"
+    loaded = run.write('site/pathname.rb', load)
+    run.write('site/shadow.rb', "File.write('#{loaded}', \"\#{File.read('#{loaded}')}# newer\")\nraise LoadError, 'not installed'\n") # a feature asks for it
+    torn = WarmParent.new(RealRun.environment.merge('RUBYLIB' => run.path('site')))
+    expect(File.read(loaded)).to end_with('# newer')
+    expect(torn.changed(run)).to eq(loaded)
+  ensure
+    torn&.stop
+  end
+
   # Nobody has read the answer: there is a pid, and the run is what it says.
   it 'is killed after the answer: the run goes on' do
     run.agent.start

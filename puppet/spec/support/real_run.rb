@@ -178,6 +178,11 @@ class RealRun
     lines('phase.jsonl').last
   end
 
+  # Whether it has said that it has ended.
+  def ended?
+    File.exist?(path("#{run}/phase.jsonl")) && done['phase'] == 'done'
+  end
+
   def errors
     return [] unless File.exist?(File.join(dir, 'log.jsonl'))
 

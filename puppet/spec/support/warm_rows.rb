@@ -35,6 +35,22 @@ module WarmRows
       RUBY
   end
 
+  # A provider for a type of Puppet's, which says a word.
+  def self.aaa(word)
+    { "#{LIB}/puppet/provider/group/aaa.rb" => <<~RUBY }
+      Puppet::Type.type(:group).provide(:aaa) do
+        defaultfor kernel: 'Linux'
+        def self.specificity; 1000; end
+        def exists?; false; end
+        def create; Puppet.warning('made by aaa #{word}'); end
+        def gid; :absent; end
+        def members; []; end
+      end
+    RUBY
+  end
+
+  AAA = "group { 'tutti-none': ensure => present }\n"
+
   def self.function(name, body)
     { "#{LIB}/puppet/functions/m/#{name}.rb" => "Puppet::Functions.create_function(:'m::#{name}') do\n  def #{name}(*_)\n    #{body}\n  end\nend\n" }
   end
@@ -75,17 +91,7 @@ module WarmRows
                 def run(_command, _check = false); [Puppet::Util::Execution::ProcessOutput.new('', 7), Struct.new(:exitstatus, :to_i).new(7, 7)]; end
               end
             RUBY
-    Row.new(reason: 'a core type has a further provider, which is the default one', shows: /by aaa/,
-            setup: code({ "#{LIB}/puppet/provider/group/aaa.rb" => <<~RUBY }, "group { 'tutti-none': ensure => present }\n")),
-              Puppet::Type.type(:group).provide(:aaa) do
-                defaultfor kernel: 'Linux'
-                def self.specificity; 1000; end
-                def exists?; false; end
-                def create; Puppet.warning('made by aaa'); end
-                def gid; :absent; end
-                def members; []; end
-              end
-            RUBY
+    Row.new(reason: 'a core type has a further provider, which is the default one', shows: /by aaa one/, setup: code(aaa('one'), AAA)),
     Row.new(reason: 'a core function is overridden', setup: code({ "#{LIB}/puppet/functions/upcase.rb" => "Puppet::Functions.create_function(:upcase) do\n  def upcase(_); 'mine'; end\nend\n" },
                                                                  "notify { upcase('a'): }\n"), shows: /as '(mine|A)'/),
     Row.new(reason: 'a core function of the old kind is overridden', shows: /as '(mine|\d)'/,
@@ -114,6 +120,8 @@ module WarmRows
             between: code(function('word', "'two'"), "notify { m::word(): }\n"), shows: /as 'two'/),
     Row.new(reason: 'a type and its provider have changed between two runs', setup: code(own('one'), "own { 'a': state => 'x' }\n"),
             between: code(own('two'), "own { 'a': state => 'x' }\n"), shows: /type two, provider two/),
+    Row.new(reason: "a module's provider of a core type has changed between two runs", setup: code(aaa('one'), AAA),
+            between: code(aaa('two'), AAA), shows: /by aaa two/),
     Row.new(reason: 'a fact has changed between two runs', setup: code({ "#{LIB}/facter/mine.rb" => fact('mine', "'one'") }, "notify { $facts['mine']: }\n"),
             between: code({ "#{LIB}/facter/mine.rb" => fact('mine', "'two'") }, "notify { $facts['mine']: }\n"), shows: /as 'two'/),
     Row.new(reason: 'an external fact has changed between two runs', shows: /as 'two'/,
@@ -125,8 +133,11 @@ module WarmRows
     Row.new(reason: 'puppet.conf has changed between two runs', setup: code({}, "notify { String($settings::strict_variables): }\n"), shows: /as 'true'|as 'false'/,
             between: ->(run) { run.puppet_conf("strict_variables = #{Puppet.version.to_i < 8}\nprerun_command = /bin/true\n") }),
     Row.new(reason: "the run before installed what a module's feature needs", shows: /type one, provider one/,
-            setup: code({ **own('one', 'confine feature: :ours'), "#{LIB}/puppet/feature/ours.rb" => LIBRARY }, "own { 'a': state => 'x' }\n"),
-            between: ->(run) { run.write("#{LIB}/tutti_ours.rb", "# installed\n") }),
+            setup: lambda { |run|
+              WarmRows.code({ **WarmRows.own('one', 'confine feature: :ours'), "#{LIB}/puppet/feature/ours.rb" => LIBRARY },
+                            "own { 'a': state => 'x', require => File['#{run.path(LIB)}/tutti_ours.rb'] }\nfile { '#{run.path(LIB)}/tutti_ours.rb': content => '' }\n").call(run)
+            },
+            between: ->(run) { run.manifest("own { 'a': state => 'x' }\n") }),
     Row.new(reason: 'an installed library appeared before one that is loaded', setup: code({}), shows: /defined/, changed: %r{/site$},
             between: ->(_run) { File.write(File.join(@site, 'pathname.rb'), "load File.join(RbConfig::CONFIG['rubylibdir'], 'pathname.rb')\n") }),
     Row.new(reason: 'a feature that was asked for has come', setup: code({}), shows: /defined/, cold: /feature libshadow was false/,

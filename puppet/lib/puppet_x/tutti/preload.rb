@@ -25,11 +25,12 @@ module PuppetX
       attr_writer :facts
 
       def self.call
+        began = Process.clock_gettime(Process::CLOCK_REALTIME_COARSE, :nanosecond) # the clock of file systems
         missing = []
         tracer = TracePoint.new(:raise) { |point| missing << point.raised_exception.path if point.raised_exception.is_a?(LoadError) }
         premises = tracer.enable { load_all }
         (Thread.list - [Thread.current]).each { |thread| thread.kill.join } # a library's; no child would have them
-        new(premises, missing.compact.uniq.reject { |name| there?(name) })
+        new(premises, missing.compact.uniq.reject { |name| there?(name) }, Time.at(0, began, :nsec))
       end
 
       # Whether a library can be required; Ruby raises where it cannot, up to 3.0.
@@ -62,7 +63,8 @@ module PuppetX
       private_class_method :load_all, :load_types
 
       # @param missing [Array<String>] libraries that were looked for, and are not there
-      def initialize(premises, missing)
+      # @param began [Time] what is younger on disk may not be what was loaded
+      def initialize(premises, missing, began)
         @premises = premises
         @missing = missing
         @path = $LOAD_PATH.dup
@@ -73,11 +75,14 @@ module PuppetX
         @folders.uniq!
         @once = $LOADED_FEATURES + SYSTEM + configurations + directories
         @stamps = stamps
+        @late = @stamps.find { |_, (changed, *)| changed >= began }&.first
       end
 
-      # What has changed on disk of what is loaded.
+      # What has changed on disk of what is loaded, also while it was loaded: a package is not unpacked in one moment.
       # @return [String, nil]
       def changed
+        return @late if @late
+
         replaced = File.foreach('/proc/self/maps').find { |line| line.match?(/\.so[.0-9]* \(deleted\)$/) }
         return replaced.split(' ', 6).last.chomp if replaced
 
@@ -186,7 +191,7 @@ module PuppetX
       def stamps
         @once.each_with_object({}) do |file, found|
           stat = File.stat(file)
-          found[file] = [stat.mtime, stat.ino, stat.size]
+          found[file] = [stat.ctime, stat.ino, stat.size] # a package sets the mtime to whatever it likes
         rescue SystemCallError
           nil # one that is not a file
         end

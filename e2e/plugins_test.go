@@ -1,0 +1,46 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// pluginDir is where the production environment has a feature of Puppet's own name.
+const pluginDir = "/etc/puppet/code/environments/production/modules/late/lib/puppet/feature"
+
+// plugins: a plugin that stands for a file of Puppet's, which is no type's, comes with
+// the very run that is to use it. The run begins again, cold, before it has a catalog,
+// and is one run.
+func (s *puppetSite) plugins(t *testing.T) {
+	const word = "the libuser of the module"
+	first := s.web[0]
+	s.manifest(t, "user { 'root': ensure => present }") // its provider asks whether there is libuser
+	run := func(why string, says bool) {
+		t.Helper()
+		j := s.execute(t, "deploy")
+		r := j.last(j.Steps[0].Name, "web-01")
+		j.expect(r, tutti.Unchanged, "", "")
+		if (why == "") != r.Result.Warm || (why == "") != (r.Result.Cold == "") || !strings.Contains(r.Result.Cold, why) {
+			t.Errorf("the run was warm %t, cold because %q; want because %q", r.Result.Warm, r.Result.Cold, why)
+		}
+		dir := path.Join("/var/lib/tutti/agent/runs", string(r.Run))
+		if got := strings.Contains(sh(t, first, "cat "+dir+"/log.jsonl"), word); got != says {
+			t.Errorf("the plugin was loaded: %t, want %t", got, says)
+		}
+		if got := sh(t, first, `grep -c '"phase":"apply"' `+dir+"/phase.jsonl"); got != "1" || len(j.Steps[0].Nodes[0].Runs) != 1 {
+			t.Errorf("it was applied %s times, in %d runs", got, len(j.Steps[0].Nodes[0].Runs))
+		}
+	}
+	run("", false)
+	sh(t, s.server, "mkdir -p "+pluginDir+"; echo \"Puppet.warning('"+word+"'); Puppet.features.add(:libuser) { false }\" > "+pluginDir+"/libuser.rb")
+	run("lib/puppet/feature/libuser.rb came with the plugins", true)
+	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true)
+	sh(t, s.server, "rm "+pluginDir+"/libuser.rb")
+	run("lib/puppet/feature/libuser.rb is loaded instead of what Puppet has", true) // Puppet has loaded it by the time that it takes it away
+	run("", false)
+}
