@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -252,7 +253,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		return "", err
 	}
 	client := httpapi.NewClient("https://"+token.Address, &http.Client{
-		Transport: &http.Transport{TLSClientConfig: identity.PinnedTLS(token.Pin)}, Timeout: 30 * time.Second,
+		Transport: httpapi.Transport(identity.PinnedTLS(token.Pin), &net.Dialer{}), Timeout: 30 * time.Second,
 	})
 	enrolled, err := client.Enrol(ctx, tutti.EnrolRequest(req))
 	if err != nil {

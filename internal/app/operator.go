@@ -45,8 +45,7 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	// A server whose power was cut closes no connection: who watches a job would
 	// hear of it only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
-	transport := &http.Transport{TLSClientConfig: bundle.TLS(), ForceAttemptHTTP2: true, DialContext: dialer.DialContext}
-	return httpapi.NewClient(o.Server, &http.Client{Transport: transport}), nil
+	return httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)}), nil
 }
 
 // How long a connection is silent until its other end is asked whether it is
