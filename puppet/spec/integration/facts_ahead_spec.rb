@@ -61,6 +61,55 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, File.readlines(first.path('asked')).length]).to eq([1, 2]), run.said
   end
 
+  # The first run, and a collection after it that does not end before it is told to.
+  let(:collecting) do
+    first.call
+    first.write(plugin, "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
+    File.mkfifo(first.path('late'))
+    parent.begin_collection(first.dir)
+    late = File.open(first.path('late'), 'w') # it reads there
+    [parent.children, late]
+  end
+
+  it 'are waited for when a run begins meanwhile: they are not collected twice' do
+    (collector,), late = collecting
+    run = first.again
+    run.call do
+      run.wait_for("#{run.run}/phase.jsonl", /"facts"/)
+      late.puts('two')
+      late.close
+    end
+    expect([ages(run), said(run).first]).to match([[be_between(0, 60)], /two/]), run.said
+    expect(WarmParent.alive?(collector)).to be(false)
+  end
+
+  it 'are collected by the run itself when the collection that it waits for is killed' do
+    (collector,), late = collecting
+    run = first.again
+    run.call do
+      run.wait_for("#{run.run}/phase.jsonl", /"facts"/)
+      first.write(plugin, fact.call("'own'"))
+      Process.kill('KILL', collector)
+    end
+    expect([ages(run), said(run).first]).to match([[], /own/]), run.said
+  ensure
+    late&.close
+  end
+
+  it 'are forgotten when a run has ended while another one waited for the lock' do
+    first.call
+    parent.collect(first.dir)
+    first.write(plugin, fact.call("'two'"))
+    run = first.again
+    run.agent.on('lock_wait') do
+      FileUtils.touch(first.path('summary.yaml'))
+      run.release_lock
+      { ok: true, released: true }
+    end
+    run.hold_lock.call
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
   it 'are not taken when they are older than the limit' do
     run = second(age: 0) { first.write(plugin, fact.call("'two'")) }
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said

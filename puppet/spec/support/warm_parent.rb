@@ -40,9 +40,14 @@ class WarmParent
   end
 
   # Has facts collected by the order of a run that has ended; the runs after that may take them.
-  def collect(dir, age: 60)
+  def begin_collection(dir, age: 60)
     order('do' => 'facts', 'dir' => dir)
     @facts = { 'facts_for' => dir, 'facts_age' => age }
+  end
+
+  # The same, and waits for its end.
+  def collect(dir, age: 60)
+    begin_collection(dir, age: age)
     Timeout.timeout(60) { IO.select(nil, nil, nil, 0.05) while children.empty? } # it has begun
     Timeout.timeout(60) { IO.select(nil, nil, nil, 0.05) until children.empty? }
   end

@@ -4,49 +4,71 @@ require_relative 'facts_ahead'
 
 module PuppetX
   module Tutti
-    # A child of the warm parent that collects facts, and what it said. The parent keeps that as it came: what it knows, all of its
-    # children know.
+    # A child of the warm parent that collects facts, and what it said: in a file without a name, since what the parent knows, all of
+    # its children know. A run that begins meanwhile waits for it rather than to begin again.
     class Ahead
-      # What the parent waits for, while there is anything to come.
+      # What the parent waits for, while it goes on: its end. Nothing comes.
       attr_reader :out
 
       # @param dir [String] of the run whose order it follows
       # @yield [IO] in the child
       def initialize(dir)
         @dir = dir
+        @given = false
         @at = now
-        @said = +''
+        @said = nameless(File.join(dir, 'facts.ahead'))
         @out, writer = IO.pipe
         @pid = fork do
           @out.close
-          yield writer
+          yield @said # the writer is open until it ends
         end
         writer.close
       end
 
-      # Takes what has come, all of it: an order may have come with it.
+      # It has ended.
       def take
-        loop { @said << @out.read_nonblock(1 << 20) }
-      rescue IO::WaitReadable
-        nil
-      rescue EOFError
         @out.close
         @out = nil
       end
 
+      # Gives it to a run, to one only.
       # @param dir [String, nil] the run whose facts would do
       # @param age [Numeric] seconds that they may be old
-      # @return [String, nil] nil: there are none, or others
-      def facts(dir, age)
-        @said if @out.nil? && dir == @dir && now - @at <= age
+      # @return [Ahead, nil]
+      def give(dir, age)
+        return if @given || dir != @dir || now - @at > age
+
+        @given = true
+        self
+      end
+
+      # In the child of a run: whether it has ended.
+      def ended?
+        @out.nil? || !@out.wait_readable(0).nil?
+      end
+
+      # In the child of a run: waits for it. Once.
+      # @return [FactsAhead::Facts, nil] nil: it has none
+      def facts
+        @out&.read
+        @said.rewind
+        FactsAhead::Facts.read(@said.read)
+      ensure
+        close
+      end
+
+      # This process has no part in it any more.
+      def close
+        @out&.close
+        @out = nil
+        @said.close
       end
 
       # A collection that goes on is nobody's any more: it is over when this returns.
       def stop
-        return if @out.nil?
-
-        @out.close
-        return if Process.wait(@pid, Process::WNOHANG)
+        over = @out.nil?
+        close
+        return if over || Process.wait(@pid, Process::WNOHANG)
 
         [-@pid, @pid].each { |whom| kill(whom) } # a group of its own, once it has one, with what Facter has started
         Process.wait(@pid)
@@ -55,6 +77,10 @@ module PuppetX
       end
 
       private
+
+      def nameless(path)
+        File.open(path, 'w+b', 0o600).tap { File.unlink(path) }
+      end
 
       def kill(whom)
         Process.kill('KILL', whom)

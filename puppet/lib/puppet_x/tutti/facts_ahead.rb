@@ -45,10 +45,10 @@ module PuppetX
         end
 
         def tell(said, single, messages)
+          @asked ||= [] # one by one, and not among what it said as a whole
           @said = said
           @single = single
           @messages = messages
-          @asked = [] # one by one, and not among what it said as a whole
         end
 
         def to_hash

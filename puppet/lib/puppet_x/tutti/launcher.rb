@@ -83,7 +83,7 @@ module PuppetX
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
         start_over(@preload.overridden) if @preload
-        use(@preload.facts) if @preload
+        facts_ahead if @preload
       rescue Refused => e
         refuse(e.message)
       end
@@ -101,9 +101,13 @@ module PuppetX
         refuse(e.message)
       end
 
-      # Facts are needed next, of which some may have been collected before.
+      # Facts are needed next. If their collection goes on, it is waited for; if a Puppet run was waited for, they may be good no more.
       def collecting
-        phase('facts', 'age' => @facts_age)
+        phase('facts')
+        if @preload
+          use(@ahead ? @ahead.facts : @facts)
+          phase('facts', 'age' => @facts_age) if @facts
+        end
         FactCosts.watch
       end
 
@@ -179,15 +183,22 @@ module PuppetX
 
       private
 
-      # From here on facts are those that were collected ahead, if they are still good.
-      # @param ahead [FactsAhead::Facts, nil]
-      def use(ahead)
-        ahead = nil unless ahead&.valid?
-        @told = FactsAhead::Told.by(ahead)
-        return if ahead.nil?
+      # Facts that were collected ahead are good for what is asked before all are.
+      def facts_ahead
+        @ahead = @preload.ahead
+        return use(nil) unless @ahead&.ended?
 
-        @facts_age = ahead.age.round(3)
-        @fact_costs = ahead.costs
+        use(@ahead.facts)
+        @ahead = nil
+      end
+
+      # From here on facts are those that were collected ahead, if they are still good.
+      # @param facts [FactsAhead::Facts, nil]
+      def use(facts)
+        @facts = (facts if facts&.valid?)
+        @told = FactsAhead::Told.by(@facts)
+        @facts_age = @facts&.age&.round(3)
+        @fact_costs = @facts&.costs
       end
 
       # Says what this compile waits for.

@@ -21,8 +21,9 @@ module PuppetX
       # A type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
 
-      # What was collected ahead, for the child that is made next; nil: it collects its own facts. Read in the child only.
-      attr_writer :facts
+      # What is collected ahead for the child that is made next; nil: it collects its own facts.
+      # @return [Ahead, nil]
+      attr_accessor :ahead
 
       def self.call
         began = Process.clock_gettime(Process::CLOCK_REALTIME_COARSE, :nanosecond) # the clock of file systems
@@ -91,11 +92,6 @@ module PuppetX
 
         now = stamps
         (now.keys | @stamps.keys).find { |file| now[file] != @stamps[file] }
-      end
-
-      # @return [FactsAhead::Facts, nil]
-      def facts
-        FactsAhead::Facts.read(@facts) if @facts
       end
 
       # In a child: forgets what a run finds out for itself.

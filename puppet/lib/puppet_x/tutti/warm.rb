@@ -60,8 +60,8 @@ module PuppetX
         changed = @preload.changed
         return { 'changed' => changed } if changed
 
-        @preload.facts = @ahead&.facts(order['facts_for'], order['facts_age'])
-        forget
+        @preload.ahead = @ahead&.give(order['facts_for'], order['facts_age'])
+        forget unless @preload.ahead
         run(order['dir'])
       end
 
@@ -69,12 +69,14 @@ module PuppetX
       def collect(dir)
         forget
         @ahead = Ahead.new(dir) { |out| child('facts') { FactsAhead.collect(dir, @preload, out) } }
+      rescue SystemCallError
+        nil # a full disk; there are none, then
       end
 
       # Nobody needs the facts any more, or their collection.
       def forget
         @ahead&.stop
-        @ahead = nil
+        @ahead = @preload.ahead = nil
       end
 
       # Makes the child of a run. It begins when its pid is on disk: if the parent ends before that, it ends as well, without a
