@@ -19,7 +19,7 @@ RSpec.describe 'the run protocol' do
     expect(mark['pid']).to eq(pid)
     expect(mark['start']).to be_an(Integer).and(be_positive)
     expect(Dir.children(run.dir)).to contain_exactly(
-      'run.json', 'pid', 'phase.jsonl', 'log.jsonl', 'events.jsonl', 'facts.json', 'report.json', 'stdout', 'stderr', 'hiera.yaml', 'empty'
+      'run.json', 'pid', 'phase.jsonl', 'log.jsonl', 'events.jsonl', 'facts.json', 'fact-use.json', 'report.json', 'stdout', 'stderr', 'hiera.yaml', 'empty'
     )
     expect(JSON.parse(File.read(File.join(run.dir, 'facts.json')))).to include('kernel' => 'Linux', 'os' => include('family'))
     expect(run.phases.tally.select { |phase, count| count > 1 && phase != 'gate' }).to be_empty
