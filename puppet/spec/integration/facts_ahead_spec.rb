@@ -96,6 +96,16 @@ RSpec.describe 'facts that are collected ahead' do
     late&.close
   end
 
+  it 'are waited for no longer than they are collected: a fact has left a process behind' do
+    first.call
+    first.write(plugin, "Facter.add(:mine) { setcode { File.write('#{first.path('left')}', fork { sleep }.to_s) && 'two' } }\n")
+    parent.begin_collection(first.dir)
+    run = first.again.call
+    expect([ages(run), said(run).first]).to match([[be_between(0, 60)], /two/]), run.said
+  ensure
+    Process.kill('KILL', Integer(File.read(first.path('left'))))
+  end
+
   it 'are forgotten when a run has ended while another one waited for the lock' do
     first.call
     parent.collect(first.dir)

@@ -7,7 +7,7 @@ module PuppetX
     # A child of the warm parent that collects facts, and what it said: in a file without a name, since what the parent knows, all of
     # its children know. A run that begins meanwhile waits for it rather than to begin again.
     class Ahead
-      # What the parent waits for, while it goes on: its end. Nothing comes.
+      # What the parent waits for, while it goes on: a byte, or the end.
       attr_reader :out
 
       # @param dir [String] of the run whose order it follows
@@ -20,7 +20,9 @@ module PuppetX
         @out, writer = IO.pipe
         @pid = fork do
           @out.close
-          yield @said # the writer is open until it ends
+          yield @said
+        ensure
+          writer.write('.') # what a fact has left behind may have the pipe open for ever
         end
         writer.close
       end
@@ -42,15 +44,15 @@ module PuppetX
         self
       end
 
-      # In the child of a run: whether it has ended.
-      def ended?
-        @out.nil? || !@out.wait_readable(0).nil?
+      # In the child of a run: whether it has ended, now or within some seconds.
+      def ended?(within = 0)
+        @out.nil? || !IO.select([@out], nil, nil, within).nil? || !File.exist?("/proc/#{@pid}")
       end
 
       # In the child of a run: waits for it. Once.
       # @return [FactsAhead::Facts, nil] nil: it has none
       def facts
-        @out&.read
+        nil until ended?(1)
         @said.rewind
         FactsAhead::Facts.read(@said.read)
       ensure
