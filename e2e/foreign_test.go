@@ -84,7 +84,7 @@ func (s *puppetSite) foreignRuns(t *testing.T) {
 // lastReport is the transaction of a host's last report.
 func lastReport(t *testing.T, h *lab.Host) string {
 	t.Helper()
-	return sh(t, h, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml")
+	return sh(t, h, "awk '$1 == \"transaction_uuid:\" {print $2}' /var/cache/puppet/state/last_run_report.yaml | tr -d \"'\"")
 }
 
 // foreignRun waits until the run of a host's last report, which is another one than

@@ -108,7 +108,7 @@ func TestPuppetServer(t *testing.T) {
 		}
 		// Puppet's own report is the run's, by its id, and went to the Puppet Server.
 		id := string(run(j).Run)
-		report := sh(t, first, "grep -E '^(job_id|transaction_uuid):' $(puppet config print lastrunreport --section agent) | sort | awk '{print $2}' | uniq")
+		report := sh(t, first, "grep -E '^(job_id|transaction_uuid):' $(puppet config print lastrunreport --section agent) | sort | awk '{print $2}' | tr -d \"'\" | uniq")
 		if report != id {
 			t.Errorf("the last report is of %s, the run was %s", report, id)
 		}
