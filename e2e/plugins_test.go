@@ -36,6 +36,7 @@ func (s *puppetSite) plugins(t *testing.T) {
 			t.Errorf("it was applied %s times, in %d runs", got, len(j.Steps[0].Nodes[0].Runs))
 		}
 	}
+	s.execute(t, "deploy") // what others have left undone
 	run("", false)
 	sh(t, s.server, "mkdir -p "+pluginDir+"; echo \"Puppet.warning('"+word+"'); Puppet.features.add(:libuser) { false }\" > "+pluginDir+"/libuser.rb")
 	run("lib/puppet/feature/libuser.rb came with the plugins", true)
