@@ -46,6 +46,9 @@ func (d defence) example(ctx context.Context, root string) (string, bool) {
 	cmd := exec.CommandContext(ctx, "rspec", "--no-color", "--example", d.Test, file)
 	cmd.Dir = filepath.Join(root, module)
 	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil { // rspec did not begin: it is not installed
+		return err.Error(), true
+	}
 	return string(out), err != nil || strings.Contains(string(out), "0 examples")
 }
 
