@@ -144,7 +144,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Relay = []string{program, "lab", "relay"}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), compileLab()} {
+		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), compileLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

@@ -23,6 +23,17 @@ type example struct {
 }
 
 var examples = map[string]example{
+	"compute": {
+		hosts: "a controller and two compute nodes",
+		look:  "compute-01 -- virsh list",
+		use: func(ctx context.Context, f *LabFleet, say func(string, ...any)) error {
+			if err := f.RunServers(ctx); err != nil {
+				return err
+			}
+			say("On each compute node a server runs.")
+			return nil
+		},
+	},
 	"swift": {
 		hosts: "Swift on four",
 		look:  "proxy-01 -- swift-ring-builder /etc/swift/object.builder",

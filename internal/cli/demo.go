@@ -12,7 +12,7 @@ import (
 )
 
 // Demos are the examples that there is a demonstration of.
-var Demos = []string{"swift", "web"}
+var Demos = []string{"compute", "swift", "web"}
 
 // Demo says what a demonstration does.
 type Demo struct {

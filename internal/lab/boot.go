@@ -83,7 +83,7 @@ func (s state) start(ctx context.Context, x commands, host int) error {
 	}, groups...)
 	args = append(args,
 		"--machine="+s.veth(host), "--hostname="+shortName(s.Hosts[host].Name),
-		"--network-namespace-path="+s.netns(host))
+		"--network-namespace-path="+s.netns(host), "--capability=CAP_NET_ADMIN")
 	for _, b := range s.Hosts[host].Binds {
 		option := "--bind="
 		if b.ReadOnly {

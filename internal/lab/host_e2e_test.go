@@ -52,6 +52,7 @@ func testCommands(t *testing.T, r *Running) {
 		"other full": {"and by full name", "a-01", "getent hosts a-03.one.test | cut -d' ' -f1", r.Hosts[2].Address.String()},
 		"alias":      {"and by alias", "a-01", "getent hosts old | cut -d' ' -f1", r.Hosts[3].Address.String()},
 		"reach":      {"hosts reach each other", "a-01", "ping -q -c 1 -W 2 a-02 > /dev/null && echo yes", "yes"},
+		"network":    {"a host's services may change its network", "a-02", "systemd-run -q --pipe ip address add 192.0.2.1/32 dev lo && ip -o address show dev lo | grep -c 192.0.2.1", "1"},
 		"release":    {"a host may have a release of its own", "www.example.net", ". /etc/os-release; echo $VERSION_CODENAME", "bookworm"},
 		"default":    {"the default release", "a-01", ". /etc/os-release; echo $VERSION_CODENAME", "trixie"},
 		"bind":       {"a directory of the outer machine", "a-01", "cat /srv/shared/greeting", "hello"},

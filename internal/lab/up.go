@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tutti-project/tutti"
 )
 
@@ -51,17 +53,9 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 		return nil, err
 	}
 	m.Mirror = orDefault(m.Mirror, spec.Mirror)
-	bases := map[string]string{} // digest → directory
-	for _, h := range spec.Hosts {
-		d := spec.definition(h)
-		if _, ok := bases[d.dirName()]; ok {
-			continue
-		}
-		dir, err := m.Base(ctx, d)
-		if err != nil {
-			return nil, err
-		}
-		bases[d.dirName()] = dir
+	bases, err := m.bases(ctx, spec)
+	if err != nil {
+		return nil, err
 	}
 	lock, err := m.lock(ctx, lockFile)
 	if err != nil {
@@ -80,6 +74,29 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 		return nil, errors.Join(err, s.remove(context.WithoutCancel(ctx), x))
 	}
 	return m.running(s), nil
+}
+
+// bases are the directories of all bases that the lab's hosts need, by digest. Those
+// that are not there yet are built side by side: dpkg keeps one core busy.
+func (m Machine) bases(ctx context.Context, spec Spec) (map[string]string, error) {
+	wanted := map[string]Definition{}
+	for _, h := range spec.Hosts {
+		d := spec.definition(h)
+		wanted[d.dirName()] = d
+	}
+	out := map[string]string{}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	for digest, d := range wanted {
+		group.Go(func() error {
+			dir, err := m.Base(ctx, d)
+			mu.Lock()
+			defer mu.Unlock()
+			out[digest] = dir
+			return err
+		})
+	}
+	return out, group.Wait()
 }
 
 // plan decides everything about the lab and makes nothing.
