@@ -5,4 +5,10 @@ class profile::hypervisor {
   }
   include nova::compute
   include nova::compute::libvirt
+
+  # On a host of a lab libvirt may not make control groups.
+  qemu_config { 'cgroup_controllers':
+    value  => '[ ]',
+    notify => Service['libvirt'],
+  }
 }
