@@ -44,6 +44,7 @@ module PuppetX
       def self.load_all
         require 'puppet'
         require 'facter'
+        require_relative 'fact_search'
         require_relative 'premises'
         require_relative 'type_environment'
         OWN.each { |name| require_relative name }
@@ -98,6 +99,7 @@ module PuppetX
       def forget
         @premises.forget
         TypeEnvironment.await
+        FactSearch.install
         Puppet.runtime[:facter].reset
       end
 
