@@ -68,6 +68,14 @@ RSpec.describe PuppetX::Tutti::FactSearch do
       end
     end
 
+    it 'is parsed again when it was changed while it was read, and is as it was' do
+      File.write(path, 'a')
+      reader.define_singleton_method(:conf=) { |conf| File.write(path, 'b') && super(conf) }
+      def reader.path = nil
+      reader.refresh_config(path)
+      expect([read('a'), reader.times]).to eq([['a', 1], 2])
+    end
+
     it 'is nobody else\'s: who changes it changes it for himself' do
       read('a')
       reader.conf['facts'].clear

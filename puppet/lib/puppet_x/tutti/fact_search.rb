@@ -31,7 +31,7 @@ module PuppetX
           return self.conf = Marshal.load(@tutti_conf) if text && @tutti_read == [path, text] # rubocop:disable Security/MarshalLoad # written below
 
           super
-          return if text.nil? || conf.empty? || text.match?(ELSEWHERE)
+          return if text.nil? || conf.empty? || text.match?(ELSEWHERE) || text != FactSearch.text(path)
 
           @tutti_conf = Marshal.dump(conf)
           @tutti_read = [path, text]
