@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -41,14 +42,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		}
 	case *tutti.StepFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
-			st.Message, st.EndedAt = b.Message, e.At
-			if st.StartedAt.IsZero() { // passed over
-				st.StartedAt = e.At
-			}
-			st.State = Failed
-			if b.OK {
-				st.State = Done
-			}
+			st.end(e.At, b.OK, b.Message)
 		}
 	case *tutti.RunClaimed:
 		return s.claim(e, b)
@@ -63,10 +57,8 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		s.applyRun(e)
 	case *tutti.ConvergeFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
-			st.Message, st.Verdict, st.EndedAt, st.State = b.Message, b.Verdict, e.At, Failed
-			if b.Verdict.Good() {
-				st.State = Done
-			}
+			st.Verdict = b.Verdict
+			st.end(e.At, b.Verdict.Good(), b.Message)
 		}
 	case *tutti.RunForeign:
 		return s.tellForeign(e, b)
@@ -78,6 +70,17 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		return slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
 	}
 	return nil
+}
+
+// end ends a step. One that was passed over, or had nothing to do, began then, too.
+func (st *Step) end(at time.Time, ok bool, message string) {
+	st.Message, st.EndedAt, st.State = message, at, Failed
+	if ok {
+		st.State = Done
+	}
+	if st.StartedAt.IsZero() {
+		st.StartedAt = at
+	}
 }
 
 func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {

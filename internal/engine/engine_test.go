@@ -104,6 +104,19 @@ var (
 	noLimits = 0
 )
 
+// TestAStepWithoutRunsTookNoTime: a converge step that has nothing to do began when it
+// ended.
+func TestAStepWithoutRunsTookNoTime(t *testing.T) {
+	f := newFleet()
+	f.append(&tutti.JobStarted{Job: "converge-1", Plan: tutti.Plan{Steps: []tutti.Step{{Name: "converge", Converge: &tutti.ConvergeStep{}}}}})
+	f.now = f.now.Add(time.Second)
+	f.append(&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictConverged})
+	st := f.state.Jobs["converge-1"].Step("converge")
+	if st.State != engine.Done || !st.StartedAt.Equal(f.now) || !st.EndedAt.Equal(f.now) {
+		t.Errorf("the step is %s, from %s to %s, want done, both %s", st.State, st.StartedAt, st.EndedAt, f.now)
+	}
+}
+
 func TestStepsFollowEachOther(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
