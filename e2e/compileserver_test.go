@@ -69,7 +69,7 @@ func newCompileSite(t *testing.T) *puppetSite {
 	running := bootLab(t, spec)
 	s := &puppetSite{}
 	var err error
-	if s.LabFleet, err = app.StartLabFleet(t.Context(), running, "puppet", binary, t.TempDir()); err != nil {
+	if s.LabFleet, err = startFleet(t.Context(), running, "puppet", t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	s.server, s.web = s.Server, s.part(t, "web-01", "web-02").Nodes

@@ -29,7 +29,7 @@ func exampleFleet(t *testing.T, example string, spare ...string) *app.LabFleet {
 	running := bootLab(t, spec)
 	members := *running
 	members.Hosts = slices.DeleteFunc(slices.Clone(running.Hosts), func(h *lab.Host) bool { return slices.Contains(spare, h.Name) })
-	f, err := app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir())
+	f, err := startFleet(t.Context(), &members, "tutti", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

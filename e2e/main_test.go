@@ -124,6 +124,22 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 	return running
 }
 
+// startFleet makes a fleet of a lab's hosts. With E2E_WARM=0 its runs are cold, as before
+// there were warm ones: that is for measuring what these are worth, and what tests them
+// fails.
+func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*app.LabFleet, error) {
+	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
+	if err != nil || os.Getenv("E2E_WARM") != "0" {
+		return f, err
+	}
+	for _, h := range f.Nodes {
+		if err := f.RunCold(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
 // withFleet makes the shared fleet and calls f. Whatever happens, all labs of
 // these tests are down afterwards, and what they left is an error.
 func withFleet(ctx context.Context, f func() int) (code int, err error) {
@@ -166,7 +182,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	if len(traces(spec.Name)) == 0 {
 		return 1, errors.New("a lab that is up leaves no trace: the search for leftovers sees nothing")
 	}
-	if fleet, err = app.StartLabFleet(ctx, running, "tutti", binary, dir); err != nil {
+	if fleet, err = startFleet(ctx, running, "tutti", dir); err != nil {
 		return 1, err
 	}
 	return f(), nil

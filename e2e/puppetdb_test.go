@@ -67,7 +67,7 @@ func newSwiftSite(t *testing.T) *swiftSite {
 		t.Fatal(err)
 	}
 	sh(t, s.server, makePuppetDB)
-	if s.LabFleet, err = app.StartLabFleet(t.Context(), running, "puppet", binary, t.TempDir()); err != nil {
+	if s.LabFleet, err = startFleet(t.Context(), running, "puppet", t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	sh(t, s.server, "systemctl start puppetserver puppetdb")

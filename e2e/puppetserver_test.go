@@ -63,7 +63,7 @@ func newSite(t *testing.T) *puppetSite {
 	members := *running
 	members.Hosts = append([]*lab.Host{running.Hosts[0]}, s.web...)
 	var err error
-	if s.LabFleet, err = app.StartLabFleet(t.Context(), &members, "tutti", binary, t.TempDir()); err != nil {
+	if s.LabFleet, err = startFleet(t.Context(), &members, "tutti", t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range s.web { // the daemon's first run, which makes the certificate
