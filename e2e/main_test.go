@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"syscall"
 	"testing"
@@ -185,7 +186,37 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	if fleet, err = startFleet(ctx, running, "tutti", dir); err != nil {
 		return 1, err
 	}
+	defer buildAhead(ctx)()
 	return f(), nil
+}
+
+// ownLabs are the lab files of tests that have a lab of their own, in the order in which
+// these need them.
+var ownLabs = []string{"../examples/swift/lab.yaml", "puppetdb.yaml", "../examples/compute/lab.yaml", "puppetserver.yaml", "../examples/web/lab.yaml"}
+
+// buildAhead builds their bases beside the first tests, which mostly wait, unless only
+// some tests are wanted. Who needs one earlier waits for it, or builds it. It returns
+// what ends that.
+func buildAhead(ctx context.Context) (stop func()) {
+	if flag.Lookup("test.run").Value.String() != "" || os.Getenv("E2E_RELEASE") != "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // whose end is the commands', also if this process is killed
+		for _, file := range ownLabs {
+			cmd := exec.CommandContext(ctx, "nice", "-n", "19", binary, "lab", "base", file)
+			cmd.Stderr = os.Stderr
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+			if err := cmd.Run(); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", file, err) // which will say so, too
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // host returns a host of the shared fleet.

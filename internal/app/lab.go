@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti/internal/cli"
@@ -14,7 +16,7 @@ func Lab() cli.Lab {
 	l := labCommands{machine: lab.Machine{Log: os.Stderr}}
 	return cli.Lab{
 		Up: l.up, Down: l.machine.Down, List: l.list, Exec: l.exec,
-		Base: l.base, Run: l.run,
+		Bases: l.bases, Run: l.run,
 		Faults: cli.LabFaults{
 			Cut: l.fault((*lab.Host).Cut), Heal: l.fault((*lab.Host).Heal),
 			Kill: l.fault((*lab.Host).Kill), Start: l.fault((*lab.Host).Start),
@@ -103,12 +105,13 @@ func (l labCommands) relay(ctx context.Context, args []string) error {
 	return lab.Relay(ctx, port, tap, slow)
 }
 
-func (l labCommands) base(ctx context.Context, file string) (string, error) {
+func (l labCommands) bases(ctx context.Context, file string) ([]string, error) {
 	f, err := lab.ReadSpec(file)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return l.with(f).Base(ctx, f.Definition)
+	dirs, err := l.machine.Bases(ctx, f)
+	return slices.Sorted(maps.Values(dirs)), err
 }
 
 // with is the machine as the lab file wants it.

@@ -26,8 +26,9 @@ type Lab struct {
 	// Exec becomes the command on a host of the named lab, the only one if the
 	// name is empty. It returns only if it fails.
 	Exec func(ctx context.Context, lab, host string, args []string) error
-	// Base builds the base of the lab file if needed and returns its directory.
-	Base func(ctx context.Context, file string) (dir string, err error)
+	// Bases builds what bases the lab file's hosts need and are not there, and returns
+	// the directories of all.
+	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a throwaway copy of a base.
 	Run func(ctx context.Context, run LabRun) error
 	// Faults befall hosts.
@@ -180,14 +181,16 @@ func newLabExecCommand(l Lab) *cobra.Command {
 func newLabBaseCommand(l Lab) *cobra.Command {
 	return &cobra.Command{
 		Use:   "base FILE",
-		Short: "Build the base of a lab file unless it is cached, and print its directory",
+		Short: "Build the bases of a lab file's hosts unless they are cached, and print their directories",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := l.Base(cmd.Context(), args[0])
+			dirs, err := l.Bases(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), dir)
+			for _, dir := range dirs {
+				fmt.Fprintln(cmd.OutOrStdout(), dir)
+			}
 			return nil
 		},
 	}

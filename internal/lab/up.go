@@ -52,8 +52,7 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	m.Mirror = orDefault(m.Mirror, spec.Mirror)
-	bases, err := m.bases(ctx, spec)
+	bases, err := m.Bases(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +75,10 @@ func (m Machine) Up(ctx context.Context, spec Spec) (*Running, error) {
 	return m.running(s), nil
 }
 
-// bases are the directories of all bases that the lab's hosts need, by digest. Those
-// that are not there yet are built side by side: dpkg keeps one core busy.
-func (m Machine) bases(ctx context.Context, spec Spec) (map[string]string, error) {
+// Bases returns the directories of all bases that the lab's hosts need, by digest. Those
+// that are not in the cache are built side by side: dpkg keeps one core busy.
+func (m Machine) Bases(ctx context.Context, spec Spec) (map[string]string, error) {
+	m.Mirror = orDefault(m.Mirror, spec.Mirror)
 	wanted := map[string]Definition{}
 	for _, h := range spec.Hosts {
 		d := spec.definition(h)
