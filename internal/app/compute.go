@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tutti-project/tutti/internal/lab"
 )
 
-// RunServers starts two servers in the cloud of the compute example, through its API,
-// and returns when one runs on each compute node. They have an empty disk and no
-// network: the example has no service for that. It is for a cloud without servers.
+// RunServers starts as many servers as there are compute nodes in the cloud of the
+// compute example, through its API, and returns when one runs on each. They have an empty
+// disk and no network: the example has no service for that. It is for a cloud without
+// servers, which go where most memory is free.
 func (f *LabFleet) RunServers(ctx context.Context) error {
 	controller, err := f.node("controller-")
 	if err != nil {
@@ -18,13 +23,11 @@ func (f *LabFleet) RunServers(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, serversDeadline, fmt.Errorf("no server runs on each compute node within %s", serversDeadline))
 	defer cancel()
-	if _, err := Output(ctx, controller, nil, "sh", "-euc", orderServers); err != nil {
+	nodes := slices.DeleteFunc(slices.Clone(f.Nodes), func(h *lab.Host) bool { return !strings.HasPrefix(h.Name, "compute-") })
+	if _, err := Output(ctx, controller, nil, "sh", "-euc", orderServers, "sh", strconv.Itoa(len(nodes))); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
-	for _, h := range f.Nodes {
-		if !strings.HasPrefix(h.Name, "compute-") {
-			continue
-		}
+	for _, h := range nodes {
 		if _, err := Output(ctx, h, nil, "sh", "-euc", serverRuns); err != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
@@ -34,18 +37,18 @@ func (f *LabFleet) RunServers(ctx context.Context) error {
 
 const serversDeadline = 5 * time.Minute
 
-// orderServers asks as the administrator, whom Keystone's module has written down, once
-// the scheduler has found both compute nodes. `openstack server create` would ask
+// orderServers asks for $1 servers as the administrator, whom Keystone's module has
+// written down, once the scheduler has found as many compute nodes. `openstack server create` would ask
 // Neutron for the servers' ports, too.
 const orderServers = `
-	until [ "$(nova-manage cell_v2 list_hosts | grep -c compute-)" = 2 ]; do sleep 1; done
+	until [ "$(nova-manage cell_v2 list_hosts | grep -c compute-)" = "$1" ]; do sleep 1; done
 	export OS_CLIENT_CONFIG_FILE=/etc/openstack/puppet/admin-clouds.yaml OS_CLOUD=project
 	truncate -s 1M /tmp/empty
 	image=$(openstack image create --disk-format raw --container-format bare --file /tmp/empty -f value -c id empty)
 	openstack flavor create --id tiny --ram 64 --disk 1 --vcpus 1 tiny
 	printf 'X-Auth-Token: %s\n' "$(openstack token issue -f value -c id)" > /tmp/token
 	curl -sS --fail-with-body http://localhost:8774/v2.1/servers -H @/tmp/token -H 'X-OpenStack-Nova-API-Version: 2.37' \
-		--json '{"server": {"name": "server", "imageRef": "'$image'", "flavorRef": "tiny", "networks": "none", "min_count": 2, "max_count": 2}}'
+		--json '{"server": {"name": "server", "imageRef": "'$image'", "flavorRef": "tiny", "networks": "none", "min_count": '$1', "max_count": '$1'}}'
 `
 
 // serverRuns waits until libvirt runs one.
