@@ -50,10 +50,12 @@ func newCompiler(t *testing.T, uid int) compiler {
 
 // begin starts the agent, or another one in its place.
 func (c compiler) begin(uid int) {
+	c.kill()
+	claims := c.line.count(tutti.OpClaim)
 	c.start(func(o *agent.Options) {
 		o.Compile = &agent.CompileSocket{Path: c.path, UID: uid, GID: os.Getgid()}
 	})
-	c.line.until(tutti.OpClaim, c.line.count(tutti.OpClaim)+1) // it listens before it claims
+	c.line.until(tutti.OpClaim, claims+1) // it listens before it claims
 }
 
 // dial connects; the connection ends with the test.
