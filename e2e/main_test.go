@@ -126,8 +126,8 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 }
 
 // startFleet makes a fleet of a lab's hosts. With E2E_WARM=0 its runs are cold, as before
-// there were warm ones: that is for measuring what these are worth, and what tests them
-// fails.
+// there were warm ones: that is for measuring what these are worth, and what tests them,
+// or the agent's unit, fails.
 func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*app.LabFleet, error) {
 	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
 	if err != nil || os.Getenv("E2E_WARM") != "0" {

@@ -136,11 +136,12 @@ func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]b
 	return out.Bytes(), nil
 }
 
-// RunCold has the agent of a node load Puppet anew for every run.
+// RunCold has the agent of a node load Puppet anew for every run, also once the host has
+// begun again.
 func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
 	_, err := Output(ctx, h, nil, "sh", "-euc", `command=$(sed -n 's/^ExecStart=//p' "$(systemctl show -P FragmentPath tutti-agent)")
-		mkdir -p /run/systemd/system/tutti-agent.service.d
-		printf '[Service]\nExecStart=\nExecStart=%s --warm 0\n' "$command" > /run/systemd/system/tutti-agent.service.d/cold.conf
+		mkdir -p /etc/systemd/system/tutti-agent.service.d
+		printf '[Service]\nExecStart=\nExecStart=%s --warm 0\n' "$command" > /etc/systemd/system/tutti-agent.service.d/cold.conf
 		systemctl daemon-reload
 		systemctl restart tutti-agent`)
 	return err

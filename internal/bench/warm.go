@@ -23,7 +23,9 @@ const warmRounds = 7
 const warmPlans = "  warm: {steps: [{run: storage-01}]}\n  cold: {steps: [{run: storage-02}]}\n"
 
 // measureWarm measures runs that find Puppet loaded beside runs that load it, in turn:
-// of two storage nodes of the Swift example, which has converged, then of one notify.
+// of two storage nodes of the Swift example, which has converged, then of one notify,
+// and of the storage nodes again without facter.conf, from which the hosts of a lab have
+// the dearest fact: no other node has that unless somebody has written it.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 	err = onSwift(ctx, "bench-warm", o, func(f *app.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")
@@ -56,7 +58,19 @@ func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 			return err
 		}
 		memory, err := parentMemory(ctx, warm)
-		figures = slices.Concat(swift, notify, memory)
+		if err != nil {
+			return err
+		}
+		for _, h := range []*lab.Host{warm, cold} {
+			if _, err := app.Output(ctx, h, nil, "rm", "/etc/facter/facter.conf"); err != nil {
+				return err
+			}
+		}
+		if err := f.Push(ctx, "examples/swift"); err != nil {
+			return err
+		}
+		stock, err := warmAndCold(ctx, f, "Swift's storage node without facter.conf", 1./3, "examples/swift/tutti.yaml")
+		figures = slices.Concat(swift, notify, memory, stock)
 		return err
 	})
 	return figures, err
