@@ -84,6 +84,11 @@ module WarmRows
               FileUtils.ln_sf(run.path('elsewhere'), run.path("#{LIB}/puppet/type"))
               run.manifest("notify { 'a': }\n")
             }, shows: /of the module: a/),
+    Row.new(reason: 'a link of the name of a provider leads nowhere', shows: /defined/,
+            setup: lambda { |run|
+              WarmRows.code({ "#{LIB}/puppet/provider/service/README" => '' }).call(run)
+              FileUtils.ln_sf('jo@host.123:1', run.path("#{LIB}/puppet/provider/service/.#systemd.rb"))
+            }),
     Row.new(reason: 'a core provider is overridden', shows: /returned 7/,
             setup: code({ "#{LIB}/puppet/provider/exec/posix.rb" => <<~RUBY }, "exec { '/bin/true': }\n")),
               Puppet::Type.type(:exec).provide(:posix) do

@@ -82,7 +82,7 @@ module PuppetX
       def settings(options)
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
-        start_over(@preload.overridden) if @preload
+        start_over(debug || @preload.overridden) if @preload
         facts_ahead if @preload
       rescue Refused => e
         refuse(e.message)
@@ -183,6 +183,13 @@ module PuppetX
 
       private
 
+      # Puppet says much while it is loaded.
+      def debug
+        return 'the order asks for debug messages' if @order.debug?
+
+        'puppet.conf asks for debug messages' if defined?(Puppet::Util::Log) && Puppet::Util::Log.level == :debug
+      end
+
       # Facts that were collected ahead are good for what is asked before all are.
       def facts_ahead
         @ahead = @preload.ahead
@@ -208,8 +215,7 @@ module PuppetX
 
       def run
         @order ||= Order.read(@dir)
-        # Puppet says much while it is loaded.
-        start_over('the order asks for debug messages') if @preload && @order.debug?
+        start_over(debug) if @preload
         raise Refused, "the code #{@order.code} does not exist" unless @order.agent? || File.directory?(@order.code)
 
         require 'puppet'
