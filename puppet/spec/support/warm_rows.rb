@@ -103,6 +103,17 @@ module WarmRows
             setup: code({ "#{LIB}/puppet/parser/functions/fqdn_rand.rb" => "Puppet::Parser::Functions.newfunction(:fqdn_rand, type: :rvalue) { |_| 'mine' }\n" }, "notify { String(fqdn_rand(9)): }\n")),
     Row.new(reason: 'a core feature is overridden', cold: %r{puppet/feature/selinux\.rb}, shows: /defined/,
             setup: code({ "#{LIB}/puppet/feature/selinux.rb" => "Puppet.features.add(:selinux) { true }\n" })),
+    Row.new(reason: 'methods that Puppet uses while it is loaded are wrapped', shows: /as 'wrapped'/,
+            setup: code(function('wrap', <<~RUBY), "notify { m::wrap(): }\nexec { '/bin/true': }\n")),
+              { Puppet::Settings => :[], Puppet::Type.singleton_class => :type, Puppet::Util::Execution.singleton_class => :execute,
+                Puppet::Provider.singleton_class => :which }.each do |where, name|
+                hidden = where.private_method_defined?(name)
+                where.send(:alias_method, "m_\#{name}", name)
+                where.send(:define_method, name) { |*arguments, &block| send("m_\#{name}", *arguments, &block) }
+                where.send(:private, name) if hidden
+              end
+              'wrapped'
+            RUBY
     Row.new(reason: "a file of Puppet's that no type is", cold: %r{puppet/util/checksums\.rb}, shows: /defined/,
             setup: code({ "#{LIB}/puppet/util/checksums.rb" => "raise 'not this one'\n" })),
     Row.new(reason: 'a file that Puppet looked for in vain', cold: %r{puppet/confine/(fips_enabled|operatingsystem)\.rb}, shows: /defined/,
