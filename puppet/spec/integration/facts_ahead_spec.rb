@@ -133,6 +133,31 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
+  it 'are not taken when a Puppet run has ended since, and the clock was set' do
+    run = second do
+      FileUtils.touch(first.path('summary.yaml'), mtime: Time.now - 3600) # by what it says, long before
+      first.write(plugin, fact.call("'two'"))
+    end
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  it 'are not taken when a fact changes what the run goes on in' do
+    first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && File.umask(0o027) && 'one'"))
+    command = first.write('command', "#!/bin/sh\necho \"$OF_M\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)
+    first.manifest("exec { '#{command}': }\n")
+    run = second
+    expect([ages(run), File.readlines(first.path('seen'), chomp: true)]).to eq([[], ['here 0027'] * 2]), run.said
+  end
+
+  it 'bring what facts have required: a function counts on it' do
+    library = first.write('code/production/modules/m/lib/puppet_x/m/word.rb', "module OfM; WORD = 'loaded'; end\n")
+    first.write(plugin, "require '#{library}'\n#{fact.call("'one'")}")
+    first.write('code/production/modules/m/lib/puppet/functions/m/word.rb', "Puppet::Functions.create_function(:'m::word') { def word; OfM::WORD; end }\n")
+    first.manifest("notify { m::word(): }\n")
+    run = second
+    expect([ages(run).length, said(run).first]).to match([1, /loaded/]), run.said
+  end
+
   it 'are not collected any more when the parent has ended' do
     first.call
     first.write(plugin, "Facter.add(:mine) { setcode { File.open('#{first.path('begun')}', 'w').close; sleep } }\n")

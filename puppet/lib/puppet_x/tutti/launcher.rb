@@ -107,6 +107,7 @@ module PuppetX
         if @preload
           use(@ahead ? @ahead.facts : @facts)
           phase('facts', 'age' => @facts_age) if @facts
+          @facts&.require_libraries
         end
         FactCosts.watch
       end
