@@ -1,26 +1,15 @@
 # frozen_string_literal: true
 
 require 'fileutils'
-require 'openssl'
 require 'tmpdir'
+require_relative 'certificates'
 
 # A file that a process reads once, as those below /etc are, which may be changed; perhaps by way of another one.
 class SystemFiles
   # An openssl.cnf whose protocol another file says.
   OPENSSL = "openssl_conf = init\n.include %s\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n"
 
-  AUTHORITY = OpenSSL::X509::Certificate.new.tap do |certificate|
-    key = OpenSSL::PKey::EC.generate('prime256v1')
-    certificate.version = 2
-    certificate.serial = 1
-    certificate.subject = certificate.issuer = OpenSSL::X509::Name.parse('/CN=authority')
-    certificate.public_key = key
-    certificate.not_before = Time.now - 3600
-    certificate.not_after = Time.now + 86_400
-    factory = OpenSSL::X509::ExtensionFactory.new(certificate, certificate)
-    certificate.add_extension(factory.create_extension('basicConstraints', 'CA:TRUE', true))
-    certificate.sign(key, OpenSSL::Digest.new('SHA256'))
-  end.to_pem
+  AUTHORITY = Certificates.make('authority').certificate.to_pem
 
   # The one that is read, and the one that changes.
   attr_reader :first, :last

@@ -101,11 +101,18 @@ module PuppetX
         refuse(e.message)
       end
 
-      # Facts are needed next. If their collection goes on, it is waited for; if a Puppet run was waited for, they may be good no more.
+      # Facts are needed next, of what plugins `puppet agent` gets now.
       def collecting
         phase('facts')
+      end
+
+      # All plugins are there, Facter is asked next. If a collection goes on, it is waited for; facts that were good when the run began may be
+      # so no more: a Puppet run was waited for, plugins came. Once more if the server names another environment.
+      def asking
         if @preload
-          use(@ahead ? @ahead.facts : @facts)
+          facts = @ahead ? @ahead.facts : @facts
+          @ahead = nil
+          use(facts)
           phase('facts', 'age' => @facts_age) if @facts
           @facts&.require_libraries
         end
