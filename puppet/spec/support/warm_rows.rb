@@ -89,6 +89,11 @@ module WarmRows
               WarmRows.code({ "#{LIB}/puppet/provider/service/README" => '' }).call(run)
               FileUtils.ln_sf('jo@host.123:1', run.path("#{LIB}/puppet/provider/service/.#systemd.rb"))
             }),
+    Row.new(reason: 'a file that nobody loads has a name that is no text', cold: /could not be compared/, shows: /defined/,
+            setup: lambda { |run|
+              WarmRows.code({ "#{LIB}/puppet/util/README" => '' }).call(run)
+              File.write(run.path("#{LIB}/puppet/util/\xFF.rb"), '')
+            }),
     Row.new(reason: 'a core provider is overridden', shows: /returned 7/,
             setup: code({ "#{LIB}/puppet/provider/exec/posix.rb" => <<~RUBY }, "exec { '/bin/true': }\n")),
               Puppet::Type.type(:exec).provide(:posix) do

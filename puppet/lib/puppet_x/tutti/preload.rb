@@ -108,13 +108,13 @@ module PuppetX
       # In a child whose settings are known.
       # @return [String, nil] what it would have loaded otherwise
       def overridden
-        shadowed || @premises.refuted
+        certain { shadowed || @premises.refuted }
       end
 
       # In a child that has its facts.
       # @return [String, nil] what it would have loaded otherwise
       def refuted
-        @premises.refuted_by_facts
+        certain { @premises.refuted_by_facts }
       end
 
       # Files of modules or of `libdir` that are loaded instead of, or beside, what is loaded here, or of none. Types are loaded again,
@@ -130,11 +130,20 @@ module PuppetX
       # In a child of `puppet agent`, which has loaded some of its types by now.
       # @return [String, nil] what came with the plugins
       def synced
-        file = plugins.find { |name, _| !@seen.key?(name) }&.last
-        "#{file} came with the plugins, and is loaded instead of, or beside, what Puppet has" if file
+        certain do
+          file = plugins.find { |name, _| !@seen.key?(name) }&.last
+          "#{file} came with the plugins, and is loaded instead of, or beside, what Puppet has" if file
+        end
       end
 
       private
+
+      # What cannot be compared is a doubt, too, and no reason to fail: a file went meanwhile, its name is no text.
+      def certain
+        yield
+      rescue StandardError => e
+        "it could not be compared with what is loaded: #{e.message.scrub}"
+      end
 
       def plugins
         own = Settings::ROOT
