@@ -143,6 +143,14 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
+  it 'are not taken when a module that is not in the environment has another fact' do
+    based = first.puppet_conf("basemodulepath = #{first.path('base')}\n").write('base/b/lib/facter/mine.rb', fact.call("'one'"))
+    FileUtils.rm(first.path(plugin))
+    FileUtils.touch(based, mtime: Time.now - 60)
+    run = second { first.write('base/b/lib/facter/mine.rb', fact.call("'two'")) }
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
   it 'are not taken when a fact changes what the run goes on in' do
     first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && File.umask(0o027) && 'one'"))
     command = first.write('command', "#!/bin/sh\necho \"$OF_M\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)

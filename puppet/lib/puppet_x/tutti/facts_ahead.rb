@@ -94,9 +94,17 @@ module PuppetX
 
       # The fact plugins that are not in the code of an environment, which is known by its digest.
       def self.plugins
-        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR)]
+        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR), *elsewhere]
         Dir.glob(dirs.map { |dir| "#{dir}/**/*" }).sort.to_h { |file| [file, File.lstat(file).mtime] }
       end
+
+      # Where modules have facts that are on the modulepath and not in the environment (basemodulepath).
+      def self.elsewhere
+        environment = Puppet.lookup(:environments).get(Puppet[:environment]) unless Puppet.run_mode.agent?
+        modules = environment ? environment.modules.reject { |one| one.path.start_with?("#{Puppet[:environmentpath]}/") } : []
+        modules.flat_map { |one| [File.join(one.path, 'lib/facter'), File.join(one.path, 'facts.d')] }
+      end
+      private_class_method :elsewhere
 
       # Tells the last Puppet run, whoever started it, from others: each replaces its summary. The clock may be set by any of them.
       def self.last_run
