@@ -166,7 +166,7 @@ func (w *Warm) Start(dir, code string) (*Process, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.Memory() > warmMemory {
+	if w.parent != nil && (w.Memory() > warmMemory || !w.parent.current(w.root)) {
 		w.drop()
 	}
 	for {
@@ -209,6 +209,8 @@ func (w *Warm) drop() {
 
 // parent is a process that has Puppet loaded.
 type parent struct {
+	install Installation
+	ruby    os.FileInfo // its Ruby's
 	cmd     *exec.Cmd
 	conn    net.Conn
 	answers *bufio.Reader
@@ -219,6 +221,10 @@ var errChanged = errors.New("what Puppet was loaded from has changed")
 
 // startParent returns when Puppet is loaded.
 func startParent(install Installation, launcher string) (*parent, error) {
+	ruby, err := os.Stat(install.Ruby)
+	if err != nil {
+		return nil, err
+	}
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -232,12 +238,24 @@ func startParent(install Installation, launcher string) (*parent, error) {
 		ours.Close()
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
-	p := &parent{cmd: cmd, conn: ours, answers: bufio.NewReader(ours)}
+	p := &parent{install: install, ruby: ruby, cmd: cmd, conn: ours, answers: bufio.NewReader(ours)}
 	if _, err := p.answer(warmReady); err != nil {
 		p.end()
 		return nil, fmt.Errorf("it did not load Puppet: %w", err)
 	}
 	return p, nil
+}
+
+// current reports whether a run that starts now would have the same Puppet and Ruby: a
+// vendor's package goes before Debian's, and a new Ruby does not replace the old one's
+// files, it takes its name. What is loaded of them the parent checks itself.
+func (p *parent) current(root string) bool {
+	install, err := Find(root)
+	if err != nil || install != p.install {
+		return false
+	}
+	ruby, err := os.Stat(install.Ruby)
+	return err == nil && os.SameFile(ruby, p.ruby)
 }
 
 // socketPair returns our end and the one that a process gets as its stdin: nobody

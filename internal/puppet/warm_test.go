@@ -101,6 +101,57 @@ if mkdir `+once+`; then read l; echo '{"changed":"/puppet.rb"}' >&0; fi; read l`
 	}
 }
 
+// TestWarmOtherRuby: a parent of another Ruby, or of another Puppet, than a run that
+// starts now would have is replaced.
+func TestWarmOtherRuby(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(root string) error
+		starts int
+	}{
+		"none": {"the same Ruby serves again", func(string) error { return nil }, 1},
+		"ruby": {"its name leads to another release, which is beside the old one", func(root string) error {
+			ruby := filepath.Join(root, "usr/bin/ruby")
+			text, err := os.ReadFile(ruby)
+			if err == nil {
+				err = os.WriteFile(ruby+"3.3", text, 0o755) //nolint:gosec // it is executed
+			}
+			if err == nil {
+				err = os.Rename(ruby, ruby+"3.1")
+			}
+			if err == nil {
+				err = os.Symlink("ruby3.3", ruby)
+			}
+			return err
+		}, 2},
+		"vendor": {"the vendor's package, which goes first, has come beside Debian's", func(root string) error {
+			bin := filepath.Join(root, "opt/puppetlabs/puppet/bin")
+			if err := os.MkdirAll(filepath.Dir(bin), 0o755); err != nil {
+				return err
+			}
+			return os.Symlink(filepath.Join(root, "usr/bin"), bin)
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, starts := parentSays(t, ready+`while read l; do echo '{"pid":7,"start":1}' >&0; done`)
+			for i := range 2 {
+				if p, err := w.Start(t.TempDir(), ""); err != nil || p == nil {
+					t.Fatalf("%s: no child: %v", tc.reason, err)
+				}
+				if i > 0 {
+					break
+				}
+				if err := tc.change(w.Root()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := starts(); got != tc.starts {
+				t.Errorf("%s: %d parents, want %d", tc.reason, got, tc.starts)
+			}
+		})
+	}
+}
+
 // TestWarmFacts: facts are offered to a run of the same code only, and once.
 func TestWarmFacts(t *testing.T) {
 	dir := t.TempDir()

@@ -14,3 +14,6 @@ func (w *Warm) Older(by time.Duration) { w.at = w.at.Add(-by) }
 
 // Stop ends the parent.
 func (w *Warm) Stop() { w.end() }
+
+// Root is where Puppet is looked for.
+func (w *Warm) Root() string { return w.root }

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require_relative '../spec_helper'
+require_relative '../support/certificates'
+require_relative '../support/warm_rows'
 
 # Facts that a child of the warm parent collects after one run, for the next.
 RSpec.describe 'facts that are collected ahead' do
@@ -133,6 +135,39 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
+  it 'are not taken when a Puppet run has ended since, and the clock was set' do
+    run = second do
+      FileUtils.touch(first.path('summary.yaml'), mtime: Time.now - 3600) # by what it says, long before
+      first.write(plugin, fact.call("'two'"))
+    end
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  it 'are not taken when a module that is not in the environment has another fact' do
+    based = first.puppet_conf("basemodulepath = #{first.path('base')}\n").write('base/b/lib/facter/mine.rb', fact.call("'one'"))
+    FileUtils.rm(first.path(plugin))
+    FileUtils.touch(based, mtime: Time.now - 60)
+    run = second { first.write('base/b/lib/facter/mine.rb', fact.call("'two'")) }
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  it 'are not taken when a fact changes what the run goes on in' do
+    first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && File.umask(0o027) && 'one'"))
+    command = first.write('command', "#!/bin/sh\necho \"$OF_M\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)
+    first.manifest("exec { '#{command}': }\n")
+    run = second
+    expect([ages(run), File.readlines(first.path('seen'), chomp: true)]).to eq([[], ['here 0027'] * 2]), run.said
+  end
+
+  it 'bring what facts have required: a function counts on it' do
+    library = first.write('code/production/modules/m/lib/puppet_x/m/word.rb', "module OfM; WORD = 'loaded'; end\n")
+    first.write(plugin, "require '#{library}'\n#{fact.call("'one'")}")
+    first.write('code/production/modules/m/lib/puppet/functions/m/word.rb', "Puppet::Functions.create_function(:'m::word') { def word; OfM::WORD; end }\n")
+    first.manifest("notify { m::word(): }\n")
+    run = second
+    expect([ages(run).length, said(run).first]).to match([1, /loaded/]), run.said
+  end
+
   it 'are not collected any more when the parent has ended' do
     first.call
     first.write(plugin, "Facter.add(:mine) { setcode { File.open('#{first.path('begun')}', 'w').close; sleep } }\n")
@@ -150,5 +185,75 @@ RSpec.describe 'facts that are collected ahead' do
     first.write(plugin, fact.call("'two'"))
     run = first.again.call
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  # `puppet agent` gets its plugins after the run has begun; here from a directory, since no server answers.
+  context 'for `puppet agent`' do
+    let(:probe) { File.join(Dir.mktmpdir('tutti-probe'), 'probe.rb') }
+    let(:parent) do
+      File.write(probe, <<~RUBY)
+        require 'puppet'
+        require 'puppet/configurer'
+        Puppet::Configurer.prepend(Module.new { def valid_server_environment?; true; end; #{more} })
+      RUBY
+      WarmParent.new(RealRun.environment.merge('RUBYOPT' => "-r#{probe}"))
+    end
+    let(:more) { '' }
+    let(:first) do
+      RealRun.new(parent: parent).tap do |run|
+        run.order.merge!(WarmRows::SERVER)
+        authority = Certificates.make('authority')
+        node = Certificates.make(run.order['node'], authority)
+        { 'certs/ca' => authority.certificate, "certs/#{run.order['node']}" => node.certificate, "private_keys/#{run.order['node']}" => node.key,
+          "public_keys/#{run.order['node']}" => node.key.public_key }.each { |name, part| run.write("ssl/#{name}.pem", part.to_pem) }
+        run.write('plugins/facter/mine.rb', fact.call("'one'"))
+        FileUtils.mkdir_p(run.path('pluginfacts'))
+        run.puppet_conf(<<~CONF)
+          certname = #{run.order['node']}
+          server = localhost
+          serverport = 1
+          certificate_revocation = false
+          pluginsource = #{run.path('plugins')}
+          pluginfactsource = #{run.path('pluginfacts')}
+          lastrunfile = #{run.path('summary.yaml')}
+        CONF
+      end
+    end
+
+    after { FileUtils.rm_rf(File.dirname(probe)) }
+
+    it 'are taken while the plugins are the same' do
+      run = second
+      expect([ages(run).length, facts(run)['mine']]).to eq([1, 'one']), run.said
+    end
+
+    it 'are not taken when plugins come after the run has begun' do
+      run = second do
+        first.write('plugins/facter/mine.rb', fact.call("'two'"))
+        first.write('plugins/facter/newer.rb', "Facter.add(:newer) { setcode { 'here' } }\n")
+      end
+      expect([ages(run), facts(run).values_at('mine', 'newer')]).to eq([[], %w[two here]]), run.said
+    end
+
+    # The server names another environment: Puppet gets plugins and facts once more.
+    context 'which is of another environment than it thought' do
+      let(:more) { 'def get_facts(*); super; super; end' }
+
+      it 'are waited for once' do
+        first.call
+        File.mkfifo(first.path('late'))
+        first.write('var/lib/facter/mine.rb', late = "Facter.add(:mine) { setcode { File.read('#{first.path('late')}').chomp } }\n")
+        first.write('plugins/facter/mine.rb', late)
+        parent.begin_collection(first.dir)
+        writer = File.open(first.path('late'), 'w') # it reads there
+        run = first.again
+        run.call do
+          run.wait_for("#{run.run}/phase.jsonl", /"facts"/)
+          writer.puts('two')
+          writer.close
+        end
+        expect([ages(run).length, facts(run)['mine']]).to eq([2, 'two']), run.said
+      end
+    end
   end
 end

@@ -3,6 +3,7 @@
 require_relative '../spec_helper'
 require_relative '../support/mirror'
 require_relative '../support/own_facter'
+require_relative '../support/system_files'
 require_relative '../support/twins'
 require_relative '../support/warm_rows'
 
@@ -54,6 +55,45 @@ RSpec.describe 'a run of a warm parent' do
     ensure
       twins&.clean
     end
+  end
+
+  # What a process reads once, and where: `of` has the variable that says where, and what then reads it.
+  {
+    'the time zone has changed' =>
+      { name: 'TZ', prefix: ':', texts: %w[Etc/GMT-3 Asia/Tokyo].map { |zone| File.binread("/usr/share/zoneinfo/#{zone}") },
+        body: "Time.now.strftime('%z')", shows: /'\+0900'/ },
+    'an authority is trusted now' =>
+      { name: 'SSL_CERT_FILE', texts: ['', SystemFiles::AUTHORITY], shows: /'true'/,
+        body: 'OpenSSL::SSL::SSLContext::DEFAULT_CERT_STORE.verify(OpenSSL::X509::Certificate.new(File.read(ENV["SSL_CERT_FILE"])))' },
+    'what openssl.cnf includes has changed' =>
+      { name: 'OPENSSL_CONF', texts: [2, 3].map { |level| "[tls]\nCipherString = DEFAULT:@SECLEVEL=#{level}\n" }, shows: /'3'/,
+        conf: SystemFiles::OPENSSL, body: 'OpenSSL::SSL::SSLContext.new.security_level' }
+  }.each do |reason, of|
+    it "is as cold: #{reason}" do
+      files = SystemFiles.new(of[:conf])
+      files.write(of[:texts].first)
+      own = WarmParent.new(RealRun.environment.merge(of[:name] => "#{of[:prefix]}#{files.first}"))
+      twins = Twins.new(own) { |machine| WarmRows.code(WarmRows.function('read', of[:body]), "notify { String(m::read()): }\n").call(machine) }
+      files.write(of[:texts].last)
+      expect(own.changed(twins.machine)).to eq(files.last)
+      own.stop
+      twins.parent = own = WarmParent.new(own.environment)
+      twins.call
+      expect([twins.why, twins.differences]).to eq([nil, []])
+      expect(twins.warm.said).to match(of[:shows])
+    ensure
+      own.stop
+      twins&.clean
+      files.clean
+    end
+  end
+
+  # What Puppet says of the directories that it makes is not the same twice.
+  it 'is cold where puppet.conf asks for debug messages, as where the order does' do
+    machine = RealRun.new(parent: parent).manifest("notify { 'a': }\n").puppet_conf("log_level = debug\n").call
+    expect(machine.lines('phase.jsonl').map { |line| line['cold'] }.compact).to eq(['puppet.conf asks for debug messages']), machine.said
+  ensure
+    machine&.clean
   end
 
   it 'finds its process, Ruby, Puppet and its children as cold' do

@@ -84,6 +84,16 @@ module WarmRows
               FileUtils.ln_sf(run.path('elsewhere'), run.path("#{LIB}/puppet/type"))
               run.manifest("notify { 'a': }\n")
             }, shows: /of the module: a/),
+    Row.new(reason: 'a link of the name of a provider leads nowhere', shows: /defined/,
+            setup: lambda { |run|
+              WarmRows.code({ "#{LIB}/puppet/provider/service/README" => '' }).call(run)
+              FileUtils.ln_sf('jo@host.123:1', run.path("#{LIB}/puppet/provider/service/.#systemd.rb"))
+            }),
+    Row.new(reason: 'a file that nobody loads has a name that is no text', cold: /could not be compared/, shows: /defined/,
+            setup: lambda { |run|
+              WarmRows.code({ "#{LIB}/puppet/util/README" => '' }).call(run)
+              File.write(run.path("#{LIB}/puppet/util/\xFF.rb"), '')
+            }),
     Row.new(reason: 'a core provider is overridden', shows: /returned 7/,
             setup: code({ "#{LIB}/puppet/provider/exec/posix.rb" => <<~RUBY }, "exec { '/bin/true': }\n")),
               Puppet::Type.type(:exec).provide(:posix) do
@@ -98,6 +108,17 @@ module WarmRows
             setup: code({ "#{LIB}/puppet/parser/functions/fqdn_rand.rb" => "Puppet::Parser::Functions.newfunction(:fqdn_rand, type: :rvalue) { |_| 'mine' }\n" }, "notify { String(fqdn_rand(9)): }\n")),
     Row.new(reason: 'a core feature is overridden', cold: %r{puppet/feature/selinux\.rb}, shows: /defined/,
             setup: code({ "#{LIB}/puppet/feature/selinux.rb" => "Puppet.features.add(:selinux) { true }\n" })),
+    Row.new(reason: 'methods that Puppet uses while it is loaded are wrapped', shows: /as 'wrapped'/,
+            setup: code(function('wrap', <<~RUBY), "notify { m::wrap(): }\nexec { '/bin/true': }\n")),
+              { Puppet::Settings => :[], Puppet::Type.singleton_class => :type, Puppet::Util::Execution.singleton_class => :execute,
+                Puppet::Provider.singleton_class => :which }.each do |where, name|
+                hidden = where.private_method_defined?(name)
+                where.send(:alias_method, "m_\#{name}", name)
+                where.send(:define_method, name) { |*arguments, &block| send("m_\#{name}", *arguments, &block) }
+                where.send(:private, name) if hidden
+              end
+              'wrapped'
+            RUBY
     Row.new(reason: "a file of Puppet's that no type is", cold: %r{puppet/util/checksums\.rb}, shows: /defined/,
             setup: code({ "#{LIB}/puppet/util/checksums.rb" => "raise 'not this one'\n" })),
     Row.new(reason: 'a file that Puppet looked for in vain', cold: %r{puppet/confine/(fips_enabled|operatingsystem)\.rb}, shows: /defined/,

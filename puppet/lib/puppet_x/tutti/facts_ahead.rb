@@ -14,7 +14,9 @@ module PuppetX
       # @param messages [Array<Hash>] what was logged meanwhile
       # @param plugins [Hash] what fact plugins there were
       # @param costs [Hash] see FactCosts
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs) do
+      # @param libraries [Array<String>] what facts have required, in that order
+      # @param ended [Array, nil] which was the last Puppet run before
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :libraries, :ended) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -29,9 +31,16 @@ module PuppetX
 
         # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
         def valid?
-          summary = Puppet[:lastrunfile]
-          ended = File.exist?(summary) ? Time.now - File.mtime(summary) : Float::INFINITY
-          ended > age && plugins == FactsAhead.plugins
+          ended == FactsAhead.last_run && plugins == FactsAhead.plugins
+        end
+
+        # Loads what the run's own collection would have loaded: other code of a module may count on it.
+        def require_libraries
+          libraries.each do |file|
+            require file
+          rescue LoadError
+            nil # it is gone meanwhile
+          end
         end
       end
 
@@ -85,8 +94,24 @@ module PuppetX
 
       # The fact plugins that are not in the code of an environment, which is known by its digest.
       def self.plugins
-        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR)]
+        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR), *elsewhere]
         Dir.glob(dirs.map { |dir| "#{dir}/**/*" }).sort.to_h { |file| [file, File.lstat(file).mtime] }
+      end
+
+      # Where modules have facts that are on the modulepath and not in the environment (basemodulepath).
+      def self.elsewhere
+        environment = Puppet.lookup(:environments).get(Puppet[:environment]) unless Puppet.run_mode.agent?
+        modules = environment ? environment.modules.reject { |one| one.path.start_with?("#{Puppet[:environmentpath]}/") } : []
+        modules.flat_map { |one| [File.join(one.path, 'lib/facter'), File.join(one.path, 'facts.d')] }
+      end
+      private_class_method :elsewhere
+
+      # Tells the last Puppet run, whoever started it, from others: each replaces its summary. The clock may be set by any of them.
+      def self.last_run
+        stat = File.stat(Puppet[:lastrunfile])
+        [stat.mtime, stat.ino]
+      rescue SystemCallError
+        nil # none yet
       end
 
       # @param dir [String] of the run whose order it follows
@@ -115,13 +140,17 @@ module PuppetX
       # Asks instead of running.
       def surround
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
+        ended = FactsAhead.last_run
+        libraries = $LOADED_FEATURES.dup
+        before = process
         FactCosts.watch
         told = Told.by
         environment = @order.agent? ? Puppet::Node::Environment.remote(Puppet[:environment]) : Puppet.lookup(:current_environment)
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
         single = asked.to_h { |name| [name, told.value(name)] }
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record)))
+        exit unless before == process
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, $LOADED_FEATURES - libraries, ended)))
         @out.close
         exit
       end
@@ -131,6 +160,11 @@ module PuppetX
       end
 
       private
+
+      # What a fact may have changed for all that the run does later: then it is to be the run's own fact.
+      def process
+        [ENV.to_h, File.umask, Dir.pwd, $LOAD_PATH.dup]
+      end
 
       # What the run asked for one by one.
       def asked

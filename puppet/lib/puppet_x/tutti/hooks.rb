@@ -50,6 +50,7 @@ module PuppetX
 
         def get_node # rubocop:disable Naming/AccessorMethodName
           Launcher.current.collecting
+          Launcher.current.asking
           node = super
           Launcher.current.compiling(node)
           node
@@ -87,6 +88,12 @@ module PuppetX
             Launcher.current.synchronised
             Launcher.current.facts(Run.current.facts = facts.values) unless facts.nil?
           end
+        end
+
+        # Asked by get_facts, behind pluginsync.
+        def find_facts
+          Launcher.current.asking
+          super
         end
 
         # An environment that the server has not is no catalog, too.

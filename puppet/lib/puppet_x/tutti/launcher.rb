@@ -82,7 +82,7 @@ module PuppetX
       def settings(options)
         options[:setdest] = true # the log goes to log.jsonl; the console is a file that nobody reads
         Settings.new(@order, @dir).apply
-        start_over(@preload.overridden) if @preload
+        start_over(debug || @preload.overridden) if @preload
         facts_ahead if @preload
       rescue Refused => e
         refuse(e.message)
@@ -101,12 +101,20 @@ module PuppetX
         refuse(e.message)
       end
 
-      # Facts are needed next. If their collection goes on, it is waited for; if a Puppet run was waited for, they may be good no more.
+      # Facts are needed next, of what plugins `puppet agent` gets now.
       def collecting
         phase('facts')
+      end
+
+      # All plugins are there, Facter is asked next. If a collection goes on, it is waited for; facts that were good when the run began may be
+      # so no more: a Puppet run was waited for, plugins came. Once more if the server names another environment.
+      def asking
         if @preload
-          use(@ahead ? @ahead.facts : @facts)
+          facts = @ahead ? @ahead.facts : @facts
+          @ahead = nil
+          use(facts)
           phase('facts', 'age' => @facts_age) if @facts
+          @facts&.require_libraries
         end
         FactCosts.watch
       end
@@ -183,6 +191,13 @@ module PuppetX
 
       private
 
+      # Puppet says much while it is loaded.
+      def debug
+        return 'the order asks for debug messages' if @order.debug?
+
+        'puppet.conf asks for debug messages' if defined?(Puppet::Util::Log) && Puppet::Util::Log.level == :debug
+      end
+
       # Facts that were collected ahead are good for what is asked before all are.
       def facts_ahead
         @ahead = @preload.ahead
@@ -208,8 +223,7 @@ module PuppetX
 
       def run
         @order ||= Order.read(@dir)
-        # Puppet says much while it is loaded.
-        start_over('the order asks for debug messages') if @preload && @order.debug?
+        start_over(debug) if @preload
         raise Refused, "the code #{@order.code} does not exist" unless @order.agent? || File.directory?(@order.code)
 
         require 'puppet'

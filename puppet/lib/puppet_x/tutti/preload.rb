@@ -16,7 +16,8 @@ module PuppetX
       ].freeze
       OWN = %w[hooks lock log settings events].freeze
       PROVIDER = %r{\Apuppet/provider/(?<type>[^/]+)/[^/]+\z}.freeze
-      # What is read once, when code is loaded or first used: which facts Facter has, how OpenSSL speaks, where users are looked for.
+      # What is read once, when code is loaded or first used: which facts Facter has, how OpenSSL speaks and whom it trusts, where users are
+      # looked for, what time it is here.
       SYSTEM = %w[/etc/os-release /usr/lib/os-release /etc/nsswitch.conf].freeze
       # A type, its parts and its providers.
       OF_TYPE = %r{\Apuppet/(?:type/(?<type>[^/]+?)(?:\.rb|/)|provider/(?<type>[^/]+)/)}.freeze
@@ -76,7 +77,7 @@ module PuppetX
         @folders = @files.keys.map { |name| File.dirname(name) } + @types.map { |type| "puppet/provider/#{type}" }
         @folders.uniq!
         @tree = @folders.each_with_object({}) { |folder, tree| folder.split('/').reduce(tree) { |below, part| below[part] ||= {} } }
-        @once = $LOADED_FEATURES + SYSTEM + configurations + directories
+        @once = $LOADED_FEATURES + SYSTEM + configurations + trust + directories
         @stamps = stamps
         @late = @stamps.find { |_, (changed, *)| changed >= began }&.first
       end
@@ -107,13 +108,13 @@ module PuppetX
       # In a child whose settings are known.
       # @return [String, nil] what it would have loaded otherwise
       def overridden
-        shadowed || @premises.refuted
+        certain { shadowed || @premises.refuted }
       end
 
       # In a child that has its facts.
       # @return [String, nil] what it would have loaded otherwise
       def refuted
-        @premises.refuted_by_facts
+        certain { @premises.refuted_by_facts }
       end
 
       # Files of modules or of `libdir` that are loaded instead of, or beside, what is loaded here, or of none. Types are loaded again,
@@ -129,11 +130,20 @@ module PuppetX
       # In a child of `puppet agent`, which has loaded some of its types by now.
       # @return [String, nil] what came with the plugins
       def synced
-        file = plugins.find { |name, _| !@seen.key?(name) }&.last
-        "#{file} came with the plugins, and is loaded instead of, or beside, what Puppet has" if file
+        certain do
+          file = plugins.find { |name, _| !@seen.key?(name) }&.last
+          "#{file} came with the plugins, and is loaded instead of, or beside, what Puppet has" if file
+        end
       end
 
       private
+
+      # What cannot be compared is a doubt, too, and no reason to fail: a file went meanwhile, its name is no text.
+      def certain
+        yield
+      rescue StandardError => e
+        "it could not be compared with what is loaded: #{e.message.scrub}"
+      end
 
       def plugins
         own = Settings::ROOT
@@ -142,6 +152,8 @@ module PuppetX
             next unless @files.key?(name) || @types.include?(name[PROVIDER, :type])
 
             file = File.join(dir, name)
+            next unless File.exist?(file) # a link that leads nowhere: an editor's lock
+
             found[name] ||= file unless File.realpath(file).start_with?("#{own}/")
           end
         end
@@ -190,7 +202,27 @@ module PuppetX
       end
 
       def configurations
-        [OpenSSL::Config::DEFAULT_CONFIG_FILE, (Facter::ConfigReader.send(:default_path) if defined?(Facter::ConfigReader))].compact
+        zone = ENV.fetch('TZ', '/etc/localtime').delete_prefix(':')
+        [zone, *included(OpenSSL::Config::DEFAULT_CONFIG_FILE), (Facter::ConfigReader.send(:default_path) if defined?(Facter::ConfigReader))].compact
+      end
+
+      # An openssl.cnf with what it includes: a file, or all of a directory (config(5ssl)). There a distribution has what all its programs follow.
+      def included(conf, found = [])
+        found << conf
+        File.foreach(conf, encoding: 'BINARY') do |line|
+          path = line[/\A\s*\.include[\s=]+(\S+)/, 1]
+          next if path.nil? || found.include?(path)
+
+          File.directory?(path) ? found.concat([path, *Dir.glob("#{path}/*.{cnf,conf}")]) : included(path, found)
+        end
+        found
+      rescue SystemCallError
+        found # it is not there
+      end
+
+      # The authorities that Ruby trusts unless it is told others (Net::HTTP), in one file. What is in a directory is looked for when it is needed.
+      def trust
+        [ENV.fetch(OpenSSL::X509::DEFAULT_CERT_FILE_ENV, OpenSSL::X509::DEFAULT_CERT_FILE)]
       end
 
       # Where a file would be found before one that is loaded.

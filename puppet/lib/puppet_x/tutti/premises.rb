@@ -26,11 +26,19 @@ module PuppetX
         ensure
           @current = nil
           services[:facter] = facter
+          withdraw
         end
 
         # The answer to a question of code that is loaded now; elsewhere whatever the block gives.
         def ask(kind, question, &block)
           @current ? @current.ask(kind, question, &block) : yield
+        end
+
+        private
+
+        # Nothing stands before Puppet's own methods any more: a module may wrap them (`alias_method` would find what stands before).
+        def withdraw
+          { Settings => :[], Commands => :which, Executions => :execute }.each { |hook, name| hook.send(:remove_method, name) }
         end
       end
 

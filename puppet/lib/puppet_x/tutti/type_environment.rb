@@ -22,7 +22,7 @@ module PuppetX
 
         # In a child: sets it when a type is asked for.
         def await
-          Puppet::Type.singleton_class.prepend(Lookup) unless @changes.empty?
+          Puppet::Type.extend(Lookup) unless @changes.empty?
         end
 
         # In a child: the type will be loaded again, and do so itself.
