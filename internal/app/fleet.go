@@ -139,9 +139,7 @@ func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]b
 // RunCold has the agent of a node load Puppet anew for every run, also once the host has
 // begun again.
 func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
-	_, err := Output(ctx, h, nil, "sh", "-euc", `command=$(sed -n 's/^ExecStart=//p' "$(systemctl show -P FragmentPath tutti-agent)")
-		mkdir -p /etc/systemd/system/tutti-agent.service.d
-		printf '[Service]\nExecStart=\nExecStart=%s --warm 0\n' "$command" > /etc/systemd/system/tutti-agent.service.d/cold.conf
+	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i '/^ExecStart=/s/$/ --warm 0/' "$(systemctl show -P FragmentPath tutti-agent)"
 		systemctl daemon-reload
 		systemctl restart tutti-agent`)
 	return err
