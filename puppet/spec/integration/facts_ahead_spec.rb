@@ -168,6 +168,18 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, said(run).first]).to match([1, /loaded/]), run.said
   end
 
+  it 'bring where facts have found their libraries: a function looks there' do
+    first.write('code/production/modules/m/vendor/one.rb', '')
+    first.write('code/production/modules/m/vendor/two.rb', "module OfM; WORD = 'found'; end\n")
+    first.write(plugin, "$LOAD_PATH.unshift('#{first.path('code/production/modules/m/vendor')}')\nrequire 'one'\n#{fact.call("'one'")}")
+    first.write('code/production/modules/m/lib/puppet/functions/m/word.rb', <<~RUBY)
+      Puppet::Functions.create_function(:'m::word') { def word; require 'two'; OfM::WORD; end }
+    RUBY
+    first.manifest("notify { m::word(): }\n")
+    run = second
+    expect([ages(run).length, said(run).first]).to match([1, /found/]), run.said
+  end
+
   it 'are not collected any more when the parent has ended' do
     first.call
     first.write(plugin, "Facter.add(:mine) { setcode { File.open('#{first.path('begun')}', 'w').close; sleep } }\n")

@@ -14,9 +14,10 @@ module PuppetX
       # @param messages [Array<Hash>] what was logged meanwhile
       # @param plugins [Hash] what fact plugins there were
       # @param costs [Hash] see FactCosts
+      # @param paths [Array<String>] where Ruby looks for libraries since: a gem's, a module's
       # @param libraries [Array<String>] what facts have required, in that order
       # @param ended [Array, nil] which was the last Puppet run before
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :libraries, :ended) do
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :paths, :libraries, :ended) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -36,6 +37,7 @@ module PuppetX
 
         # Loads what the run's own collection would have loaded: other code of a module may count on it.
         def require_libraries
+          $LOAD_PATH.unshift(*(paths - $LOAD_PATH))
           libraries.each do |file|
             require file
           rescue LoadError
@@ -142,6 +144,7 @@ module PuppetX
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
         ended = FactsAhead.last_run
         libraries = $LOADED_FEATURES.dup
+        path = $LOAD_PATH.dup
         before = process
         FactCosts.watch
         told = Told.by
@@ -150,7 +153,8 @@ module PuppetX
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
         single = asked.to_h { |name| [name, told.value(name)] }
         exit unless before == process
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, $LOADED_FEATURES - libraries, ended)))
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record,
+                                          $LOAD_PATH - path, $LOADED_FEATURES - libraries, ended)))
         @out.close
         exit
       end
@@ -163,7 +167,7 @@ module PuppetX
 
       # What a fact may have changed for all that the run does later: then it is to be the run's own fact.
       def process
-        [ENV.to_h, File.umask, Dir.pwd, $LOAD_PATH.dup]
+        [ENV.to_h, File.umask, Dir.pwd]
       end
 
       # What the run asked for one by one.
