@@ -98,6 +98,7 @@ func TestWhatAnExampleSaid(t *testing.T) {
 	for _, tc := range []struct{ reason, out, want string }{
 		{"what was expected", "Failures:\n\n  1) X y\n     Failure/Error: expect(1).to eq(2)\n\n       expected: 2\n            got: 1\n", "`expected: 2`"},
 		{"below an expectation of several lines", "     Failure/Error:\n       expect(1)\n         .to eq(2)\n\n       expected: 2\n", "`expected: 2`"},
+		{"with what the run said, the expectation", "     Failure/Error: expect(a).to eq(2), run.said\n\n       == phase.jsonl\n       {}\n", "`expect(a).to eq(2), run.said`"},
 		{"an error", "  1) X y\n     Failure/Error: @socket.write(line)\n\n     Timeout::Error:\n       execution expired\n", "`Timeout::Error:`"},
 		{"a file that does not load is no proof", "An error occurred while loading ./spec/x_spec.rb.\n0 examples, 0 failures, 1 error\n", ""},
 		{"nor is silence", "1 example, 0 failures\n", ""},

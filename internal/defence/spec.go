@@ -52,14 +52,18 @@ func (d defence) example(ctx context.Context, root string) (string, bool) {
 	return string(out), err != nil || strings.Contains(string(out), "0 examples")
 }
 
-// expectedRE is what an expectation or an error says below the failing line.
-var expectedRE = regexp.MustCompile(`Failure/Error:(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
+// expectedRE is the failing line, and what an expectation or an error says below it.
+var expectedRE = regexp.MustCompile(`Failure/Error:\s*(\S.*)(?s:.*?)\n[ \t]*\n\s*(\S.*)`)
 
 // objection is the first thing that a failing example said, in one line. A file that
 // does not load has none: that is no proof.
 func objection(out string) string {
-	if m := expectedRE.FindStringSubmatch(out); m != nil {
+	m := expectedRE.FindStringSubmatch(out)
+	switch {
+	case m == nil:
+		return ""
+	case strings.HasPrefix(m[2], "== "): // what the run said, in place of the expectation's own words
 		return quoted(m[1])
 	}
-	return ""
+	return quoted(m[2])
 }
