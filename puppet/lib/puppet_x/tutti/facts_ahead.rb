@@ -33,6 +33,8 @@ module PuppetX
         # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
         def valid?
           ended == FactsAhead.last_run && plugins == FactsAhead.plugins
+        rescue SystemCallError
+          false # a plugin went between two looks
         end
 
         # Loads what the run's own collection would have loaded: other code of a module may count on it.
