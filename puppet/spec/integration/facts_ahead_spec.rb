@@ -151,12 +151,15 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
-  it 'are not taken when a fact changes what the run goes on in' do
-    first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && File.umask(0o027) && 'one'"))
-    command = first.write('command', "#!/bin/sh\necho \"$OF_M\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)
-    first.manifest("exec { '#{command}': }\n")
+  # A fact that asks for the type package does so: it sets what apt is to ask nobody for.
+  it 'bring what facts have changed in the process' do
+    first.write(plugin, fact.call("(ENV['OF_M'] = 'here') && ENV.delete('LANG') && File.umask(0o027) && Dir.chdir('/usr') && 'one'"))
+    command = first.write('command', "#!/bin/sh\necho \"$OF_M\" \"${LANG-none}\" $(umask) >> #{first.path('seen')}\n", mode: 0o755)
+    first.write('code/production/modules/m/lib/puppet/functions/m/pwd.rb', "Puppet::Functions.create_function(:'m::pwd') { def pwd; Dir.pwd; end }\n")
+    first.manifest("exec { '#{command}': } notify { m::pwd(): }\n")
     run = second
-    expect([ages(run), File.readlines(first.path('seen'), chomp: true)]).to eq([[], ['here 0027'] * 2]), run.said
+    expect([ages(run).length, File.readlines(first.path('seen'), chomp: true).uniq.length, said(run)]).to eq([1, 1, ['Notify[/usr]']]), run.said
+    expect(File.readlines(first.path('seen'), chomp: true)).to all(match(/\Ahere .* 0027\z/))
   end
 
   it 'bring what facts have required: a function counts on it' do

@@ -14,10 +14,11 @@ module PuppetX
       # @param messages [Array<Hash>] what was logged meanwhile
       # @param plugins [Hash] what fact plugins there were
       # @param costs [Hash] see FactCosts
+      # @param process [Array] the environment's variables, umask and directory where facts have changed them, nil: they have not
       # @param paths [Array<String>] where Ruby looks for libraries since: a gem's, a module's
       # @param libraries [Array<String>] what facts have required, in that order
       # @param ended [Array, nil] which was the last Puppet run before
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :paths, :libraries, :ended) do
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -37,8 +38,13 @@ module PuppetX
           false # a plugin went between two looks
         end
 
-        # Loads what the run's own collection would have loaded: other code of a module may count on it.
-        def require_libraries
+        # Leaves in this process what the run's own collection would have left: a type that a fact has asked for sets the environment, other
+        # code of a module counts on a library.
+        def leave
+          variables, umask, directory = process
+          ENV.update(variables)
+          File.umask(umask) if umask
+          Dir.chdir(directory) if directory
           $LOAD_PATH.unshift(*(paths - $LOAD_PATH))
           libraries.each do |file|
             require file
@@ -118,6 +124,20 @@ module PuppetX
         nil # none yet
       end
 
+      # What a fact may change for all that the run does later.
+      def self.process
+        [ENV.to_h, File.umask, Dir.pwd]
+      end
+
+      # @param before [Array] see process
+      # @return [Array] see Facts
+      def self.changed(before)
+        was, *others = before
+        is, *now = process
+        names = (was.keys | is.keys).reject { |name| was[name] == is[name] }
+        [names.to_h { |name| [name, is[name]] }, *now.zip(others).map { |after, other| after unless after == other }]
+      end
+
       # @param dir [String] of the run whose order it follows
       # @param out [IO] where it goes
       def self.collect(dir, preload, out)
@@ -147,15 +167,14 @@ module PuppetX
         ended = FactsAhead.last_run
         libraries = $LOADED_FEATURES.dup
         path = $LOAD_PATH.dup
-        before = process
+        before = FactsAhead.process
         FactCosts.watch
         told = Told.by
         environment = @order.agent? ? Puppet::Node::Environment.remote(Puppet[:environment]) : Puppet.lookup(:current_environment)
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
         single = asked.to_h { |name| [name, told.value(name)] }
-        exit unless before == process
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record,
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, FactsAhead.changed(before),
                                           $LOAD_PATH - path, $LOADED_FEATURES - libraries, ended)))
         @out.close
         exit
@@ -166,11 +185,6 @@ module PuppetX
       end
 
       private
-
-      # What a fact may have changed for all that the run does later: then it is to be the run's own fact.
-      def process
-        [ENV.to_h, File.umask, Dir.pwd]
-      end
 
       # What the run asked for one by one.
       def asked

@@ -114,7 +114,7 @@ module PuppetX
           @ahead = nil
           use(facts)
           phase('facts', 'age' => @facts_age) if @facts
-          @facts&.require_libraries
+          @facts&.leave
         end
         FactCosts.watch
       end
