@@ -117,6 +117,8 @@ func warmAndCold(ctx context.Context, f *app.LabFleet, what string, goal float64
 			continue
 		case !w.Warm || c.Warm:
 			return nil, fmt.Errorf("%s: the warm run was warm: %v (%s), the cold one: %v", what, w.Warm, w.Cold, c.Warm)
+		case w.FactsAge == 0:
+			return nil, fmt.Errorf("%s: the warm run has collected its own facts", what)
 		}
 		warm, cold = append(warm, w.Duration()), append(cold, c.Duration())
 		ratios = append(ratios, w.Duration().Seconds()/c.Duration().Seconds())

@@ -171,6 +171,17 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, said(run).first]).to match([1, /loaded/]), run.said
   end
 
+  it 'bring no type that a fact has asked for: Puppet loads it when it comes to use it' do
+    first.write('code/production/modules/m/lib/puppet/type/thing.rb', "Puppet::Type.newtype(:thing) { newparam(:name) }\n")
+    first.write('code/production/modules/m/lib/puppet/provider/thing/one.rb', <<~RUBY)
+      File.write('#{first.path('loaded')}', 'x', mode: 'a')
+      Puppet::Type.type(:thing).provide(:one)
+    RUBY
+    first.write(plugin, fact.call("Puppet::Type.type(:thing) && 'one'"))
+    run = second
+    expect([ages(run).length, File.read(first.path('loaded'))]).to eq([1, 'x' * 2]), run.said
+  end
+
   it 'bring where facts have found their libraries: a function looks there' do
     first.write('code/production/modules/m/vendor/one.rb', '')
     first.write('code/production/modules/m/vendor/two.rb', "module OfM; WORD = 'found'; end\n")

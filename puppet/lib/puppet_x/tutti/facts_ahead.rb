@@ -129,6 +129,11 @@ module PuppetX
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
+      # What Ruby has loaded. Types, providers and the like Puppet loads itself, where it comes to use them.
+      def self.libraries
+        $LOADED_FEATURES - Puppet::Util::Autoload.loaded.values.map(&:first)
+      end
+
       # @param before [Array] see process
       # @return [Array] see Facts
       def self.changed(before)
@@ -165,7 +170,7 @@ module PuppetX
       def surround
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
         ended = FactsAhead.last_run
-        libraries = $LOADED_FEATURES.dup
+        libraries = FactsAhead.libraries
         path = $LOAD_PATH.dup
         before = FactsAhead.process
         FactCosts.watch
@@ -175,7 +180,7 @@ module PuppetX
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
         single = asked.to_h { |name| [name, told.value(name)] }
         @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, FactsAhead.changed(before),
-                                          $LOAD_PATH - path, $LOADED_FEATURES - libraries, ended)))
+                                          $LOAD_PATH - path, FactsAhead.libraries - libraries, ended)))
         @out.close
         exit
       end
