@@ -162,6 +162,16 @@ RSpec.describe 'facts that are collected ahead' do
     expect(File.readlines(first.path('seen'), chomp: true)).to all(match(/\Ahere .* 0027\z/))
   end
 
+  it 'are not taken when what they have gone to is no more' do
+    FileUtils.mkdir(gone = first.path('gone'))
+    first.write(plugin, "#{fact.call("'one'")}Dir.chdir('#{gone}')\n")
+    run = second do
+      FileUtils.rmdir(gone)
+      first.write(plugin, fact.call("'two'"))
+    end
+    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
   it 'bring what facts have required: a function counts on it' do
     library = first.write('code/production/modules/m/lib/puppet_x/m/word.rb', "module OfM; WORD = 'loaded'; end\n")
     first.write(plugin, "require '#{library}'\n#{fact.call("'one'")}")
@@ -171,15 +181,20 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run).length, said(run).first]).to match([1, /loaded/]), run.said
   end
 
-  it 'bring no type that a fact has asked for: Puppet loads it when it comes to use it' do
-    first.write('code/production/modules/m/lib/puppet/type/thing.rb', "Puppet::Type.newtype(:thing) { newparam(:name) }\n")
-    first.write('code/production/modules/m/lib/puppet/provider/thing/one.rb', <<~RUBY)
-      File.write('#{first.path('loaded')}', 'x', mode: 'a')
-      Puppet::Type.type(:thing).provide(:one)
-    RUBY
-    first.write(plugin, fact.call("Puppet::Type.type(:thing) && 'one'"))
-    run = second
-    expect([ages(run).length, File.read(first.path('loaded'))]).to eq([1, 'x' * 2]), run.said
+  {
+    'bring no type that a fact has asked for: Puppet loads it when it comes to use it' => 'Puppet::Type.type(:thing)',
+    'bring no type that a fact has required: Puppet loads it when it comes to use it' => "require('puppet/type/thing')"
+  }.each do |title, code|
+    it title do
+      first.write('code/production/modules/m/lib/puppet/type/thing.rb', "Puppet::Type.newtype(:thing) { newparam(:name) }\n")
+      first.write('code/production/modules/m/lib/puppet/provider/thing/one.rb', <<~RUBY)
+        File.write('#{first.path('loaded')}', 'x', mode: 'a')
+        Puppet::Type.type(:thing).provide(:one)
+      RUBY
+      first.write(plugin, fact.call("#{code} && 'one'"))
+      run = second
+      expect([ages(run).length, File.read(first.path('loaded'))]).to eq([1, 'x' * 2]), run.said
+    end
   end
 
   it 'bring where facts have found their libraries: a function looks there' do

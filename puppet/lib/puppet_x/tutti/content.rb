@@ -53,10 +53,11 @@ module PuppetX
         mount.find(path, request)
       end
 
-      def of(path)
+      # @param linked [Boolean] false: there is no link on the way
+      def of(path, linked: true)
         return ABSENT if path.nil?
 
-        real = File.realpath(path)
+        real = linked ? File.realpath(path) : path
         return @known[real] if @known.key?(real)
 
         @known[real] = LOOP
@@ -71,7 +72,8 @@ module PuppetX
 
         listed(Dir.children(path).sort) do |name|
           inner = File.join(path, name)
-          [name, File.symlink?(inner) ? File.readlink(inner) : '', of(inner)]
+          link = File.symlink?(inner) ? File.readlink(inner) : ''
+          [name, link, of(inner, linked: !link.empty?)]
         end
       end
 

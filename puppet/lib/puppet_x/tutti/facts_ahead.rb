@@ -8,17 +8,21 @@ module PuppetX
     # Facts that are collected after one run for the next one. It is what a run is up to its lock, in a directory of its own and without an
     # agent: its settings are a run's, and Facter is asked through Puppet's terminus. Whatever ends it before it has facts, there are none.
     class FactsAhead < Launcher
+      TYPE = %r{/puppet/type/[^/]+\z}.freeze
+
       # What Facter said, in a child of the warm parent.
       # @param said [Hash] answers as a whole by question
       # @param single [Hash] further answers by name; nil: there is no such fact
       # @param messages [Array<Hash>] what was logged meanwhile
       # @param plugins [Hash] what fact plugins there were
       # @param costs [Hash] see FactCosts
-      # @param process [Array] the environment's variables, umask and directory where facts have changed them, nil: they have not
+      # @param variables [Hash] of the environment, which facts have changed; nil: removed
+      # @param umask [Integer, nil] which facts have set
+      # @param directory [String, nil] where facts have gone
       # @param paths [Array<String>] where Ruby looks for libraries since: a gem's, a module's
       # @param libraries [Array<String>] what facts have required, in that order
       # @param ended [Array, nil] which was the last Puppet run before
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended) do
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :variables, :umask, :directory, :paths, :libraries, :ended) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -31,9 +35,11 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
+        # Whether no Puppet run has ended since, whoever started it, there are no other plugins now, and where facts have gone is still
+        # a directory.
         def valid?
-          ended == FactsAhead.last_run && plugins == FactsAhead.plugins
+          ended == FactsAhead.last_run && plugins == FactsAhead.plugins &&
+            (directory.nil? || File.directory?(directory))
         rescue SystemCallError
           false # a plugin went between two looks
         end
@@ -41,7 +47,6 @@ module PuppetX
         # Leaves in this process what the run's own collection would have left: a type that a fact has asked for sets the environment, other
         # code of a module counts on a library.
         def leave
-          variables, umask, directory = process
           ENV.update(variables)
           File.umask(umask) if umask
           Dir.chdir(directory) if directory
@@ -129,13 +134,13 @@ module PuppetX
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
-      # What Ruby has loaded. Types, providers and the like Puppet loads itself, where it comes to use them.
+      # What Ruby has loaded. Types, providers and the like Puppet loads itself, where it comes to use them, also a type that a fact requires.
       def self.libraries
-        $LOADED_FEATURES - Puppet::Util::Autoload.loaded.values.map(&:first)
+        ($LOADED_FEATURES - Puppet::Util::Autoload.loaded.values.map(&:first)).grep_v(TYPE)
       end
 
       # @param before [Array] see process
-      # @return [Array] see Facts
+      # @return [Array] variables, umask, directory, see Facts
       def self.changed(before)
         was, *others = before
         is, *now = process
@@ -179,7 +184,7 @@ module PuppetX
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
         single = asked.to_h { |name| [name, told.value(name)] }
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, FactsAhead.changed(before),
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, *FactsAhead.changed(before),
                                           $LOAD_PATH - path, FactsAhead.libraries - libraries, ended)))
         @out.close
         exit
