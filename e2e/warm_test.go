@@ -21,8 +21,9 @@ import (
 )
 
 // checkAgain executes a plan that has nothing left to do, warm, and then cold, as the
-// nodes' runs are from then on: nothing changes, and what the runs leave is the same.
-func checkAgain(t *testing.T, f *app.LabFleet, plan tutti.PlanName) {
+// nodes' runs are from then on: nothing changes, and what the runs leave is the same. It
+// returns the warm job.
+func checkAgain(t *testing.T, f *app.LabFleet, plan tutti.PlanName) *engine.Job {
 	t.Helper()
 	warm := start(t, f, plan, tutti.ModeApply).end()
 	for _, r := range runsOf(warm.Job) {
@@ -36,6 +37,18 @@ func checkAgain(t *testing.T, f *app.LabFleet, plan tutti.PlanName) {
 		}
 	}
 	checkWarmAsCold(t, f, warm.Job, start(t, f, plan, tutti.ModeApply).end().Job)
+	return warm.Job
+}
+
+// checkFactsAhead fails unless the runs of a step, whose nodes had a run just before,
+// used facts that were collected ahead.
+func checkFactsAhead(t *testing.T, st *engine.Step) {
+	t.Helper()
+	for _, n := range st.Nodes {
+		if r := n.Last(); r.Result.FactsAge == 0 {
+			t.Errorf("the run of %s in step %s has collected its own facts", r.Node, r.Step)
+		}
+	}
 }
 
 // checkWarmAsCold compares the runs of a job whose runs were warm with those of another,
