@@ -40,8 +40,8 @@ func checkAgain(t *testing.T, f *app.LabFleet, plan tutti.PlanName) *engine.Job 
 	return warm.Job
 }
 
-// checkFactsAhead fails unless the runs of a step, whose nodes had a run just before,
-// used facts that were collected ahead.
+// checkFactsAhead fails unless the runs of a step, whose nodes had a run less than the
+// limit of such facts before, used facts that were collected ahead.
 func checkFactsAhead(t *testing.T, st *engine.Step) {
 	t.Helper()
 	for _, n := range st.Nodes {

@@ -9,6 +9,8 @@ RSpec.describe 'facts that are collected ahead' do
   fact = ->(value) { "Facter.add(:mine) { setcode { #{value} } }\n" }
   plugin = 'code/production/modules/m/lib/facter/mine.rb'
 
+  thing = "Puppet::Type.newtype(:thing) { newparam(:name) }\nrequire_relative 'thing/part'\n"
+
   let(:parent) { WarmParent.new(RealRun.environment) }
   let(:first) do
     RealRun.new(parent: parent).manifest("notify { \"${facts['mine']} ${facts['os']['family']}\": }\n").tap do |run|
@@ -32,6 +34,10 @@ RSpec.describe 'facts that are collected ahead' do
 
   def ages(run)
     run.lines('phase.jsonl').map { |line| line['age'] }.compact
+  end
+
+  def colds(run)
+    run.lines('phase.jsonl').map { |line| line['cold'] }.compact
   end
 
   def said(run)
@@ -162,14 +168,21 @@ RSpec.describe 'facts that are collected ahead' do
     expect(File.readlines(first.path('seen'), chomp: true)).to all(match(/\Ahere .* 0027\z/))
   end
 
-  it 'are not taken when what they have gone to is no more' do
+  it 'are no reason to fail: what they have gone to is no more, and the run is cold' do
     FileUtils.mkdir(gone = first.path('gone'))
     first.write(plugin, "#{fact.call("'one'")}Dir.chdir('#{gone}')\n")
     run = second do
       FileUtils.rmdir(gone)
       first.write(plugin, fact.call("'two'"))
     end
-    expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+    expect([ages(run), said(run).first, colds(run)]).to match([[], /two/, [/gone/]]), run.said
+  end
+
+  it 'are no reason to fail: what they have required counts on their file, and the run is cold' do
+    library = first.write('code/production/modules/m/lib/puppet_x/m/word.rb', "OfFact\n")
+    first.write(plugin, "OfFact = 1\nrequire '#{library}'\n#{fact.call("'one'")}")
+    run = second
+    expect([ages(run), said(run).first, colds(run)]).to match([[], /one/, [/OfFact/]]), run.said
   end
 
   it 'bring what facts have required: a function counts on it' do
@@ -186,7 +199,8 @@ RSpec.describe 'facts that are collected ahead' do
     'bring no type that a fact has required: Puppet loads it when it comes to use it' => "require('puppet/type/thing')"
   }.each do |title, code|
     it title do
-      first.write('code/production/modules/m/lib/puppet/type/thing.rb', "Puppet::Type.newtype(:thing) { newparam(:name) }\n")
+      first.write('code/production/modules/m/lib/puppet/type/thing.rb', thing)
+      first.write('code/production/modules/m/lib/puppet/type/thing/part.rb', "Puppet::Type.type(:thing).newproperty(:part)\n")
       first.write('code/production/modules/m/lib/puppet/provider/thing/one.rb', <<~RUBY)
         File.write('#{first.path('loaded')}', 'x', mode: 'a')
         Puppet::Type.type(:thing).provide(:one)
@@ -195,6 +209,27 @@ RSpec.describe 'facts that are collected ahead' do
       run = second
       expect([ages(run).length, File.read(first.path('loaded'))]).to eq([1, 'x' * 2]), run.said
     end
+  end
+
+  it 'bring a type that a fact has required if what was required later counts on it' do
+    first.write('code/production/modules/m/lib/puppet/type/thing.rb', thing)
+    first.write('code/production/modules/m/lib/puppet/type/thing/part.rb', "Puppet::Type.type(:thing).newproperty(:part)\n")
+    library = first.write('code/production/modules/m/lib/puppet_x/m/word.rb', "class Puppet::Type::Thing; WORD = validproperties.inspect; end\n")
+    first.write(plugin, "require 'puppet/type/thing'\nrequire '#{library}'\n#{fact.call("'one'")}")
+    first.write('code/production/modules/m/lib/puppet/functions/m/word.rb', <<~RUBY)
+      Puppet::Functions.create_function(:'m::word') { def word; Puppet::Type.type(:thing)::WORD; end }
+    RUBY
+    first.manifest("notify { m::word(): }\n")
+    run = second
+    expect([ages(run).length, said(run)]).to eq([1, ['Notify[[:part]]']]), run.said
+  end
+
+  it 'bring a type that a fact has required from where Puppet would not find it' do
+    other = first.write('code/production/modules/m/files/puppet/type/other.rb', "Puppet::Type.newtype(:other) { newparam(:name) }\n")
+    first.write(plugin, fact.call("require('#{other}') && 'one'"))
+    first.manifest("other { 'a': }\n")
+    run = second
+    expect([ages(run).length, run.events('start').map { |event| event['resource'] }]).to match([1, include('Other[a]')]), run.said
   end
 
   it 'bring where facts have found their libraries: a function looks there' do

@@ -60,8 +60,9 @@ module PuppetX
         real = linked ? File.realpath(path) : path
         return @known[real] if @known.key?(real)
 
+        stat = File.stat(real)
         @known[real] = LOOP
-        @known[real] = read(real, File.stat(real))
+        @known[real] = read(real, stat)
       rescue Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP
         ABSENT
       end

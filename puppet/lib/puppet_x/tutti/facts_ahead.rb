@@ -8,7 +8,8 @@ module PuppetX
     # Facts that are collected after one run for the next one. It is what a run is up to its lock, in a directory of its own and without an
     # agent: its settings are a run's, and Facter is asked through Puppet's terminus. Whatever ends it before it has facts, there are none.
     class FactsAhead < Launcher
-      TYPE = %r{/puppet/type/[^/]+\z}.freeze
+      # A type, or a part of one.
+      TYPE = %r{/puppet/type/(?<type>[^/]+?)(?<part>/.+)?\.rb\z}.freeze
 
       # What Facter said, in a child of the warm parent.
       # @param said [Hash] answers as a whole by question
@@ -16,13 +17,11 @@ module PuppetX
       # @param messages [Array<Hash>] what was logged meanwhile
       # @param plugins [Hash] what fact plugins there were
       # @param costs [Hash] see FactCosts
-      # @param variables [Hash] of the environment, which facts have changed; nil: removed
-      # @param umask [Integer, nil] which facts have set
-      # @param directory [String, nil] where facts have gone
+      # @param process [Array] the environment's variables, umask and directory where facts have changed them, nil: they have not
       # @param paths [Array<String>] where Ruby looks for libraries since: a gem's, a module's
       # @param libraries [Array<String>] what facts have required, in that order
       # @param ended [Array, nil] which was the last Puppet run before
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :variables, :umask, :directory, :paths, :libraries, :ended) do
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -35,27 +34,26 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Whether no Puppet run has ended since, whoever started it, there are no other plugins now, and where facts have gone is still
-        # a directory.
+        # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
         def valid?
-          ended == FactsAhead.last_run && plugins == FactsAhead.plugins &&
-            (directory.nil? || File.directory?(directory))
+          ended == FactsAhead.last_run && plugins == FactsAhead.plugins
         rescue SystemCallError
           false # a plugin went between two looks
         end
 
         # Leaves in this process what the run's own collection would have left: a type that a fact has asked for sets the environment, other
         # code of a module counts on a library.
+        # @return [String, nil] why that cannot be
         def leave
+          variables, umask, directory = process
           ENV.update(variables)
-          File.umask(umask) if umask
-          Dir.chdir(directory) if directory
           $LOAD_PATH.unshift(*(paths - $LOAD_PATH))
-          libraries.each do |file|
-            require file
-          rescue LoadError
-            nil # it is gone meanwhile
-          end
+          libraries.each { |file| require file }
+          Dir.chdir(directory) if directory
+          File.umask(umask) if umask # the last one: with a reason nothing of a process has changed that it keeps
+          nil
+        rescue StandardError, ScriptError => e
+          "what facts leave behind cannot be had without them: #{e.message}"
         end
       end
 
@@ -134,13 +132,27 @@ module PuppetX
         [ENV.to_h, File.umask, Dir.pwd]
       end
 
-      # What Ruby has loaded. Types, providers and the like Puppet loads itself, where it comes to use them, also a type that a fact requires.
-      def self.libraries
-        ($LOADED_FEATURES - Puppet::Util::Autoload.loaded.values.map(&:first)).grep_v(TYPE)
+      # Types, providers and the like Puppet loads itself, where it comes to use them: also a type that was required, if it would be loaded
+      # from there, and unless what was required later may count on it.
+      # @param before [Array<String>] what Ruby had loaded
+      # @return [Array<String>] what was required since
+      def self.required(before)
+        types = []
+        Puppet::Type.eachtype { |type| types << type.name.to_s }
+        files = $LOADED_FEATURES - before - Puppet::Util::Autoload.loaded.values.map(&:first)
+        files.reject! { |file| (found = file.match(TYPE)) && found[:part] && types.include?(found[:type]) } # it comes with the type
+        files.pop while files.last && types.include?(type = files.last[TYPE, :type]) && files.last == autoloaded(type)
+        files
       end
 
+      # Where Puppet finds a type.
+      def self.autoloaded(type)
+        Puppet::Util::Autoload.get_file("puppet/type/#{type}", Puppet.lookup(:current_environment))
+      end
+      private_class_method :autoloaded
+
       # @param before [Array] see process
-      # @return [Array] variables, umask, directory, see Facts
+      # @return [Array] see Facts
       def self.changed(before)
         was, *others = before
         is, *now = process
@@ -175,7 +187,7 @@ module PuppetX
       def surround
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
         ended = FactsAhead.last_run
-        libraries = FactsAhead.libraries
+        loaded = $LOADED_FEATURES.dup
         path = $LOAD_PATH.dup
         before = FactsAhead.process
         FactCosts.watch
@@ -184,8 +196,8 @@ module PuppetX
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
         Puppet::Node::Facts.indirection.terminus(:facter).find(request)
         single = asked.to_h { |name| [name, told.value(name)] }
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, *FactsAhead.changed(before),
-                                          $LOAD_PATH - path, FactsAhead.libraries - libraries, ended)))
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, FactsAhead.changed(before),
+                                          $LOAD_PATH - path, FactsAhead.required(loaded), ended)))
         @out.close
         exit
       end

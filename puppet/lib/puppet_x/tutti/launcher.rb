@@ -113,8 +113,8 @@ module PuppetX
           facts = @ahead ? @ahead.facts : @facts
           @ahead = nil
           use(facts)
+          start_over(@facts&.leave)
           phase('facts', 'age' => @facts_age) if @facts
-          @facts&.leave
         end
         FactCosts.watch
       end

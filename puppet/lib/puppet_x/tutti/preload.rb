@@ -13,7 +13,6 @@ module PuppetX
         puppet/indirector/node/plain puppet/indirector/node/rest puppet/indirector/report/rest puppet/indirector/report/yaml
         puppet/indirector/file_metadata/file_server puppet/indirector/file_content/file_server puppet/indirector/file_metadata/rest
         puppet/indirector/file_content/rest puppet/parser/e4_parser_adapter puppet/datatypes/impl/error puppet/reports/store digest/sha2
-        facter/framework/cli/cli_launcher
       ].freeze
       OWN = %w[hooks lock log settings events].freeze
       PROVIDER = %r{\Apuppet/provider/(?<type>[^/]+)/[^/]+\z}.freeze
