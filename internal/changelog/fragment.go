@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// kinds are the headings of a release, in their order.
+var kinds = []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+// fragment is one user-visible change: one file of changelog/unreleased.
+type fragment struct {
+	file string
+	kind string // one of kinds
+	text string // without the kind, without a line break at the end
+}
+
+const (
+	defaultKind = "Changed"
+	maxColumns  = 158 // two less than docs/style.md allows: the release indents the lines
+	maxLines    = 6
+)
+
+var (
+	nameRE = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.md$`)
+	kindRE = regexp.MustCompile(`^([A-Z][a-z]+): `)
+)
+
+// read reads all fragments of a directory, sorted by name. The error names every file
+// that is not well-formed.
+func read(dir string) ([]fragment, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a release leaves no file, and git no directory
+		return nil, err
+	}
+	var fragments []fragment
+	var errs []error
+	for _, e := range entries {
+		file := filepath.Join(dir, e.Name())
+		raw, err := os.ReadFile(filepath.Clean(file))
+		if err == nil {
+			var f fragment
+			f, err = parse(e.Name(), string(raw))
+			f.file = file
+			fragments = append(fragments, f)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w (changelog/README.md)", file, err))
+		}
+	}
+	return fragments, errors.Join(errs...)
+}
+
+// parse reads one file. A text that begins with one of kinds and a colon is of that
+// kind, every other one is a change.
+func parse(name, raw string) (fragment, error) {
+	f := fragment{kind: defaultKind, text: strings.TrimSuffix(raw, "\n")}
+	if m := kindRE.FindStringSubmatch(f.text); m != nil && slices.Contains(kinds, m[1]) {
+		f.kind, f.text = m[1], strings.TrimPrefix(f.text, m[0])
+	}
+	switch {
+	case !nameRE.MatchString(name):
+		return f, errors.New("the name is of lower-case words, joined by -, and ends in .md")
+	case f.text == "" || strings.TrimSpace(f.text) != f.text || strings.Contains(f.text, "\n\n"):
+		return f, errors.New("it is one paragraph, without an empty line and without a space at either end")
+	case strings.HasPrefix(f.text, "- ") || strings.HasPrefix(f.text, "* ") || strings.HasPrefix(f.text, "#"):
+		return f, errors.New("it has no list mark and no heading: the release adds them")
+	case !strings.HasSuffix(f.text, ".") && !strings.HasSuffix(f.text, ".)"):
+		return f, errors.New("its last sentence has no full stop")
+	case strings.Count(f.text, "\n") >= maxLines:
+		return f, fmt.Errorf("it has more than %d lines: the rest belongs to a document", maxLines)
+	}
+	for line := range strings.SplitSeq(raw, "\n") {
+		if utf8.RuneCountInString(line) > maxColumns {
+			return f, fmt.Errorf("a line has more than %d characters", maxColumns)
+		}
+	}
+	return f, nil
+}

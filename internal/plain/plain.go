@@ -1,0 +1,80 @@
+// Package plain makes what nodes say fit for logs and terminals: a node may lie in
+// every field.
+package plain
+
+import "github.com/tutti-project/tutti"
+
+const maxWords = 4 << 10 // of a text for people
+
+// Words makes a text of a node fit for logs and terminals.
+func Words(text string) string { return tutti.Plain(text, maxWords) }
+
+// Result returns a result whose texts are words.
+func Result(r tutti.Result) tutti.Result {
+	r.Message, r.Phase = Words(r.Message), Words(r.Phase)
+	failures := make([]tutti.Failure, len(r.Failures))
+	for i, f := range r.Failures {
+		failures[i] = tutti.Failure{Resource: Words(f.Resource), File: Words(f.File), Line: f.Line, Message: Words(f.Message)}
+	}
+	r.Failures = failures
+	changes := make([]tutti.Change, len(r.Changes))
+	for i, c := range r.Changes {
+		changes[i] = tutti.Change{Resource: Words(c.Resource), File: Words(c.File), Line: c.Line, Message: Words(c.Message)}
+	}
+	r.Changes = changes
+	waits := make([]tutti.Wait, len(r.Waits))
+	for i, w := range r.Waits {
+		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
+	}
+	r.Waits = waits
+	return r
+}
+
+// Record returns a record whose texts are words.
+func Record(r tutti.Record) tutti.Record {
+	r.Run, r.Node = tutti.RunID(Words(string(r.Run))), tutti.NodeName(Words(string(r.Node)))
+	in := &r.Inputs
+	in.Mode, in.Puppet, in.Module = tutti.Mode(Words(string(in.Mode))), Words(in.Puppet), Words(in.Module)
+	for _, digest := range []*tutti.Digest{&in.Code, &in.Facts, &in.Catalog, &in.Sources, &in.Lib} {
+		*digest = tutti.Digest(Words(string(*digest)))
+	}
+	for i, read := range r.Reads {
+		r.Reads[i].Query, r.Reads[i].At = Query(read.Query), Place(read.At)
+		r.Reads[i].Digest = tutti.Digest(Words(string(read.Digest)))
+	}
+	for i, k := range r.Keys {
+		r.Keys[i].Key, r.Keys[i].At = Words(k.Key), Place(k.At)
+	}
+	for i, ref := range r.Exports {
+		r.Exports[i] = Words(ref)
+	}
+	if r.Published == nil {
+		return r
+	}
+	published := make(map[string]tutti.Digest, len(r.Published))
+	for key, digest := range r.Published {
+		published[Words(key)] = tutti.Digest(Words(string(digest)))
+	}
+	r.Published = published
+	return r
+}
+
+// Query returns a question whose texts are words.
+func Query(q tutti.Query) tutti.Query {
+	out := tutti.Query{Kind: tutti.QueryKind(Words(string(q.Kind))), Key: Words(q.Key), Type: Words(q.Type)}
+	if len(q.Filter) > 0 { // not cut: it stays JSON
+		out.Filter = []byte(tutti.Plain(string(q.Filter), len(q.Filter)))
+	}
+	return out
+}
+
+// Place returns a place whose texts are words.
+func Place(p tutti.Place) tutti.Place {
+	return tutti.Place{Resource: Words(p.Resource), File: Words(p.File), Line: p.Line}
+}
+
+// Live returns a live message whose texts are words.
+func Live(l tutti.Live) tutti.Live {
+	l.Phase, l.Resource, l.Message = Words(l.Phase), Words(l.Resource), Words(l.Message)
+	return l
+}
