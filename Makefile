@@ -26,10 +26,8 @@ demo: deps build ## deploy OpenStack Swift on four lab hosts, without a plan; st
 	bin/tutti demo swift --converge $(DEMO)
 
 .PHONY: test
-test: deps ## every test that needs no lab hosts: Go with -race, testscript, kill -9 and loss of power at every point, the module's lint and specs
-	$(GO) test -race -timeout 15m ./...
-	$(GO) test -tags killpoints -timeout 15m ./cmd/tutti
-	script/module-specs
+test: deps ## every test that needs no lab hosts: Go, testscript, kill -9 and loss of power at every point, the module's lint and specs
+	$(GO) run ./internal/check -only go,specs
 
 .PHONY: fuzz
 fuzz: ## fuzz every decoder, FUZZTIME=10m each, at the lowest priority
@@ -37,23 +35,16 @@ fuzz: ## fuzz every decoder, FUZZTIME=10m each, at the lowest priority
 
 .PHONY: lint
 lint: ## golangci-lint, go mod tidy, and that operators elsewhere can build it
-	$(GOLANGCI) run --allow-parallel-runners ./...
-	$(GOLANGCI) run --allow-parallel-runners --build-tags e2e,killpoints ./...
-	$(GO) mod tidy -diff
-	GOOS=darwin $(GO) vet ./cmd/tutti
+	$(GO) run ./internal/check -only lint
 
 .PHONY: vuln
 vuln: ## known vulnerabilities that this code reaches (fails, and says so, where the database cannot be asked)
 	@out=$$($(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./... 2>&1) && { echo "$$out"; exit 0; }; echo "$$out"; \
 	case "$$out" in *"exit status 3"*) ;; *) echo "vuln: NOT CHECKED: govulncheck or its database cannot be reached from here" ;; esac; exit 1
 
-# What the second round leaves out is about the server and the network, and never looks at Puppet; the example is deployed
-# there once, by converging; `puppet agent` is left to the module's specs, which run on both; the web and the compute example
-# are made for the modules that Debian 13 packages.
 .PHONY: e2e
-e2e: deps build ## tests on lab hosts: with Puppet 8 (Debian 13), then with Puppet 7 (Debian 12) (root)
-	$(GO) test -tags e2e -count 1 -timeout 75m -p 1 ./internal/lab/... ./e2e/...
-	E2E_RELEASE=bookworm $(GO) test -tags e2e -count 1 -timeout 60m -skip 'TestChaos|TestPausedServer|TestSwift|TestWeb|TestCompute|TestPuppetServer|TestPuppetDB|TestConverge(Faults|Failing|Scale|Small)' ./e2e/...
+e2e: deps ## the tests on lab hosts that check runs: with Puppet 8 (Debian 13), then with Puppet 7 (Debian 12) (root)
+	$(GO) run ./internal/check -only build,e2e8,e2e7
 
 .PHONY: e2e-cold
 e2e-cold: deps build ## Swift from nothing without a plan, COLD=1,2,…,20 are the seeds of delayed agents and slow links (root)
@@ -64,11 +55,20 @@ bench: deps build ## one line per figure: name value unit goal met|missed (root)
 	$(GO) run ./internal/bench
 
 .PHONY: defence
-defence: ## take each defence out and show the test that fails without it
-	$(GO) run ./internal/defence
+defence: ## take each defence out and show the test that fails without it; CHANGED=REV, RUN=REGEXP, PART=1/3 for some
+	$(GO) run ./internal/defence -changed '$(CHANGED)' -run '$(RUN)' -part '$(or $(PART),1/1)'
 
 .PHONY: check
-check: lint test e2e ## what CI runs
+check: deps ## what CI runs: lint, test, e2e; with BASE=REV only what the changes since that commit touch
+	$(GO) run ./internal/check $(if $(BASE),-base $(BASE))
+
+.PHONY: deep
+deep: deps ## one part of the tests that check leaves out, PART=NAME; without PART the list of parts
+	$(GO) run ./internal/check -deep $(or $(PART),list)
+
+.PHONY: changelog
+changelog: ## make the section of a release in CHANGELOG.md, VERSION=0.2.0, and remove the files it is made of
+	$(GO) run ./internal/changelog -version '$(VERSION)'
 
 .PHONY: fmt
 fmt: ## format

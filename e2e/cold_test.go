@@ -19,7 +19,8 @@ import (
 // weather is what a seed does to a cold start; seed 0 does nothing.
 type weather struct {
 	seed   uint64
-	slowed int // the index of the node whose link is slow, -1: none
+	kill   bool // the server, with -9, in the middle of the first run
+	slowed int  // the index of the node whose link is slow, -1: none
 	slow   lab.Slow
 	delays []time.Duration // until each node's agent starts; below the server's deadline of silence
 }
@@ -40,7 +41,7 @@ func newWeather(seed uint64, nodes int) weather {
 
 func (w weather) describe(f *app.LabFleet) string {
 	if w.seed == 0 {
-		return "undisturbed"
+		return map[bool]string{false: "undisturbed", true: "the server killed in the middle"}[w.kill]
 	}
 	parts := []string{fmt.Sprintf("%s slow by %s, %g%% lost; agents start after", f.Nodes[w.slowed].Name, w.slow.Delay, w.slow.Loss*100)}
 	for i, d := range w.delays {
@@ -50,65 +51,82 @@ func (w weather) describe(f *app.LabFleet) string {
 }
 
 // TestConvergeSwift deploys the example from nothing without its plan, in four
-// runs, each node's one, of which none fails; converging again does nothing at
-// all; then it scales out and in by itself. E2E_COLD, seeds with commas, deploys
-// once for each of them instead: agents start at random times, one node after the
-// other has a slow link.
+// runs, each node's one, of which none fails, although the server is killed in the
+// middle; converging again does nothing at all. With E2E_DEEP nothing is killed, and
+// then it scales out and in by itself. E2E_COLD, seeds with commas, deploys once for
+// each of them instead: agents start at random times, one node after the other has a
+// slow link.
 func TestConvergeSwift(t *testing.T) {
-	scales := os.Getenv("E2E_COLD") == ""
-	begin := func(t *testing.T) *app.LabFleet {
-		if scales {
-			return exampleFleet(t, "swift", spareStorage)
-		}
-		return exampleFleet(t, "swift")
-	}
-	coldStarts(t, "E2E_COLD", "0", begin, func(t *testing.T, f *app.LabFleet) {
-		if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
-			t.Error(err)
-		}
-		if scales {
-			checkSwiftScales(t, f)
-		}
+	scales := os.Getenv("E2E_COLD") == "" && os.Getenv("E2E_DEEP") != ""
+	coldStarts(t, coldTest{
+		seeds: "E2E_COLD", without: "0",
+		kill: os.Getenv("E2E_COLD") == "" && !scales,
+		begin: func(t *testing.T) *app.LabFleet {
+			if scales {
+				return exampleFleet(t, "swift", spareStorage)
+			}
+			return exampleFleet(t, "swift")
+		},
+		check: func(t *testing.T, f *app.LabFleet) {
+			if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
+				t.Error(err)
+			}
+			if scales {
+				checkSwiftScales(t, f)
+			}
+		},
 	})
 }
 
 // TestConvergeSmall starts a cluster of the example's shape from nothing, which
 // takes seconds. E2E_SMALL has the seeds.
 func TestConvergeSmall(t *testing.T) {
-	coldStarts(t, "E2E_SMALL", "1", func(t *testing.T) *app.LabFleet {
-		for _, h := range fleet.Nodes {
-			leave(t, h)
-			sh(t, h, "rm -f /var/tmp/e2e-*")
-			joinAgain(t.Context(), t, h)
-			later(t, h, "rm -f /var/tmp/e2e-*")
-		}
-		if err := fleet.Client.UnsetValue(t.Context(), "shared/rings/object"); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
-			t.Fatal(err)
-		}
-		push(t, scaleFleet, scaleSite, scaleModule)
-		return fleet
-	}, func(t *testing.T, _ *app.LabFleet) {
-		made := "sha256:" + sh(t, fleet.Nodes[0], "sha256sum < /var/tmp/e2e-rings | cut -d' ' -f1")
-		for _, h := range fleet.Nodes[1:] {
-			if got := sh(t, h, "cat /var/tmp/e2e-fetched"); got != made {
-				t.Errorf("%s has other rings than were made: %s, not %s", h.Name, got, made)
+	coldStarts(t, coldTest{
+		seeds: "E2E_SMALL", without: "1",
+		begin: func(t *testing.T) *app.LabFleet {
+			for _, h := range fleet.Nodes {
+				leave(t, h)
+				sh(t, h, "rm -f /var/tmp/e2e-*")
+				joinAgain(t.Context(), t, h)
+				later(t, h, "rm -f /var/tmp/e2e-*")
 			}
-		}
+			if err := fleet.Client.UnsetValue(t.Context(), "shared/rings/object"); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
+				t.Fatal(err)
+			}
+			push(t, scaleFleet, scaleSite, scaleModule)
+			return fleet
+		},
+		check: func(t *testing.T, _ *app.LabFleet) {
+			made := "sha256:" + sh(t, fleet.Nodes[0], "sha256sum < /var/tmp/e2e-rings | cut -d' ' -f1")
+			for _, h := range fleet.Nodes[1:] {
+				if got := sh(t, h, "cat /var/tmp/e2e-fetched"); got != made {
+					t.Errorf("%s has other rings than were made: %s, not %s", h.Name, got, made)
+				}
+			}
+		},
 	})
 }
 
-// coldStarts starts a fleet from nothing once for each seed of the environment
-// variable, checks that it works, and prints a table.
-func coldStarts(t *testing.T, variable, without string, begin func(*testing.T) *app.LabFleet, check func(*testing.T, *app.LabFleet)) {
+// coldTest starts a fleet from nothing once for each of its seeds.
+type coldTest struct {
+	seeds, without string // the environment variable that has them, and those without it
+	kill           bool   // the server, if a seed does nothing else
+	begin          func(*testing.T) *app.LabFleet
+	check          func(*testing.T, *app.LabFleet)
+}
+
+// coldStarts runs the test for each seed and prints a table.
+func coldStarts(t *testing.T, c coldTest) {
 	t.Helper()
 	var table []string
-	for _, seed := range seeds(t, variable, without) {
+	for _, seed := range seeds(t, c.seeds, c.without) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			f := begin(t)
+			f := c.begin(t)
 			w := newWeather(seed, len(f.Nodes))
+			w.kill = c.kill && seed == 0
 			t.Logf("seed %d: %s", seed, w.describe(f))
 			table = append(table, w.coldStart(t, f))
-			check(t, f)
+			c.check(t, f)
 		})
 	}
 	t.Logf("cold starts:\n%5s %5s %9s %7s %12s %16s %7s  %s\n%s",
@@ -158,6 +176,12 @@ func (w weather) coldStart(t *testing.T, f *app.LabFleet) string {
 // time.
 func (w weather) converge(t *testing.T, f *app.LabFleet) *job {
 	t.Helper()
+	if w.kill {
+		j := converge(t, f)
+		j.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
+		killServer(t, f)
+		return j.end()
+	}
 	if w.seed == 0 {
 		return converge(t, f).end()
 	}

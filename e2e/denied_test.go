@@ -24,7 +24,7 @@ func TestDenied(t *testing.T) {
 		grant   string
 		audit   string // in the log
 	}{
-		"node-01": {"a value is written when its resource is applied: the resource fails", tutti.BecauseResources,
+		"node-01": {"the gate has the keys that the catalog declares", tutti.BecauseRefused,
 			`- {to: every, write: ["shared/e2e-denied"]}`, "write shared/e2e-denied"},
 		"node-02": {"a value that may not be read has no default", tutti.BecauseCompile,
 			`- {to: every, read: ["e2e/denied"]}`, "read e2e/denied"},

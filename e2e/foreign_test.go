@@ -73,7 +73,7 @@ func (s *puppetSite) foreignRuns(t *testing.T) {
 		expect(t, tutti.NodeGood, tutti.Unchanged, "", "")
 	})
 	t.Run("a run of Tutti's is the last one again", func(t *testing.T) {
-		j := s.execute(t, "deploy")
+		j := s.execute(t, "first")
 		n, err := s.Client.ShowNode(t.Context(), "web-01")
 		if err != nil || n.Foreign || n.LastRun != j.last(j.Steps[0].Name, "web-01").Run || n.Standing.State != tutti.NodeGood {
 			t.Errorf("%+v, %v", n, err)

@@ -3,9 +3,15 @@
 package e2e_test
 
 import (
+	"context"
+	"os"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -29,10 +35,44 @@ plans:
       - run: here
 `
 
+// deadlineFlags are the server's deadline of silence and the nodes' heartbeat where a
+// test waits for the deadline: a fifth of what a fleet has without them.
+const (
+	serverDeadline = "--lost-after 6s"
+	nodeBeat       = "--beat 1s"
+)
+
+// shortDeadline gives the shared fleet a short deadline of silence while the test lasts,
+// and returns it. With E2E_DEEP the fleet keeps the one that it has without flags.
+func shortDeadline(t *testing.T) time.Duration {
+	t.Helper()
+	if os.Getenv("E2E_DEEP") != "" {
+		return 30 * time.Second
+	}
+	each := func(ctx context.Context, do func(context.Context, *lab.Host, string, string) error) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, h := range fleet.Nodes {
+			group.Go(func() error { return do(ctx, h, "tutti-agent", nodeBeat) })
+		}
+		group.Go(func() error { return do(ctx, fleet.Server, "tutti-server", serverDeadline) })
+		return group.Wait()
+	}
+	if err := each(t.Context(), app.AddFlags); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := each(context.WithoutCancel(t.Context()), app.DropFlags); err != nil {
+			t.Error(err)
+		}
+	})
+	return 6 * time.Second
+}
+
 // TestLost cuts two nodes off in the middle of a run: they are lost within the
 // deadline. The plan that accepts that goes on, the other does not; when a node
 // is back, its result is kept.
 func TestLost(t *testing.T) {
+	shortDeadline(t)
 	push(t, lostFleet, `
 		node 'node-01' { notify { 'here': } }
 		node default { exec { '/bin/sh -c "touch /run/e2e-there; while [ ! -e /run/e2e-go ]; do sleep 0.1; done"': } }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/pprof"
 	"syscall"
@@ -84,10 +85,7 @@ func exampleLab(example string) string { return labName("e2e-" + example) }
 // siteLab is the lab of the site with a Puppet Server.
 func siteLab() string { return labName("e2e-site") }
 
-// compileLab is the lab of a Puppet Server with the module.
-func compileLab() string { return labName("e2e-compile") }
-
-// swiftSiteLab is the lab of the example beside a Puppet Server with PuppetDB.
+// swiftSiteLab is the lab of the example beside a Puppet Server.
 func swiftSiteLab() string { return labName("e2e-swiftsite") }
 
 // readSpec reads a lab file. E2E_RELEASE is the Debian release of its hosts in
@@ -158,10 +156,10 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	machine.Relay = []string{program, "lab", "relay"}
+	machine.Program = []string{program}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), compileLab()} {
+		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), releaseLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}
@@ -192,13 +190,19 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 
 // ownLabs are the lab files of tests that have a lab of their own, in the order in which
 // these need them.
-var ownLabs = []string{"../examples/swift/lab.yaml", "puppetdb.yaml", "../examples/compute/lab.yaml", "puppetserver.yaml", "../examples/web/lab.yaml"}
+var ownLabs = []struct{ test, file string }{
+	{"TestConvergeSwift", "../examples/swift/lab.yaml"},
+	{"TestCompute", "../examples/compute/lab.yaml"},
+	{"TestPuppetServer", "puppetserver.yaml"},
+	{"TestWeb", "../examples/web/lab.yaml"},
+}
 
-// buildAhead builds their bases beside the first tests, which mostly wait, unless only
-// some tests are wanted. Who needs one earlier waits for it, or builds it. It returns
-// what ends that.
+// buildAhead builds the bases of the tests that are to run beside the first of them,
+// which mostly wait. A test that needs one earlier waits for it, or builds it. It
+// returns what ends that.
 func buildAhead(ctx context.Context) (stop func()) {
-	if flag.Lookup("test.run").Value.String() != "" || os.Getenv("E2E_RELEASE") != "" {
+	wanted := regexp.MustCompile(flag.Lookup("test.run").Value.String()) // go test has compiled it
+	if os.Getenv("E2E_RELEASE") != "" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -206,13 +210,16 @@ func buildAhead(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // whose end is the commands', also if this process is killed
-		for _, file := range ownLabs {
-			cmd := exec.CommandContext(ctx, "nice", "-n", "19", binary, "lab", "base", file)
+		for _, own := range ownLabs {
+			if !wanted.MatchString(own.test) {
+				continue
+			}
+			cmd := exec.CommandContext(ctx, "nice", "-n", "19", binary, "lab", "base", own.file)
 			cmd.Stderr = os.Stderr
 			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			if err := cmd.Run(); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", file, err) // which will say so, too
+				fmt.Fprintln(os.Stderr, "e2e: ahead of its test,", own.file, err) // which will say so, too
 			}
 		}
 	}()

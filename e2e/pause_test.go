@@ -9,11 +9,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// TestPausedServer stops the server with a signal for a minute, twice as long as
-// its deadline of silence, in the middle of a job: one run is applying all the
+// TestPausedServer stops the server with a signal, twice as long as its deadline of
+// silence, in the middle of a job: one run is applying all the
 // time, one ends meanwhile and has a result to tell, one comes to its gate.
 // Nobody is given up, nothing starts again, nothing is dropped.
 func TestPausedServer(t *testing.T) {
+	deadline := shortDeadline(t)
 	push(t, everyNode, "node 'node-03' {\n"+waitCompile+"notify { 'compiled': }\n}\nnode default {\n"+waitExec+"}\n")
 	long, short, gate := newBarrier(t, host(t, "node-01")), newBarrier(t, host(t, "node-02")), newBarrier(t, host(t, "node-03"))
 	j := start(t, fleet, "every", tutti.ModeApply)
@@ -24,7 +25,7 @@ func TestPausedServer(t *testing.T) {
 	sh(t, fleet.Server, "systemctl kill --kill-whom=main --signal=STOP tutti-server")
 	short.open()
 	gate.open()
-	<-time.After(time.Minute)
+	<-time.After(2 * deadline)
 	sh(t, fleet.Server, "systemctl kill --kill-whom=main --signal=CONT tutti-server")
 	long.open()
 	j.end()

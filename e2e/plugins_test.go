@@ -22,7 +22,7 @@ func (s *puppetSite) plugins(t *testing.T) {
 	s.manifest(t, "user { 'root': ensure => present }") // its provider asks whether there is libuser
 	run := func(why string, says bool) {
 		t.Helper()
-		j := s.execute(t, "deploy")
+		j := s.execute(t, "first")
 		r := j.last(j.Steps[0].Name, "web-01")
 		j.expect(r, tutti.Unchanged, "", "")
 		if (why == "") != r.Result.Warm || (why == "") != (r.Result.Cold == "") || !strings.Contains(r.Result.Cold, why) {
@@ -36,7 +36,7 @@ func (s *puppetSite) plugins(t *testing.T) {
 			t.Errorf("it was applied %s times, in %d runs", got, len(j.Steps[0].Nodes[0].Runs))
 		}
 	}
-	s.execute(t, "deploy") // what others have left undone
+	s.execute(t, "first") // what others have left undone
 	run("", false)
 	sh(t, s.server, "mkdir -p "+pluginDir+"; echo \"Puppet.warning('"+word+"'); Puppet.features.add(:libuser) { false }\" > "+pluginDir+"/libuser.rb")
 	run("lib/puppet/feature/libuser.rb came with the plugins", true)

@@ -3,20 +3,11 @@
 package e2e_test
 
 import (
-	_ "embed"
 	"testing"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
-	"github.com/tutti-project/tutti/internal/lab"
 )
-
-// swiftSite is the example whose code is on a Puppet Server, with PuppetDB.
-type swiftSite struct {
-	*app.LabFleet
-	server *lab.Host // the Puppet Server's, PuppetDB's and Tutti's
-}
 
 // swiftSiteFleet is the example's plan for runs through the Puppet Server. The plans
 // rings and hasty are its beginning, with and without waiting for PuppetDB.
@@ -50,43 +41,15 @@ profile::swift::ring_digests: false
 profile::swift::ringbuilder::replicas: 2
 `
 
-//go:embed puppetdb.sh
-var makePuppetDB string
-
-// newSwiftSite boots the Puppet Server, and nodes with the stock daemon running,
-// that have applied nothing yet.
-func newSwiftSite(t *testing.T) *swiftSite {
-	t.Helper()
-	spec := mustReadSpec(t, "puppetdb.yaml")
-	spec.Name = swiftSiteLab()
-	spec.Hosts = append(spec.Hosts, swiftHosts(t, "storage-01", "storage-02", "proxy-01")...)
-	running := bootLab(t, spec)
-	s := &swiftSite{}
-	var err error
-	if s.server, err = running.Host("puppet"); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, s.server, makePuppetDB)
-	if s.LabFleet, err = startFleet(t.Context(), running, "puppet", t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, s.server, "systemctl start puppetserver puppetdb")
-	startDaemons(t, map[string][]*lab.Host{"production": s.Nodes})
-	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(swiftSiteFleet)}); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // deployCode puts the example's code on the Puppet Server, with data of the site's.
-func (s *swiftSite) deployCode(t *testing.T, data string) {
+func (s *puppetSite) deployCode(t *testing.T, data string) {
 	t.Helper()
 	deploySwift(t, s.server, "production", swiftSiteData+data)
 }
 
 // lag holds PuppetDB's writes back until the returned function is called; it
 // answers all the time, with what it has.
-func (s *swiftSite) lag(t *testing.T) (end func()) {
+func (s *puppetSite) lag(t *testing.T) (end func()) {
 	t.Helper()
 	sh(t, s.server, `
 		rm -f /tmp/e2e-lagging /tmp/e2e-go
@@ -98,15 +61,13 @@ func (s *swiftSite) lag(t *testing.T) (end func()) {
 	}
 }
 
-// TestPuppetDB deploys the example through a Puppet Server and the exported resources
+// throughPuppetDB deploys the example through a Puppet Server and the exported resources
 // of its PuppetDB, and then has an export changed.
-func TestPuppetDB(t *testing.T) {
-	s := newSwiftSite(t)
-	execute := func(plan tutti.PlanName) *job { return start(t, s.LabFleet, plan, tutti.ModeApply).end() }
-
+func (s *puppetSite) throughPuppetDB(t *testing.T) {
+	s.setFleet(t, swiftSiteFleet)
 	t.Run("deployed by the plan", func(t *testing.T) {
 		s.deployCode(t, "")
-		execute("deploy").checkSummary(tutti.VerdictSucceeded, 6, 0)
+		s.execute(t, "deploy").checkSummary(tutti.VerdictSucceeded, 6, 0)
 		if err := s.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
 			t.Error(err)
 		}
@@ -124,7 +85,7 @@ func TestPuppetDB(t *testing.T) {
 
 	t.Run("what is collected lags behind", func(t *testing.T) {
 		end := s.lag(t)
-		execute("hasty").checkSummary(tutti.VerdictSucceeded, 3, 0)
+		s.execute(t, "hasty").checkSummary(tutti.VerdictSucceeded, 3, 0)
 		end()
 		if got := ringDevices(t, s.LabFleet, "proxy-01"); got != "2" {
 			t.Errorf("the ring has %s devices, though PuppetDB did not know of any new one", got)
@@ -145,13 +106,11 @@ func TestPuppetDB(t *testing.T) {
 
 	t.Run("without PuppetDB nothing is compiled", func(t *testing.T) {
 		sh(t, s.server, "systemctl stop puppetdb")
-		j := execute("deploy")
+		j := s.execute(t, "deploy")
 		j.checkSummary(tutti.VerdictFailed, 0, 2)
 		j.expect(j.last("run-storage", "storage-01"), tutti.Failed, tutti.BecauseCompile, "puppet:8081")
 		sh(t, s.server, "systemctl start puppetdb")
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 2, 0) // whose last run failed
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 0, 0)
 	})
-
-	t.Run("with the module", func(t *testing.T) { checkStored(t, s) })
 }

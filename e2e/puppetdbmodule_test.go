@@ -55,27 +55,8 @@ case $trusted['certname'] {
 }
 `
 
-// installModule puts the module on the Puppet Server, over PuppetDB.
-func (s *swiftSite) installModule(t *testing.T) {
-	t.Helper()
-	if err := s.Join(t.Context(), s.server); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(storedFleet)}); err != nil {
-		t.Fatal(err)
-	}
-	s.storedCode(t, "first")
-	sh(t, s.server, `tutti puppet-server install
-		sed -i 's#^ *ruby-load-path: .*#    ruby-load-path: [/usr/lib/puppetserver/ruby/vendor_ruby, /etc/puppet/code/modules/tutti/lib]#' /etc/puppet/puppetserver/conf.d/puppetserver.conf
-		printf 'version: 5\nhierarchy:\n  - {name: Tutti, lookup_key: tutti::hiera}\n' > /etc/puppet/hiera.yaml
-		sed -i 's/storeconfigs_backend = puppetdb/storeconfigs_backend = tutti/' /etc/puppet/puppet.conf
-		printf 'exports: puppetdb\n' > /etc/puppet/tutti-server.yaml
-		systemctl start puppetdb
-		systemctl restart tutti-agent puppetserver`)
-}
-
 // storedCode deploys the site with a word in its exports.
-func (s *swiftSite) storedCode(t *testing.T, word string) {
+func (s *puppetSite) storedCode(t *testing.T, word string) {
 	t.Helper()
 	const environment = "/etc/puppet/code/environments/production"
 	text := strings.ReplaceAll(storedSite, "CODE", word)
@@ -85,10 +66,14 @@ func (s *swiftSite) storedCode(t *testing.T, word string) {
 	}
 }
 
-// checkStored has the exports collected that PuppetDB keeps, with the module on the
+// overPuppetDB has the exports collected that PuppetDB keeps, with the module on the
 // Puppet Server: however late it stores them, nothing is good before they are there.
-func checkStored(t *testing.T, s *swiftSite) {
+func (s *puppetSite) overPuppetDB(t *testing.T) {
+	s.join(t, s.server)
+	s.setFleet(t, storedFleet)
+	s.storedCode(t, "first")
 	s.installModule(t)
+	sh(t, s.server, "echo 'exports: puppetdb' > /etc/puppet/tutti-server.yaml; systemctl reload puppetserver")
 	set := func(t *testing.T, values map[string]string) {
 		t.Helper()
 		for key, value := range values {

@@ -9,17 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
-	"github.com/tutti-project/tutti/internal/lab"
 )
-
-// puppetSite is a fleet with a Puppet Server, to which Tutti was added.
-type puppetSite struct {
-	*app.LabFleet
-	server *lab.Host // the Puppet Server's
-	web    []*lab.Host
-}
 
 // siteFleet needs no environment: the code is the Puppet Server's.
 const siteFleet = `
@@ -29,72 +20,30 @@ groups:
   web: {nodes: [web-01, web-02]}
 plans:
   deploy: {steps: [{run: web}]}
+  first: {steps: [{run: web-01}]}
   alone: {exclusive: {reason: new kernel, lease: 20s}, steps: [{run: web}]}
   other: {steps: [{run: web-01, mode: agent, environment: staging}]}
   look: {steps: [{run: web-01, noop: true}]}
   tagged: {steps: [{run: web-01, tags: [base]}]}
 `
 
-// siteHosts are the hosts of the site, besides the Tutti server.
-var siteHosts = []string{"puppet", "web-01", "web-02"}
-
-// newSite boots a Puppet Server of Debian's, which signs what asks, and two nodes
-// with the stock daemon running. No file of Tutti's is on the Puppet Server.
-func newSite(t *testing.T) *puppetSite {
+// newPlainSite boots a Puppet Server and two nodes. No file of Tutti's is on the
+// Puppet Server.
+func newPlainSite(t *testing.T) *puppetSite {
 	t.Helper()
 	spec := mustReadSpec(t, "puppetserver.yaml")
 	spec.Name = siteLab()
-	running := bootLab(t, spec)
-	s := &puppetSite{}
-	for _, name := range siteHosts {
-		h, err := running.Host(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sh(t, h, "printf '[main]\ncertname = "+name+"\nserver = puppet\n[server]\nautosign = true\n' > /etc/puppet/puppet.conf")
-		if name == "puppet" {
-			s.server = h
-		} else {
-			s.web = append(s.web, h)
-		}
-	}
-	s.manifest(t, "")
-	sh(t, s.server, "sed -i 's/-Xms1g -Xmx1g/-Xms512m -Xmx768m/' /etc/default/puppetserver; systemctl start puppetserver")
-	members := *running
-	members.Hosts = append([]*lab.Host{running.Hosts[0]}, s.web...)
-	var err error
-	if s.LabFleet, err = startFleet(t.Context(), &members, "tutti", t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range s.web { // the daemon's first run, which makes the certificate
-		sh(t, h, "puppet agent --onetime --no-daemonize; systemctl start puppet")
-	}
-	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(siteFleet)}); err != nil {
-		t.Fatal(err)
-	}
+	s := newSite(t, siteSpec{Spec: spec, tutti: "tutti", units: []string{"puppetserver"}, nodes: []string{"web-01", "web-02"}})
+	s.web = s.Nodes
+	s.setFleet(t, siteFleet)
 	return s
-}
-
-// manifest is the site's on the Puppet Server: a file of each node's own, and more.
-func (s *puppetSite) manifest(t *testing.T, more string) {
-	t.Helper()
-	const dir = "/etc/puppet/code/environments/production/manifests"
-	text := `file { '/var/tmp/e2e-site': content => $trusted['certname'] }` + "\n" + more
-	if _, err := app.Output(t.Context(), s.server, []byte(text), "sh", "-c", "mkdir -p "+dir+" && cat > "+dir+"/site.pp"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// execute runs a plan of the site to its end.
-func (s *puppetSite) execute(t *testing.T, plan tutti.PlanName) *job {
-	t.Helper()
-	return start(t, s.LabFleet, plan, tutti.ModeApply).end()
 }
 
 // TestPuppetServer adds Tutti to a site with a Puppet Server, changing nothing of
 // it: each of the ways in which a run of `puppet agent` ends is told as what it is.
+// When the Puppet Server begins again, it has the module.
 func TestPuppetServer(t *testing.T) {
-	s := newSite(t)
+	s := newPlainSite(t)
 	first := s.web[0]
 	run := func(j *job) *engine.Run { return j.last(j.Steps[0].Name, "web-01") }
 
@@ -130,7 +79,7 @@ func TestPuppetServer(t *testing.T) {
 
 	t.Run("disabled is skipped and stays so", func(t *testing.T) {
 		sh(t, first, "puppet agent --disable 'new kernel, ask jo'")
-		j := s.execute(t, "deploy")
+		j := s.execute(t, "first")
 		j.expect(run(j), tutti.Skipped, "", "Puppet is disabled on the node: new kernel, ask jo")
 		file := sh(t, first, "cat $(puppet config print agent_disabled_lockfile --section agent)")
 		if diff := cmp.Diff(`{"disabled_message":"new kernel, ask jo"}`, file); diff != "" {
@@ -145,9 +94,7 @@ func TestPuppetServer(t *testing.T) {
 	})
 
 	t.Run("another environment than asked for", func(t *testing.T) {
-		sh(t, s.server, "cp -r /etc/puppet/code/environments/production /etc/puppet/code/environments/staging; "+
-			`printf '#!/bin/sh\necho "{environment: production}"\n' > /usr/local/bin/enc; chmod 755 /usr/local/bin/enc; `+
-			`printf 'node_terminus = exec\nexternal_nodes = /usr/local/bin/enc\n' >> /etc/puppet/puppet.conf; systemctl reload puppetserver`)
+		sh(t, s.server, "cp -r /etc/puppet/code/environments/production /etc/puppet/code/environments/staging; echo 'environment: production' > /etc/puppet/enc.yaml")
 		j := s.execute(t, "other")
 		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "does not match agent specified environment 'staging'")
 	})
@@ -172,12 +119,11 @@ func TestPuppetServer(t *testing.T) {
 	t.Run("behind a run that cron started", func(t *testing.T) {
 		s.manifest(t, "exec { '/bin/sh -c \"touch /run/e2e-cron; until test -e /run/e2e-release; do sleep 0.1; done\"': creates => '/run/e2e-release' }")
 		sh(t, first, "systemd-run --quiet --unit e2e-cron puppet agent --onetime --no-daemonize; until test -e /run/e2e-cron; do sleep 0.1; done")
-		j := start(t, s.LabFleet, "deploy", tutti.ModeApply)
+		j := start(t, s.LabFleet, "first", tutti.ModeApply)
 		j.until(func(w tutti.Watched) bool {
 			return w.Live != nil && w.Live.Node == "web-01" && strings.Contains(w.Live.Message, "puppet agent")
 		})
 		sh(t, first, "touch /run/e2e-release")
-		sh(t, s.web[1], "touch /run/e2e-release")
 		j.end()
 		j.expect(run(j), tutti.Unchanged, "", "")
 		if got := sh(t, first, "systemctl show -p Result --value e2e-cron"); got != "success" {
@@ -212,4 +158,5 @@ func TestPuppetServer(t *testing.T) {
 		j = s.execute(t, "deploy")
 		j.expect(run(j), tutti.Failed, tutti.BecauseCompile, "Failed to open TCP connection to puppet:8140")
 	})
+	t.Run("with the module", s.withModule)
 }

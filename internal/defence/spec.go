@@ -16,6 +16,20 @@ const module = "puppet"
 // isSpec says whether the row's test is an example of a spec file.
 func (d defence) isSpec() bool { return strings.HasSuffix(d.Package, "_spec.rb") }
 
+// warmPrefix begins the names of the examples that are rows of a table, warmRows.
+const (
+	warmPrefix = "is as cold: "
+	warmRows   = module + "/spec/support/warm_rows.rb"
+)
+
+// specFiles are the files that the row's example stands in.
+func (d defence) specFiles() []string {
+	if strings.HasPrefix(d.Test, warmPrefix) {
+		return []string{d.Package, warmRows}
+	}
+	return []string{d.Package}
+}
+
 // spec runs the example without the defence, in a copy of the module.
 func (d defence) spec(ctx context.Context, dir string) (string, bool, error) {
 	mutant, err := d.mutant()

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,23 +13,40 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
-// swiftEnvironment is the example's on the Puppet Server.
-const swiftEnvironment = "swift"
+// compileFleet is the fleet file of the example, for these of its nodes: with the module
+// on the Puppet Server it needs `mode: agent` and compileGrant.
+func compileFleet(t *testing.T, swift []string) string {
+	t.Helper()
+	example, err := os.ReadFile("../examples/swift/tutti.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage, proxy := swift[:len(swift)-1], swift[len(swift)-1]
+	return strings.NewReplacer(
+		"environment: {name: production, path: ./code}\n", "mode: agent\n",
+		"storage-01, storage-02, storage-03", strings.Join(storage, ", "),
+		"proxy-01", proxy,
+		"groups:\n", "groups:\n  servers: {nodes: [puppet]}\n  swift: {nodes: ["+strings.Join(swift, ", ")+"]}\n",
+		"grants:\n", "grants:\n"+compileGrant,
+	).Replace(string(example))
+}
 
-// The example is deployed twice from nothing, on hosts of its own; the last one is the
-// proxy, which makes the rings.
-var (
-	plannedSwift   = []string{"storage-01", "storage-02", "proxy-01"}
-	convergedSwift = []string{"storage-03", "storage-04", "storage-05", "proxy-02"}
-)
-
-// swift deploys the example, its code and grants as they are, through the Puppet
-// Server with the module: Tutti answers the collectors, and there is no PuppetDB. The
-// stock daemon runs on all nodes.
-func (s *puppetSite) swift(t *testing.T) {
+// withoutPuppetDB deploys the example, its code and grants as they are, through the
+// Puppet Server with the module: Tutti answers the collectors, and there is no PuppetDB.
+// The stock daemon runs on all nodes.
+func (s *puppetSite) withoutPuppetDB(t *testing.T) {
+	s.remove(t, storedSwift)
+	s.setFleet(t, compileFleet(t, plannedSwift))
+	s.manifest(t, "")
+	sh(t, s.server, `mkdir -p /etc/puppet/code/environments/`+swiftEnvironment+`
+		rm /etc/puppet/tutti-server.yaml /etc/puppet/routes.yaml /etc/puppet/puppetdb.conf
+		systemctl reload puppetserver`)
 	if got := sh(t, s.server, "systemctl is-active puppetdb || true"); got != "inactive" {
 		t.Fatalf("PuppetDB is %s", got)
 	}
+	more := s.part(t, slices.Concat(plannedSwift, convergedSwift)...).Nodes
+	s.join(t, more...)
+	startDaemons(t, swiftEnvironment, more)
 	t.Run("by the plan", func(t *testing.T) {
 		f := s.part(t, plannedSwift...)
 		s.set(t, "shared/hiera/profile::swift::ringbuilder::replicas", "2") // there are two storage nodes
@@ -40,14 +58,7 @@ func (s *puppetSite) swift(t *testing.T) {
 		s.reacts(t, nil)
 	})
 	t.Run("removed", func(t *testing.T) {
-		for _, h := range s.part(t, plannedSwift...).Nodes {
-			if err := h.Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if out, code := tuttiCLI(t, s.LabFleet, "node", "remove", h.Name, "--yes"); code != 0 {
-				t.Fatalf("node remove %s: exit code %d: %s", h.Name, code, out)
-			}
-		}
+		s.remove(t, plannedSwift)
 		s.setFleet(t, compileFleet(t, convergedSwift))
 	})
 	f := s.part(t, convergedSwift...)
@@ -57,42 +68,55 @@ func (s *puppetSite) swift(t *testing.T) {
 		}
 		// Each node's one: all compile; the ring builder has seen all devices, and
 		// applies; then the storage nodes, which read the digests of its rings.
-		j := s.reacts(t, map[tutti.NodeName]int{"storage-03": 1, "storage-04": 1, "storage-05": 1, "proxy-02": 1})
+		j := s.reacts(t, map[tutti.NodeName]int{"storage-05": 1, "storage-06": 1, "storage-07": 1, "proxy-03": 1})
 		j.checkSummary(tutti.VerdictConverged, 4, 0)
 		checkSwift(t, f, j)
 		s.reacts(t, nil)
 	})
 	t.Run("a device, of which the daemon hears first", func(t *testing.T) {
-		s.set(t, "node/storage-03/hiera/profile::swift::storage::devices", `["d1", "d2"]`)
-		first := s.part(t, "storage-03")
+		s.set(t, "node/storage-05/hiera/profile::swift::storage::devices", `["d1", "d2"]`)
+		first := s.part(t, "storage-05")
 		daemonsRun(t, first, tutti.Changed)
 		sh(t, first.Nodes[0], "test -d /srv/node/d2")
-		n, err := s.Client.ShowNode(t.Context(), "storage-03")
+		n, err := s.Client.ShowNode(t.Context(), "storage-05")
 		if err != nil || n.Standing.State != tutti.NodeStale {
 			t.Errorf("%+v, %v: want it stale", n.Standing, err)
 		}
 		checkExports(t, n, "/d1]", 3)
-		s.reacts(t, map[tutti.NodeName]int{"storage-03": 1, "storage-04": 1, "storage-05": 1, "proxy-02": 1})
-		if n, err = s.Client.ShowNode(t.Context(), "storage-03"); err != nil {
+		s.reacts(t, map[tutti.NodeName]int{"storage-05": 1, "storage-06": 1, "storage-07": 1, "proxy-03": 1})
+		if n, err = s.Client.ShowNode(t.Context(), "storage-05"); err != nil {
 			t.Fatal(err)
 		}
 		checkExports(t, n, "/d2]", 6)
 		for _, h := range f.Nodes {
 			if got := ringDevices(t, f, h.Name); got != "4" {
-				t.Errorf("the ring on %s has %s devices, want both of storage-03's", h.Name, got)
+				t.Errorf("the ring on %s has %s devices, want both of storage-05's", h.Name, got)
 			}
 		}
 	})
 	t.Run("by itself", func(t *testing.T) {
 		converge(t, s.LabFleet).end().checkSummary(tutti.VerdictConverged, 1, 0) // the Puppet Server's own node, which nobody ran
 		s.setFleet(t, "reactive: true\n"+compileFleet(t, convergedSwift))
-		checkReaction(t, s.LabFleet, "a user of the proxy", map[tutti.NodeName]int{"proxy-02": 1}, func() {
+		checkReaction(t, s.LabFleet, "a user of the proxy", map[tutti.NodeName]int{"proxy-03": 1}, func() {
 			s.set(t, "shared/hiera/profile::swift::proxy::users", `[
 				{"account": "test", "user": "tester", "key": "testing", "groups": ["admin"]},
 				{"account": "test", "user": "reader", "key": "reading", "groups": []}]`)
 		})
 		s.setFleet(t, compileFleet(t, convergedSwift))
 	})
+}
+
+// remove cuts the power of hosts and removes their nodes from the fleet.
+func (s *puppetSite) remove(t *testing.T, nodes []string) {
+	t.Helper()
+	for _, h := range s.part(t, nodes...).Nodes {
+		if err := h.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := tuttiCLI(t, s.LabFleet, "node", "remove", h.Name, "--yes"); code != 0 {
+			t.Fatalf("node remove %s: exit code %d: %s", h.Name, code, out)
+		}
+	}
 }
 
 // reacts converges the example: the runs that it takes are these, of each node, and

@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+)
+
+// moduleFleet is the site's fleet file with the Puppet Server as a node.
+var moduleFleet = strings.Replace(siteFleet, "plans:\n", `  servers: {nodes: [puppet]}
+grants:
+`+compileGrant+`  - {to: web, exports: [File], write: [shared/port], dangerous: true}
+plans:
+  second: {steps: [{run: web-02}]}
+`, 1)
+
+// moduleSite: web-02 collects what web-01 exports, and reads what it publishes,
+// without which it has no catalog.
+const moduleSite = `
+case $trusted['certname'] {
+  'web-01': {
+    $motd = tutti::value('shared/motd', 'none')
+    @@file { '/var/tmp/e2e-peer': content => "of web-01: ${motd}\n", tag => 'peer' }
+    tutti_value { 'shared/port': value => 5432 }
+  }
+  'web-02': {
+    File <<| tag == 'peer' |>>
+    file { '/var/tmp/e2e-port': content => String(tutti::value('shared/port')) }
+    file { '/var/tmp/e2e-hiera': content => lookup('e2e::key') }
+  }
+}
+`
+
+// withModule puts the module on the Puppet Server, which is stopped; the last runs of
+// the nodes have failed. From then on what a compile reads and exports orders runs and
+// wakes readers, as with `puppet apply`, and the module answers nobody else.
+func (s *puppetSite) withModule(t *testing.T) {
+	s.join(t, s.server)
+	s.setFleet(t, moduleFleet)
+	s.manifest(t, moduleSite)
+	s.installModule(t)
+	sh(t, s.server, "systemctl start --no-block puppetserver")
+	s.set(t, "shared/hiera/e2e::key", `"from tutti"`)
+	second := s.web[1]
+	check := func(t *testing.T, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for file := range want {
+			got[file] = sh(t, second, "cat /var/tmp/"+file+" || true")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	}
+	converges := func(t *testing.T, nodes ...tutti.NodeName) {
+		t.Helper()
+		j := convergeOn(t, s.LabFleet, "web").end()
+		var passed []tutti.NodeName
+		for _, r := range runsOf(j.Job) {
+			t.Logf("%s attempt %d: gate %s (%s), %s", r.Node, r.Attempt, r.Gate, r.GateWhy, r.Outcome())
+			if r.Passed() {
+				passed = append(passed, r.Node)
+			}
+		}
+		slices.Sort(passed)
+		if j.Verdict != tutti.VerdictConverged || !slices.Equal(passed, nodes) {
+			t.Errorf("%s (%s): runs of %q, want converged with %q", j.Verdict, j.Message, passed, nodes)
+		}
+	}
+	failing := func(t *testing.T, says string) {
+		t.Helper()
+		j := s.execute(t, "second")
+		j.expect(j.last(j.Steps[0].Name, "web-02"), tutti.Failed, tutti.BecauseCompile, says)
+	}
+
+	t.Run("nobody else is answered", s.answersNobodyElse)
+	sh(t, s.server, "systemctl start puppetserver") // waits for it
+	// web-02 has no catalog before web-01 has published.
+	t.Run("from nothing", func(t *testing.T) {
+		converges(t, "web-01", "web-02")
+		check(t, map[string]string{"e2e-peer": "of web-01: none", "e2e-port": "5432", "e2e-hiera": "from tutti"})
+	})
+	t.Run("a change runs its readers", func(t *testing.T) {
+		converges(t)
+		s.set(t, "shared/hiera/e2e::key", `"changed"`)
+		converges(t, "web-02")
+		s.set(t, "shared/motd", `"hello"`) // web-01 reads it, and exports it to web-02
+		converges(t, "web-01", "web-02")
+		check(t, map[string]string{"e2e-peer": "of web-01: hello", "e2e-port": "5432", "e2e-hiera": "changed"})
+	})
+	t.Run("a run that others start gets the same catalog", func(t *testing.T) {
+		sh(t, second, "puppet agent --test")
+		converges(t)
+	})
+	t.Run("without its agent there is no catalog", func(t *testing.T) {
+		sh(t, s.server, "systemctl stop tutti-agent")
+		failing(t, "without its answers there is no catalog")
+		sh(t, s.server, "systemctl start tutti-agent")
+		converges(t, "web-02")
+	})
+	t.Run("without the grant there is none", func(t *testing.T) {
+		s.setFleet(t, strings.Replace(moduleFleet, compileGrant, "", 1))
+		failing(t, "may not compile for other nodes")
+	})
+}
+
+// answersNobodyElse asks the module's socket as others than the Puppet Server, for a
+// run that has ended, and for another node than the run's.
+func (s *puppetSite) answersNobodyElse(t *testing.T) {
+	hello := `{"op":"hello","protocol":1,"run":"` + string(lastRun(t, s, "web-01")) + `","certname":"%s"}`
+	ask := func(user, certname string) string {
+		script := fmt.Sprintf(`s = UNIXSocket.new('/run/tutti-agent/compile.sock'); s.puts('`+hello+`'); puts s.gets`, certname)
+		return sh(t, s.server, "setpriv --reuid "+user+" --regid "+user+" --clear-groups ruby -rsocket -e \""+strings.ReplaceAll(script, `"`, `\"`)+"\" 2>&1 || true")
+	}
+	for _, tc := range []struct{ reason, user, certname, says string }{
+		{"root is not the Puppet Server", "root", "web-01", `"code":"refused"`},
+		{"another user cannot connect", "daemon", "web-01", "Permission denied"},
+		{"a run that has ended", "puppet", "web-01", "has ended"},
+		{"another certname than the run's", "puppet", "web-02", "is of node web-01, the catalog is for"},
+	} {
+		if got := ask(tc.user, tc.certname); !strings.Contains(got, tc.says) {
+			t.Errorf("%s: %s, want %q", tc.reason, got, tc.says)
+		}
+	}
+}
+
+// lastRun returns the run of a node that ended last.
+func lastRun(t *testing.T, s *puppetSite, node tutti.NodeName) tutti.RunID {
+	t.Helper()
+	nodes, err := s.Client.ListNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Node == node && n.LastRun != "" {
+			return n.LastRun
+		}
+	}
+	t.Fatalf("%s has no run", node)
+	return ""
+}

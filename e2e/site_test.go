@@ -1,0 +1,170 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// puppetSite is a fleet with a Puppet Server, beside which Tutti was added.
+type puppetSite struct {
+	*app.LabFleet
+	server *lab.Host // the Puppet Server's
+	web    []*lab.Host
+}
+
+// siteSpec says what a site consists of.
+type siteSpec struct {
+	lab.Spec          // with the host puppet
+	tutti    string   // the host of Tutti's server
+	units    []string // of the host puppet, which are started
+	nodes    []string // the hosts that join; the stock daemon runs there and has run once
+}
+
+// newSite boots a site. Its Puppet Server is Debian's and signs every request. Tutti is
+// on the hosts that the spec names, and on no other.
+func newSite(t *testing.T, spec siteSpec) *puppetSite {
+	t.Helper()
+	running := bootLab(t, spec.Spec)
+	s := &puppetSite{}
+	var err error
+	if s.server, err = running.Host("puppet"); err != nil {
+		t.Fatal(err)
+	}
+	s.manifest(t, "")
+	units := strings.Join(spec.units, " ")
+	sh(t, s.server, "systemctl start --no-block "+units)
+	members := *running
+	members.Hosts = slices.DeleteFunc(slices.Clone(running.Hosts), func(h *lab.Host) bool {
+		return h.Name != spec.tutti && !slices.Contains(spec.nodes, h.Name)
+	})
+	if s.LabFleet, err = startFleet(t.Context(), &members, spec.tutti, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	s.Lab = running
+	sh(t, s.server, "systemctl start "+units) // waits until all of them are there
+	startDaemons(t, "production", s.Nodes)
+	return s
+}
+
+// manifest is the site's on the Puppet Server: a file of each node's own, and more.
+func (s *puppetSite) manifest(t *testing.T, more string) {
+	t.Helper()
+	const dir = "/etc/puppet/code/environments/production/manifests"
+	text := `file { '/var/tmp/e2e-site': content => $trusted['certname'] }` + "\n" + more
+	if _, err := app.Output(t.Context(), s.server, []byte(text), "sh", "-c", "mkdir -p "+dir+" && cat > "+dir+"/site.pp"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// execute runs a plan of the site to its end.
+func (s *puppetSite) execute(t *testing.T, plan tutti.PlanName) *job {
+	t.Helper()
+	return start(t, s.LabFleet, plan, tutti.ModeApply).end()
+}
+
+// convergeOn converges a target.
+func convergeOn(t *testing.T, f *app.LabFleet, target string) *job {
+	t.Helper()
+	id, err := f.Client.StartJob(t.Context(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &job{id: id, t: t, f: f}
+}
+
+// part is the fleet with some of its nodes only.
+func (s *puppetSite) part(t *testing.T, names ...string) *app.LabFleet {
+	t.Helper()
+	f := *s.LabFleet
+	f.Nodes = nil
+	for _, name := range names {
+		h, err := f.Lab.Host(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Nodes = append(f.Nodes, h)
+	}
+	return &f
+}
+
+// join lets further hosts of the site in.
+func (s *puppetSite) join(t *testing.T, hosts ...*lab.Host) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	for _, h := range hosts {
+		group.Go(func() error {
+			if err := h.CopyIn(ctx, binary, "/usr/local/bin/tutti"); err != nil {
+				return err
+			}
+			return s.Join(ctx, h)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setFleet gives the fleet another fleet file.
+func (s *puppetSite) setFleet(t *testing.T, text string) {
+	t.Helper()
+	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// set gives a value to a key, as an operator.
+func (s *puppetSite) set(t *testing.T, key, value string) {
+	t.Helper()
+	if err := s.Client.SetValue(t.Context(), key, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startDaemons starts the stock daemon of Puppet on the hosts of an environment, and
+// waits until its first run has ended, which makes the certificate: all at once, since
+// Puppet's agent waits half a minute for the answer to its request for one. Plugins
+// that are on the host as a package need not be fetched one by one.
+func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	for _, h := range hosts {
+		group.Go(func() error {
+			const script = `mkdir -p /var/cache/puppet/lib
+				for lib in /usr/share/puppet/modules/*/lib/; do
+					test ! -d "$lib" || cp -r "$lib." /var/cache/puppet/lib
+				done
+				printf '[main]\ncertname = %s\nserver = puppet\n[agent]\nenvironment = %s\n' "$(hostname)" "$0" > /etc/puppet/puppet.conf
+				systemctl start puppet
+				until test -e /var/cache/puppet/state/last_run_report.yaml; do sleep 0.2; done`
+			_, err := app.Output(ctx, h, nil, "sh", "-euc", script, environment)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compileGrant lets the Puppet Server's host compile for all others.
+const compileGrant = "  - {to: servers, compile: true, dangerous: true}\n"
+
+// installModule puts the module on the Puppet Server, which reads it when it begins
+// or reloads. Its host has joined.
+func (s *puppetSite) installModule(t *testing.T) {
+	t.Helper()
+	sh(t, s.server, `tutti puppet-server install
+		sed -i 's#^ *ruby-load-path: .*#    ruby-load-path: [/usr/lib/puppetserver/ruby/vendor_ruby, /etc/puppet/code/modules/tutti/lib]#' /etc/puppet/puppetserver/conf.d/puppetserver.conf
+		printf 'version: 5\nhierarchy:\n  - {name: Tutti, lookup_key: tutti::hiera}\n' > /etc/puppet/hiera.yaml
+		sed -i '/^storeconfigs/d' /etc/puppet/puppet.conf
+		printf 'storeconfigs = true\nstoreconfigs_backend = tutti\n' >> /etc/puppet/puppet.conf
+		systemctl restart tutti-agent`)
+}

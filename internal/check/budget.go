@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	modulePath = "github.com/tutti-project/tutti"
+	budgetFile = "e2e/budget.tsv"
+)
+
+// row is a line of the budget file: a test on lab hosts and where it runs, or
+// another slow test.
+type row struct {
+	name    string   // of the package below the module, a space, the test
+	puppet8 []string // where it runs with Puppet 8: check, parts of deep; empty: nowhere
+	puppet7 []string // likewise
+	area    string   // what a change must touch to run it, see affected.go
+	seconds float64  // measured alone on the machine
+	twin    string   // what stands for it in check, if it does not run there
+}
+
+// budget is the budget file.
+type budget []row
+
+var rowRE = regexp.MustCompile(`^(\S+ Test\S+)\t(\S+)\t(\S+)\t(\S+)\t([0-9.]+)\t(\S.*)$`)
+
+// readBudget reads the file: columns by tabs, comments with #.
+func readBudget(path string) (budget, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var rows budget
+	for i, line := range strings.Split(strings.TrimRight(string(text), "\n"), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		m := rowRE.FindStringSubmatch(line)
+		if m == nil {
+			return nil, fmt.Errorf("%s:%d: want PACKAGE TEST, Puppet 8, Puppet 7, area, seconds and twin, with tabs between: %q", path, i+1, line)
+		}
+		seconds, err := strconv.ParseFloat(m[5], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		}
+		if slices.ContainsFunc(rows, func(r row) bool { return r.name == m[1] }) {
+			return nil, fmt.Errorf("%s:%d: %s has a row already", path, i+1, m[1])
+		}
+		rows = append(rows, row{name: m[1], puppet8: places(m[2]), puppet7: places(m[3]), area: m[4], seconds: seconds, twin: m[6]})
+	}
+	return rows, nil
+}
+
+// places are the words of a column; - is none.
+func places(column string) []string {
+	if column == "-" {
+		return nil
+	}
+	return strings.Split(column, ",")
+}
+
+// of is what a test's row says, for people.
+func (b budget) of(t testResult) string {
+	i := slices.IndexFunc(b, func(r row) bool { return r.name == t.name })
+	if i < 0 {
+		return "no row"
+	}
+	return fmt.Sprintf("%.0f s", b[i].seconds)
+}
+
+// tests are the tests of a package for which want holds, as a pattern for go test
+// -run; empty if there are none.
+func (b budget) tests(pkg string, want func(row) bool) string {
+	var names []string
+	for _, r := range b {
+		if of, test, _ := strings.Cut(r.name, " "); of == pkg && want(r) {
+			names = append(names, test)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}

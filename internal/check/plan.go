@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// hostPackages are those of the tests on lab hosts, and of the tests that need another
+// release's program.
+var hostPackages = []string{"e2e", "internal/lab", "cmd/tutti"}
+
+var golangci = []string{"go", "run", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0", "run", "--allow-parallel-runners"}
+
+// stages are what CI runs. The lane "hosts" boots hosts, the lane "code" does not.
+// A change that is not nil takes out what it does not touch.
+func stages(rows budget, c *change) []stage {
+	all := []stage{
+		{name: "build", lane: "hosts", run: commands([]string{"make", "build"})},
+		{name: "e2e8", lane: "hosts", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, "check") && c.touchesArea(r.area) })},
+		{name: "e2e7", lane: "hosts", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, "check") && c.touchesArea(r.area) })},
+
+		{name: "lint", lane: "code", run: lint},
+		{name: "go", lane: "code", run: unitTests(c)},
+		{name: "specs", lane: "code", run: specs("warm")},
+		{name: "defence", lane: "code", after: []string{"go"}, run: defences(c)},
+	}
+	return c.keep(all)
+}
+
+// part is a group of deep tests that takes at most an hour.
+type part struct {
+	name, what string
+	stages     []stage
+}
+
+// parts are all that check leaves out, and what it shortens, whole.
+func parts(rows budget) []part {
+	// on are the tests on lab hosts of a part. They run with the deadlines that a
+	// fleet has without flags.
+	on := func(name string) []stage {
+		return []stage{
+			{name: "build", run: commands([]string{"make", "build"})},
+			{name: name + "-puppet8", after: []string{"build"}, run: e2e(rows, "", func(r row) bool { return slices.Contains(r.puppet8, name) }, "E2E_DEEP=1")},
+			{name: name + "-puppet7", after: []string{"build"}, run: e2e(rows, "bookworm", func(r row) bool { return slices.Contains(r.puppet7, name) }, "E2E_DEEP=1")},
+		}
+	}
+	all := []part{
+		{"go", "all Go tests with -race, more random cases, with kill points", []stage{{name: "go-race", run: goTests(
+			goTest{args: []string{"-race", "-count", "1", "-timeout", "50m", "./..."}},
+			goTest{args: []string{"-race", "-count", "1", "-timeout", "30m", "-tags", "killpoints", "./cmd/tutti"}},
+		)}, {name: "go-random", run: moreRandom}}},
+		{"fuzz", "every decoder, a minute each", []stage{{name: "fuzz", run: counted(fuzzRE, []string{"script/fuzz"}, "FUZZTIME=1m", "GOMAXPROCS=2")}}},
+		{"specs", "the module's specs, cold and warm, on Puppet 7 and 8", []stage{{name: "specs-all", run: specs("all")}}},
+		{"lab", "the lab itself", on("lab")},
+		{"fleet", "the small fleet: what check leaves out, and waits at their real length", on("fleet")},
+		{"services", "Swift, the web site and the compute cloud on Puppet 8", on("services")},
+		{"puppetserver", "a Puppet Server with PuppetDB, with and without the module", on("puppetserver")},
+		{"puppet7", "the fleet's tests on Puppet 7", on("puppet7")},
+		{"release", "this release and the last one together", on("release")},
+		{"bench", "every figure of the benchmarks", []stage{
+			{name: "build", run: commands([]string{"make", "build"})},
+			{name: "bench", after: []string{"build"}, run: counted(benchRE, []string{"go", "run", "./internal/bench"})},
+		}},
+	}
+	for i := 1; i <= defenceParts; i++ {
+		share := fmt.Sprintf("%d/%d", i, defenceParts)
+		all = append(all, part{fmt.Sprintf("defence-%d", i), "each defence taken out, share " + share, []stage{
+			{name: fmt.Sprintf("defence-%d", i), run: counted(defenceRE, []string{"go", "run", "./internal/defence", "-part", share})},
+		}})
+	}
+	return all
+}
+
+// defenceParts is into how many parts the defences are cut, so that each takes
+// less than an hour.
+const defenceParts = 3
+
+// commands runs them one after another; the first that fails is the stage's end.
+func commands(all ...[]string) func(context.Context, *sink) error {
+	return func(ctx context.Context, s *sink) error {
+		for _, args := range all {
+			if err := s.command(ctx, nil, nil, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// lint prints what the linters say.
+func lint(ctx context.Context, s *sink) error {
+	say := func(line string) { s.report.say("lint: %s", line) }
+	for _, args := range [][]string{
+		append(golangci[:len(golangci):len(golangci)], "./..."),
+		append(golangci[:len(golangci):len(golangci)], "--build-tags", "e2e,killpoints", "./..."),
+		{"go", "mod", "tidy", "-diff"},
+	} {
+		if err := s.command(ctx, nil, say, args...); err != nil {
+			return err
+		}
+		s.report.tests(1, 0)
+	}
+	if err := s.command(ctx, []string{"GOOS=darwin"}, say, "go", "vet", "./cmd/tutti"); err != nil {
+		return err
+	}
+	s.report.tests(1, 0)
+	return nil
+}
+
+// e2e runs the tests of hostPackages that want says, on hosts of a Debian release
+// (empty: the default one).
+func e2e(rows budget, release string, want func(row) bool, env ...string) func(context.Context, *sink) error {
+	var calls []goTest
+	if release != "" {
+		env = append(env, "E2E_RELEASE="+release)
+	}
+	for _, pkg := range hostPackages {
+		if pattern := rows.tests(pkg, want); pattern != "" {
+			calls = append(calls, goTest{env: env, args: []string{"-tags", "e2e", "-count", "1", "-timeout", "60m", "-run", pattern, "./" + pkg}})
+		}
+	}
+	return goTests(calls...)
+}
+
+// unitTests runs the Go tests that need no hosts: with the race detector where
+// goroutines can be.
+func unitTests(c *change) func(context.Context, *sink) error {
+	return func(ctx context.Context, s *sink) error {
+		packages, err := listPackages(ctx)
+		if err != nil {
+			return err
+		}
+		concurrent, err := packages.concurrent()
+		if err != nil {
+			return err
+		}
+		var race, plain []string
+		for _, p := range packages {
+			switch {
+			case !c.touchesPackage(packages, p.ImportPath):
+			case concurrent[p.ImportPath]:
+				race = append(race, p.ImportPath)
+			default:
+				plain = append(plain, p.ImportPath)
+			}
+		}
+		var calls []goTest
+		if len(plain) > 0 {
+			calls = append(calls, goTest{args: append([]string{"-timeout", "15m"}, plain...)})
+		}
+		if len(race) > 0 {
+			calls = append(calls, goTest{args: append([]string{"-race", "-timeout", "20m"}, race...)})
+		}
+		if c.touchesPackage(packages, modulePath+"/cmd/tutti") {
+			pattern, err := testsWithTag("cmd/tutti", "killpoints")
+			if err != nil {
+				return err
+			}
+			calls = append(calls, goTest{args: []string{"-tags", "killpoints", "-timeout", "15m", "-run", pattern, "./cmd/tutti"}})
+		}
+		return goTests(calls...)(ctx, s)
+	}
+}
+
+// specs runs the module's lint and specs on both releases.
+func specs(kind string) func(context.Context, *sink) error {
+	return counted(rspecRE, []string{"script/module-specs"}, "SPECS="+kind)
+}
+
+// mostDefences is how many defences check takes out when nobody says what has
+// changed: each takes some ten seconds.
+const mostDefences = 8
+
+// defences takes out those whose file or test a change touches. Without one it takes
+// some of those that changed since the deep tests took out all of them.
+func defences(c *change) func(context.Context, *sink) error {
+	return func(ctx context.Context, s *sink) error {
+		args := []string{"go", "run", "./internal/defence"}
+		if c != nil {
+			return counted(defenceRE, append(args, "-changed", c.base))(ctx, s)
+		}
+		since, err := deepCommit(deepFile, "defence-")
+		if err != nil {
+			return err
+		}
+		if _, err := output(ctx, "git", "cat-file", "-e", since+"^{commit}"); since != "" && err == nil {
+			args = append(args, "-changed", since)
+		}
+		return counted(defenceRE, append(args, "-most", strconv.Itoa(mostDefences)))(ctx, s)
+	}
+}
+
+// What counts the tests of programs that are no go test: the first group is those
+// that passed or all, the second those that failed.
+var (
+	rspecRE   = regexp.MustCompile(`^(\d+) examples?, (\d+) failures?`)
+	defenceRE = regexp.MustCompile(`^(\d+) passed, (\d+) failed`)
+	fuzzRE    = regexp.MustCompile(`^(Fuzz)\w+ `)
+	benchRE   = regexp.MustCompile(`\s(met|missed)$`)
+)
+
+// counted runs a command whose lines are shown, and counts its tests by a pattern.
+func counted(pattern *regexp.Regexp, args []string, env ...string) func(context.Context, *sink) error {
+	return func(ctx context.Context, s *sink) error {
+		return s.command(ctx, env, func(line string) {
+			s.report.say("%s: %s", s.stage, line)
+			m := pattern.FindStringSubmatch(line)
+			if m == nil {
+				return
+			}
+			all, err := strconv.Atoi(m[1])
+			switch {
+			case err != nil && m[1] == "missed": // a figure: told, and not failed
+				s.report.missed(line)
+			case err != nil:
+				s.report.tests(1, 0)
+			default:
+				failed, _ := strconv.Atoi(m[2]) // digits by the pattern
+				if pattern == rspecRE {
+					all -= failed
+				}
+				s.report.tests(all, failed)
+			}
+		}, args...)
+	}
+}
+
+// moreRandom runs the tests of random cases with ten times as many.
+func moreRandom(ctx context.Context, s *sink) error {
+	packages, err := listPackages(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{"-count", "1", "-timeout", "50m"}
+	for _, p := range packages {
+		if p.testsWith("pgregory.net/rapid") {
+			args = append(args, p.ImportPath)
+		}
+	}
+	return goTests(goTest{args: append(args, "-rapid.checks=1000")})(ctx, s)
+}
+
+// testsWithTag are the tests of the files that need a build tag, as a pattern for go
+// test -run.
+func testsWithTag(dir, tag string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		if !strings.HasPrefix(string(text), "//go:build "+tag+"\n") {
+			continue
+		}
+		for _, m := range testRE.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+	}
+	if len(names) == 0 {
+		return "", fmt.Errorf("no test in %s needs the build tag %s", dir, tag)
+	}
+	return "^(" + strings.Join(names, "|") + ")$", nil
+}
+
+var testRE = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+
+// commitOf is the commit of the tree, with + if files differ from it.
+func commitOf(ctx context.Context) (string, error) {
+	head, err := output(ctx, "git", "rev-parse", "--short=10", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changed, err := output(ctx, "git", "status", "--porcelain", "--", ".", ":!"+deepFile)
+	if err != nil {
+		return "", err
+	}
+	if head = strings.TrimSpace(head); strings.TrimSpace(changed) != "" {
+		head += "+"
+	}
+	return head, nil
+}
