@@ -167,10 +167,29 @@ type WatchJob struct {
 }
 
 // Watched is an event of the log or, while it happens, something inside a run.
-// Exactly one is set.
+// Exactly one is set; none of them, if a later server tells something else.
 type Watched struct {
 	Event *Event `json:"event,omitempty"`
 	Live  *Live  `json:"live,omitempty"`
+}
+
+// UnmarshalJSON decodes what a watcher is told; its event may be of a later release (see
+// ViewEvent).
+func (w *Watched) UnmarshalJSON(raw []byte) error {
+	var in struct {
+		Event json.RawMessage `json:"event"`
+		Live  *Live           `json:"live"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	*w = Watched{Live: in.Live}
+	if len(in.Event) == 0 || string(in.Event) == "null" {
+		return nil
+	}
+	e, err := ViewEvent(in.Event)
+	w.Event = &e
+	return err
 }
 
 // JobView is a job in a list.
@@ -199,19 +218,21 @@ type NodeView struct {
 	Connected bool        `json:"connected"`
 	Version   string      `json:"version,omitempty"`
 	Puppet    string      `json:"puppet,omitempty"`
-	Trouble   string      `json:"trouble,omitempty"` // what its agent says that it cannot do
-	Warm      int64       `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
-	Paused    string      `json:"paused,omitempty"`  // why nothing begins there by itself
-	Active    RunID       `json:"active,omitempty"`
-	HeldBy    JobID       `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
-	LastRun   RunID       `json:"last_run,omitempty"`
-	LastJob   JobID       `json:"last_job,omitempty"`
-	Outcome   Outcome     `json:"outcome,omitempty"`
-	Reason    Reason      `json:"reason,omitempty"`
-	Foreign   bool        `json:"foreign,omitempty"` // Tutti did not start that run
-	RunAt     time.Time   `json:"run_at,omitzero"`
-	Message   string      `json:"message,omitempty"`
-	Failures  []Failure   `json:"failures,omitempty"`
+	// TooOldFor is what the server may ask and the node's agent does not know.
+	TooOldFor []Capability `json:"too_old_for,omitempty"`
+	Trouble   string       `json:"trouble,omitempty"` // what its agent says that it cannot do
+	Warm      int64        `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
+	Paused    string       `json:"paused,omitempty"`  // why nothing begins there by itself
+	Active    RunID        `json:"active,omitempty"`
+	HeldBy    JobID        `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
+	LastRun   RunID        `json:"last_run,omitempty"`
+	LastJob   JobID        `json:"last_job,omitempty"`
+	Outcome   Outcome      `json:"outcome,omitempty"`
+	Reason    Reason       `json:"reason,omitempty"`
+	Foreign   bool         `json:"foreign,omitempty"` // Tutti did not start that run
+	RunAt     time.Time    `json:"run_at,omitzero"`
+	Message   string       `json:"message,omitempty"`
+	Failures  []Failure    `json:"failures,omitempty"`
 }
 
 // ValueView is a value in a list.

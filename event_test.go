@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-var update = flag.Bool("update", false, "write the golden file of events that are new; old ones are never changed")
+var update = flag.Bool("update", false, "write the fixtures of events that have none; others are never changed")
 
 const (
 	aRun    = tutti.RunID("01234567-89ab-cdef-0123-456789abcdef")
@@ -47,7 +49,7 @@ var (
 		&tutti.TokenRevoked{Token: "t1"},
 		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
 		&tutti.NodeReplaceable{Node: aNode},
-		&tutti.NodeRemoved{Node: aNode},
+		&tutti.NodeRemoved{Node: aNode, Replaced: true, Keeps: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
 		&tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictFailed, Message: "failed: db"},
@@ -101,8 +103,8 @@ var (
 	}
 )
 
-// TestEventsOfAllKinds reads what earlier releases wrote: the fixtures are kept
-// for ever, new fields only come beside the old ones.
+// TestEventsOfAllKinds reads and writes each kind's shape of today, with every field set.
+// The shapes that older logs have are read by TestOlderShapesOfEvents.
 func TestEventsOfAllKinds(t *testing.T) {
 	for _, body := range bodies {
 		t.Run(body.Kind(), func(t *testing.T) {
@@ -155,17 +157,65 @@ func checkFull(t *testing.T, v reflect.Value) {
 }
 
 func TestEveryKindHasAFixture(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "events", "*.json"))
-	if err != nil || len(files) != len(bodies) {
-		t.Errorf("%d fixtures of %d kinds, %v: old fixtures stay, and every kind has one", len(files), len(bodies), err)
+	today, _ := fixtures(t)
+	if len(today) != len(bodies) {
+		t.Errorf("%d fixtures of %d kinds: old fixtures stay, and every kind has one", len(today), len(bodies))
 	}
-	// Kinds that the test does not know would decode here.
-	source, err := os.ReadFile("eventkind.go")
+	tested := map[string]bool{}
+	for _, body := range bodies {
+		tested[body.Kind()] = true
+	}
+	if diff := cmp.Diff(tutti.Kinds(), slices.Sorted(maps.Keys(tested))); diff != "" {
+		t.Errorf("-kinds +tested\n%s", diff)
+	}
+	// A body without a row could be appended, and never be read again.
+	source, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kinds := bytes.Count(source, []byte(") Kind() string")); kinds != len(bodies) {
-		t.Errorf("eventkind.go has %d kinds, the test %d", kinds, len(bodies))
+	methods := 0
+	for _, file := range source {
+		if name := file.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			methods += bytes.Count(raw, []byte("// Kind implements Body.\n"))
+		}
+	}
+	if rows := len(tutti.Kinds()) + 1; methods != rows { // and UnknownEvent
+		t.Errorf("%d bodies in %d rows: a kind needs its row", methods, rows)
+	}
+}
+
+// Every row says whose watch shows the kind, and what audit trail and snapshots keep.
+func TestEveryKindHasItsColumns(t *testing.T) {
+	scopes := []tutti.Scope{tutti.ScopeJob, tutti.ScopeRun, tutti.ScopeNode, tutti.ScopeNone}
+	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
+	elsewhere := map[string]string{
+		"run.foreign": "its run is of no job",
+		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
+		"job.retired": "whoever folded it would lose the job that is shown",
+	}
+	for _, body := range bodies {
+		kind := body.Kind()
+		if scope := tutti.ScopeOf(kind); !slices.Contains(scopes, scope) || !strings.HasSuffix(body.ID(), ids[scope]) {
+			t.Errorf("%s of %q has the scope %q", kind, body.ID(), scope)
+		}
+		shown := tutti.ScopeOf(kind) == tutti.ScopeJob || tutti.ScopeOf(kind) == tutti.ScopeRun
+		if why := elsewhere[kind]; shown != (ofJob(body) && why == "") {
+			t.Errorf("a watch of a job shows %s: %t; %s", kind, shown, why)
+		}
+		if trail := tutti.TrailOf(kind); trail != tutti.TrailAlways && trail != tutti.TrailOperators {
+			t.Errorf("%s has the trail %q", kind, trail)
+		}
+		keeps := []tutti.Keep{tutti.KeepNever, tutti.KeepLast, tutti.KeepWithJob, tutti.KeepWithRun, tutti.KeepOwn}
+		if keep := tutti.KeepOf(kind); !slices.Contains(keeps, keep) {
+			t.Errorf("%s is kept %q", kind, keep)
+		}
+	}
+	if scope, trail := tutti.ScopeOf("moon.landed"), tutti.TrailOf("moon.landed"); scope != tutti.ScopeNone || trail != tutti.TrailOperators {
+		t.Errorf("an unknown kind has the scope %q and the trail %q", scope, trail)
 	}
 }
 
@@ -186,5 +236,68 @@ func TestEventsOfLaterReleases(t *testing.T) {
 	later := `{"v":1,"seq":1,"kind":"token.revoked","at":"2026-01-01T00:00:00Z","by":"x","data":{"token":"t","new":1}}`
 	if err := json.Unmarshal([]byte(later), &e); err != nil || e.Body.ID() != "t" {
 		t.Errorf("a new field: %v", err)
+	}
+}
+
+// ofJob reports whether a body names a job, or a run.
+func ofJob(body tutti.Body) bool {
+	v := reflect.ValueOf(body).Elem()
+	for _, field := range []string{"Job", "Run", "Order", "Result"} {
+		if v.FieldByName(field).IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
+// A viewer shows what a later server tells, as far as it can; it hands it on as it came.
+func TestEventsAreViewed(t *testing.T) {
+	const head = `{"v":1,"seq":7,"kind":"KIND","at":"2026-01-02T03:04:05Z","by":"operator:ada","data":DATA}`
+	event := func(kind, data string) string {
+		return strings.NewReplacer("KIND", kind, "DATA", data).Replace(head)
+	}
+	started := func(steps string) string {
+		return event("job.started", `{"job":"p-1","plan":{"name":"p","steps":[`+steps+`]},"mode":"apply","environment":"","code":"","targets":null}`)
+	}
+	reboot := `{"name":"x","timeout":0,"reboot":{"target":"web"}}`
+	for name, c := range map[string]struct{ raw, kind, reason string }{
+		"a kind of a later release":         {event("moon.landed", `{"moon":1}`), "moon.landed", "it has a name and a time"},
+		"a kind without data":               {event("moon.landed", `null`), "moon.landed", "nothing of it is needed"},
+		"a later version":                   {strings.Replace(event("run.lost", `{"run":1}`), `"v":1`, `"v":2`, 1), "run.lost", "what is in it may have changed"},
+		"a step kind of a later release":    {started(reboot), "job.started", "its name can be shown"},
+		"a lease state of a later release":  {event("lease.changed", `{"job":"p-1","node":"web-01","state":"lent"}`), "lease.changed", "its name can be shown"},
+		"an event of this release":          {event("run.lost", `{"run":"r","reason":"silent"}`), "run.lost", "as the log has it"},
+		"a plan of which no step is first":  {started(`{"name":"x","after":["x"],"timeout":0,"run":{"target":"web"}}`), "", "nobody could follow its edges"},
+		"a plan with an edge to nowhere":    {started(`{"name":"x","after":["y"],"timeout":0,"run":{"target":"web"}}`), "", "nobody could follow its edges"},
+		"a known kind with other contents":  {event("run.lost", `{"run":1}`), "", "fields never change"},
+		"a list":                            {`[]`, "", "it has no kind"},
+		"a year that nobody can write down": {strings.Replace(event("moon.landed", `{}`), "2026", "-026", 1), "", "it could not be handed on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := tutti.ViewEvent([]byte(c.raw))
+			if c.kind == "" {
+				if err == nil {
+					t.Fatalf("viewed as %+v, want a refusal: %s", e, c.reason)
+				}
+				return
+			}
+			if err != nil || e.Body.Kind() != c.kind || e.Seq != 7 || e.By != "operator:ada" || e.At.IsZero() {
+				t.Fatalf("%+v, %v; want it viewed: %s", e, err, c.reason)
+			}
+			if diff := cmp.Diff(c.raw+"\n", string(encode(t, e))); diff != "" {
+				t.Errorf("-came +handed on\n%s", diff)
+			}
+			w := tutti.Watched{}
+			if err := json.Unmarshal([]byte(`{"event":`+c.raw+`}`), &w); err != nil || w.Event == nil || w.Event.Body.Kind() != c.kind {
+				t.Errorf("watched: %+v, %v", w, err)
+			}
+		})
+	}
+	var w tutti.Watched
+	if err := json.Unmarshal([]byte(`{"live":{"at":"2026-01-02T03:04:05Z"}}`), &w); err != nil || w.Event != nil || w.Live == nil {
+		t.Errorf("live: %+v, %v", w, err)
+	}
+	if err := json.Unmarshal([]byte(`{"moon":{}}`), &w); err != nil || w.Event != nil || w.Live != nil {
+		t.Errorf("something else: %+v, %v", w, err)
 	}
 }

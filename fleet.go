@@ -1,7 +1,6 @@
 package tutti
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 )
@@ -18,6 +17,9 @@ type Fleet struct {
 	Order []GroupOrder `json:"order,omitempty"`
 	// Reaction keeps the fleet converged; nil: only people start jobs.
 	Reaction *Reaction `json:"reaction,omitempty"`
+	// KeepReplaced: what a replaced machine had published stays until the first run of
+	// the new one. Else it is withdrawn when the new one joins.
+	KeepReplaced bool `json:"keep_replaced,omitempty"`
 }
 
 // GroupOrder lets the nodes of one group run after those of another one are good.
@@ -61,8 +63,9 @@ func (r ReadReaction) Fits(q Query) bool {
 		return r.Type != "" && r.Type == q.Type
 	case QueryHiera:
 		return r.Key != "" && MatchPattern(hieraParts(r.Key), hieraParts(hieraKeys+q.Key))
+	default:
+		return r.Key != "" && !strings.HasPrefix(r.Key, hieraKeys) && MatchPattern(r.Key, q.Key)
 	}
-	return r.Key != "" && !strings.HasPrefix(r.Key, hieraKeys) && MatchPattern(r.Key, q.Key)
 }
 
 // CoveredBy reports whether another rule fits whatever this one fits.
@@ -139,154 +142,4 @@ type Grant struct {
 	// Compile: the Puppet Server of these nodes compiles for all others, with the
 	// answers that they would get (see Compile). It takes Dangerous.
 	Compile bool `json:"compile,omitempty"`
-}
-
-// Plan is an ordered graph of steps, as data.
-type Plan struct {
-	Name  PlanName `json:"name"`
-	Steps []Step   `json:"steps"`
-	// Exclusive keeps other Puppet runs away from the nodes; nil: it does not.
-	Exclusive *Exclusive `json:"exclusive,omitempty"`
-}
-
-// Validate checks what everybody relies on who executes a plan: steps of
-// different names, each of one kind, whose edges lead to steps and in no circle.
-func (p Plan) Validate() error {
-	if p.Exclusive != nil {
-		if err := p.Exclusive.Validate(); err != nil {
-			return Wrap(CodeInvalid, err, "plan %q", string(p.Name))
-		}
-	}
-	waits := map[StepName]int{}
-	after := map[StepName][]StepName{}
-	for _, s := range p.Steps {
-		if _, twice := waits[s.Name]; twice {
-			return Errorf(CodeInvalid, "plan %q: two steps are called %q", string(p.Name), string(s.Name))
-		}
-		kinds := 0
-		for _, is := range []bool{s.Run != nil, s.Wait != nil, s.Converge != nil} {
-			if is {
-				kinds++
-			}
-		}
-		if kinds != 1 {
-			return Errorf(CodeInvalid, "plan %q, step %q: it has to be one of run, converge and wait", string(p.Name), string(s.Name))
-		}
-		if p.Exclusive != nil && s.Converge != nil {
-			return Errorf(CodeInvalid, "plan %q, step %q: an exclusive plan has no converge steps, whose nodes nobody knows before", string(p.Name), string(s.Name))
-		}
-		waits[s.Name] = len(s.After)
-		for _, earlier := range s.After {
-			after[earlier] = append(after[earlier], s.Name)
-		}
-	}
-	for earlier := range after {
-		if _, ok := waits[earlier]; !ok {
-			return Errorf(CodeInvalid, "plan %q: a step follows %q, which is none", string(p.Name), string(earlier))
-		}
-	}
-	var ready []StepName
-	for name, n := range waits {
-		if n == 0 {
-			ready = append(ready, name)
-		}
-	}
-	ended := 0
-	for ; ended < len(ready); ended++ { // it grows
-		for _, next := range after[ready[ended]] {
-			if waits[next]--; waits[next] == 0 {
-				ready = append(ready, next)
-			}
-		}
-	}
-	if ended < len(p.Steps) {
-		return Errorf(CodeInvalid, "plan %q: its steps wait for each other in a circle", string(p.Name))
-	}
-	return nil
-}
-
-// Step is one node of a plan: exactly one of Run, Wait and Converge is set. After names
-// the steps it waits for, resolved: a step without an edge in the file follows
-// the one before it.
-type Step struct {
-	Name  StepName   `json:"name"`
-	After []StepName `json:"after,omitempty"`
-	// PerNode makes a node wait for the same node of the earlier steps only.
-	PerNode  bool          `json:"per_node,omitempty"`
-	Timeout  time.Duration `json:"timeout"`
-	Run      *RunStep      `json:"run,omitempty"`
-	Wait     *WaitStep     `json:"wait,omitempty"`
-	Converge *ConvergeStep `json:"converge,omitempty"`
-}
-
-// RunStep runs Puppet on every node of its target, at most Limit at once
-// (0: no limit of its own).
-type RunStep struct {
-	Target string   `json:"target"` // a group, or a node
-	Accept []Accept `json:"accept,omitempty"`
-	Limit  int      `json:"limit,omitempty"`
-	RunOptions
-}
-
-// ConvergeStep runs Puppet where and until it is needed: on the nodes of its target
-// that are not good, in the order that their reads and publications ask for. Timeout
-// of the step is that of each run.
-type ConvergeStep struct {
-	Target string `json:"target,omitempty"` // a group, or a node; empty: the whole fleet
-	Limit  int    `json:"limit,omitempty"`  // runs at once, 0: no limit of its own
-	// MaxFailed is after how many failed nodes nothing more begins, 0: never.
-	MaxFailed int `json:"max_failed,omitempty"`
-	// Reaction: the server began it, by a change.
-	Reaction bool `json:"reaction,omitempty"`
-}
-
-// Accept names an outcome other than a good one after which a plan goes on:
-// `failed:resources` or `lost`.
-type Accept string
-
-// The outcomes that a plan may accept. A compile error never is.
-const (
-	AcceptFailedResources Accept = "failed:resources"
-	AcceptLost            Accept = "lost"
-)
-
-// Accepts reports whether a run that ended so lets the plan go on.
-func (s RunStep) Accepts(r Result) bool {
-	if r.Outcome.Good() {
-		return true
-	}
-	for _, a := range s.Accept {
-		if a == AcceptFailedResources && r.Outcome == Failed && r.Reason == BecauseResources ||
-			a == AcceptLost && r.Outcome == Lost {
-			return true
-		}
-	}
-	return false
-}
-
-// WaitStep waits for something outside Puppet; exactly one of HTTP, TCP, PuppetDB
-// and Value is set. The server asks.
-type WaitStep struct {
-	HTTP string `json:"http,omitempty"` // a URL that answers 2xx
-	TCP  string `json:"tcp,omitempty"`  // host:port that accepts a connection
-	// PuppetDB is the URL of one that has stored the catalogs of the runs through the
-	// agent in the steps that the wait comes after.
-	PuppetDB string          `json:"puppetdb,omitempty"`
-	Value    string          `json:"value,omitempty"`  // a key that has a value,
-	Equals   json.RawMessage `json:"equals,omitempty"` // this one if given
-}
-
-// Subject names what the step waits for, for people.
-func (w WaitStep) Subject() string {
-	switch {
-	case w.HTTP != "":
-		return w.HTTP
-	case w.TCP != "":
-		return "tcp " + w.TCP
-	case w.PuppetDB != "":
-		return "the catalogs in PuppetDB " + w.PuppetDB
-	case len(w.Equals) > 0:
-		return "value " + w.Value + " = " + string(w.Equals)
-	}
-	return "value " + w.Value
 }

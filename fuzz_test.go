@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzEvent: an entry of the log is refused with a code, or is an event whose
-// encoding is decoded to the same event, now and ever after.
+// encoding is decoded to the same event, now and ever after. A viewer takes no fewer.
 func FuzzEvent(f *testing.F) {
 	files, err := filepath.Glob("testdata/events/*.json")
 	if err != nil || len(files) < len(bodies) {
@@ -28,13 +28,23 @@ func FuzzEvent(f *testing.F) {
 		f.Add(raw, uint64(i+1))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
+		mangled := hostile.Mangle(raw, seed)
+		viewed, unseen := tutti.ViewEvent(mangled)
+		if unseen == nil {
+			if _, err := json.Marshal(viewed); err != nil {
+				t.Errorf("viewed, and cannot be handed on: %v", err)
+			}
+		}
 		var e tutti.Event
-		if err := json.Unmarshal(hostile.Mangle(raw, seed), &e); err != nil {
+		if err := json.Unmarshal(mangled, &e); err != nil {
 			if e.Body != nil {
 				t.Errorf("refused, and yet %+v", e)
 			}
 			checkRefusal(t, err)
 			return
+		}
+		if unseen != nil {
+			t.Errorf("accepted, and yet it cannot be viewed: %v", unseen)
 		}
 		once, err := json.Marshal(e)
 		if err != nil {
@@ -49,6 +59,40 @@ func FuzzEvent(f *testing.F) {
 		}
 		if e.Body.Kind() != again.Body.Kind() || e.Body.ID() != again.Body.ID() || e.Body.Kind() == "" {
 			t.Errorf("%s of %q becomes %s of %q", e.Body.Kind(), e.Body.ID(), again.Body.Kind(), again.Body.ID())
+		}
+	})
+}
+
+// FuzzClaimed: an answer to a claim has an order that this release knows as a whole, or one
+// that Validate refuses.
+func FuzzClaimed(f *testing.F) {
+	for i, raw := range []string{
+		`{"order":{"run":"` + string(aRun) + `","node":"` + string(aNode) + `","job":"deploy-1","step":"db","mode":"noop","environment":"production","code":"` + string(aDigest) + `","timeout":3600000000000,"attempt":2,"tags":["a"],"debug":true},"expect":"turn"}`,
+		`{"order":{"run":"` + string(aRun) + `","node":"` + string(aNode) + `","kind":"reboot","nice":19}}`,
+		`{"expect":"change"}`,
+	} {
+		f.Add([]byte(raw), uint64(0))
+		f.Add([]byte(raw), uint64(i+1))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
+		var c tutti.Claimed
+		if json.Unmarshal(hostile.Mangle(raw, seed), &c) != nil || c.Order == nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		once, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again tutti.Claimed
+		if err := json.Unmarshal(once, &again); err != nil || again.Unknown != nil {
+			t.Fatalf("%v, %v: what was read is not read again\n%s", err, again.Unknown, once)
+		}
+		if twice, err := json.Marshal(again); err != nil || !bytes.Equal(once, twice) {
+			t.Errorf("%v\n%s\nbecomes\n%s", err, once, twice)
 		}
 	})
 }

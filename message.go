@@ -39,27 +39,6 @@ const (
 	RingLease  = "lease"    // server → node: report how you stand
 )
 
-// Claim asks for the node's next run.
-type Claim struct{}
-
-// Claimed carries the order, or none. The same order is given again until its
-// result is there: a node that has its marker follows it on, and starts
-// nothing twice.
-type Claimed struct {
-	Order  *Order      `json:"order,omitempty"`
-	Expect Expectation `json:"expect,omitempty"` // besides this order
-}
-
-// Expectation is what may follow on a node.
-type Expectation string
-
-// Expectations.
-const (
-	ExpectNothing Expectation = ""
-	ExpectChange  Expectation = "change" // a run, if something changes: the fleet reacts
-	ExpectTurn    Expectation = "turn"   // a run, when the node's turn comes in a job that goes on
-)
-
 // Gate is what a compiled run hands over before it applies anything. An agent
 // that was told to hold sends it again.
 type Gate struct {

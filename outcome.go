@@ -98,6 +98,7 @@ func (w Wait) Validate() error {
 		good = w.Query.Type == ""
 	case QueryCollect:
 		good = w.Query.Type != "" && w.Query.Key == ""
+	case QueryPublished: // it always has an answer
 	}
 	size := len(w.Query.Key) + len(w.Query.Type) + len(w.Query.Filter) + len(w.At.Resource) + len(w.At.File)
 	if !good || size > maxWait {

@@ -157,12 +157,34 @@ type RemoteRequest struct {
 	Title   string        `json:"title,omitempty"`
 	Facts   []string      `json:"facts,omitempty"` // top-level names; none: all
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
+	// Unknown says what this release does not know in the question.
+	Unknown error `json:"-"`
 }
 
-// Validate refuses what would reach a file or a command line as something else
-// than it is.
+// UnmarshalJSON reads a question. One with a field that this release does not know is read, too,
+// so that it can be answered; Validate refuses it.
+func (r *RemoteRequest) UnmarshalJSON(raw []byte) error {
+	type fields RemoteRequest
+	var in fields
+	unknown := strictly(raw, &in)
+	if unknown != nil {
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return err
+		}
+	}
+	*r = RemoteRequest(in)
+	r.Unknown = unknown
+	return nil
+}
+
+// Validate refuses what this release does not know, and what would reach a file or a
+// command line as something else than it is.
 func (r RemoteRequest) Validate() error {
 	switch {
+	case r.Unknown != nil:
+		return Wrap(CodeInvalid, r.Unknown, "a question of a later release")
+	case !slices.Contains(RemoteActions, r.Action):
+		return Errorf(CodeInvalid, "action %q: this release knows %s", string(r.Action), joinWords(RemoteActions))
 	case len(r.Message) > MaxRemoteMessage:
 		return Errorf(CodeInvalid, "a message of %d bytes, at most %d", len(r.Message), MaxRemoteMessage)
 	case strings.ContainsFunc(r.Message, unicode.IsControl):
@@ -246,3 +268,21 @@ func joinWords[T ~string](words []T) string {
 	}
 	return b.String()
 }
+
+// remoteEvents are the kinds of events of the remote control.
+var remoteEvents = []eventKind{
+	{func() Body { return new(RemoteAsked) }, ScopeNone, TrailOperators, KeepNever},
+	{func() Body { return new(RemoteAnswered) }, ScopeNone, TrailOperators, KeepNever},
+}
+
+// Kind implements Body.
+func (*RemoteAsked) Kind() string { return "remote.asked" }
+
+// ID implements Body.
+func (b *RemoteAsked) ID() string { return b.Request }
+
+// Kind implements Body.
+func (*RemoteAnswered) Kind() string { return "remote.answered" }
+
+// ID implements Body.
+func (b *RemoteAnswered) ID() string { return b.Request }

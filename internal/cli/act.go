@@ -21,8 +21,8 @@ type act struct {
 }
 
 func actOf(entry tutti.AuditEntry) (act, error) {
-	var e tutti.Event
-	if err := json.Unmarshal(entry.Raw, &e); err != nil {
+	e, err := tutti.ViewEvent(entry.Raw)
+	if err != nil {
 		return act{}, tutti.Wrap("", err, "audit entry %d", entry.Seq)
 	}
 	a := act{Seq: entry.Seq, At: e.At, Who: e.By, What: what(e.Body), Event: entry.Raw}
@@ -34,47 +34,8 @@ func actOf(entry tutti.AuditEntry) (act, error) {
 
 // what says what happened, without who.
 func what(body tutti.Body) string {
-	switch b := body.(type) {
-	case *tutti.Denied:
-		return fmt.Sprintf("denied: %s: %s", b.What, b.Reason)
-	case *tutti.FleetSet:
-		return "set the fleet file of " + b.Fleet.Name
-	case *tutti.CodePushed:
-		return fmt.Sprintf("pushed code for %s: %.19s", b.Environment, b.Code)
-	case *tutti.TokenCreated:
-		return fmt.Sprintf("created token %s for %s%s", b.Token, b.Name, inGroups(b.Groups))
-	case *tutti.TokenRevoked:
-		return "revoked token " + string(b.Token)
-	case *tutti.NodeEnrolled:
-		return fmt.Sprintf("node %s joined%s", b.Node, inGroups(b.Groups))
-	case *tutti.NodeReplaceable:
-		return "let node " + string(b.Node) + " be replaced"
-	case *tutti.NodeRemoved:
-		return "removed node " + string(b.Node)
-	case *tutti.JobStarted:
-		return fmt.Sprintf("started job %s (plan %s, mode %s)", b.Job, b.Plan.Name, b.Mode)
-	case *tutti.JobCancelled:
-		return because("cancelled job "+string(b.Job), b.Reason)
-	case *tutti.JobFinished:
-		return because(fmt.Sprintf("job %s %s", b.Job, b.Verdict), b.Message)
-	case *tutti.JobRetired:
-		return "let job " + string(b.Job) + " go"
-	case *tutti.ValueSet:
-		return "set value " + b.Key
-	case *tutti.ValueUnset:
-		return "unset value " + b.Key
-	case *tutti.Paused:
-		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
-	case *tutti.Unpaused:
-		return "unpaused " + targetName(b.Target)
-	case *tutti.RemoteAsked:
-		return because(fmt.Sprintf("asks %d nodes to %s (%s)", len(b.Nodes), b.Action, b.On), b.Message)
-	case *tutti.RemoteAnswered:
-		return fmt.Sprintf("asked for %s (%s): %s", strings.TrimSpace(string(b.Action)+" "+b.What), b.On, decisions(b.Decisions))
-	case *tutti.OperatorIssued:
-		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
-	case *tutti.OperatorRevoked:
-		return because("revoked operator "+b.Operator, b.Reason)
+	if act := eventViewOf(body).act; act != nil {
+		return act(body)
 	}
 	return body.Kind() + " " + body.ID()
 }

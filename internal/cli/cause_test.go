@@ -28,7 +28,7 @@ func TestAJobSaysWhyItBegan(t *testing.T) {
 	tree, _ := (&treeView{progress: p}).lines(began, false)
 	for where, text := range map[string]string{
 		"job show":           shown.String(),
-		"the first line":     strings.Join(describe(p, e), "\n"),
+		"the first line":     strings.Join(linesOf(p, e), "\n"),
 		"the head":           tree[0],
 		"the event as JSON":  events.String(),
 		"the summary's line": string(summary),

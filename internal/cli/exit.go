@@ -34,7 +34,7 @@ const (
 )
 
 const exitCodes = `   0  success
-   1  the job failed: runs failed, or a wait was in vain; nodes failed or refused what
+   1  the job failed: runs failed, or a wait timed out; nodes failed or refused what
       they were asked; doctor, chaos or policy check found something
    2  bad input: nothing was changed
    3  refused: no grant, no certificate, a token that does not fit
@@ -67,6 +67,7 @@ func ExitCode(err error) int {
 		return ExitUnreachable
 	case tutti.CodeDamaged:
 		return ExitDamaged
+	default:
+		return ExitInternal
 	}
-	return ExitInternal
 }

@@ -120,8 +120,11 @@ func printJob(w io.Writer, j *engine.Job, now time.Time) {
 		if !st.EndedAt.IsZero() {
 			fmt.Fprintf(w, " after %s", short(st.EndedAt.Sub(st.StartedAt)))
 		}
-		if st.Wait != nil {
-			fmt.Fprintf(w, "  waits for %s", st.Wait.Subject())
+		if waits := viewOf(st.Step).waits(st.Step); waits != "" {
+			fmt.Fprintf(w, "  waits for %s", waits)
+		}
+		if note := kindNote(st.Step); note != "" {
+			fmt.Fprintf(w, "  %s", note)
 		}
 		if st.Message != "" {
 			fmt.Fprintf(w, "  (%s)", st.Message)

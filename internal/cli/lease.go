@@ -44,6 +44,7 @@ func leaseWord(s tutti.LeaseState) string {
 // line for each would hide it.
 func describeLease(j *engine.Job, b *tutti.LeaseChanged) []string {
 	switch {
+	case j.Leases == nil: // its beginning is not known
 	case b.State.Failed():
 		return []string{fmt.Sprintf("%s is %s: %s", b.Node, b.State, tutti.Plain(b.Message, maxLine))}
 	case b.State == tutti.LeaseKept:

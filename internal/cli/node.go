@@ -52,6 +52,9 @@ func newNodeListCommand(o *options) *cobra.Command {
 				if n.Trouble != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, n.Trouble)
 				}
+				if len(n.TooOldFor) > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor))
+				}
 			}
 			return err
 		},
@@ -116,6 +119,9 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	}
 	if n.Trouble != "" {
 		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)
+	}
+	if len(n.TooOldFor) > 0 {
+		fmt.Fprintf(w, "too old   %s\n", tutti.TooOld(n.Node, n.Version, n.TooOldFor))
 	}
 	if n.Paused != "" {
 		fmt.Fprintf(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))

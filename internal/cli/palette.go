@@ -26,6 +26,7 @@ func (p palette) mark(s engine.StepState) string {
 		return p.color("31", "✘")
 	case engine.Active:
 		return p.color("33", "●")
+	default:
+		return p.color("2", "○")
 	}
-	return p.color("2", "○")
 }

@@ -20,7 +20,7 @@ type plainView struct {
 
 func (v *plainView) show(w tutti.Watched) {
 	if w.Event != nil {
-		for _, text := range describe(v.progress, *w.Event) {
+		for _, text := range linesOf(v.progress, *w.Event) {
 			fmt.Fprintf(v.out, "%s  %s\n", w.Event.At.Local().Format(time.TimeOnly), text)
 		}
 		return
@@ -42,63 +42,6 @@ func (v *plainView) finish(err error) {
 }
 
 func (v *plainView) close() {}
-
-// describe says an event in lines of text, none if it is of no interest.
-func describe(p *progress, e tutti.Event) []string {
-	switch b := e.Body.(type) {
-	case *tutti.JobStarted:
-		text := fmt.Sprintf("job %s: plan %s, %s, code %s", b.Job, b.Plan.Name, b.Mode, codeName(fmt.Sprintf("%.12s", b.Code.Hex())))
-		if b.Cause != "" {
-			text += ", because: " + b.Cause
-		}
-		return []string{text}
-	case *tutti.JobCancelled:
-		return []string{"cancelled by " + e.By + ": what runs ends, nothing more begins"}
-	case *tutti.LeaseChanged:
-		return describeLease(p.job(), b)
-	case *tutti.StepStarted:
-		return []string{fmt.Sprintf("%s: waiting for %s", b.Step, p.job().Step(b.Step).Wait.Subject())}
-	case *tutti.StepFinished:
-		switch {
-		case b.OK && b.Message != "":
-			return []string{fmt.Sprintf("%s: %s", b.Step, b.Message)}
-		case b.OK:
-			return []string{fmt.Sprintf("%s: there", b.Step)}
-		}
-		return []string{fmt.Sprintf("%s: in vain: %s", b.Step, b.Message)}
-	case *tutti.RunCompiled:
-		if r := p.run(e); p.job().Step(r.Step).Converge != nil {
-			return []string{fmt.Sprintf("%s: %s has compiled", r.Step, r.Node)}
-		}
-	case *tutti.RunGated:
-		r := p.run(e)
-		switch {
-		case b.Verdict == tutti.GateStop:
-			return []string{fmt.Sprintf("%s: %s stopped at its gate: %s", r.Step, r.Node, b.Reason)}
-		case p.job().Step(r.Step).Converge != nil:
-			return []string{fmt.Sprintf("%s: %s applies", r.Step, r.Node)}
-		}
-	case *tutti.RunClaimed:
-		r := p.run(e)
-		return []string{fmt.Sprintf("%s: %s begins", r.Step, r.Node)}
-	case *tutti.RunFinished, *tutti.RunLost:
-		return describeEnd(p.run(e))
-	}
-	return nil
-}
-
-func describeEnd(r *engine.Run) []string {
-	if r == nil || r.Result != nil && r.Result.Stopped {
-		return nil
-	}
-	out := []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, ending(r))}
-	if r.Result != nil {
-		for _, d := range details(*r.Result) {
-			out = append(out, "    "+d)
-		}
-	}
-	return out
-}
 
 // details are the failures of a run and what a noop run would change, a line
 // each.
@@ -156,7 +99,7 @@ func resultText(res tutti.Result) string {
 func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	s := j.Summary(now)
 	fmt.Fprintf(w, "\n%s %s", j.ID, verdict(s.Outcome, j.Cancelled))
-	converges := len(j.Steps) == 1 && j.Steps[0].Converge != nil
+	converges := len(j.Steps) == 1 && j.Steps[0].Kind() == tutti.StepConverge
 	if j.Message != "" && !converges {
 		fmt.Fprintf(w, " (%s)", j.Message)
 	}

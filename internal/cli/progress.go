@@ -57,6 +57,9 @@ func (p *progress) apply(w tutti.Watched) bool {
 		p.applyLive(*w.Live)
 		return true
 	}
+	if w.Event == nil { // what only a later release knows
+		return false
+	}
 	e := *w.Event
 	if p.again < len(p.told) {
 		if was := p.told[p.again]; was.Seq == e.Seq && was.At.Equal(e.At) {
@@ -106,21 +109,18 @@ func (p *progress) applyLive(l tutti.Live) {
 	}
 }
 
-// run returns the run of an event, or nil.
+// run returns the run of an event of a run, or nil.
 func (p *progress) run(e tutti.Event) *engine.Run {
-	switch b := e.Body.(type) {
-	case *tutti.RunWanted:
-		return p.state.Runs[b.Order.Run]
-	case *tutti.RunClaimed:
-		return p.state.Runs[b.Run]
-	case *tutti.RunGated:
-		return p.state.Runs[b.Run]
-	case *tutti.RunCompiled:
-		return p.state.Runs[b.Run]
-	case *tutti.RunFinished:
-		return p.state.Runs[b.Result.Run]
-	case *tutti.RunLost:
-		return p.state.Runs[b.Run]
+	if tutti.ScopeOf(e.Body.Kind()) != tutti.ScopeRun {
+		return nil
 	}
-	return nil
+	return p.state.Runs[tutti.RunID(e.Body.ID())]
+}
+
+// step returns a step of the job; one that its plan does not have is of no kind.
+func (p *progress) step(name tutti.StepName) tutti.Step {
+	if st := p.job().Step(name); st != nil {
+		return st.Step
+	}
+	return tutti.Step{Name: name}
 }

@@ -63,21 +63,14 @@ func (v *treeView) show(w tutti.Watched) {
 		}
 		return
 	}
-	var lines []string
-	color := v.paint.red
-	switch w.Event.Body.(type) {
-	case *tutti.RunFinished, *tutti.RunLost:
-		r := v.progress.run(*w.Event)
-		if o := r.Outcome(); o != "" && !o.Good() || r.Result != nil && len(r.Result.Changes) > 0 {
-			lines = describeEnd(r)
-			if o.Good() { // a noop run that would change something
-				color = v.paint.plain
-			}
+	if above := eventViewOf(w.Event.Body).above; above != nil {
+		color := v.paint.plain
+		lines, bad := above(v.progress, *w.Event)
+		if bad {
+			color = v.paint.red
 		}
-	case *tutti.RunGated, *tutti.LeaseChanged:
-		lines = describe(v.progress, *w.Event)
+		v.above(color, lines...)
 	}
-	v.above(color, lines...)
 }
 
 // above prints lines over the tree.
@@ -216,12 +209,14 @@ func (v *treeView) step(st *engine.Step, now time.Time) string {
 		}
 		text += "  " + short(end.Sub(st.StartedAt))
 	}
-	if st.Wait != nil {
-		text += v.paint.dim("  " + st.Wait.Subject())
+	if waits := viewOf(st.Step).waits(st.Step); waits != "" {
+		text += v.paint.dim("  " + waits)
 		if st.State == engine.Done && st.Message != "" {
 			text += v.paint.dim("  (" + st.Message + ")")
 		}
-		return text
+	}
+	if note := kindNote(st.Step); note != "" {
+		text += v.paint.dim("  " + note)
 	}
 	if n := len(st.Nodes); n > 1 {
 		done := 0

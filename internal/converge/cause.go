@@ -51,7 +51,7 @@ func (s *State) causes(v View, n tutti.NodeName) []string {
 		return out
 	case last.Code != s.code[v.Environment]:
 		return []string{"code pushed by " + who(s.pushedBy[v.Environment])}
-	case (last.Outcome() == tutti.Failed || last.Outcome() == tutti.Waiting) && last.EndedAt.Before(s.fleetAt):
+	case (last.Outcome() == tutti.Failed || last.Outcome() == tutti.Waiting) && last.EndedSeq < s.fleetSeq:
 		return []string{"fleet file set by " + who(s.fleetBy)}
 	}
 	return []string{fmt.Sprintf("%s: %s", n, standing.Why())}

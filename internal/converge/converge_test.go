@@ -3,6 +3,7 @@ package converge_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,4 +160,27 @@ func TestNoop(t *testing.T) {
 	if needy := s.converge.Needy(s.view()); len(needy) != 4 {
 		t.Errorf("%v need something, want all: nothing was applied", needy)
 	}
+}
+
+// TestReadersAtOnce needs -race to say more than who needs something.
+func TestReadersAtOnce(t *testing.T) {
+	s := newSim(t, swift())
+	s.converged(s.all(first), nil)
+	s.push("two", s.nodes)
+	v := s.view()
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			if needy := s.converge.Needy(v); len(needy) != len(s.nodes) {
+				t.Errorf("new code, and %d of %d nodes need something", len(needy), len(s.nodes))
+			}
+			for node := range s.nodes {
+				s.converge.Standing(node, v.Has(node))
+				s.converge.Basis(node)
+				s.converge.Publishers(node, tutti.Query{Kind: tutti.QueryValue, Key: "swift/rings"}, "")
+				s.converge.When(&tutti.Reaction{}, tutti.Query{Kind: tutti.QueryValue, Key: "swift/rings"})
+			}
+		})
+	}
+	readers.Wait()
 }

@@ -33,6 +33,8 @@ type View struct {
 type Has struct {
 	Puppet  string        // the version that it says it has, empty: not known
 	Program tutti.Program // by which it runs
+	// Environment is the one that the fleet has now, empty: that of its last run.
+	Environment string
 	// Recorded: of a compile by its Puppet Server it is known, too, what it read.
 	Recorded bool
 }
@@ -53,6 +55,16 @@ const (
 // connected reports whether a node is there, as far as anybody can know yet.
 func (v View) connected(n tutti.NodeName) bool {
 	return v.Now.Sub(later(v.Seen(n), v.Since)) < v.Silence
+}
+
+// from is when something was that the log has. A time that is still to come was
+// written by a clock that was ahead: it counts as the time at which this server began, or
+// a wait from there on would be that much longer.
+func (v View) from(logged time.Time) time.Time {
+	if logged.After(v.Now) {
+		return v.Since
+	}
+	return logged
 }
 
 func later(a, b time.Time) time.Time {
@@ -222,7 +234,7 @@ func (d *decision) tooLong(seat *seat) string {
 	if d.count(held) > maxHeld {
 		return fmt.Sprintf("more than %d compiled nodes wait for their turn: it compiles again when it comes", maxHeld)
 	}
-	if since := later(seat.run.CompiledAt, d.view.Since); d.view.Now.Sub(since) >= holdFor {
+	if since := later(d.view.from(seat.run.CompiledAt), d.view.Since); d.view.Now.Sub(since) >= holdFor {
 		return d.whyHeld(seat) + " for " + holdFor.String() + ": it compiles again when its turn comes"
 	}
 	return ""
@@ -263,9 +275,10 @@ func (d *decision) discovering() bool {
 		case ready:
 			return true
 		case compiling:
-			if seat.run == nil || d.view.Now.Sub(later(seat.run.WantedAt, d.view.Since)) < discoverFor {
+			if seat.run == nil || d.view.Now.Sub(later(d.view.from(seat.run.WantedAt), d.view.Since)) < discoverFor {
 				return true
 			}
+		default: // it does not compile
 		}
 	}
 	return false
@@ -285,6 +298,7 @@ func (d *decision) over(spent bool) bool {
 			if !spent {
 				return false
 			}
+		case good, failed, waiting, diverging, absent, paused, deferred: // nothing more by itself
 		}
 	}
 	return true

@@ -49,11 +49,11 @@ func (s Standing) Why() string {
 // Standing returns how a node stands under the current code and data, as everybody
 // sees them.
 func (s *State) Standing(node tutti.NodeName, has Has) Standing {
-	code := tutti.Digest("")
+	environment := has.Environment
 	if last := s.engine.Last(node).Applied; last != nil {
-		code = s.code[last.Environment]
+		environment = cmp.Or(environment, last.Environment)
 	}
-	return s.standing(node, "", code, has)
+	return s.standing(node, "", s.code[environment], has)
 }
 
 // recorded judges a node by the runs of ours, in the view of a job (empty:
@@ -81,6 +81,8 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
+	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
+		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
@@ -122,6 +124,8 @@ func unfinished(last engine.Last) string {
 
 // Needy returns the nodes that need something, sorted, as everybody sees them.
 func (s *State) Needy(v View) []tutti.NodeName {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	s.look(v)
 	return slices.Sorted(maps.Keys(s.needy))
 }

@@ -34,7 +34,7 @@ type waked struct{ now, wide time.Time }
 // has changed, and what that is in words; nil if there is no reason, or one goes on
 // that takes care of it.
 func (s *State) React(v View) (*tutti.ConvergeStep, string) {
-	if v.Reaction == nil || v.Hold || v.Now.Sub(s.reacted) < v.Reaction.Window {
+	if v.Reaction == nil || v.Hold || v.Now.Sub(v.from(s.reacted)) < v.Reaction.Window {
 		return nil, ""
 	}
 	goesOn := false
@@ -81,7 +81,7 @@ func (s *State) Due(v View) []tutti.NodeName {
 // what would mend it may be nothing that Tutti knows of. Those that keep changing
 // each other's data it would set off again.
 func (s *State) turn(v View, n tutti.NodeName) bool {
-	return s.scheduled[n] && s.diverged[n] == "" && !s.alone(n).After(v.Now)
+	return s.scheduled[n] && s.diverged[n] == "" && !s.alone(v, n).After(v.Now)
 }
 
 // due reports whether the time has come for a node that needs something. What
@@ -104,7 +104,7 @@ func (s *State) due(v View, n tutti.NodeName, standing Standing) bool {
 	w.now, w.wide = since(now, w.now), since(wide, w.wide)
 	s.waked[n] = w
 	half := v.Reaction.Wide / 2
-	return !w.now.IsZero() && !v.Now.Before(later(w.now.Add(v.Reaction.Window), s.alone(n))) ||
+	return !w.now.IsZero() && !v.Now.Before(later(w.now.Add(v.Reaction.Window), s.alone(v, n))) ||
 		!w.wide.IsZero() && !v.Now.Before(w.wide.Add(half+spread(n, half)))
 }
 
@@ -115,7 +115,7 @@ func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
 		standing, needy := s.needy[n]
-		if needy && !w.now.IsZero() && !s.due(v, n, standing) && !s.alone(n).After(v.Now) &&
+		if needy && !w.now.IsZero() && !s.due(v, n, standing) && !s.alone(v, n).After(v.Now) &&
 			s.diverged[n] == "" && !s.hopeless(n, standing, s.code[v.Environment]) && v.connected(n) && v.Paused(n) == "" {
 			out = append(out, n)
 		}
@@ -138,6 +138,7 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 			now = true
 		case tutti.ReactWindow:
 			wide = true
+		case tutti.ReactScheduled: // the safety run takes it up
 		}
 	}
 	return now, wide
@@ -161,7 +162,7 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
-		last.EndedAt.Before(s.fleetAt) { // grants are inputs, too
+		last.EndedSeq < s.fleetSeq { // grants are inputs, too
 		return false
 	}
 	return last.Result.Outcome == tutti.Waiting || last.Result.Outcome == tutti.Failed
@@ -169,16 +170,16 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 
 // alone is until when a node is let alone whose last run ended unknown, lagged, or could
 // not begin.
-func (s *State) alone(n tutti.NodeName) time.Time {
+func (s *State) alone(v View, n tutti.NodeName) time.Time {
 	last := s.engine.Last(n).Applied
 	if last == nil || !last.Ended() {
 		return time.Time{}
 	}
 	switch outcome := last.Outcome(); {
 	case outcome == tutti.Lost, outcome == tutti.Interrupted:
-		return last.EndedAt.Add(aloneFor)
+		return v.from(last.EndedAt).Add(aloneFor)
 	case outcome == tutti.Skipped, last.Lagged():
-		return last.EndedAt.Add(disabledFor)
+		return v.from(last.EndedAt).Add(disabledFor)
 	}
 	return time.Time{}
 }
@@ -208,7 +209,7 @@ func (s *State) schedule(v View) {
 		if last == nil || !last.Ended() {
 			continue
 		}
-		at := last.EndedAt.Add(safety - spread(n, safety/10))
+		at := v.from(last.EndedAt).Add(safety - spread(n, safety/10))
 		if !at.After(v.Now) {
 			s.scheduled[n] = true
 		} else if at.Before(s.nextSafety) {

@@ -49,8 +49,9 @@ func (st *seat) toDo() bool {
 	switch st.phase {
 	case ready, compiling, held, applying:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Bounds of a job, per node (DESIGN 6, rule 5).
@@ -86,7 +87,7 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	}
 	for _, n := range st.Nodes {
 		if s.nodes[n.Node] {
-			out[n.Node] = &seat{node: n.Node, runs: n.Runs}
+			out[n.Node] = &seat{node: n.Node, runs: s.ownRuns(n)}
 		}
 	}
 	s.affected(v, j, st, out)
@@ -102,6 +103,23 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	return out
 }
 
+// ownRuns are a node's runs in a step, without those of a machine that had its name before.
+func (s *State) ownRuns(n *engine.StepNode) []*engine.Run {
+	i := slices.IndexFunc(n.Runs, func(r *engine.Run) bool { return r.Seq > s.since[n.Node] })
+	if i < 0 {
+		return nil
+	}
+	return n.Runs[i:]
+}
+
+// in is what a node has to run with in a job, whose code and environment stay what they
+// were when it began.
+func (v View) in(j *engine.Job, n tutti.NodeName) Has {
+	has := v.Has(n)
+	has.Environment = j.Env
+	return has
+}
+
 // affected adds the nodes that are good as everybody sees them, and will not be
 // once what others have handed over in the job is published: to know it early saves
 // these others a run, if they read what the nodes then publish.
@@ -110,7 +128,7 @@ func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.N
 		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.diverged[n] != "" {
 			continue
 		}
-		standing := s.standing(n, j.ID, j.Code, v.Has(n))
+		standing := s.standing(n, j.ID, j.Code, v.in(j, n))
 		if standing.Need == Nothing {
 			continue
 		}
@@ -120,13 +138,13 @@ func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.N
 	}
 }
 
-// lastGoodEnd is when the last good run of a step ended, by node.
-func lastGoodEnd(st *engine.Step) map[tutti.NodeName]time.Time {
-	out := map[tutti.NodeName]time.Time{}
+// lastGoodEnd is the sequence of the end of the last good run of a step, by node.
+func lastGoodEnd(st *engine.Step) map[tutti.NodeName]uint64 {
+	out := map[tutti.NodeName]uint64{}
 	for _, n := range st.Nodes {
 		for _, r := range n.Runs {
 			if r.Ended() && r.Outcome().Good() {
-				out[n.Node] = r.EndedAt
+				out[n.Node] = r.EndedSeq
 			}
 		}
 	}
@@ -134,11 +152,11 @@ func lastGoodEnd(st *engine.Step) map[tutti.NodeName]time.Time {
 }
 
 // sit finds the phase of a node.
-func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]time.Time) {
-	seat.standing = s.standing(seat.node, j.ID, j.Code, v.Has(seat.node))
+func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood map[tutti.NodeName]uint64) {
+	has := v.in(j, seat.node)
+	seat.standing = s.standing(seat.node, j.ID, j.Code, has)
 	// Of who runs by the agent nothing more is known after a compile, unless its
 	// Puppet Server tells.
-	has := v.Has(seat.node)
 	seat.known = has.Program == tutti.ProgramAgent && !has.Recorded || s.usable(j, seat)
 	if r := s.engine.Runs[s.engine.Active[seat.node]]; r != nil {
 		seat.run = r
@@ -219,11 +237,11 @@ func (s *State) urgent(v View, st *engine.Step, standing Standing) bool {
 }
 
 // again is for a node that has run in this step and is not good.
-func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.NodeName]time.Time) {
+func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.NodeName]uint64) {
 	tries, same, stops := count(seat.runs)
 	changed := len(seat.standing.Changed) > 0
 	outcome := last.Outcome()
-	again, over := engine.Lagging(seat.runs)
+	again, over := engine.Lagging(seat.runs, v.from)
 	switch {
 	case over:
 		seat.phase, seat.why = failed, last.Result.Message
@@ -243,18 +261,34 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 		seat.phase = ready
 	case outcome == tutti.Waiting:
 		seat.phase = waiting
-	case outcome == tutti.Failed && last.Result.Reason == tutti.BecauseRefused, same >= maxSame:
+	case final(last), same >= maxSame:
 		seat.phase = failed
 	default:
-		seat.phase, seat.retryAt = resting, last.EndedAt.Add(restFor<<(same-1))
+		seat.phase, seat.retryAt = resting, v.from(last.EndedAt).Add(restFor<<(same-1))
 		helped := false
 		for node, at := range lastGood {
-			helped = helped || node != seat.node && at.After(last.EndedAt)
+			helped = helped || node != seat.node && at > last.EndedSeq
 		}
 		if helped || !v.Now.Before(seat.retryAt) {
 			seat.phase = ready
 		}
 	}
+}
+
+// final reports whether a run failed by its code, its answers or its grants: with the
+// same ones it fails again. What a Puppet Server answers may be its machine's error.
+func final(r *engine.Run) bool {
+	if r.Outcome() != tutti.Failed {
+		return false
+	}
+	switch r.Result.Reason {
+	case tutti.BecauseRefused:
+		return true
+	case tutti.BecauseCompile, tutti.BecauseCatalog:
+		return r.Program != tutti.ProgramAgent
+	case tutti.BecauseResources, tutti.BecauseFacts, tutti.BecauseMachinery, tutti.BecauseTimeout:
+	}
+	return false
 }
 
 // count returns how often a node was tried, how often of late with the inputs of

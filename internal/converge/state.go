@@ -2,6 +2,7 @@ package converge
 
 import (
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -10,14 +11,19 @@ import (
 )
 
 // State is the fold of the log as far as records are concerned. It stands on the
-// folds of engine and data, which take each event before it does.
+// folds of engine and data, which take each event before it does. Basis, Needy,
+// Publishers, Standing and When may be called at once, as long as nothing is applied
+// or decided.
 type State struct {
 	engine *engine.State
 	data   *data.State
-	code   map[string]tutti.Digest     // the current one of each environment
-	nodes  map[tutti.NodeName]bool     // that have joined
-	dirty  map[tutti.NodeName]bool     // whose need is to be found anew
-	needy  map[tutti.NodeName]Standing // that need something, but for those that are dirty
+	code   map[string]tutti.Digest   // the current one of each environment
+	nodes  map[tutti.NodeName]bool   // that have joined
+	since  map[tutti.NodeName]uint64 // the sequence at which each of them did, as this machine
+
+	looking sync.Mutex                  // held while nodes are judged again, which changes what follows
+	dirty   map[tutti.NodeName]bool     // whose need is to be found again
+	needy   map[tutti.NodeName]Standing // that need something, but for those that are dirty
 
 	// Of reactions (react.go).
 	diverged   map[tutti.NodeName]tutti.Digest // that are let alone, until they would be told something else
@@ -25,7 +31,7 @@ type State struct {
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
 	reacted    time.Time // when the last job by itself began
-	fleetAt    time.Time // when the fleet file was set
+	fleetSeq   uint64    // of the fleet file
 	fleetBy    string
 	pushedBy   map[string]string // who pushed the code of each environment
 }
@@ -36,6 +42,7 @@ func New(e *engine.State, d *data.State) *State {
 		engine: e, data: d,
 		code:  map[string]tutti.Digest{},
 		nodes: map[tutti.NodeName]bool{},
+		since: map[tutti.NodeName]uint64{},
 		dirty: map[tutti.NodeName]bool{},
 		needy: map[tutti.NodeName]Standing{},
 
@@ -50,18 +57,22 @@ func New(e *engine.State, d *data.State) *State {
 func (s *State) Apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.NodeEnrolled:
+		if !s.nodes[b.Node] {
+			s.since[b.Node] = e.Seq
+		}
 		s.nodes[b.Node], s.dirty[b.Node] = true, true
 	case *tutti.NodeRemoved:
 		for _, names := range []map[tutti.NodeName]bool{s.nodes, s.dirty, s.scheduled} {
 			delete(names, b.Node)
 		}
+		delete(s.since, b.Node)
 		delete(s.needy, b.Node)
 		delete(s.waked, b.Node)
 		delete(s.diverged, b.Node)
 		s.data.Forget(b.Node)
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
-		s.fleetAt, s.fleetBy = e.At, e.By
+		s.fleetSeq, s.fleetBy = e.Seq, e.By
 		for n := range s.nodes { // it may run by another program
 			s.dirty[n] = true
 		}
@@ -123,7 +134,7 @@ func (s *State) follow(r *engine.Run, body tutti.Body) {
 
 // reaction reports whether a plan is of a job that the server began by itself.
 func reaction(p tutti.Plan) bool {
-	return len(p.Steps) == 1 && p.Steps[0].Converge != nil && p.Steps[0].Converge.Reaction
+	return len(p.Steps) == 1 && p.Steps[0].Kind() == tutti.StepConverge && p.Steps[0].Converge.Reaction
 }
 
 // remember makes what a run asked and declared the latest word of its node.
@@ -143,7 +154,7 @@ func (s *State) leave(j *engine.Job) {
 		return
 	}
 	for _, st := range j.Steps {
-		if st.Converge == nil {
+		if st.Kind() != tutti.StepConverge {
 			continue
 		}
 		for _, n := range st.Nodes {

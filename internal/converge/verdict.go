@@ -61,6 +61,7 @@ func (d *decision) tell(seat *seat) string {
 		}
 	case waiting:
 		return d.missing(seat)
+	default: // its reason says it
 	}
 	return seat.reason()
 }

@@ -49,8 +49,9 @@ func NormalQuery(q tutti.Query) (tutti.Query, error) {
 		var err error
 		q.Filter, err = Normalize(q.Filter)
 		return q, err
+	default:
+		return q, tutti.Errorf(tutti.CodeInvalid, "question of kind %q: the kinds are value, hiera and collect", string(q.Kind))
 	}
-	return q, tutti.Errorf(tutti.CodeInvalid, "question of kind %q: the kinds are value, hiera and collect", string(q.Kind))
 }
 
 // Answer answers a question. What NormalQuery refuses is not found, a collect question too: nobody can

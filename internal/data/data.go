@@ -82,7 +82,7 @@ func (s *State) Apply(e tutti.Event) {
 	case *tutti.ExportsSet:
 		s.setExports(b)
 	case *tutti.NodeRemoved:
-		s.removeNode(b.Node)
+		s.removeNode(b)
 	case *tutti.JobStarted:
 		s.startJob(b.Job)
 	case *tutti.JobFinished:
@@ -90,14 +90,17 @@ func (s *State) Apply(e tutti.Event) {
 	}
 }
 
-// removeNode withdraws all that a node published and forgets what it read. What
-// operators said about it stays.
-func (s *State) removeNode(node tutti.NodeName) {
-	for _, key := range s.OwnedBy(node) {
-		s.unset(key)
+// removeNode withdraws all that a node published, unless that is kept, and forgets
+// what it read. What operators said about it stays.
+func (s *State) removeNode(b *tutti.NodeRemoved) {
+	node := b.Node
+	if !b.Keeps {
+		for _, key := range s.OwnedBy(node) {
+			s.unset(key)
+		}
+		s.replace(node, nil)
+		delete(s.nodes, node)
 	}
-	s.replace(node, nil)
-	delete(s.nodes, node)
 	for job := range s.jobs {
 		s.dropOverlay(job, node)
 	}

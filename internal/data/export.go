@@ -177,3 +177,10 @@ func (s exportSet) exports() []tutti.Export {
 	slices.SortFunc(exports, compareExports)
 	return exports
 }
+
+// DecodeExports reads a set of exports as it is stored.
+func DecodeExports(raw []byte) ([]tutti.Export, error) {
+	var out []tutti.Export
+	err := json.Unmarshal(raw, &out)
+	return out, tutti.Wrap(tutti.CodeInternal, err, "stored exports")
+}

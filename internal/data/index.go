@@ -12,15 +12,14 @@ type record struct {
 	node    tutti.NodeName
 	job     tutti.JobID
 	reads   []read
-	absent  *absentSet              // nil if no key was absent
-	touched bool                    // it is in State.touched
-	own     map[*Question]*Question // made by Questions
+	absent  *absentSet // nil if no key was absent
+	touched bool       // it is in State.touched
 }
 
 // read is a question and the answer that was given. A digest is shared with the
-// value that it is of; for a collector's answer it is, as soon as one has been seen
-// that has it, left out for the sum that it is the digest of: to compare sums takes
-// no hashing, and one export of all nodes changes an answer of each of them.
+// value that it is of. A collector's answer that was current when it was remembered
+// is kept as the sum that its digest is of: to compare sums takes no hashing, and
+// one export of all nodes changes an answer of each of them.
 type read struct {
 	*Question
 	digest          tutti.Digest
@@ -37,25 +36,27 @@ func (r *read) given() tutti.Digest {
 	return r.digest
 }
 
-// changed reports whether the answer is another one now.
+// changed reports whether the answer is another one now. It changes nothing:
+// readers compare the same record at once.
 func (r *read) changed(asker Asker) bool {
-	if r.Hard || r.refused || !r.found {
-		found, digest := r.answer(asker)
-		if found != r.found || digest != r.digest {
-			return true
-		}
-		r.digest = digest
-		return false
-	}
-	now := r.collected(asker)
 	if r.summed {
-		return now != r.sum
+		return r.collected(asker) != r.sum
 	}
-	if now.digest() != r.digest {
-		return true
+	found, digest := r.answer(asker)
+	return found != r.found || digest != r.digest
+}
+
+// compact keeps an answer that is still the current one in the form that costs
+// the least.
+func (r *read) compact(asker Asker) {
+	if r.changed(asker) {
+		return
 	}
-	r.sum, r.summed, r.digest = now, true, ""
-	return false
+	if r.Hard || r.refused || !r.found {
+		_, r.digest = r.answer(asker)
+		return
+	}
+	r.sum, r.summed, r.digest = r.collected(asker), true, ""
 }
 
 // Remember makes asked what is known of what a node reads, instead of what was
@@ -69,14 +70,14 @@ func (s *State) Remember(node tutti.NodeName, asked *tutti.Asked, job tutti.JobI
 		s.records[node] = r
 	}
 	old, oldAbsent := r.reads, r.absent
-	r.job, r.own = job, nil
+	r.job = job
 	// Everything is linked before anything is released: what stays is not made anew.
 	asker := Asker{Node: node, Job: job, Overlay: job != ""}
 	r.reads = make([]read, len(asked.Reads))
 	for i, in := range asked.Reads {
 		q := s.intern(in.Query)
 		r.reads[i] = read{Question: q, digest: in.Digest, found: in.Found, degraded: in.Degraded}
-		r.reads[i].changed(asker)
+		r.reads[i].compact(asker)
 		q.readers[r] = struct{}{}
 	}
 	r.absent = s.internAbsent(asked)

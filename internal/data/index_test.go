@@ -2,6 +2,7 @@ package data_test
 
 import (
 	"encoding/json"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -161,7 +162,7 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	shared := map[*data.Question]int{}
-	for _, node := range []tutti.NodeName{"a", "b", "a"} {
+	for _, node := range []tutti.NodeName{"a", "b"} {
 		for q := range s.Questions(node) {
 			shared[q]++
 			if q.Hard != (q.Query.Kind != tutti.QueryCollect) {
@@ -172,4 +173,35 @@ func TestQuestions(t *testing.T) {
 	if len(shared) != 7 { // x, Web, declared and gone.now once; k twice; mine
 		t.Errorf("two nodes have %d questions, want 7: one for both, but for hiera data of their own", len(shared))
 	}
+}
+
+// TestReadersAtOnce needs -race to say anything: what only reads writes nothing,
+// not even a memo.
+func TestReadersAtOnce(t *testing.T) {
+	s := fold(set("x", `1`, "p"), set("node/a/hiera/k", `1`, "q"), exports("p", site("1", 80)), &tutti.JobStarted{Job: "j"}, overlay("j", "q", site("3", 80)))
+	for _, node := range []tutti.NodeName{"a", "b"} {
+		s.Remember(node, asked(s, node, "", []string{"gone", "mine"}, askValue, askHiera, askWeb), "")
+	}
+	s.Declare("q", []string{"node/b/hiera/mine", "x"})
+	s.Apply(tutti.Event{Seq: 9, Body: set("x", `2`, "p")})
+	s.Apply(tutti.Event{Seq: 10, Body: exports("p", site("1", 81))})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for _, node := range []tutti.NodeName{"a", "b"} {
+				if got := len(s.OutdatedOf(node, "", 0)); got != 2 {
+					t.Errorf("%s: %d answers have changed, want 2", node, got)
+				}
+				s.Asked(node)
+				asking(s, node, "j")
+				s.LastChange(node, askValue)
+				s.Answer(askWeb, data.Asker{Node: node})
+			}
+			s.Links()
+			s.Affects("x", []byte(`3`))
+			s.Readers(askHiera)
+			s.AffectedBy("j")
+		})
+	}
+	readers.Wait()
 }

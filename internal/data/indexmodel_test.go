@@ -171,6 +171,7 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 			}
 			slices.Sort(producers)
 			producers = slices.Compact(producers)
+		default: // those of the key
 		}
 		add(r.Query, now.Found, producers)
 	}

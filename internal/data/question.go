@@ -8,8 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Question is a question that some node's record has, kept once for all of them.
-// Pointers to it are equal for equal questions, until the next Remember or Forget.
+// Question is a question that some node's record has, kept once for all of them:
+// pointers are equal for equal questions, until the next Remember or Forget. One
+// with a Node is new in each call that returns it.
 type Question struct {
 	Query tutti.Query
 	// Node is set for a hiera key that this node reads from data of its own, or
@@ -111,9 +112,10 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 		return found, v.digest
 	case tutti.QueryCollect:
 		return true, q.collected(asker).digest()
+	default:
+		v, found := s.values[q.Query.Key]
+		return found, v.digest
 	}
-	v, found := s.values[q.Query.Key]
-	return found, v.digest
 }
 
 // collected is the sum of what a collector finds for an asker now.
@@ -285,11 +287,5 @@ func (s *State) ownQuestion(r *record, q *Question) *Question {
 	if _, declared := s.declaredFor[r.node][q.Query.Key]; !has && !declared {
 		return q
 	}
-	if r.own == nil {
-		r.own = map[*Question]*Question{}
-	}
-	if r.own[q] == nil {
-		r.own[q] = &Question{Query: q.Query, Node: r.node, Hard: true, state: s}
-	}
-	return r.own[q]
+	return &Question{Query: q.Query, Node: r.node, Hard: true, state: s}
 }

@@ -34,6 +34,27 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
+// CheckPublish returns a publication with its value in canonical form. CodeInvalid: as
+// CheckValue says, and null, since null cannot be published.
+func CheckPublish(in tutti.Publish) (tutti.Publish, error) {
+	if in.Withdraw {
+		return in, tutti.ValidateKey(in.Key)
+	}
+	var err error
+	if in.Value, err = CheckValue(in.Key, in.Value); err == nil && string(in.Value) == "null" {
+		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
+	}
+	return in, err
+}
+
+// MayChange refuses to withdraw what is not there.
+func (s *State) MayChange(in tutti.Publish) error {
+	if _, found := s.values[in.Key]; in.Withdraw && !found {
+		return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
+	}
+	return nil
+}
+
 // MayOwn says whether a node (or an operator: no name) may set or unset a key as
 // far as its owner is concerned. CodeConflict: somebody else has published it.
 // Operators may take over any key; the node that had it is then refused.

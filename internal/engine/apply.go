@@ -146,7 +146,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	if r == nil {
 		return nil
 	}
-	r.Gate, r.GateWhy, r.GatedAt = b.Verdict, b.Reason, e.At
+	r.Gate, r.GateWhy, r.GatedAt, r.GatedSeq = b.Verdict, b.Reason, e.At, e.Seq
 	if r.CompiledAt.IsZero() {
 		r.Values = b.Values
 	}
@@ -157,7 +157,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 }
 
 func (s *State) wantRun(e tutti.Event, o tutti.Order) {
-	r := &Run{Order: o, WantedAt: e.At}
+	r := &Run{Order: o, Seq: e.Seq, WantedAt: e.At}
 	s.Runs[o.Run] = r
 	s.Active[o.Node] = o.Run
 	if j := s.Jobs[o.Job]; j != nil {
@@ -169,7 +169,7 @@ func (s *State) wantRun(e tutti.Event, o tutti.Order) {
 		return
 	}
 	n := st.byNode[o.Node]
-	if n == nil && st.Converge != nil { // it takes part from here on
+	if n == nil && st.ActsOn() == tutti.NodesFound { // it takes part from here on
 		n = &StepNode{Node: o.Node}
 		st.byNode[o.Node], st.Nodes = n, append(st.Nodes, n)
 	}
@@ -188,7 +188,7 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 	if r.Ended() {
 		return
 	}
-	r.EndedAt = e.At
+	r.EndedAt, r.EndedSeq = e.At, e.Seq
 	if s.Active[r.Node] == r.Run {
 		delete(s.Active, r.Node)
 	}
@@ -196,47 +196,7 @@ func (s *State) endRun(e tutti.Event, r *Run) {
 	if st == nil || st.byNode[r.Node] == nil {
 		return
 	}
-	n := st.byNode[r.Node]
-	if st.Converge != nil { // which does not end with its nodes
-		n.State = judgeConverging(r)
-		return
-	}
-	n.State = judge(st.Run, n, r)
-	if !slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State != Done && n.State != Failed }) {
-		st.EndedAt, st.State = e.At, Done
-		if slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State == Failed }) {
-			st.State = Failed
-		}
-	}
-}
-
-// maxAttempts bounds how often a node compiles anew in one step because what
-// it had read changed before its gate.
-const maxAttempts = 6
-
-func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {
-	result := tutti.Result{Outcome: r.Outcome()}
-	if r.Lost == "" {
-		result = *r.Result
-	}
-	switch {
-	case n.anew(r):
-		return Pending
-	case !result.Stopped && spec.Accepts(result):
-		return Done
-	}
-	return Failed
-}
-
-// judgeConverging says how a node stands in a converge step after a run.
-func judgeConverging(r *Run) StepState {
-	switch {
-	case r.Proved || r.Outcome().Good():
-		return Done
-	case r.Lost == "" && r.Result.Stopped:
-		return Pending
-	}
-	return Failed
+	kindOf(st).runEnded(st, st.byNode[r.Node], r)
 }
 
 func (s *State) step(job tutti.JobID, name tutti.StepName) *Step {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,119 +99,8 @@ func (v View) from(logged time.Time) time.Time {
 func (j *Job) next(v View, b *budget) []tutti.Body {
 	var out []tutti.Body
 	for _, st := range j.Steps {
-		switch {
-		case st.Ended():
-		case st.Wait != nil:
-			if body := j.nextWait(st, v); body != nil {
-				out = append(out, body)
-			}
-		case st.Converge != nil: // package converge says what begins
-			if j.Halted() {
-				out = append(out, j.skips(st)...)
-			}
-		case v.Hold && !j.Halted():
-		default:
-			out = append(out, j.nextRuns(st, v, b)...)
-		}
-	}
-	return out
-}
-
-func (j *Job) nextWait(st *Step, v View) tutti.Body {
-	if st.State == Active {
-		waited := v.Now.Sub(v.from(st.StartedAt))
-		if j.Halted() || waited >= st.Timeout {
-			return &tutti.StepFinished{Job: j.ID, Step: st.Name, Message: j.waitedFor(st, v, waited)}
-		}
-		return nil
-	}
-	if j.Halted() || !j.ready(st, "") {
-		return nil
-	}
-	if j.Mode == tutti.ModeNoop { // what it waits for is what the runs before it would have made
-		return &tutti.StepFinished{Job: j.ID, Step: st.Name, OK: true, Message: "not waited for: noop"}
-	}
-	return &tutti.StepStarted{Job: j.ID, Step: st.Name}
-}
-
-func (j *Job) waitedFor(st *Step, v View, waited time.Duration) string {
-	switch {
-	case j.Cancelled:
-		return "cancelled while waiting for " + st.Wait.Subject()
-	case j.Halted():
-		return "given up while waiting for " + st.Wait.Subject() + ": " + j.WhyHalted()
-	}
-	said := fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
-	if v.LastAnswer != nil {
-		if answer := v.LastAnswer(j.ID, st.Name); answer != "" {
-			said += "; the last answer: " + answer
-		}
-	}
-	return said
-}
-
-func (j *Job) nextRuns(st *Step, v View, b *budget) []tutti.Body {
-	if j.Halted() {
-		return j.skips(st)
-	}
-	if !st.PerNode && !j.ready(st, "") {
-		return nil // nobody in it is
-	}
-	var out []tutti.Body
-	inFlight := st.count(Active)
-	for _, n := range st.Nodes {
-		if n.State != Pending || st.Run.Limit > 0 && inFlight >= st.Run.Limit || !b.left() {
-			continue
-		}
-		if b.busy(j, n.Node) || st.PerNode && !j.ready(st, n.Node) || n.resting(v.Now) {
-			continue
-		}
-		b.take(n.Node)
-		inFlight++
-		program := tutti.ProgramApply
-		if v.Program != nil {
-			program = v.Program(n.Node)
-		}
-		out = append(out, &tutti.RunWanted{Order: j.Want(st, n.Node, len(n.Runs)+1, program)})
-	}
-	return out
-}
-
-// Want is the order for a node in a step, whose options count before the program
-// by which the node runs elsewhere. Its run has no id yet.
-func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Program) tutti.Order {
-	o := tutti.Order{
-		Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
-		Timeout: st.Timeout, Attempt: attempt,
-	}
-	var options tutti.RunOptions
-	if st.Run != nil {
-		options = st.Run.RunOptions
-	}
-	if cmp.Or(options.Program, program) == tutti.ProgramAgent {
-		o.Program, o.Environment, o.Code = tutti.ProgramAgent, options.Environment, ""
-	}
-	if options.Noop && o.Mode == tutti.ModeApply {
-		o.Mode = tutti.ModeNoop
-	}
-	o.Exclusive = j.Leases != nil
-	o.Tags, o.SkipTags, o.Debug, o.FreshFacts = options.Tags, options.SkipTags, options.Debug, options.FreshFacts
-	return o
-}
-
-// skips ends the runs of a halted job that no node has claimed: they would
-// begin when their node comes back; and stops those that are held at their gates.
-func (j *Job) skips(st *Step) []tutti.Body {
-	var out []tutti.Body
-	for _, n := range st.Nodes {
-		switch r := n.Last(); {
-		case n.State != Active:
-		case r.Held():
-			out = append(out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: j.WhyHalted()})
-		case r.ClaimedAt.IsZero():
-			out = append(out, &tutti.RunFinished{Result: tutti.Result{
-				Run: r.Run, Outcome: tutti.Skipped, Message: "before the node began: " + j.WhyHalted(),
-			}})
+		if !st.Ended() {
+			out = append(out, kindOf(st).next(j, st, v, b)...)
 		}
 	}
 	return out
@@ -223,7 +111,7 @@ func (j *Job) skips(st *Step) []tutti.Body {
 func (j *Job) ready(st *Step, node tutti.NodeName) bool {
 	for _, name := range st.After {
 		before := j.byName[name]
-		if st.PerNode && node != "" && before.Run != nil {
+		if st.PerNode && node != "" && before.ActsOn() == tutti.NodesListed {
 			if n := before.byNode[node]; n != nil && n.State != Done {
 				return false
 			}
@@ -250,22 +138,8 @@ func (st *Step) count(state StepState) int {
 // another job's run is under way; one that waits for a failed step is not.
 func (j *Job) idle() bool {
 	for _, st := range j.Steps {
-		if st.Ended() {
-			continue
-		}
-		if st.Wait != nil {
-			if st.State == Active || !j.Halted() && j.ready(st, "") {
-				return false
-			}
-			continue
-		}
-		if st.Converge != nil && !j.Cancelled && j.ready(st, "") {
+		if !st.Ended() && kindOf(st).busy(j, st) {
 			return false
-		}
-		for _, n := range st.Nodes {
-			if n.State == Active || st.Converge == nil && n.State == Pending && !j.Halted() && j.ready(st, n.Node) {
-				return false
-			}
 		}
 	}
 	return true

@@ -13,7 +13,7 @@ func (s *State) Expects(node tutti.NodeName, member func(target string, node tut
 		for _, st := range j.Steps {
 			switch {
 			case st.Ended():
-			case st.Converge != nil && member(st.Converge.Target, node), st.byNode[node] != nil:
+			case st.ActsOn() == tutti.NodesFound && member(st.Target(), node), st.byNode[node] != nil:
 				return true
 			}
 		}

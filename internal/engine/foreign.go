@@ -21,7 +21,7 @@ func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	}
 	s.Runs[id] = &Run{
 		Order:  tutti.Order{Run: id, Node: b.Node, Mode: mode, Environment: b.Environment},
-		Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At,
+		Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At, EndedSeq: e.Seq,
 	}
 	for _, id := range gone {
 		delete(s.Runs, id)
@@ -87,10 +87,10 @@ func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
 		return true
-	case (ours.Passed() || ours.Proved) && ours.GatedAt.After(r.EndedAt): // a proof has looked at what was told
+	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has looked at what was told
 		return false
 	case !ours.Began().IsZero():
 		return r.Result.StartedAt.After(ours.Began())
 	}
-	return r.EndedAt.After(ours.ClaimedAt)
+	return r.EndedSeq > ours.ClaimedSeq
 }

@@ -27,8 +27,9 @@ func (r *Run) Behind() string {
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
 // Lagging is for a node whose last run lagged: when it is to compile again, and
-// whether it has done so often enough. The zero time: its last run did not.
-func Lagging(runs []*Run) (again time.Time, over bool) {
+// whether it has done so often enough. From is when something was that the log has. The
+// zero time: its last run did not.
+func Lagging(runs []*Run, from func(logged time.Time) time.Time) (again time.Time, over bool) {
 	rest := lagRest / 2
 	first := len(runs)
 	for ; first > 0 && runs[first-1].Lagged(); first-- {
@@ -37,7 +38,7 @@ func Lagging(runs []*Run) (again time.Time, over bool) {
 	if first == len(runs) {
 		return time.Time{}, false
 	}
-	return runs[len(runs)-1].EndedAt.Add(rest), len(runs)-first >= maxLags
+	return from(runs[len(runs)-1].EndedAt).Add(rest), len(runs)-first >= maxLags
 }
 
 // anew reports whether a node compiles once more because its run was stopped: so many
@@ -47,7 +48,7 @@ func (n *StepNode) anew(r *Run) bool {
 		return false
 	}
 	if r.Lagged() {
-		_, over := Lagging(n.Runs)
+		_, over := Lagging(n.Runs, func(logged time.Time) time.Time { return logged })
 		return !over
 	}
 	stops := 0
@@ -60,7 +61,7 @@ func (n *StepNode) anew(r *Run) bool {
 }
 
 // resting reports whether a node waits for PuppetDB before it compiles again.
-func (n *StepNode) resting(now time.Time) bool {
-	again, _ := Lagging(n.Runs)
-	return now.Before(again)
+func (n *StepNode) resting(v View) bool {
+	again, _ := Lagging(n.Runs, v.from)
+	return v.Now.Before(again)
 }

@@ -256,6 +256,7 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 		if r.Job == j.ID {
 			out.Want = tutti.LeaseHold
 		}
+	case PhaseQueue, PhaseCheck, PhaseQuiet, PhaseRelease, PhaseOver: // it holds no node
 	}
 	if out.Want == tutti.LeaseHold {
 		out.Length, out.Message = j.Plan.Exclusive.Lease, j.notice()
@@ -351,6 +352,7 @@ func (l *Leases) Due() []tutti.NodeName {
 			due = n.State == tutti.LeaseHeld
 		case PhaseRelease:
 			due = l.mayHold(n)
+		case PhaseQueue, PhaseQuiet, PhaseRun, PhaseEnd, PhaseOver: // nodes have nothing to say
 		}
 		if due {
 			out = append(out, n.Node)
@@ -382,6 +384,7 @@ func (s *State) WaitsFor(j *Job) string {
 		if r := s.stranger(j); r != nil {
 			return fmt.Sprintf("waits for the run of job %s on %s", r.Job, r.Node)
 		}
+	default: // it waits for nodes, if for anything
 	}
 	if due := j.Leases.Due(); len(due) > 0 {
 		return fmt.Sprintf("phase %s: waits for %s", j.Leases.Phase, some(due, ", "))

@@ -97,6 +97,13 @@ func (n *StepNode) Last() *Run {
 // Run is one Puppet process that the log ordered.
 type Run struct {
 	tutti.Order
+	// The sequences of its RunWanted, RunClaimed and RunGated, and of what ended it: times
+	// are for people and for waits, the log's order is this.
+	Seq        uint64 `json:"-"`
+	ClaimedSeq uint64 `json:"-"`
+	GatedSeq   uint64 `json:"-"`
+	EndedSeq   uint64 `json:"-"`
+
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
 	// CompiledAt is when its catalog was handed over; a run that is compiled and has
@@ -185,7 +192,7 @@ func NewState() *State {
 // Converges reports whether a run belongs to a converge step.
 func (s *State) Converges(r *Run) bool {
 	st := s.step(r.Job, r.Step)
-	return st != nil && st.Converge != nil
+	return st != nil && st.Kind() == tutti.StepConverge
 }
 
 // Open calls f for every job that has no verdict, the oldest first.
@@ -207,7 +214,7 @@ func (s *State) Exclusive(f func(*Job)) {
 func (s *State) Converging(f func(*Job, *Step)) {
 	for _, j := range s.open {
 		for _, st := range j.Steps {
-			if st.Converge != nil && !st.Ended() && !j.Cancelled && j.ready(st, "") {
+			if st.Kind() == tutti.StepConverge && !st.Ended() && !j.Cancelled && j.ready(st, "") {
 				f(j, st)
 			}
 		}
@@ -219,7 +226,7 @@ func (s *State) Converging(f func(*Job, *Step)) {
 func (s *State) Waits(f func(*Job, *Step)) {
 	for _, j := range s.open {
 		for _, st := range j.Steps {
-			if st.Wait != nil && st.State == Active {
+			if st.Kind() == tutti.StepWait && st.State == Active {
 				f(j, st)
 			}
 		}

@@ -51,6 +51,7 @@ func (s *Summary) count(r *Run) {
 	switch r.Outcome() {
 	case tutti.Failed, tutti.Interrupted, tutti.Lost:
 		s.Failed++
+	case tutti.Unchanged, tutti.Changed, tutti.Waiting, tutti.Skipped: // counted above
 	}
 }
 
@@ -97,7 +98,7 @@ func (p *paths) before(st *Step, n *StepNode) time.Duration {
 	var longest time.Duration
 	for _, name := range st.After {
 		earlier := p.job.byName[name]
-		if st.PerNode && n != nil && earlier.Run != nil {
+		if st.PerNode && n != nil && earlier.ActsOn() == tutti.NodesListed {
 			if same := earlier.byNode[n.Node]; same != nil {
 				longest = max(longest, p.node(earlier, same))
 			}

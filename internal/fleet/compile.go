@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -46,15 +47,7 @@ func (r *reader) nameSteps(what string, drafts []draft) bool {
 }
 
 func defaultName(d draft) string {
-	kind := "step" // reported already
-	switch {
-	case d.Run != nil:
-		kind = "run"
-	case d.Converge != nil:
-		kind = "converge"
-	case d.Wait != nil:
-		kind = "wait"
-	}
+	kind := cmp.Or(string(d.Kind()), "step") // without a kind it is reported already
 	target := strings.Trim(notInWordRE.ReplaceAllString(strings.ToLower(d.target), "-"), "-")
 	name := kind + "-" + target
 	if len(name) > 56 { // leaves room for a number

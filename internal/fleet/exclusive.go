@@ -36,11 +36,11 @@ func (r *reader) exclusive(n *yaml.Node, plan tutti.Plan) *tutti.Exclusive {
 	if err := out.Validate(); err != nil {
 		r.reportErr(n, "plan "+string(plan.Name)+": ", err)
 	}
-	at := slices.IndexFunc(plan.Steps, func(s tutti.Step) bool { return s.Converge != nil })
+	at := slices.IndexFunc(plan.Steps, func(s tutti.Step) bool { return s.ActsOn() == tutti.NodesFound })
 	switch {
 	case at >= 0:
 		r.report(n, "use run steps", "%s: step %s converges: nobody knows before on which nodes", what, plan.Steps[at].Name)
-	case !slices.ContainsFunc(plan.Steps, func(s tutti.Step) bool { return s.Run != nil }):
+	case !slices.ContainsFunc(plan.Steps, func(s tutti.Step) bool { return s.ActsOn() == tutti.NodesListed }):
 		r.report(n, "remove it", "%s: the plan runs on no node", what)
 	}
 	return out

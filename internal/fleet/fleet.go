@@ -81,6 +81,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"reactive":    func(n *yaml.Node) { reactive = n },
 		"reaction":    func(n *yaml.Node) { reaction = n },
 		"order":       func(n *yaml.Node) { order = n },
+		"replaced":    func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
@@ -113,6 +114,15 @@ func (r *reader) fleetName(n *yaml.Node) string {
 		r.report(n, "", "fleet name %q: lower-case letters, digits, '_' and '-' only, at most 63", name)
 	}
 	return name
+}
+
+// keepReplaced says what becomes of what a replaced machine had published.
+func (r *reader) keepReplaced(n *yaml.Node) bool {
+	text, ok := r.text(n, "replaced")
+	if ok && text != "keep" && text != "withdraw" {
+		r.report(n, "`withdraw`, which is the default, or `keep`", "replaced: %q is neither", text)
+	}
+	return text == "keep"
 }
 
 var environmentRE = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)

@@ -25,6 +25,9 @@ func TestParseGolden(t *testing.T) {
 		t.Fatalf("no fleet files in testdata: %v", err)
 	}
 	for _, file := range files {
+		if filepath.Base(file) == "defences.yaml" {
+			continue // rows of internal/defence
+		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			source, err := os.ReadFile(file)
 			if err != nil {

@@ -54,6 +54,7 @@ func (w *writer) value(n *yaml.Node, depth int) bool {
 		}
 		w.out.WriteByte(']')
 		return true
+	default: // a mapping, or entries says what it is
 	}
 	entries, ok := w.entries(n, w.what)
 	w.out.WriteByte('{')

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -14,13 +13,12 @@ import (
 // draft is a step as the file has it, before names and edges are resolved.
 type draft struct {
 	tutti.Step
-	at       *yaml.Node
-	named    *yaml.Node // the value of name, nil for a step without
-	ordered  bool       // the file says after, be it empty
-	after    []text
-	perNode  *yaml.Node
-	target   string // what a step without a name is named after
-	timeouts []*yaml.Node
+	at      *yaml.Node
+	named   *yaml.Node // the value of name, nil for a step without
+	ordered bool       // the file says after, be it empty
+	after   []text
+	perNode *yaml.Node
+	target  string // what a step without a name is named after
 }
 
 func (r *reader) plans(n *yaml.Node) []tutti.Plan {
@@ -70,8 +68,7 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 	if unique {
 		r.refuseCycle(what, drafts)
 	}
-	r.checkPerNode(drafts)
-	r.checkPuppetDB(drafts)
+	r.checkKinds(drafts)
 	steps := make([]tutti.Step, len(drafts))
 	for i, d := range drafts {
 		steps[i] = d.Step
@@ -82,57 +79,49 @@ func (r *reader) steps(plan tutti.PlanName, n *yaml.Node) []tutti.Step {
 // step reads one step. The keys of its kind stand beside those of every step.
 func (r *reader) step(at *yaml.Node, d *draft) {
 	d.at = at
-	var run tutti.RunStep
-	var converge tutti.ConvergeStep
-	var kinds []string
-	options := map[string]*yaml.Node{}
-	known := r.runOptions(&run.RunOptions, options)
+	given := map[string]*yaml.Node{}
+	keys, of := r.readings()
+	known := noting(keys, given)
 	maps.Copy(known, fields{
-		"name":    func(n *yaml.Node) { d.named = n; r.stepName(n, d) },
-		"after":   func(n *yaml.Node) { d.ordered = true; d.after = r.after(n) },
-		"per":     func(n *yaml.Node) { r.per(n, d) },
-		"timeout": func(n *yaml.Node) { d.timeouts = append(d.timeouts, n) },
-		"run":     func(n *yaml.Node) { kinds = append(kinds, "run"); run.Target = r.target(n, "step: run") },
-		"accept":  func(n *yaml.Node) { options["accept"] = n; run.Accept = r.accept(n) },
-		"limit": func(n *yaml.Node) {
-			options["limit"] = n
-			run.Limit = r.limit(n, "step: limit")
-			converge.Limit = run.Limit
-		},
-		"converge":   func(n *yaml.Node) { kinds = append(kinds, "converge"); converge.Target = r.convergeTarget(n) },
-		"max_failed": func(n *yaml.Node) { options["max_failed"] = n; converge.MaxFailed = r.maxFailed(n) },
-		"wait":       func(n *yaml.Node) { kinds = append(kinds, "wait"); r.wait(n, d) },
+		"name":  func(n *yaml.Node) { d.named = n; r.stepName(n, d) },
+		"after": func(n *yaml.Node) { d.ordered = true; d.after = r.after(n) },
+		"per":   func(n *yaml.Node) { r.per(n, d) },
 	})
-	complete := r.mapping(at, "step", known)
+	entries, complete := r.entries(at, "step")
+	var kinds []string
+	for _, e := range entries {
+		if _, is := of[tutti.StepKind(e.key.string)]; is {
+			kinds = append(kinds, e.key.string)
+		}
+	}
+	for _, e := range entries {
+		if read, found := known[e.key.string]; found {
+			read(e.value)
+			continue
+		}
+		complete = false
+		r.report(e.key.at, r.suggestStepKey(e.key.string, known, len(kinds) > 0), "step: unknown key %q", e.key.string)
+	}
 	switch {
 	case len(kinds) > 1:
 		r.report(at, "make a step of each", "the step has more than one kind: %s", strings.Join(kinds, " and "))
-	case len(kinds) == 0:
-		if complete {
-			r.report(at, "add `run: GROUP`, `converge: GROUP` or `wait: {…}`", "the step does nothing")
-		}
-	case kinds[0] == "run":
-		d.Run, d.target = &run, run.Target
-		r.checkRunOptions(run.RunOptions, options)
-	case kinds[0] == "converge":
-		d.Converge, d.target = &converge, cmp.Or(converge.Target, wholeFleet)
+	case len(kinds) == 1:
+		kind := tutti.StepKind(kinds[0])
+		of[kind].end(d, given)
+		r.refuseOthers(kind, of, given)
+	case complete:
+		r.report(at, "add "+examples(), "the step does nothing")
 	}
-	if len(kinds) == 1 {
-		r.checkOptions(kinds[0], options)
-	}
-	r.timeout(d)
 }
 
-// checkOptions refuses the keys that belong to steps of other kinds.
-func (r *reader) checkOptions(kind string, options map[string]*yaml.Node) {
-	for key, of := range map[string][]string{
-		"accept": {"run"}, "limit": {"run", "converge"}, "max_failed": {"converge"},
-		"mode": {"run"}, "environment": {"run"}, "noop": {"run"}, "debug": {"run"}, "tags": {"run"}, "skip_tags": {"run"},
-	} {
-		if n := options[key]; n != nil && !slices.Contains(of, kind) {
-			r.report(n, "remove it", "step: %s belongs to a %s step, this is a %s step", key, strings.Join(of, " or "), kind)
-		}
+// suggestStepKey says which key was meant or, of a step without a kind, which kinds
+// there are.
+func (r *reader) suggestStepKey(key string, known fields, hasKind bool) string {
+	hint := r.suggest(key, slices.Collect(maps.Keys(known)))
+	if hint != "" && !hasKind && !strings.HasPrefix(hint, didYouMean) {
+		return "a step is " + examples()
 	}
+	return hint
 }
 
 func (r *reader) stepName(n *yaml.Node, d *draft) {
@@ -162,38 +151,24 @@ func (r *reader) per(n *yaml.Node, d *draft) {
 	d.perNode, d.PerNode = n, true
 }
 
-// checkPerNode refuses `per: node` where it would silently mean nothing.
-func (r *reader) checkPerNode(drafts []draft) {
-	runs := runNames(drafts)
+// checkKinds lets the kind of each step check it, now that all edges are known.
+func (r *reader) checkKinds(drafts []draft) {
+	named := map[tutti.StepName]tutti.Step{}
 	for _, d := range drafts {
-		useful := slices.ContainsFunc(d.After, runs)
-		switch {
-		case d.perNode == nil:
-		case d.Wait != nil:
-			r.report(d.perNode, "leave `per` out", "step %s: a wait step has no nodes", d.Name)
-		case d.Converge != nil:
-			r.report(d.perNode, "leave `per` out", "step %s: a converge step finds the order of its nodes itself", d.Name)
-		case d.Run != nil && !useful:
-			r.report(d.perNode, "leave `per` out, or say after which step", "step %s: it follows no run step whose nodes it could wait for", d.Name)
+		named[d.Name] = d.Step
+	}
+	for _, d := range drafts {
+		var before []tutti.Step
+		for _, name := range d.After {
+			before = append(before, named[name])
 		}
+		kindOf(d.Step).check(r, d, before)
 	}
 }
 
-// checkPuppetDB refuses a wait for the catalogs of nobody.
-func (r *reader) checkPuppetDB(drafts []draft) {
-	runs := runNames(drafts)
-	for _, d := range drafts {
-		if d.Wait != nil && d.Wait.PuppetDB != "" && !slices.ContainsFunc(d.After, runs) {
-			r.report(d.at, "put it behind one, or say after which", "step %s: it follows no run step whose catalogs it could wait for", d.Name)
-		}
+// refusePerNode reports `per: node` on a step of which it would silently mean nothing.
+func (r *reader) refusePerNode(d draft, hint, why string) {
+	if d.perNode != nil {
+		r.report(d.perNode, hint, "step %s: %s", d.Name, why)
 	}
-}
-
-// runNames returns whether a name is that of a run step.
-func runNames(drafts []draft) func(tutti.StepName) bool {
-	runs := map[tutti.StepName]bool{}
-	for _, d := range drafts {
-		runs[d.Name] = d.Run != nil
-	}
-	return func(name tutti.StepName) bool { return runs[name] }
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -25,19 +26,16 @@ func (r *reader) program(n *yaml.Node, what string) tutti.Program {
 	return ""
 }
 
-// runOptions are the readers of the keys of a run step that say how Puppet runs.
-func (r *reader) runOptions(into *tutti.RunOptions, seen map[string]*yaml.Node) fields {
+// runOptionKeys are the readers of the keys of a run step that say how Puppet runs.
+func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	return fields{
-		"mode": func(n *yaml.Node) { seen["mode"] = n; into.Program = r.program(n, "step") },
-		"environment": func(n *yaml.Node) {
-			seen["environment"] = n
-			into.Environment = r.environmentName(n, "step: environment")
-		},
-		"facts":     func(n *yaml.Node) { seen["facts"] = n; into.FreshFacts = r.freshFacts(n) },
-		"noop":      func(n *yaml.Node) { seen["noop"] = n; into.Noop = r.isTrue(n, "step: noop") },
-		"debug":     func(n *yaml.Node) { seen["debug"] = n; into.Debug = r.isTrue(n, "step: debug") },
-		"tags":      func(n *yaml.Node) { seen["tags"] = n; into.Tags = r.tags(n, "step: tags") },
-		"skip_tags": func(n *yaml.Node) { seen["skip_tags"] = n; into.SkipTags = r.tags(n, "step: skip_tags") },
+		"mode":        func(n *yaml.Node) { into.Program = r.program(n, "step") },
+		"environment": func(n *yaml.Node) { into.Environment = r.environmentName(n, "step: environment") },
+		"facts":       func(n *yaml.Node) { into.FreshFacts = r.freshFacts(n) },
+		"noop":        func(n *yaml.Node) { into.Noop = r.isTrue(n, "step: noop") },
+		"debug":       func(n *yaml.Node) { into.Debug = r.isTrue(n, "step: debug") },
+		"tags":        func(n *yaml.Node) { into.Tags = r.tags(n, "step: tags") },
+		"skip_tags":   func(n *yaml.Node) { into.SkipTags = r.tags(n, "step: skip_tags") },
 	}
 }
 
@@ -52,12 +50,40 @@ func (r *reader) freshFacts(n *yaml.Node) bool {
 	return word == "fresh"
 }
 
-// checkRunOptions refuses an environment for runs that have the fleet's.
-func (r *reader) checkRunOptions(options tutti.RunOptions, seen map[string]*yaml.Node) {
-	misspelt := seen["mode"] != nil && options.Program == ""
-	if n := seen["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
+// checkRunOptions refuses an environment for runs that have the fleet's. It has the values
+// that the step gives, by key.
+func (r *reader) checkRunOptions(options tutti.RunOptions, given map[string]*yaml.Node) {
+	misspelt := given["mode"] != nil && options.Program == ""
+	if n := given["environment"]; n != nil && options.Program != tutti.ProgramAgent && !misspelt {
 		r.report(n, "add `mode: agent`", "step: environment: only runs through the agent can have another one than the fleet's")
 	}
+}
+
+// runOptions says options in the words of the file.
+func runOptions(o tutti.RunOptions) []string {
+	var parts []string
+	if o.Program != "" {
+		parts = append(parts, "mode "+string(o.Program))
+	}
+	if o.Environment != "" {
+		parts = append(parts, "environment "+o.Environment)
+	}
+	if o.Noop {
+		parts = append(parts, "noop")
+	}
+	if len(o.Tags) > 0 {
+		parts = append(parts, "tags "+strings.Join(o.Tags, " "))
+	}
+	if len(o.SkipTags) > 0 {
+		parts = append(parts, "skip_tags "+strings.Join(o.SkipTags, " "))
+	}
+	if o.Debug {
+		parts = append(parts, "debug")
+	}
+	if o.FreshFacts {
+		parts = append(parts, "facts fresh")
+	}
+	return parts
 }
 
 // CheckRunOptions refuses options that Puppet would not take for what they are

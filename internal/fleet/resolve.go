@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Resolve returns the nodes of each run step of a plan, sorted and unique. The
+// Resolve returns the nodes of each step of a plan that lists its nodes, sorted and unique. The
 // enrolled nodes are those that join tokens put into groups; only groups that the
 // fleet file declares with `joined: true` take them in. CodeNotFound: a group has
 // no nodes, or a node is not known; then nothing is resolved.
@@ -31,10 +31,10 @@ func Resolve(fleet tutti.Fleet, enrolled map[tutti.GroupName][]tutti.NodeName, p
 	}
 	targets := map[tutti.StepName][]tutti.NodeName{}
 	for _, step := range plan.Steps {
-		if step.Run == nil {
+		if step.ActsOn() != tutti.NodesListed {
 			continue
 		}
-		target := step.Run.Target
+		target := step.Target()
 		nodes, group := members[tutti.GroupName(target)]
 		switch {
 		case group && len(nodes) == 0:

@@ -1,14 +1,60 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
 )
+
+// DefaultRunTimeout is the timeout of a run in a step without one in the file.
+const DefaultRunTimeout = time.Hour
+
+// runKind runs Puppet on the nodes of a target.
+type runKind struct{}
+
+// Run implements tutti.StepTable.
+func (kinds) Run() stepKind { return runKind{} }
+
+func (runKind) example() string { return "run: GROUP" }
+
+func (runKind) read(r *reader) reading {
+	spec, timeout := tutti.RunStep{}, DefaultRunTimeout
+	keys := r.runOptionKeys(&spec.RunOptions)
+	maps.Copy(keys, fields{
+		"run":     func(n *yaml.Node) { spec.Target = r.target(n, "step: run") },
+		"accept":  func(n *yaml.Node) { spec.Accept = r.accept(n) },
+		"limit":   func(n *yaml.Node) { spec.Limit = r.limit(n, "step: limit") },
+		"timeout": func(n *yaml.Node) { timeout = r.duration(n, "timeout") },
+	})
+	return reading{keys, func(d *draft, given map[string]*yaml.Node) {
+		d.Run, d.target, d.Timeout = &spec, spec.Target, timeout
+		r.checkRunOptions(spec.RunOptions, given)
+	}}
+}
+
+func (runKind) check(r *reader, d draft, before []tutti.Step) {
+	if !slices.ContainsFunc(before, func(s tutti.Step) bool { return s.ActsOn() == tutti.NodesListed }) {
+		r.refusePerNode(d, "leave `per` out, or say after which step", "it follows no run step whose nodes it could wait for")
+	}
+}
+
+func (runKind) does(s tutti.Step, nodes []tutti.NodeName) string {
+	return "run " + s.Run.Target + nodeNames(s.Run.Target, nodes)
+}
+
+func (runKind) options(s tutti.Step) []string {
+	var parts []string
+	for _, a := range s.Run.Accept {
+		parts = append(parts, "accept "+string(a))
+	}
+	return append(slices.Concat(parts, limitText(s.Run.Limit), runOptions(s.Run.RunOptions)), timeoutText(s))
+}
 
 // target returns the group or node that a step names. A name with a dot is
 // no group: it is taken as a node that may join later.
@@ -53,30 +99,9 @@ func (r *reader) accept(n *yaml.Node) []tutti.Accept {
 	return accepted
 }
 
-// wholeFleet is how a converge step names all nodes.
-const wholeFleet = "fleet"
-
-// convergeTarget returns the group or node that a converge step names, empty for
-// the whole fleet.
-func (r *reader) convergeTarget(n *yaml.Node) string {
-	const what = "step: converge"
-	if at := follow(n); at.Kind != yaml.ScalarNode || at.ShortTag() != "!!str" || at.Value != wholeFleet {
-		return r.target(n, what)
-	}
-	if r.known.groups[wholeFleet] || r.known.nodes[wholeFleet] {
-		r.report(n, "name that otherwise", "%s: %q is all nodes, and a group or node of this file", what, wholeFleet)
-	}
-	return ""
-}
-
 // limit returns how many runs may be in flight.
 func (r *reader) limit(n *yaml.Node, what string) int {
 	return r.whole(n, what, 1, "leave the key out for no limit")
-}
-
-// maxFailed returns after how many failed nodes nothing more begins.
-func (r *reader) maxFailed(n *yaml.Node) int {
-	return r.whole(n, "step: max_failed", 1, "leave the key out to go on whatever fails")
 }
 
 // whole returns a whole number that is not too small.

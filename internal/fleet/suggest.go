@@ -8,6 +8,9 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
+// didYouMean begins a hint that names the word that was meant.
+const didYouMean = "did you mean "
+
 // suggest says which of the known words was meant, or which there are.
 func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
@@ -20,7 +23,7 @@ func suggest(word string, known []string) string {
 	}
 	switch {
 	case best != "":
-		return fmt.Sprintf("did you mean %q?", best)
+		return fmt.Sprintf(didYouMean+"%q?", best)
 	case len(known) == 0:
 		return "there is none"
 	case len(known) > 12:

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,42 +13,93 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The timeouts of steps without one in the file.
-const (
-	DefaultRunTimeout  = time.Hour
-	DefaultWaitTimeout = 5 * time.Minute
-)
+// DefaultWaitTimeout is the timeout of a wait without one in the file.
+const DefaultWaitTimeout = 5 * time.Minute
 
-// wait reads what a wait step waits for. Its timeout may stand inside, too.
-func (r *reader) wait(n *yaml.Node, d *draft) {
-	var wait tutti.WaitStep
+// waitKind waits for something outside Puppet.
+type waitKind struct{}
+
+// Wait implements tutti.StepTable.
+func (kinds) Wait() stepKind { return waitKind{} }
+
+func (waitKind) example() string { return "wait: {…}" }
+
+// read reads a wait. Its timeout may stand inside, too.
+func (waitKind) read(r *reader) reading {
+	w := waiting{reader: r, timeout: DefaultWaitTimeout}
+	return reading{fields{
+		"wait":    w.read,
+		"timeout": w.readTimeout,
+	}, func(d *draft, _ map[string]*yaml.Node) {
+		d.Wait, d.target, d.Timeout = &w.spec, w.target, w.timeout
+		if len(w.timeouts) > 1 {
+			r.report(w.timeouts[1], "keep one of them", "the step has a timeout, and its wait another one")
+		}
+	}}
+}
+
+func (waitKind) check(r *reader, d draft, before []tutti.Step) {
+	r.refusePerNode(d, "leave `per` out", "a wait step has no nodes")
+	if d.Wait.PuppetDB != "" && !slices.ContainsFunc(before, func(s tutti.Step) bool { return s.Kind() == tutti.StepRun }) {
+		r.report(d.at, "put it behind one, or say after which", "step %s: it follows no run step whose catalogs it could wait for", d.Name)
+	}
+}
+
+func (waitKind) does(s tutti.Step, _ []tutti.NodeName) string {
+	switch {
+	case s.Wait.HTTP != "":
+		return "wait for http " + s.Wait.HTTP
+	case s.Wait.TCP != "" || s.Wait.PuppetDB != "":
+		return "wait for " + s.Wait.Subject()
+	case s.Wait.Equals != nil:
+		return fmt.Sprintf("wait for value %s = %s", s.Wait.Value, s.Wait.Equals)
+	}
+	return "wait for value " + s.Wait.Value
+}
+
+func (waitKind) options(s tutti.Step) []string { return []string{timeoutText(s)} }
+
+// waiting is a wait while it is read.
+type waiting struct {
+	*reader
+	spec     tutti.WaitStep
+	target   string // what a step without a name is named after
+	timeout  time.Duration
+	timeouts []*yaml.Node
+}
+
+func (w *waiting) readTimeout(n *yaml.Node) {
+	w.timeouts = append(w.timeouts, n)
+	w.timeout = w.duration(n, "timeout")
+}
+
+func (w *waiting) read(n *yaml.Node) {
 	var kinds []string
 	var equals *yaml.Node
 	kind := func(name string, read func(*yaml.Node)) func(*yaml.Node) {
 		return func(n *yaml.Node) { kinds = append(kinds, name); read(n) }
 	}
-	ok := r.mapping(n, "wait", fields{
+	ok := w.mapping(n, "wait", fields{
 		"http": kind("http", func(n *yaml.Node) {
-			wait.HTTP, d.target = r.http(n, "wait: http", "http://proxy-01:8080/healthcheck")
+			w.spec.HTTP, w.target = w.http(n, "wait: http", "http://proxy-01:8080/healthcheck")
 		}),
-		"tcp": kind("tcp", func(n *yaml.Node) { wait.TCP, d.target = r.tcp(n) }),
+		"tcp": kind("tcp", func(n *yaml.Node) { w.spec.TCP, w.target = w.tcp(n) }),
 		"puppetdb": kind("puppetdb", func(n *yaml.Node) {
-			wait.PuppetDB, _ = r.http(n, "wait: puppetdb", "http://localhost:8080")
-			d.target = "puppetdb"
+			w.spec.PuppetDB, _ = w.http(n, "wait: puppetdb", "http://localhost:8080")
+			w.target = "puppetdb"
 		}),
-		"value":   kind("value", func(n *yaml.Node) { wait.Value = r.key(n); d.target = wait.Value }),
-		"equals":  func(n *yaml.Node) { equals = n; wait.Equals = r.json(n, "wait: equals") },
-		"timeout": func(n *yaml.Node) { d.timeouts = append(d.timeouts, n) },
+		"value":   kind("value", func(n *yaml.Node) { w.spec.Value = w.key(n); w.target = w.spec.Value }),
+		"equals":  func(n *yaml.Node) { equals = n; w.spec.Equals = w.json(n, "wait: equals") },
+		"timeout": w.readTimeout,
 	})
-	d.Wait = &wait
 	switch {
 	case !ok:
 	case len(kinds) == 0:
-		r.report(n, "add http: URL, tcp: HOST:PORT, puppetdb: URL or value: KEY", "wait: for what is missing")
+		w.report(n, "add http: URL, tcp: HOST:PORT, puppetdb: URL or value: KEY", "wait: for what is missing")
 	case len(kinds) > 1:
-		r.report(n, "make a step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
-	case equals != nil && wait.Value == "":
-		r.report(equals, "", "wait: equals belongs to value")
+		w.report(n, "make a step of each", "wait: %s: exactly one is needed", strings.Join(kinds, " and "))
+	case equals != nil && w.spec.Value == "":
+		w.report(equals, "", "wait: equals belongs to value")
 	}
 }
 
@@ -88,39 +141,4 @@ func (r *reader) key(n *yaml.Node) string {
 		}
 	}
 	return key
-}
-
-// timeout gives a step its timeout, or the default of its kind.
-func (r *reader) timeout(d *draft) {
-	d.Timeout = DefaultRunTimeout
-	if d.Wait != nil {
-		d.Timeout = DefaultWaitTimeout
-	}
-	if len(d.timeouts) > 1 {
-		r.report(d.timeouts[1], "keep one of them", "the step has a timeout, and its wait another one")
-	}
-	for _, n := range d.timeouts {
-		d.Timeout = r.duration(n, "timeout")
-	}
-}
-
-// duration reads what Go reads as a duration. A bare number has no unit and is
-// refused: in this field some read seconds and some minutes.
-func (r *reader) duration(n *yaml.Node, what string) time.Duration {
-	n = follow(n)
-	switch {
-	case n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float"):
-		r.report(n, "with a unit: "+n.Value+"s, or "+n.Value+"m", "%s: the bare number %s", what, n.Value)
-		return 0
-	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
-		r.wrong(n, what, "a duration like 60s")
-		return 0
-	}
-	d, err := time.ParseDuration(n.Value)
-	if err != nil {
-		r.report(n, "like 60s, 10m or 1h30m", "%s: %q is no duration", what, n.Value)
-	} else if d <= 0 {
-		r.report(n, "leave the key out for the default", "%s: %s; it must be longer than nothing", what, n.Value)
-	}
-	return d
 }

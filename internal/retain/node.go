@@ -16,28 +16,38 @@ func isLastOfNode(l *Ledger, e tutti.Event) bool {
 
 func noteEnrolled(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.NodeEnrolled)
+	if key, joined := l.keys[b.Node]; joined && key != b.Key { // a log of release 0.2.0 or before
+		noteRemoved(l, tutti.Event{Seq: e.Seq, At: e.At, Body: &tutti.NodeRemoved{Node: b.Node, Replaced: true}})
+	}
 	noteNode(l, e)
-	l.enrolled[b.Node] = b.Token
+	l.enrolled[b.Node], l.keys[b.Node] = b.Token, b.Key
 }
 
 // noteRemoved forgets what the node published; what it claimed is no more its
 // latest run.
 func noteRemoved(l *Ledger, e tutti.Event) {
-	node := e.Body.(*tutti.NodeRemoved).Node
+	b := e.Body.(*tutti.NodeRemoved)
+	node := b.Node
 	noteNode(l, e)
 	delete(l.enrolled, node)
+	delete(l.keys, node)
 	delete(l.latest, node)
 	delete(l.applied, node)
 	delete(l.passed, node)
 	delete(l.foreign, node)
-	delete(l.last, exportsKey(node))
-	delete(l.last, pausedKey(tutti.Event{Body: &tutti.Paused{Target: string(node)}}))
+	if !b.Replaced {
+		delete(l.last, pausedKey(tutti.Event{Body: &tutti.Paused{Target: string(node)}}))
+	}
 	l.since[node] = e.Seq
 	for o := range l.overlays {
 		if o.node == node {
 			delete(l.overlays, o)
 		}
 	}
+	if b.Keeps {
+		return
+	}
+	delete(l.last, exportsKey(node))
 	for _, v := range l.values {
 		v.gone = v.gone || v.owner == node
 	}

@@ -1,5 +1,6 @@
 // Package retain says which events of the log a fold still needs: what a
-// snapshot keeps. It is pure. One rule per kind of event is behind it:
+// snapshot keeps. It is pure. Each kind of event has one rule: the table of kinds
+// (tutti.KeepOf) names one that several kinds share, or the kind has its own here.
 //
 //	last of its key       fleet file, code, value, exports, snapshot
 //	last few of its node  runs that Tutti did not start
@@ -41,6 +42,7 @@ type Ledger struct {
 	values   map[string]*value
 	tokens   map[tutti.TokenID]time.Time
 	enrolled map[tutti.NodeName]tutti.TokenID
+	keys     map[tutti.NodeName]tutti.NodeKey
 	foreign  map[tutti.NodeName]Foreigns
 }
 
@@ -75,6 +77,7 @@ func New() *Ledger {
 		values:   map[string]*value{},
 		tokens:   map[tutti.TokenID]time.Time{},
 		enrolled: map[tutti.NodeName]tutti.TokenID{},
+		keys:     map[tutti.NodeName]tutti.NodeKey{},
 		foreign:  map[tutti.NodeName]Foreigns{},
 	}
 }
@@ -86,11 +89,17 @@ type rule struct {
 	needs func(l *Ledger, e tutti.Event) bool
 }
 
-// rules has one entry per kind.
+// common are the rules that need to know nothing of the kind.
+var common = map[tutti.Keep]rule{
+	tutti.KeepNever:   {nil, never},
+	tutti.KeepLast:    {noteLast, isLast},
+	tutti.KeepWithJob: {nil, needsJob},
+	tutti.KeepWithRun: {nil, needsRun},
+}
+
+// rules are those of the kinds that have one of their own.
 var rules = map[string]rule{
-	"fleet.set":      {noteLast, isLast},
-	"code.pushed":    {notePush, needsPush},
-	"snapshot.taken": {noteLast, isLast},
+	"code.pushed": {notePush, needsPush},
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
@@ -98,13 +107,9 @@ var rules = map[string]rule{
 	"node.removed":     {noteRemoved, always},
 	"node.replaceable": {noteNode, isLastOfNode},
 
-	"job.started":   {noteJob, needsJob},
-	"job.cancelled": {nil, needsJob},
-	"job.finished":  {noteFinished, needsJob},
-	"job.retired":   {noteRetired, never},
-	"step.started":  {nil, needsJob},
-	"step.finished": {nil, needsJob},
-	"lease.changed": {nil, needsJob},
+	"job.started":  {noteJob, needsJob},
+	"job.finished": {noteFinished, needsJob},
+	"job.retired":  {noteRetired, never},
 
 	"converge.finished": {noteDiverged, needsDiverged},
 	"target.paused":     {notePaused, isPaused},
@@ -113,8 +118,6 @@ var rules = map[string]rule{
 	"run.wanted":   {noteWanted, needsRun},
 	"run.claimed":  {noteClaimed, needsRun},
 	"run.gated":    {noteGated, needsRun},
-	"run.compiled": {nil, needsRun},
-	"run.asked":    {nil, needsRun},
 	"run.proved":   {notePassed, needsRun},
 	"run.finished": {noteEnded, needsRun},
 	"run.lost":     {noteEnded, needsRun},
@@ -124,19 +127,24 @@ var rules = map[string]rule{
 	"value.set":   {noteValue, needsValue},
 	"value.unset": {noteValue, needsValue},
 
-	"operator.issued":  {nil, needsOperator},
-	"operator.revoked": {noteLast, isLast},
-	"audit.denied":     {nil, never},
-
-	"remote.asked":    {nil, never},
-	"remote.answered": {nil, never},
+	"operator.issued": {nil, needsOperator},
 }
 
-// Known reports whether there is a rule for a kind of event. What has none is
+// ruleOf returns the rule of a kind of event, false if there is none: such an event is
 // always needed.
+func ruleOf(kind string) (rule, bool) {
+	if r, ok := common[tutti.KeepOf(kind)]; ok {
+		return r, true
+	}
+	r, ok := rules[kind]
+	return r, ok
+}
+
+// Known reports whether there is exactly one rule for a kind of event: one that it
+// shares with others, or one of its own.
 func Known(kind string) bool {
-	_, ok := rules[kind]
-	return ok
+	_, own := rules[kind]
+	return own == (tutti.KeepOf(kind) == tutti.KeepOwn) && tutti.KeepOf(kind) != ""
 }
 
 // Add notes the next event.
@@ -144,14 +152,14 @@ func (l *Ledger) Add(e tutti.Event) {
 	if e.At.After(l.now) {
 		l.now = e.At
 	}
-	if r := rules[e.Body.Kind()]; r.note != nil {
+	if r, _ := ruleOf(e.Body.Kind()); r.note != nil {
 		r.note(l, e)
 	}
 }
 
 // Needs reports whether a fold needs an event that was added.
 func (l *Ledger) Needs(e tutti.Event) bool {
-	r, ok := rules[e.Body.Kind()]
+	r, ok := ruleOf(e.Body.Kind())
 	return !ok || r.needs(l, e)
 }
 

@@ -1,0 +1,80 @@
+package tutti
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Claim asks for the node's next run. It says what the agent knows, so that it is given
+// no order that it would misread.
+type Claim struct {
+	Version string       `json:"version,omitempty"` // of the agent
+	Knows   []Capability `json:"knows,omitempty"`   // Capabilities of its release; none: release 0.2.0 or before
+}
+
+// Claimed carries the order, or none. The same order is given again until its
+// result is there: a node that has its marker follows it on, and starts
+// nothing twice.
+type Claimed struct {
+	Order  *Order      `json:"order,omitempty"`
+	Expect Expectation `json:"expect,omitempty"` // besides this order
+	// Unknown says what this release does not know in the order, which then has its Run
+	// and its Node alone. Nobody may carry it out.
+	Unknown error `json:"-"`
+}
+
+// Expectation is what may follow on a node.
+type Expectation string
+
+// Expectations.
+const (
+	ExpectNothing Expectation = ""
+	ExpectChange  Expectation = "change" // a run, if something changes: the fleet reacts
+	ExpectTurn    Expectation = "turn"   // a run, when the node's turn comes in a job that goes on
+)
+
+// UnmarshalJSON reads an answer to a claim. Fields beside the order may be new: they
+// are hints. A field of the order that this release does not know would change what the order
+// means, so that is kept in Unknown.
+func (c *Claimed) UnmarshalJSON(raw []byte) error {
+	var in struct {
+		Order  json.RawMessage `json:"order"`
+		Expect Expectation     `json:"expect"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	out := Claimed{Expect: in.Expect}
+	if len(in.Order) > 0 && string(in.Order) != "null" {
+		order := Order{}
+		if out.Unknown = strictly(in.Order, &order); out.Unknown != nil {
+			var whose struct {
+				Run  RunID    `json:"run"`
+				Node NodeName `json:"node"`
+			}
+			if err := json.Unmarshal(in.Order, &whose); err != nil {
+				return err
+			}
+			order = Order{Run: whose.Run, Node: whose.Node}
+		}
+		out.Order = &order
+	}
+	*c = out
+	return nil
+}
+
+// Validate refuses an order that this release cannot carry out. There must be one.
+func (c Claimed) Validate() error {
+	if c.Unknown != nil {
+		return Wrap(CodeInvalid, c.Unknown, "order of run %s", c.Order.Run)
+	}
+	return c.Order.Validate()
+}
+
+// strictly decodes what nobody may carry out by half: a field that this release does not
+// know is an error.
+func strictly(raw []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}

@@ -1,0 +1,82 @@
+package tutti
+
+import "time"
+
+// fleetEvents are the kinds of events of the whole fleet.
+var fleetEvents = []eventKind{
+	{func() Body { return new(FleetSet) }, ScopeNone, TrailOperators, KeepLast},
+	{func() Body { return new(CodePushed) }, ScopeNone, TrailOperators, KeepOwn},
+	{func() Body { return new(Paused) }, ScopeNone, TrailOperators, KeepOwn},
+	{func() Body { return new(Unpaused) }, ScopeNone, TrailOperators, KeepOwn},
+}
+
+// FleetSet replaces the fleet file. Source is its text, for people.
+type FleetSet struct {
+	Fleet  Fleet  `json:"fleet"`
+	Digest Digest `json:"digest"`
+	Source string `json:"source,omitempty"`
+}
+
+// Kind implements Body.
+func (*FleetSet) Kind() string { return "fleet.set" }
+
+// ID implements Body.
+func (*FleetSet) ID() string { return "fleet" }
+
+// Validate refuses plans that cannot be executed.
+func (b *FleetSet) Validate() error {
+	for _, p := range b.Fleet.Plans {
+		if err := p.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CodePushed says that a signed manifest and all its files are stored.
+type CodePushed struct {
+	Environment string `json:"environment"`
+	Code        Digest `json:"code"`
+	Signed      Digest `json:"signed"` // the blob of SignedCode
+	Files       int    `json:"files"`
+	Bytes       int64  `json:"bytes"`
+}
+
+// Kind implements Body.
+func (*CodePushed) Kind() string { return "code.pushed" }
+
+// ID implements Body.
+func (b *CodePushed) ID() string { return b.Environment }
+
+// Paused keeps converging from starting anything on a target: a group, a node, or
+// (empty) the whole fleet. It replaces what was said of the same target before.
+type Paused struct {
+	Target string    `json:"target"`
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until"` // zero: until it is unpaused
+}
+
+// Kind implements Body.
+func (*Paused) Kind() string { return "target.paused" }
+
+// ID implements Body.
+func (b *Paused) ID() string { return pausedID(b.Target) }
+
+// Unpaused ends that.
+type Unpaused struct {
+	Target string `json:"target"`
+}
+
+// Kind implements Body.
+func (*Unpaused) Kind() string { return "target.unpaused" }
+
+// ID implements Body.
+func (b *Unpaused) ID() string { return pausedID(b.Target) }
+
+// pausedID names a target; an id is never empty.
+func pausedID(target string) string {
+	if target == "" {
+		return "fleet"
+	}
+	return "target " + target
+}

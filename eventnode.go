@@ -1,0 +1,80 @@
+package tutti
+
+import "time"
+
+// nodeEvents are the kinds of events of nodes, and of the tokens by which they join.
+var nodeEvents = []eventKind{
+	{func() Body { return new(TokenCreated) }, ScopeNone, TrailAlways, KeepOwn},
+	{func() Body { return new(TokenRevoked) }, ScopeNone, TrailAlways, KeepOwn},
+	{func() Body { return new(NodeEnrolled) }, ScopeNode, TrailAlways, KeepOwn},
+	{func() Body { return new(NodeReplaceable) }, ScopeNode, TrailAlways, KeepOwn},
+	{func() Body { return new(NodeRemoved) }, ScopeNode, TrailAlways, KeepOwn},
+}
+
+// TokenCreated allows one key to join. Hash is of the token's secret.
+type TokenCreated struct {
+	Token   TokenID     `json:"token"`
+	Hash    Digest      `json:"hash"`
+	Name    string      `json:"name"` // pattern
+	Groups  []GroupName `json:"groups,omitempty"`
+	Expires time.Time   `json:"expires"`
+}
+
+// Kind implements Body.
+func (*TokenCreated) Kind() string { return "token.created" }
+
+// ID implements Body.
+func (b *TokenCreated) ID() string { return string(b.Token) }
+
+// TokenRevoked ends a token that nobody used.
+type TokenRevoked struct {
+	Token TokenID `json:"token"`
+}
+
+// Kind implements Body.
+func (*TokenRevoked) Kind() string { return "token.revoked" }
+
+// ID implements Body.
+func (b *TokenRevoked) ID() string { return string(b.Token) }
+
+// NodeEnrolled binds a name and a token to a key.
+type NodeEnrolled struct {
+	Node   NodeName    `json:"node"`
+	Key    NodeKey     `json:"key"`
+	BoxKey string      `json:"box_key,omitempty"` // X25519, base64
+	Token  TokenID     `json:"token"`
+	Groups []GroupName `json:"groups,omitempty"`
+}
+
+// Kind implements Body.
+func (*NodeEnrolled) Kind() string { return "node.enrolled" }
+
+// ID implements Body.
+func (b *NodeEnrolled) ID() string { return string(b.Node) }
+
+// NodeReplaceable allows the next token that fits to take over the name.
+type NodeReplaceable struct {
+	Node NodeName `json:"node"`
+}
+
+// Kind implements Body.
+func (*NodeReplaceable) Kind() string { return "node.replaceable" }
+
+// ID implements Body.
+func (b *NodeReplaceable) ID() string { return string(b.Node) }
+
+// NodeRemoved withdraws a node's identity and everything it published.
+type NodeRemoved struct {
+	Node NodeName `json:"node"`
+	// Replaced: the next event enrols another machine under the name. What is said of
+	// the name, like a pause, stays.
+	Replaced bool `json:"replaced,omitempty"`
+	// Keeps: what the old machine had published stays until the first run of the new one.
+	Keeps bool `json:"keeps,omitempty"`
+}
+
+// Kind implements Body.
+func (*NodeRemoved) Kind() string { return "node.removed" }
+
+// ID implements Body.
+func (b *NodeRemoved) ID() string { return string(b.Node) }

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// linesOf says an event in lines of text, none if it is of no interest.
+func linesOf(p *progress, e tutti.Event) []string {
+	if line := eventViewOf(e.Body).line; line != nil {
+		return line(p, e)
+	}
+	return nil
+}
+
+func startedAct(b *tutti.JobStarted) string {
+	return fmt.Sprintf("started job %s (plan %s, mode %s)", b.Job, b.Plan.Name, b.Mode)
+}
+
+func startedLine(_ *progress, _ tutti.Event, b *tutti.JobStarted) string {
+	text := fmt.Sprintf("job %s: plan %s, %s, code %s", b.Job, b.Plan.Name, b.Mode, codeName(fmt.Sprintf("%.12s", b.Code.Hex())))
+	if b.Cause != "" {
+		text += ", because: " + b.Cause
+	}
+	return text
+}
+
+func cancelledLine(_ *progress, e tutti.Event, _ *tutti.JobCancelled) string {
+	return "cancelled by " + e.By + ": what runs ends, nothing more begins"
+}
+
+func stepStartedLine(p *progress, _ tutti.Event, b *tutti.StepStarted) string {
+	return stepBegan(p.step(b.Step))
+}
+
+func stepFinishedLine(p *progress, _ tutti.Event, b *tutti.StepFinished) string {
+	return stepEnded(p.step(b.Step), b)
+}
+
+func leaseLine(p *progress, e tutti.Event) []string {
+	return describeLease(p.job(), e.Body.(*tutti.LeaseChanged))
+}
+
+func claimedLine(p *progress, e tutti.Event) []string {
+	r := p.run(e)
+	if r == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %s begins", r.Step, r.Node)}
+}
+
+// atGate says that a run was stopped at its gate, or what being there means in a step
+// of its kind.
+func atGate(p *progress, e tutti.Event) []string {
+	r := p.run(e)
+	if r == nil {
+		return nil
+	}
+	if b, ok := e.Body.(*tutti.RunGated); ok && b.Verdict == tutti.GateStop {
+		return []string{fmt.Sprintf("%s: %s stopped at its gate: %s", r.Step, r.Node, b.Reason)}
+	}
+	if text := viewOf(p.step(r.Step)).gate(e.Body); text != "" {
+		return []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, text)}
+	}
+	return nil
+}
+
+func endLine(p *progress, e tutti.Event) []string { return describeEnd(p.run(e)) }
+
+// endAbove lets the end of a run stay above the tree that failed, or that was a noop
+// run that would change something.
+func endAbove(p *progress, e tutti.Event) (lines []string, bad bool) {
+	r := p.run(e)
+	if r == nil {
+		return nil, false
+	}
+	o := r.Outcome()
+	if o != "" && !o.Good() || r.Result != nil && len(r.Result.Changes) > 0 {
+		lines = describeEnd(r)
+	}
+	return lines, !o.Good()
+}
+
+func describeEnd(r *engine.Run) []string {
+	if r == nil || r.Result != nil && r.Result.Stopped {
+		return nil
+	}
+	out := []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, ending(r))}
+	if r.Result != nil {
+		for _, d := range details(*r.Result) {
+			out = append(out, "    "+d)
+		}
+	}
+	return out
+}

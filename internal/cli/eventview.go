@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// eventView is how people are told of the events of a kind.
+type eventView struct {
+	// act says in the audit trail what happened, without who. nil: its kind and what it
+	// happened to.
+	act func(tutti.Body) string
+	// line says it in the plain lines of a watch. nil: it is of no interest there.
+	line func(*progress, tutti.Event) []string
+	// above says what stays above the live tree, and whether it is bad news. nil: the
+	// tree has it.
+	above func(*progress, tutti.Event) (lines []string, bad bool)
+}
+
+// eventViews is the table of how people are told of each kind of event. A kind that has
+// nothing to say has an empty row.
+var eventViews = map[string]eventView{
+	"fleet.set": {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
+	"code.pushed": {act: inTrail(func(b *tutti.CodePushed) string {
+		return fmt.Sprintf("pushed code for %s: %.19s", b.Environment, b.Code)
+	})},
+	"target.paused": {act: inTrail(func(b *tutti.Paused) string {
+		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
+	})},
+	"target.unpaused": {act: inTrail(func(b *tutti.Unpaused) string { return "unpaused " + targetName(b.Target) })},
+
+	"token.created": {act: inTrail(func(b *tutti.TokenCreated) string {
+		return fmt.Sprintf("created token %s for %s%s", b.Token, b.Name, inGroups(b.Groups))
+	})},
+	"token.revoked": {act: inTrail(func(b *tutti.TokenRevoked) string { return "revoked token " + string(b.Token) })},
+	"node.enrolled": {act: inTrail(func(b *tutti.NodeEnrolled) string {
+		return fmt.Sprintf("node %s joined%s", b.Node, inGroups(b.Groups))
+	})},
+	"node.replaceable": {act: inTrail(func(b *tutti.NodeReplaceable) string { return "let node " + string(b.Node) + " be replaced" })},
+	"node.removed":     {act: inTrail(removedText)},
+
+	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
+	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},
+	"job.finished": {act: inTrail(func(b *tutti.JobFinished) string {
+		return because(fmt.Sprintf("job %s %s", b.Job, b.Verdict), b.Message)
+	})},
+	"job.retired": {act: inTrail(func(b *tutti.JobRetired) string { return "let job " + string(b.Job) + " go" })},
+
+	"step.started":      {line: inWatch(stepStartedLine)},
+	"step.finished":     {line: inWatch(stepFinishedLine)},
+	"converge.finished": {},
+	"lease.changed":     {line: leaseLine, above: badNews(leaseLine)},
+
+	"run.wanted":   {},
+	"run.claimed":  {line: claimedLine},
+	"run.compiled": {line: atGate},
+	"run.asked":    {},
+	"run.proved":   {},
+	"run.gated":    {line: atGate, above: badNews(atGate)},
+	"run.finished": {line: endLine, above: endAbove},
+	"run.lost":     {line: endLine, above: endAbove},
+	"run.foreign":  {},
+
+	"exports.set": {},
+	"value.set":   {act: inTrail(func(b *tutti.ValueSet) string { return "set value " + b.Key })},
+	"value.unset": {act: inTrail(func(b *tutti.ValueUnset) string { return "unset value " + b.Key })},
+
+	"operator.issued": {act: inTrail(func(b *tutti.OperatorIssued) string {
+		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
+	})},
+	"operator.revoked": {act: inTrail(func(b *tutti.OperatorRevoked) string { return because("revoked operator "+b.Operator, b.Reason) })},
+	"audit.denied":     {act: inTrail(func(b *tutti.Denied) string { return fmt.Sprintf("denied: %s: %s", b.What, b.Reason) })},
+	"snapshot.taken":   {},
+
+	"remote.asked": {act: inTrail(func(b *tutti.RemoteAsked) string {
+		return because(fmt.Sprintf("asks %d nodes to %s (%s)", len(b.Nodes), b.Action, b.On), b.Message)
+	})},
+	"remote.answered": {act: inTrail(func(b *tutti.RemoteAnswered) string {
+		return fmt.Sprintf("asked for %s (%s): %s", strings.TrimSpace(string(b.Action)+" "+b.What), b.On, decisions(b.Decisions))
+	})},
+}
+
+// eventViewOf returns how people are told of an event. One of a kind that this release
+// does not know is told by its name.
+func eventViewOf(body tutti.Body) eventView {
+	if view, known := eventViews[body.Kind()]; known {
+		if _, later := body.(*tutti.UnknownEvent); !later {
+			return view
+		}
+	}
+	return eventView{act: unknownAct, line: unknownLine, above: unknownAbove}
+}
+
+// inTrail makes a function of any body of one that knows the kind.
+func inTrail[B tutti.Body](f func(B) string) func(tutti.Body) string {
+	return func(b tutti.Body) string { return f(b.(B)) }
+}
+
+// inWatch does the same for a line of a watch.
+func inWatch[B tutti.Body](f func(*progress, tutti.Event, B) string) func(*progress, tutti.Event) []string {
+	return func(p *progress, e tutti.Event) []string { return []string{f(p, e, e.Body.(B))} }
+}
+
+// badNews lets what a watch says in lines stay above the tree.
+func badNews(line func(*progress, tutti.Event) []string) func(*progress, tutti.Event) ([]string, bool) {
+	return func(p *progress, e tutti.Event) ([]string, bool) { return line(p, e), true }
+}
+
+func removedText(b *tutti.NodeRemoved) string {
+	if b.Replaced {
+		return "let another machine be node " + string(b.Node)
+	}
+	return "removed node " + string(b.Node)
+}
+
+func unknownAct(b tutti.Body) string {
+	return tutti.Plain(b.Kind(), maxLine) + " (not known to this release)"
+}
+
+func unknownLine(_ *progress, e tutti.Event) []string {
+	return []string{fmt.Sprintf("%s by %s (not known to this release)", tutti.Plain(e.Body.Kind(), maxLine), tutti.Plain(e.By, maxLine))}
+}
+
+func unknownAbove(p *progress, e tutti.Event) ([]string, bool) {
+	return []string{e.At.Local().Format(time.TimeOnly) + "  " + unknownLine(p, e)[0]}, false
+}

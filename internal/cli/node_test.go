@@ -1,0 +1,59 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+)
+
+// nodesOnly is a server of two nodes, whose second one has an agent of an earlier
+// release.
+type nodesOnly struct{ cli.Server }
+
+func (nodesOnly) ListNodes(context.Context) ([]tutti.NodeView, error) {
+	return []tutti.NodeView{{Node: "db-01", Version: "0.3.0"}, {Node: "web-01", Version: "0.2.0", TooOldFor: []tutti.Capability{"debug", "of_later"}}}, nil
+}
+
+func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (tutti.NodeDetail, error) {
+	nodes, err := s.ListNodes(ctx)
+	for _, n := range nodes {
+		if n.Node == name {
+			return tutti.NodeDetail{NodeView: n}, err
+		}
+	}
+	return tutti.NodeDetail{}, err
+}
+
+// TestWhoIsTooOld: both views of nodes name it with the agent's version and what to do, and
+// say nothing of the others.
+func TestWhoIsTooOld(t *testing.T) {
+	const says = "its agent (0.2.0) does not know debug, of_later: upgrade tutti on web-01"
+	cases := []struct {
+		args, out, err string
+	}{
+		{"node list", "", "web-01: " + says + "\n"},
+		{"node show web-01", "too old   " + says + "\n", ""},
+		{"node show db-01", "", ""},
+		{"node list --json", `"too_old_for": [`, ""},
+	}
+	for _, tc := range cases {
+		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return nodesOnly{}, nil }})
+		var out, errs bytes.Buffer
+		root.SetArgs(strings.Fields(tc.args))
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("tutti %s: %v", tc.args, err)
+		}
+		if !strings.Contains(out.String(), tc.out) || strings.Contains(out.String(), "too old") != (strings.HasPrefix(tc.out, "too old")) {
+			t.Errorf("tutti %s says\n%s\nwant %q", tc.args, out.String(), tc.out)
+		}
+		if errs.String() != tc.err {
+			t.Errorf("tutti %s says beside it %q, want %q", tc.args, errs.String(), tc.err)
+		}
+	}
+}

@@ -1,0 +1,4 @@
+package cli
+
+// Run implements tutti.StepTable.
+func (stepViews) Run() stepView { return nodesView{} }

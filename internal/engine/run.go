@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// running runs Puppet on the nodes of its target, each as often as its gate asks for.
+// It has ended when all its nodes have.
+type running struct{}
+
+// Run implements tutti.StepTable.
+func (kinds) Run() stepKind { return running{} }
+
+func (running) next(j *Job, st *Step, v View, b *budget) []tutti.Body {
+	if j.Halted() {
+		return j.skips(st)
+	}
+	if v.Hold {
+		return nil
+	}
+	if !st.PerNode && !j.ready(st, "") {
+		return nil // no node of it is ready, either
+	}
+	var out []tutti.Body
+	inFlight := st.count(Active)
+	for _, n := range st.Nodes {
+		if n.State != Pending || st.Run.Limit > 0 && inFlight >= st.Run.Limit || !b.left() {
+			continue
+		}
+		if b.busy(j, n.Node) || st.PerNode && !j.ready(st, n.Node) || n.resting(v) {
+			continue
+		}
+		b.take(n.Node)
+		inFlight++
+		program := tutti.ProgramApply
+		if v.Program != nil {
+			program = v.Program(n.Node)
+		}
+		out = append(out, &tutti.RunWanted{Order: j.Want(st, n.Node, len(n.Runs)+1, program)})
+	}
+	return out
+}
+
+func (running) busy(j *Job, st *Step) bool {
+	return slices.ContainsFunc(st.Nodes, func(n *StepNode) bool {
+		return n.State == Active || n.State == Pending && !j.Halted() && j.ready(st, n.Node)
+	})
+}
+
+func (running) runEnded(st *Step, n *StepNode, r *Run) {
+	n.State = judge(st.Run, n, r)
+	if slices.ContainsFunc(st.Nodes, func(n *StepNode) bool { return n.State != Done && n.State != Failed }) {
+		return
+	}
+	st.EndedAt, st.State = r.EndedAt, Done
+	if st.count(Failed) > 0 {
+		st.State = Failed
+	}
+}
+
+// maxAttempts bounds how often a node compiles anew in one step because what
+// it had read changed before its gate.
+const maxAttempts = 6
+
+func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {
+	result := tutti.Result{Outcome: r.Outcome()}
+	if r.Lost == "" {
+		result = *r.Result
+	}
+	switch {
+	case n.anew(r):
+		return Pending
+	case !result.Stopped && spec.Accepts(result):
+		return Done
+	}
+	return Failed
+}
+
+// Want is the order for a node in a step, whose options count before the program
+// by which the node runs elsewhere. Its run has no id yet.
+func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Program) tutti.Order {
+	o := tutti.Order{
+		Node: node, Job: j.ID, Step: st.Name, Mode: j.Mode, Environment: j.Env, Code: j.Code,
+		Timeout: st.Timeout, Attempt: attempt,
+	}
+	var options tutti.RunOptions
+	if st.Kind() == tutti.StepRun {
+		options = st.Run.RunOptions
+	}
+	if cmp.Or(options.Program, program) == tutti.ProgramAgent {
+		o.Program, o.Environment, o.Code = tutti.ProgramAgent, options.Environment, ""
+	}
+	if options.Noop && o.Mode == tutti.ModeApply {
+		o.Mode = tutti.ModeNoop
+	}
+	o.Exclusive = j.Leases != nil
+	o.Tags, o.SkipTags, o.Debug, o.FreshFacts = options.Tags, options.SkipTags, options.Debug, options.FreshFacts
+	return o
+}
+
+// skips ends the runs of a halted job that no node has claimed: they would
+// begin when their node comes back; and stops those that are held at their gates.
+func (j *Job) skips(st *Step) []tutti.Body {
+	var out []tutti.Body
+	for _, n := range st.Nodes {
+		switch r := n.Last(); {
+		case n.State != Active:
+		case r.Held():
+			out = append(out, &tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: j.WhyHalted()})
+		case r.ClaimedAt.IsZero():
+			out = append(out, &tutti.RunFinished{Result: tutti.Result{
+				Run: r.Run, Outcome: tutti.Skipped, Message: "before the node began: " + j.WhyHalted(),
+			}})
+		}
+	}
+	return out
+}

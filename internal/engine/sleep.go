@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// sleeping lets some time pass. It counts from the event of its beginning, so that the
+// time goes on while no server runs.
+type sleeping struct{ alone }
+
+// Sleep implements tutti.StepTable.
+func (kinds) Sleep() stepKind { return sleeping{} }
+
+func (k sleeping) next(j *Job, st *Step, v View, _ *budget) []tutti.Body {
+	whole := fleet.Duration(st.Sleep.For)
+	if st.State != Active {
+		return k.begin(j, st, fmt.Sprintf("would sleep %s: noop", whole))
+	}
+	slept := v.Now.Sub(v.begun(st.StartedAt))
+	body := &tutti.StepFinished{Job: j.ID, Step: st.Name}
+	switch {
+	case j.Halted():
+		body.Message = fmt.Sprintf("slept %s of %s: %s", slept.Round(time.Second), whole, j.WhyHalted())
+	case slept < st.Sleep.For:
+		return nil
+	default:
+		body.OK, body.Message = true, "slept "+whole
+	}
+	return []tutti.Body{body}
+}
+
+// begun is when something began by the log. What the log has from a time to come was
+// written by a clock that was ahead: it counts from when this server began to serve.
+func (v View) begun(logged time.Time) time.Time {
+	if logged.After(v.Now) {
+		return v.Since
+	}
+	return logged
+}

@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// waiting waits for something outside Puppet: the server asks, and ends the step when
+// the answer is good. It has the step's timeout.
+type waiting struct{ alone }
+
+// Wait implements tutti.StepTable.
+func (kinds) Wait() stepKind { return waiting{} }
+
+func (k waiting) next(j *Job, st *Step, v View, _ *budget) []tutti.Body {
+	if st.State != Active {
+		// What it waits for is what the runs before it would have made.
+		return k.begin(j, st, "not waited for: noop")
+	}
+	waited := v.Now.Sub(v.from(st.StartedAt))
+	if !j.Halted() && waited < st.Timeout {
+		return nil
+	}
+	return []tutti.Body{&tutti.StepFinished{Job: j.ID, Step: st.Name, Message: j.waitedFor(st, v, waited)}}
+}
+
+func (j *Job) waitedFor(st *Step, v View, waited time.Duration) string {
+	switch {
+	case j.Cancelled:
+		return "cancelled while waiting for " + st.Wait.Subject()
+	case j.Halted():
+		return "given up while waiting for " + st.Wait.Subject() + ": " + j.WhyHalted()
+	}
+	said := fmt.Sprintf("waited %s for %s", waited.Round(time.Second), st.Wait.Subject())
+	if v.LastAnswer != nil {
+		if answer := v.LastAnswer(j.ID, st.Name); answer != "" {
+			said += "; the last answer: " + answer
+		}
+	}
+	return said
+}

@@ -1,0 +1,63 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// maxNamed is how many nodes of each time an effect names.
+const maxNamed = 5
+
+// Effect implements tutti.Values.
+func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
+	in, err := data.CheckPublish(tutti.Publish{Key: key, Value: value, Withdraw: len(value) == 0})
+	if err != nil {
+		return tutti.Effect{}, err
+	}
+	var out tutti.Effect
+	return out, rd.look(ctx, func(v View) error {
+		if err := v.Data.MayChange(in); err != nil {
+			return err
+		}
+		out = v.effect(in)
+		return nil
+	})
+}
+
+// effect sorts the nodes by when they would run: each at the first time that one of
+// its questions asks for.
+func (v View) effect(in tutti.Publish) tutti.Effect {
+	var out tutti.Effect
+	times := []tutti.ReactionTime{""}
+	reaction := v.Fleet().Reaction
+	if reaction != nil {
+		out = tutti.Effect{Reactive: true, Wide: reaction.Wide, AskAbove: reaction.AskAbove}
+		times = []tutti.ReactionTime{tutti.ReactNow, tutti.ReactWindow, tutti.ReactScheduled}
+	}
+	at := map[tutti.ReactionTime][]tutti.NodeName{}
+	for _, a := range v.Data.Affects(in.Key, in.Value) {
+		when := tutti.ReactionTime("")
+		if reaction != nil {
+			when = v.Converge.When(reaction, a.Query)
+		}
+		at[when] = append(at[when], a.Nodes...)
+	}
+	seen := map[tutti.NodeName]bool{}
+	for _, when := range times {
+		nodes := slices.DeleteFunc(at[when], func(n tutti.NodeName) bool {
+			twice := seen[n]
+			seen[n] = true
+			return twice
+		})
+		slices.Sort(nodes)
+		if len(nodes) > 0 {
+			out.Runs += len(nodes)
+			out.When = append(out.When, tutti.EffectRuns{When: when, Runs: len(nodes), Nodes: slices.Clone(nodes[:min(maxNamed, len(nodes))])})
+		}
+	}
+	return out
+}

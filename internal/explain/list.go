@@ -1,0 +1,123 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// GetFleet implements tutti.Codes.
+func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
+	var out tutti.Fleet
+	err := rd.look(ctx, func(v View) error {
+		if v.Registry.Fleet == nil {
+			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
+		}
+		out = v.Fleet()
+		return nil
+	})
+	return out, err
+}
+
+// ListNodes implements tutti.Nodes, sorted by name.
+func (rd *Reader) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
+	var out []tutti.NodeView
+	err := rd.look(ctx, func(v View) error {
+		paused := v.Paused(v.Now)
+		for _, n := range v.Registry.Nodes {
+			view := v.node(n)
+			view.Paused = paused(n.Node)
+			out = append(out, view)
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b tutti.NodeView) int { return cmp.Compare(a.Node, b.Node) })
+	return out, err
+}
+
+// ListJobs implements tutti.Jobs, the latest first.
+func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
+	var out []tutti.JobView
+	err := rd.look(ctx, func(v View) error {
+		full := v.Space()
+		for _, id := range slices.Backward(v.Engine.Order) {
+			j := v.Engine.Jobs[id]
+			sum := j.Summary(v.Now)
+			view := tutti.JobView{
+				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
+				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
+			}
+			if why := v.Engine.WaitsFor(j); why != "" {
+				view.Message = why
+			}
+			if full != nil && !j.Ended() {
+				view.Message = "nothing more begins: " + full.Error()
+			}
+			out = append(out, view)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// ListValues implements tutti.Values, sorted by key.
+func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
+	var out []tutti.ValueView
+	err := rd.look(ctx, func(v View) error {
+		out = v.Data.Values(prefix)
+		return nil
+	})
+	return out, err
+}
+
+// ListPauses implements tutti.Pauses.
+func (rd *Reader) ListPauses(ctx context.Context) ([]tutti.PauseView, error) {
+	out := []tutti.PauseView{}
+	err := rd.look(ctx, func(v View) error {
+		for _, p := range v.PausesAt(v.Now) {
+			out = append(out, p.View())
+		}
+		return nil
+	})
+	return out, err
+}
+
+// ListOperators implements tutti.Operators, sorted by name.
+func (rd *Reader) ListOperators(ctx context.Context) ([]tutti.OperatorView, error) {
+	var out []tutti.OperatorView
+	err := rd.look(ctx, func(v View) error {
+		for _, name := range slices.Sorted(maps.Keys(v.Registry.Operators)) {
+			op := v.Registry.Operators[name]
+			view := tutti.OperatorView{Operator: name, CodeKey: op.CodeKey, Reason: op.Reason, Revoked: op.Revoked}
+			for _, expires := range op.Good(v.Now) {
+				view.Certificates++
+				if expires.After(view.Expires) {
+					view.Expires = expires
+				}
+			}
+			out = append(out, view)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// ListTokens implements tutti.Tokens, the first to end first.
+func (rd *Reader) ListTokens(ctx context.Context) ([]tutti.TokenView, error) {
+	var out []tutti.TokenView
+	err := rd.look(ctx, func(v View) error {
+		for _, t := range v.Registry.Tokens {
+			if !t.Revoked && t.BoundTo == "" && v.Now.Before(t.Expires) {
+				out = append(out, tutti.TokenView{Token: t.Token, Name: t.Name, Groups: t.Groups, Expires: t.Expires})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b tutti.TokenView) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Token, b.Token))
+	})
+	return out, err
+}

@@ -1,0 +1,164 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/plain"
+)
+
+// kept is what there is of the record of a run. Nobody changes what it points to.
+type kept struct {
+	node   tutti.Digest  // what its node has told; empty: nothing
+	served *tutti.Served // what its Puppet Server has handed over, nil: nothing
+	asked  *tutti.Asked  // what was read by then, with served
+}
+
+func keptOf(r *engine.Run) kept {
+	var out kept
+	if r.Result != nil {
+		out.node = r.Result.Record
+	}
+	if r.Served != nil && r.Asked != nil {
+		out.served, out.asked = r.Served, r.Asked
+	}
+	return out
+}
+
+// RunRecord implements tutti.Jobs.
+func (rd *Reader) RunRecord(ctx context.Context, id tutti.RunID) (tutti.Record, error) {
+	var of kept
+	err := rd.look(ctx, func(v View) error {
+		if r := v.Engine.Runs[id]; r != nil {
+			of = keptOf(r)
+		}
+		return nil
+	})
+	if err != nil {
+		return tutti.Record{}, err
+	}
+	record, err := rd.loadRecord(ctx, of)
+	if err != nil {
+		return tutti.Record{}, err
+	}
+	if record == nil {
+		return tutti.Record{}, tutti.Errorf(tutti.CodeNotFound, "no record of a run %q", string(id))
+	}
+	return *record, nil
+}
+
+// loadRecord reads the record of a run, nil if it is not kept.
+func (rd *Reader) loadRecord(ctx context.Context, of kept) (*tutti.Record, error) {
+	if of.node == "" {
+		return nil, nil
+	}
+	raw, err := rd.blobs.Get(ctx, of.node)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, tutti.Wrap("", err, "the record of a run")
+	}
+	record, err := decodeRecord(raw)
+	if err == nil && of.served != nil {
+		var places asPlaces
+		if places, err = rd.places(ctx, of.served); err != nil {
+			return nil, err
+		}
+		addAsked(&record, of.asked, places)
+		record.Exports, err = rd.references(ctx, of.served)
+	}
+	record = plain.Record(record)
+	return &record, err
+}
+
+// asPlaces are where in the code a Puppet Server's compile asked: questions by
+// identify, and hiera keys.
+type asPlaces struct{ reads, keys map[string]tutti.Place }
+
+// places reads them; there are none where they are not kept, or never were.
+func (rd *Reader) places(ctx context.Context, served *tutti.Served) (asPlaces, error) {
+	out := asPlaces{map[string]tutti.Place{}, map[string]tutti.Place{}}
+	if served.Record == "" {
+		return out, nil
+	}
+	raw, err := rd.blobs.Get(ctx, served.Record)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return out, nil
+	}
+	if err != nil {
+		return out, tutti.Wrap("", err, "where a Puppet Server's compile asked")
+	}
+	record, err := decodeRecord(raw)
+	for _, r := range record.Reads {
+		out.reads[identify(r.Query)] = r.At
+	}
+	for _, k := range record.Keys {
+		out.keys[k.Key] = k.At
+	}
+	return out, err
+}
+
+// addAsked adds what a run's Puppet Server read to what its node read itself
+// (Deferred values), of which the node alone knows where.
+func addAsked(record *tutti.Record, asked *tutti.Asked, places asPlaces) {
+	reads, keys := map[string]bool{}, map[string]bool{}
+	for _, r := range record.Reads {
+		reads[identify(r.Query)] = true
+	}
+	for _, k := range record.Keys {
+		keys[k.Key] = true
+	}
+	looked := func(key string, found bool) {
+		if !keys[key] {
+			record.Keys = append(record.Keys, tutti.KeyRead{Key: key, Found: found, At: places.keys[key]})
+		}
+	}
+	for _, r := range asked.Reads {
+		if id := identify(r.Query); !reads[id] {
+			r.At = places.reads[id]
+			record.Reads = append(record.Reads, r)
+		}
+		if r.Query.Kind == tutti.QueryHiera {
+			looked(r.Query.Key, r.Found)
+		}
+	}
+	for _, key := range asked.Keys {
+		looked(key, false)
+	}
+}
+
+// references are those of what a Puppet Server's catalog exports.
+func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]string, error) {
+	exports, err := ServedExports(ctx, rd.blobs, served)
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // not kept, as the record might be
+		return nil, nil
+	}
+	var out []string
+	for _, e := range exports {
+		out = append(out, e.Ref())
+	}
+	return out, err
+}
+
+// decodeRecord reads a record as it is stored.
+func decodeRecord(raw []byte) (tutti.Record, error) {
+	var out tutti.Record
+	err := json.Unmarshal(raw, &out)
+	return out, tutti.Wrap(tutti.CodeInvalid, err, "a stored record")
+}
+
+// ServedExports reads what a Puppet Server's catalog exports.
+func ServedExports(ctx context.Context, blobs tutti.Blobs, served *tutti.Served) ([]tutti.Export, error) {
+	if served.Count == 0 {
+		return nil, nil
+	}
+	raw, err := blobs.Get(ctx, served.Set)
+	if err != nil {
+		return nil, err
+	}
+	return data.DecodeExports(raw)
+}

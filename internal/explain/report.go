@@ -1,0 +1,239 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/report"
+)
+
+// toRead bounds the reports that one call reads. What a job has more is said.
+type toRead struct{ reports, bytes int }
+
+// RunReport implements tutti.Reports.
+func (rd *Reader) RunReport(ctx context.Context, run string) (tutti.RunReport, error) {
+	out, err := rd.runOf(ctx, run)
+	if err != nil {
+		return out, err
+	}
+	out.Report, out.Missing, _, err = rd.report(ctx, out)
+	return out, err
+}
+
+// runOf returns what the fold knows of a run.
+func (rd *Reader) runOf(ctx context.Context, run string) (tutti.RunReport, error) {
+	var out tutti.RunReport
+	err := rd.look(ctx, func(v View) error {
+		r, err := v.findRun(run)
+		if err == nil {
+			out = v.runReport(r)
+		}
+		return err
+	})
+	return out, err
+}
+
+// runReport is a run as far as the fold knows it.
+func (v View) runReport(r *engine.Run) tutti.RunReport {
+	out := tutti.RunReport{
+		RunView: v.run(r), Attempt: r.Attempt, Environment: r.Environment, WantedAt: r.WantedAt, ClaimedAt: r.ClaimedAt,
+		GateWhy: r.GateWhy, Lost: r.Lost,
+	}
+	if r.Result != nil {
+		result := *r.Result // its lists are never changed
+		out.Result = &result
+	}
+	return out
+}
+
+// findRun finds a run by its id, or a part of it.
+func (v View) findRun(text string) (*engine.Run, error) {
+	const shortest = 4
+	if r := v.Engine.Runs[tutti.RunID(text)]; r != nil {
+		return r, nil
+	}
+	if len(text) < shortest {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: at least %d characters of its id", text, shortest)
+	}
+	var found []*engine.Run
+	for id, r := range v.Engine.Runs {
+		if strings.HasPrefix(string(id), text) || strings.HasSuffix(string(id), text) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, tutti.Errorf(tutti.CodeNotFound, "no run %q: there was none, or its job is not kept any more (the server keeps the latest %d, --keep-jobs); see: tutti job show",
+			text, v.KeepJobs)
+	case 1:
+		return found[0], nil
+	}
+	slices.SortFunc(found, func(a, b *engine.Run) int { return cmp.Compare(a.Run, b.Run) })
+	var names []string
+	for _, r := range found[:min(len(found), 5)] {
+		names = append(names, fmt.Sprintf("%s (%s)", r.Run, r.Node))
+	}
+	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s", len(found), text, strings.Join(names, ", "))
+}
+
+// report reads the report of a run, or says why there is none. It also returns how
+// many bytes that was.
+func (rd *Reader) report(ctx context.Context, of tutti.RunReport) (*tutti.Report, *tutti.Missing, int, error) {
+	if of.Result == nil || of.Result.Report == "" {
+		return nil, notSent(of), 0, nil
+	}
+	raw, err := rd.blobs.Get(ctx, of.Result.Report)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return nil, &tutti.Missing{Why: tutti.ReportNotKept, Text: "its report is not kept any more (--keep-reports, --keep-reports-for of the server)"}, 0, nil
+	}
+	if err != nil {
+		return nil, nil, 0, tutti.Wrap("", err, "the report of run %s", of.Run)
+	}
+	out, err := report.Parse(raw)
+	if err != nil {
+		return nil, &tutti.Missing{Why: tutti.ReportDamaged, Text: plain.Words(err.Error())}, len(raw), nil
+	}
+	return &out, nil, len(raw), nil
+}
+
+// notSent says why a node has sent no report of a run.
+func notSent(of tutti.RunReport) *tutti.Missing {
+	m := &tutti.Missing{Why: tutti.ReportNotSent}
+	switch {
+	case of.Result == nil && of.Lost != "":
+		m.Text = "the run is lost: " + of.Lost
+	case of.Result == nil && !of.EndedAt.IsZero():
+		m.Text = "it ended, and the node has sent no result"
+	case of.Result == nil:
+		m.Why, m.Text = tutti.ReportRunning, "the run has not ended: "+of.Phase
+	case of.Result.Stopped:
+		m.Text = "it was stopped at its gate and applied nothing: " + of.GateWhy
+	case of.Outcome == tutti.Failed || of.Outcome == tutti.Waiting:
+		m.Text = fmt.Sprintf("Puppet wrote none: it ended in phase %s", cmp.Or(of.Result.Phase, "none"))
+	default:
+		m.Text = cmp.Or(of.Result.Message, "Puppet wrote none")
+	}
+	return m
+}
+
+// RunLog implements tutti.Reports.
+func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.LogLine) error) error {
+	of, err := rd.runOf(ctx, string(run))
+	if err != nil {
+		return err
+	}
+	read, digest := report.Log, tutti.Digest("")
+	if of.Result != nil {
+		if digest = of.Result.Log; digest == "" { // too large for a blob, say
+			read, digest = report.Logged, of.Result.Report
+		}
+	}
+	if digest == "" {
+		return tutti.Errorf(tutti.CodeNotFound, "there is no log of run %s: %s", run, notSent(of).Text)
+	}
+	raw, err := rd.blobs.Get(ctx, digest)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return tutti.Errorf(tutti.CodeNotFound, "the log of run %s is not kept any more (--keep-reports, --keep-reports-for of the server)", run)
+	}
+	if err != nil {
+		return tutti.Wrap("", err, "the log of run %s", run)
+	}
+	return read(raw, func(l tutti.LogLine) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return yield(l)
+	})
+}
+
+// JobChanges implements tutti.Reports.
+func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (tutti.JobChanges, error) {
+	var out tutti.JobChanges
+	var runs []tutti.RunReport
+	err := rd.look(ctx, func(v View) error {
+		j, err := v.Job(job, v.KeepJobs)
+		if err != nil {
+			return err
+		}
+		out.Job = j.ID
+		for _, st := range j.Steps {
+			for _, n := range st.Nodes {
+				for _, r := range n.Runs {
+					if r.Result == nil || !r.Result.Stopped {
+						runs = append(runs, v.runReport(r))
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	err = rd.fillChanges(ctx, runs, &out)
+	return out, err
+}
+
+// fillChanges reads the reports of runs: of failed ones first, of those without a
+// change none.
+func (rd *Reader) fillChanges(ctx context.Context, runs []tutti.RunReport, out *tutti.JobChanges) error {
+	rank := func(r tutti.RunReport) int {
+		if r.Outcome.Good() {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(runs, func(a, b tutti.RunReport) int { return rank(a) - rank(b) })
+	var same report.Same
+	read := 0
+	for _, r := range runs {
+		switch {
+		case r.Outcome == tutti.Unchanged && !r.Result.NoopPending:
+			continue
+		case out.Read == rd.most.reports || read > rd.most.bytes:
+			unread(out, fmt.Sprintf("one call reads at most %d reports, and %d MiB of them; see: tutti run show", rd.most.reports, rd.most.bytes>>20), r.Node)
+			continue
+		}
+		rep, missing, n, err := rd.report(ctx, r)
+		if err != nil {
+			return err
+		}
+		read += n
+		if rep == nil {
+			unread(out, missing.Text, r.Node)
+			continue
+		}
+		out.Read++
+		same.Add(r.Node, *rep)
+	}
+	out.Changes, out.LeftOut = same.Changes()
+	return nil
+}
+
+// unread notes a run whose report was not read.
+func unread(out *tutti.JobChanges, why string, node tutti.NodeName) {
+	const most = 20 // reasons, and nodes of each
+	find := func(why string) int {
+		return slices.IndexFunc(out.Unread, func(u tutti.Unread) bool { return u.Why == why })
+	}
+	i := find(why)
+	if i < 0 && len(out.Unread) >= most {
+		why = "for other reasons"
+		i = find(why)
+	}
+	if i < 0 {
+		i = len(out.Unread)
+		out.Unread = append(out.Unread, tutti.Unread{Why: why})
+	}
+	u := &out.Unread[i]
+	u.Runs++
+	if len(u.Nodes) < most && !slices.Contains(u.Nodes, node) {
+		u.Nodes = append(u.Nodes, node)
+	}
+}

@@ -1,0 +1,166 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/report"
+)
+
+// reference is `Type[title]`; people write it in lower case, too.
+var reference = regexp.MustCompile(`(?s)^([A-Za-z][a-z0-9_A-Z]*(?:::[A-Za-z][a-z0-9_A-Z]*)*)\[(.+)\]$`)
+
+// splitReference returns type and title as Puppet writes them.
+func splitReference(text string) (typ, title string, err error) {
+	parts := reference.FindStringSubmatch(text)
+	if parts == nil {
+		return "", "", tutti.Errorf(tutti.CodeInvalid, "resource %q: it is written as Type[title], say 'File[/etc/motd]'", text)
+	}
+	segments := strings.Split(parts[1], "::")
+	for i, s := range segments {
+		segments[i] = strings.ToUpper(s[:1]) + s[1:]
+	}
+	return strings.Join(segments, "::"), parts[2], nil
+}
+
+// told is what the fold says about a resource of a node.
+type told struct {
+	run      tutti.RunView
+	report   tutti.Digest
+	record   kept           // of the run; of one of others', that of the last of ours
+	exported []tutti.Export // of other nodes, by that reference
+}
+
+// ExplainResource implements tutti.Explains.
+func (rd *Reader) ExplainResource(ctx context.Context, in tutti.ExplainResource) (tutti.ResourceExplanation, error) {
+	typ, title, err := splitReference(in.Resource)
+	if err != nil {
+		return tutti.ResourceExplanation{}, err
+	}
+	out := tutti.ResourceExplanation{Node: in.Node, Resource: typ + "[" + title + "]"}
+	var fold told
+	err = rd.look(ctx, func(v View) (err error) {
+		fold, err = v.told(in.Node, typ, title)
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Run = &fold.run
+	if err := rd.fillStatus(ctx, fold.report, &out); err != nil {
+		return out, err
+	}
+	record, err := rd.loadRecord(ctx, fold.record)
+	if err != nil {
+		return out, err
+	}
+	if record != nil {
+		if !fold.run.Foreign {
+			out.Reads, out.Keys = readsIn(*record, out.Containers)
+		}
+		err = rd.fillExported(ctx, *record, fold.exported, &out)
+	}
+	return out, err
+}
+
+// told finds the last run of a node that left a report, and who exports the
+// resource.
+func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
+	if v.Registry.Nodes[node] == nil {
+		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
+	}
+	last := v.Engine.Last(node)
+	for _, r := range []*engine.Run{v.lastForeign(node, last.Claimed), last.Claimed, last.Applied, last.Passed} {
+		if r == nil || r.Result == nil || r.Result.Report == "" || r.Result.Stopped {
+			continue
+		}
+		byTitle, err := json.Marshal([]string{"=", "title", title})
+		if err != nil {
+			return told{}, err
+		}
+		answer := v.Data.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: typ, Filter: byTitle}, data.Asker{Node: node})
+		out := told{v.run(r), r.Result.Report, keptOf(r), answer.Exports}
+		if basis := v.Converge.Basis(node); r.Foreign != nil && basis != nil {
+			out.record = keptOf(basis)
+		}
+		return out, nil
+	}
+	return told{}, tutti.Errorf(tutti.CodeNotFound, "node %s has no report of a run that applied a catalog; see: tutti explain node %s", node, node)
+}
+
+// fillStatus reads what a report says of the resource.
+func (rd *Reader) fillStatus(ctx context.Context, digest tutti.Digest, out *tutti.ResourceExplanation) error {
+	raw, err := rd.blobs.Get(ctx, digest)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return tutti.Errorf(tutti.CodeNotFound, "the report of run %s, the last of %s, is not kept any more (--keep-reports)", out.Run.Run, out.Node)
+	}
+	if err != nil {
+		return tutti.Wrap("", err, "the report of run %s", out.Run.Run)
+	}
+	st, found, err := report.Find(raw, out.Resource)
+	if err != nil || !found {
+		return tutti.Wrap(tutti.CodeInvalid, err, "the report of run %s", out.Run.Run)
+	}
+	out.Reported, out.Status, out.At = true, st.Outcome, st.At
+	out.Place, out.Containers, out.Events = st.Place, st.Containers, st.Events
+	return nil
+}
+
+// readsIn returns what a run asked while it evaluated some classes and defines.
+func readsIn(record tutti.Record, containers []string) ([]tutti.Read, []tutti.KeyRead) {
+	in := func(p tutti.Place) bool {
+		return slices.ContainsFunc(containers, func(c string) bool { return strings.EqualFold(c, p.Resource) })
+	}
+	var reads []tutti.Read
+	var keys []tutti.KeyRead
+	for _, r := range record.Reads {
+		if in(r.At) {
+			reads = append(reads, r)
+		}
+	}
+	for _, k := range record.Keys {
+		if in(k.At) {
+			keys = append(keys, k)
+		}
+	}
+	return reads, keys
+}
+
+// fillExported says which nodes export the resource, if the run has collected it.
+func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports []tutti.Export, out *tutti.ResourceExplanation) error {
+	for _, e := range exports {
+		for _, r := range record.Reads {
+			if r.Query.Kind != tutti.QueryCollect || r.Query.Type != e.Type {
+				continue
+			}
+			if filter, err := data.ParseFilter(r.Query.Filter); err != nil || !filter.Match(e) {
+				continue
+			}
+			out.Exported = append(out.Exported, tutti.Exported{Node: e.Node, Place: plain.Place(tutti.Place{File: e.File, Line: e.Line}), Read: r})
+			break
+		}
+	}
+	if len(out.Exported) == 0 {
+		return nil
+	}
+	t, err := rd.trail(ctx)
+	if err != nil {
+		return err
+	}
+	var views []*tutti.RunView
+	for i, e := range out.Exported {
+		if changes := t.exports[e.Node]; len(changes) > 0 {
+			last := changes[len(changes)-1]
+			out.Exported[i].Run = &tutti.RunView{Run: last.Run, Job: last.Job, Node: e.Node}
+			views = append(views, out.Exported[i].Run)
+		}
+	}
+	return rd.runs(ctx, views...)
+}

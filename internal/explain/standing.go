@@ -1,0 +1,225 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// moment is when an answer was given: as of a sequence of the log or, where that
+// is not kept, at a time at the earliest.
+type moment struct {
+	seq uint64
+	at  time.Time
+}
+
+func (m moment) before(seq uint64, at time.Time) bool {
+	if m.seq > 0 {
+		return seq > m.seq
+	}
+	return at.After(m.at)
+}
+
+// stood is how a node stood at one moment of the fold.
+type stood struct {
+	view     tutti.NodeView
+	standing tutti.NodeStanding
+	active   *tutti.RunView
+	changed  []tutti.Query
+	asked    *tutti.Asked // nil: nothing is known of what it read
+	basis    tutti.RunID  // who asked it
+	asOf     time.Time    // what it asked is as of then or later
+	record   kept         // of the basis
+	code     tutti.Digest // the current one
+	waits    []tutti.WaitedFor
+	failures []tutti.Failure
+	before   []tutti.WaitedFor
+}
+
+// stand returns how a node stands; nothing in it belongs to the fold.
+func (v View) stand(name tutti.NodeName) (stood, error) {
+	n := v.Registry.Nodes[name]
+	if n == nil {
+		return stood{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
+	}
+	view := v.node(n)
+	view.Paused = v.Paused(v.Now)(n.Node)
+	st := v.Converge.Standing(name, v.has(name))
+	last := v.Engine.Last(name)
+	out := stood{
+		view:     view,
+		standing: tutti.NodeStanding{State: stateOf(st, last), Needs: string(st.Need), Why: st.Why()},
+		changed:  slices.Clone(st.Changed),
+	}
+	if r := st.Run; r != nil {
+		run := v.run(r)
+		out.standing.Run, out.standing.Since = &run, r.EndedAt
+		if r.Foreign == nil {
+			out.code = v.Registry.Code[r.Environment].Code
+		}
+	}
+	if st.Run == nil {
+		out.standing.Since = n.JoinedAt
+	}
+	if r := v.Engine.Runs[view.Active]; r != nil {
+		run := v.run(r)
+		out.active = &run
+	}
+	if basis := v.Converge.Basis(name); basis != nil {
+		out.basis, out.asOf = basis.Run, basis.WantedAt
+		if basis.Passed() { // its answers were current at its gate
+			out.asOf = basis.GatedAt
+		}
+		out.record, out.asked = keptOf(basis), v.Data.Asked(name)
+	}
+	if f := st.Run; f != nil && f.Foreign != nil {
+		out.failures = slices.Clone(f.Result.Failures)
+	} else if a := last.Applied; a != nil && a.Result != nil && st.Need == converge.Apply {
+		out.failures = slices.Clone(a.Result.Failures)
+		for _, w := range a.Result.Waits {
+			out.waits = append(out.waits, tutti.WaitedFor{
+				Wait: w, Answered: v.Data.Answer(w.Query, data.Asker{Node: name}).Found, Publishers: v.Converge.Publishers(name, w.Query, ""),
+			})
+		}
+	}
+	if st.Need != converge.Nothing {
+		out.before = v.before(name)
+	}
+	return out, nil
+}
+
+// before returns the questions of a node that others answer who need something
+// themselves.
+func (v View) before(name tutti.NodeName) []tutti.WaitedFor {
+	needs := map[tutti.NodeName]bool{}
+	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
+		needs[n] = n != name
+	}
+	var out []tutti.WaitedFor
+	for q := range v.Data.Questions(name) {
+		w := tutti.WaitedFor{Wait: tutti.Wait{Query: q.Query}, Answered: q.Answered(name, "")}
+		for p := range q.Producers("") {
+			if needs[p] {
+				w.Publishers = append(w.Publishers, p)
+			}
+		}
+		if len(w.Publishers) > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// stateOf is the word for a standing.
+func stateOf(st converge.Standing, last engine.Last) tutti.NodeState {
+	switch st.Need {
+	case converge.Nothing:
+		return tutti.NodeGood
+	case converge.Proof:
+		return tutti.NodeSuspect
+	case converge.Apply: // the last run says why
+	}
+	if r := st.Run; r != nil && r.Foreign != nil {
+		if r.Outcome().Good() {
+			return tutti.NodeStale
+		}
+		return tutti.NodeFailed
+	}
+	a := last.Applied
+	if a == nil || a.Result == nil && a.Lost == "" && last.Passed == nil {
+		return tutti.NodeNew
+	}
+	outcome := a.Outcome()
+	if a.Result != nil {
+		outcome = a.Result.Outcome
+	}
+	switch outcome {
+	case tutti.Waiting:
+		return tutti.NodeWaiting
+	case tutti.Failed, tutti.Lost, tutti.Interrupted:
+		return tutti.NodeFailed
+	default:
+		return tutti.NodeStale
+	}
+}
+
+// pair is a run and the one of its node before, by what they asked.
+type pair struct {
+	view        *tutti.RunView
+	wanted      time.Time
+	now, before *tutti.Asked // shared with the fold, which never changes one
+	beforeAt    time.Time
+	beforeCode  tutti.Digest
+}
+
+// runs completes the views of runs of which only the ids are known, and says why
+// they were.
+func (rd *Reader) runs(ctx context.Context, views ...*tutti.RunView) error {
+	pairs := map[tutti.NodeName][]*pair{}
+	err := rd.look(ctx, func(v View) error {
+		for _, view := range views {
+			if view == nil {
+				continue
+			}
+			if r := v.Engine.Runs[view.Run]; r != nil {
+				*view = v.run(r)
+				pairs[r.Node] = append(pairs[r.Node], &pair{view: view, wanted: r.WantedAt, now: r.Asked})
+			} else if j := v.Engine.Jobs[view.Job]; j != nil {
+				view.By, view.Plan, view.Mode = j.By, j.Plan.Name, j.Mode
+			}
+		}
+		if len(pairs) == 0 {
+			return nil
+		}
+		for _, r := range v.Engine.Runs {
+			for _, p := range pairs[r.Node] {
+				if r.Asked != nil && r.Passed() && r.Full() && r.WantedAt.Before(p.wanted) && r.WantedAt.After(p.beforeAt) {
+					p.before, p.beforeAt, p.beforeCode = r.Asked, r.WantedAt, r.Code
+				}
+			}
+		}
+		return nil
+	})
+	for _, of := range pairs {
+		for _, p := range of {
+			p.tell()
+		}
+	}
+	return err
+}
+
+// tell notes what was another for a run than for the one before.
+func (p *pair) tell() {
+	if p.before == nil || p.now == nil {
+		return
+	}
+	p.view.OtherCode = p.view.Code != p.beforeCode
+	before := map[string]tutti.Read{}
+	for _, r := range p.before.Reads {
+		before[identify(r.Query)] = r
+	}
+	for _, r := range p.now.Reads {
+		old, asked := before[identify(r.Query)]
+		if asked && (old.Found != r.Found || old.Digest != r.Digest) || !asked && r.Query.Kind == tutti.QueryHiera && slices.Contains(p.before.Keys, r.Query.Key) {
+			p.view.Because = append(p.view.Because, r.Query)
+		}
+	}
+}
+
+// identify returns a text that is equal for equal questions.
+func identify(q tutti.Query) string {
+	if normal, err := data.NormalQuery(q); err == nil {
+		q = normal
+	}
+	raw, err := json.Marshal(q)
+	if err != nil { // an invalid filter, which nobody can have asked
+		return string(q.Kind) + q.Key + q.Type
+	}
+	return string(raw)
+}

@@ -1,0 +1,239 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/plain"
+)
+
+// trail is what the log tells of how data came to be what it is, as far as it is
+// kept. It is read beside the writer, which is not asked.
+type trail struct {
+	values  map[string][]tutti.ValueVersion    // by key, in order
+	exports map[tutti.NodeName][]exportsChange // what others read, in order
+	pushed  map[tutti.Digest]tutti.Event       // when code was pushed last
+	through uint64                             // up to which only a snapshot is kept
+	blobs   tutti.Blobs
+	sets    map[tutti.Digest][]tutti.Export
+}
+
+// exportsChange is a set of exports from one event on; before a removal it ends.
+type exportsChange struct {
+	tutti.ExportsSet
+	event tutti.Event
+}
+
+// trail follows the values of some keys, all exports and all code through the log.
+func (rd *Reader) trail(ctx context.Context, keys ...string) (*trail, error) {
+	t := &trail{
+		values: map[string][]tutti.ValueVersion{}, exports: map[tutti.NodeName][]exportsChange{},
+		through: rd.past.Through(), pushed: map[tutti.Digest]tutti.Event{}, blobs: rd.blobs, sets: map[tutti.Digest][]tutti.Export{},
+	}
+	for _, key := range keys {
+		t.values[key] = nil
+	}
+	for e, err := range rd.past.History(ctx, 0) {
+		if err != nil {
+			return nil, tutti.Wrap("", err, "read the log")
+		}
+		t.add(e)
+	}
+	return t, nil
+}
+
+func (t *trail) add(e tutti.Event) {
+	switch b := e.Body.(type) {
+	case *tutti.ValueSet, *tutti.ValueUnset:
+		if _, wanted := t.values[e.Body.ID()]; wanted {
+			t.values[e.Body.ID()] = append(t.values[e.Body.ID()], version(e))
+		}
+	case *tutti.ExportsSet:
+		if !b.Overlay {
+			t.exports[b.Node] = append(t.exports[b.Node], exportsChange{*b, e})
+		}
+	case *tutti.CodePushed:
+		t.pushed[b.Code] = e
+	case *tutti.NodeRemoved: // which withdraws all that it published
+		if b.Keeps {
+			return
+		}
+		if len(t.exports[b.Node]) > 0 {
+			t.exports[b.Node] = append(t.exports[b.Node], exportsChange{tutti.ExportsSet{Node: b.Node}, e})
+		}
+		for key, versions := range t.values {
+			if last := len(versions) - 1; last >= 0 && !versions[last].Unset && versions[last].Owner == b.Node {
+				t.values[key] = append(versions, tutti.ValueVersion{Seq: e.Seq, At: e.At, By: e.By, Unset: true, Owner: b.Node})
+			}
+		}
+	}
+}
+
+// version is what an event made of a value.
+func version(e tutti.Event) tutti.ValueVersion {
+	v := tutti.ValueVersion{Seq: e.Seq, At: e.At, By: e.By}
+	switch b := e.Body.(type) {
+	case *tutti.ValueSet:
+		v.Value, v.Owner, v.Job, v.Run = b.Value, b.Owner, b.Job, b.Run
+	case *tutti.ValueUnset:
+		v.Unset, v.Owner, v.Job, v.Run = true, b.Owner, b.Job, b.Run
+	}
+	return v
+}
+
+// causeOf is a version of a value as what changed an answer.
+func causeOf(key string, v tutti.ValueVersion) tutti.Cause {
+	c := tutti.Cause{Seq: v.Seq, At: v.At, By: v.By, Key: key, Unset: v.Unset}
+	if v.Run != "" {
+		c.Run = &tutti.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
+	}
+	return c
+}
+
+// maxCauses is how many changes of one answer are looked at, the latest ones.
+const maxCauses = 100
+
+// causes returns what changed the answer to a node's question since it was given,
+// in order.
+func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]tutti.Cause, error) {
+	var out []tutti.Cause
+	if q.Kind == tutti.QueryCollect {
+		return t.exporters(ctx, node, q, since)
+	}
+	for _, key := range pathsOf(node, q) {
+		for _, v := range t.values[key] {
+			if since.before(v.Seq, v.At) {
+				out = append(out, causeOf(key, v))
+			}
+		}
+	}
+	slices.SortFunc(out, bySeq)
+	return out[max(0, len(out)-maxCauses):], nil
+}
+
+// exporters returns which nodes changed what a collector finds.
+func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]tutti.Cause, error) {
+	type step struct {
+		before *exportsChange // nil: there was none, or it is not kept
+		after  exportsChange
+	}
+	var steps []step
+	for node, changes := range t.exports {
+		for i, c := range changes {
+			if node == asker || !since.before(c.event.Seq, c.event.At) {
+				continue
+			}
+			s := step{after: c}
+			if i > 0 {
+				s.before = &changes[i-1]
+			}
+			steps = append(steps, s)
+		}
+	}
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.after.event.Seq, b.after.event.Seq) })
+	var out []tutti.Cause
+	for _, s := range steps[max(0, len(steps)-maxCauses):] {
+		e := s.after.event
+		c := tutti.Cause{Seq: e.Seq, At: e.At, By: e.By, Unknown: s.before == nil && e.Seq <= t.through}
+		if s.after.Run != "" {
+			c.Run = &tutti.RunView{Run: s.after.Run, Job: s.after.Job, Node: s.after.Node}
+		}
+		if err := t.compare(ctx, &c, q, s.before, s.after); err != nil {
+			return nil, err
+		}
+		if len(c.Added)+len(c.Removed)+len(c.Altered) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// compare says which members of an answer a change of exports has changed.
+func (t *trail) compare(ctx context.Context, c *tutti.Cause, q tutti.Query, before *exportsChange, after exportsChange) error {
+	was := map[string]string{}
+	var err error
+	if before != nil {
+		if was, err = t.matching(ctx, q, before.ExportsSet); tutti.CodeOf(err) == tutti.CodeNotFound {
+			was, c.Unknown, err = nil, true, nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	is, err := t.matching(ctx, q, after.ExportsSet)
+	if err != nil {
+		if tutti.CodeOf(err) == tutti.CodeNotFound { // of long ago, and replaced since
+			return nil
+		}
+		return err
+	}
+	for ref, text := range is {
+		if old, had := was[ref]; !had {
+			c.Added = append(c.Added, ref)
+		} else if old != text {
+			c.Altered = append(c.Altered, ref)
+		}
+	}
+	for ref := range was {
+		if _, has := is[ref]; !has {
+			c.Removed = append(c.Removed, ref)
+		}
+	}
+	for _, refs := range [][]string{c.Added, c.Removed, c.Altered} {
+		slices.Sort(refs)
+	}
+	return nil
+}
+
+// matching returns the exports of a set that a collector finds, by reference.
+func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSet) (map[string]string, error) {
+	out := map[string]string{}
+	if set.Count == 0 {
+		return out, nil
+	}
+	exports, known := t.sets[set.Set]
+	if !known {
+		raw, err := t.blobs.Get(ctx, set.Set)
+		if err != nil {
+			return nil, tutti.Wrap("", err, "exports of %s", set.Node)
+		}
+		if exports, err = data.DecodeExports(raw); err != nil {
+			return nil, err
+		}
+		t.sets[set.Set] = exports
+	}
+	filter, err := data.ParseFilter(q.Filter)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range exports {
+		if e.Type != q.Type || !filter.Match(e) {
+			continue
+		}
+		e.File, e.Line = "", 0 // moving a line changes no answer
+		text, err := json.Marshal(e)
+		if err != nil {
+			return nil, err
+		}
+		out[plain.Words(e.Ref())] = string(text)
+	}
+	return out, nil
+}
+
+func bySeq(a, b tutti.Cause) int { return cmp.Compare(a.Seq, b.Seq) }
+
+// pathsOf are the keys of the values that can answer a node's question.
+func pathsOf(node tutti.NodeName, q tutti.Query) []string {
+	switch q.Kind {
+	case tutti.QueryValue:
+		return []string{q.Key}
+	case tutti.QueryHiera:
+		return data.HieraPaths(node, q.Key)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,93 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// ExplainValue implements tutti.Explains.
+func (rd *Reader) ExplainValue(ctx context.Context, key string) (tutti.ValueExplanation, error) {
+	out := tutti.ValueExplanation{Key: key}
+	if err := tutti.ValidateKey(key); err != nil {
+		return out, err
+	}
+	err := rd.look(ctx, func(v View) error {
+		if v, found := v.Data.Value(key); found {
+			out.Value = &v
+		}
+		out.Declared = v.Data.Declarers(key)
+		out.Readers = v.Data.Readers(tutti.Query{Kind: tutti.QueryValue, Key: key})
+		out.Hiera = v.hieraFeed(key)
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	if out.Versions, err = rd.versions(ctx, key); err != nil {
+		return out, err
+	}
+	if out.Value == nil && len(out.Versions)+len(out.Readers)+len(out.Declared) == 0 && (out.Hiera == nil || len(out.Hiera.Readers) == 0) {
+		return out, tutti.Errorf(tutti.CodeNotFound, "no value %q, and nobody asks for it; see: tutti data list", key)
+	}
+	if v := out.Value; v != nil && v.Run != "" {
+		out.Run = &tutti.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
+	}
+	return out, rd.runs(ctx, out.Run)
+}
+
+// hieraFeed returns which hiera key a value is, and who looks it up; nil: none.
+func (v View) hieraFeed(path string) *tutti.HieraFeed {
+	node, key, ok := data.HieraKey(path)
+	if !ok {
+		return nil
+	}
+	out := &tutti.HieraFeed{Key: key, Node: node}
+	for _, reader := range v.Data.Readers(tutti.Query{Kind: tutti.QueryHiera, Key: key}) {
+		if node != "" && reader != node {
+			continue
+		}
+		own := data.HieraPaths(reader, key)[0]
+		if _, hidden := v.Data.Value(own); hidden && node == "" {
+			out.Hidden = append(out.Hidden, reader)
+			continue
+		}
+		out.Readers = append(out.Readers, reader)
+	}
+	return out
+}
+
+// versions returns what is kept of a key's past, the latest first: what the log
+// and the latest snapshot have, and of operators also what the audit trail has.
+func (rd *Reader) versions(ctx context.Context, key string) ([]tutti.ValueVersion, error) {
+	t, err := rd.trail(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	found := t.values[key]
+	if t.through > 0 {
+		err := rd.past.ReadAudit(ctx, tutti.ReadAudit{Acts: true}, func(entry tutti.AuditEntry) error {
+			var e tutti.Event
+			if err := json.Unmarshal(entry.Raw, &e); err != nil {
+				return tutti.Wrap(tutti.CodeDamaged, err, "entry %d of the audit trail", entry.Seq)
+			}
+			e.Seq = entry.Seq
+			switch e.Body.(type) {
+			case *tutti.ValueSet, *tutti.ValueUnset:
+				if e.Body.ID() == key {
+					found = append(found, version(e))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b tutti.ValueVersion) int { return cmp.Compare(b.Seq, a.Seq) })
+	return slices.CompactFunc(found, func(a, b tutti.ValueVersion) bool { return a.Seq == b.Seq }), nil
+}

@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// duration reads a duration that is longer than nothing.
+func (r *reader) duration(n *yaml.Node, what string) time.Duration {
+	d, ok := r.anyDuration(n, what)
+	if ok && d <= 0 {
+		r.report(follow(n), "leave the key out for the default", "%s: %s; it must be longer than nothing", what, follow(n).Value)
+	}
+	return d
+}
+
+// anyDuration reads what Go reads as a duration. A bare number has no unit and is
+// refused: in this field some read seconds and some minutes. It returns false if it
+// reported anything.
+func (r *reader) anyDuration(n *yaml.Node, what string) (time.Duration, bool) {
+	n = follow(n)
+	switch {
+	case n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float"):
+		r.report(n, "with a unit: "+n.Value+"s, or "+n.Value+"m", "%s: the bare number %s", what, n.Value)
+		return 0, false
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
+		r.wrong(n, what, "a duration like 60s")
+		return 0, false
+	}
+	d, err := time.ParseDuration(n.Value)
+	if err != nil {
+		r.report(n, "like 60s, 10m or 1h30m", "%s: %q is no duration", what, n.Value)
+	}
+	return d, err == nil
+}
+
+// Duration prints whole units only: 1h, not 1h0m0s.
+func Duration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

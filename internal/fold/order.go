@@ -1,0 +1,50 @@
+package fold
+
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+)
+
+// Order is the fleet file's order, between the nodes that have joined. Who is in
+// both groups of an edge comes between those that are in one of them only: he waits
+// for the first, and the others for him.
+func (r *Registry) Order() []converge.Order {
+	if r.Fleet == nil || len(r.Fleet.Order) == 0 {
+		return nil
+	}
+	enrolled := r.Enrolled()
+	members := map[tutti.GroupName][]tutti.NodeName{}
+	for _, g := range r.Fleet.Groups {
+		nodes := enrolled[g.Name]
+		if !g.Joined() {
+			nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n tutti.NodeName) bool { return r.Nodes[n] == nil })
+		}
+		slices.Sort(nodes)
+		members[g.Name] = slices.Compact(nodes)
+	}
+	var out []converge.Order
+	for _, pair := range r.Fleet.Order {
+		first, then := members[pair.First], members[pair.Then]
+		both := common(first, then)
+		out = append(out, converge.Order{First: without(first, both), Then: then})
+		if len(both) > 0 {
+			out = append(out, converge.Order{First: both, Then: without(then, both)})
+		}
+	}
+	return out
+}
+
+// common and without are the intersection and the difference of sorted names.
+func common(a, b []tutti.NodeName) []tutti.NodeName { return without(a, without(a, b)) }
+
+func without(a, b []tutti.NodeName) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, n := range a {
+		if _, found := slices.BinarySearch(b, n); !found {
+			out = append(out, n)
+		}
+	}
+	return out
+}

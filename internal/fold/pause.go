@@ -1,0 +1,94 @@
+package fold
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Pause is the last word on a target, if it holds still.
+type Pause struct {
+	tutti.Paused
+	By string
+	At time.Time
+}
+
+// Ended reports whether the pause is over by itself.
+func (p Pause) Ended(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
+
+// why says to people why nothing begins.
+func (p Pause) why() string {
+	text := "paused by " + p.By
+	if !p.Until.IsZero() {
+		text += " until " + p.Until.UTC().Format(time.RFC3339)
+	}
+	return text + ": " + p.Reason
+}
+
+func (r *Registry) applyPause(e tutti.Event) {
+	switch b := e.Body.(type) {
+	case *tutti.Paused:
+		r.Pauses[b.Target] = Pause{Paused: *b, By: e.By, At: e.At}
+	case *tutti.Unpaused:
+		delete(r.Pauses, b.Target)
+	case *tutti.NodeRemoved:
+		if b.Node != "" && !b.Replaced { // the empty target is the fleet
+			delete(r.Pauses, string(b.Node))
+		}
+	}
+}
+
+// Paused says of nodes why nothing may begin there, empty: it may. Of several
+// reasons it is the one that holds the longest. Who is in which target is found out
+// once, when it is first asked.
+func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
+	var of map[tutti.NodeName]Pause
+	return func(n tutti.NodeName) string {
+		if of == nil {
+			of = s.pausedNodes(now)
+		}
+		if p, found := of[n]; found {
+			return p.why()
+		}
+		return ""
+	}
+}
+
+func (s *State) pausedNodes(now time.Time) map[tutti.NodeName]Pause {
+	of := map[tutti.NodeName]Pause{}
+	for _, p := range s.PausesAt(now) {
+		for _, n := range s.Members(p.Target) {
+			if before, found := of[n]; !found || !before.Until.IsZero() && (p.Until.IsZero() || p.Until.After(before.Until)) {
+				of[n] = p
+			}
+		}
+	}
+	return of
+}
+
+// PausesAt are those that hold at a time, sorted by target.
+func (s *State) PausesAt(now time.Time) []Pause {
+	var out []Pause
+	for p := range maps.Values(s.Registry.Pauses) {
+		if !p.Ended(now) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Pause) int { return cmp.Compare(a.Target, b.Target) })
+	return out
+}
+
+// IsTarget reports whether a target is the fleet, a group, or a node that has
+// joined. A group may be empty as yet.
+func (s *State) IsTarget(target string) bool {
+	isGroup := func(g tutti.Group) bool { return string(g.Name) == target }
+	return target == "" || s.Registry.Nodes[tutti.NodeName(target)] != nil || slices.ContainsFunc(s.Fleet().Groups, isGroup)
+}
+
+// View is the pause as it is shown.
+func (p Pause) View() tutti.PauseView {
+	return tutti.PauseView{Target: p.Target, Reason: p.Reason, By: p.By, At: p.At, Until: p.Until}
+}

@@ -1,0 +1,220 @@
+package fold
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// Registry is what the log says about who belongs to the fleet, which code and
+// fleet file are current, and each node's latest run.
+type Registry struct {
+	Fleet       *tutti.Fleet // nil: the server has none yet
+	FleetDigest tutti.Digest
+	Code        map[string]tutti.CodePushed   // the current one, by environment
+	Signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
+	Tokens      map[tutti.TokenID]*Token
+	Nodes       map[tutti.NodeName]*Node
+	Keys        map[tutti.NodeKey]tutti.NodeName
+	Claims      map[tutti.RunID]*Node // whose result is to come
+	Revoked     []tutti.NodeKey
+	Operators   Operators
+	Pauses      map[string]Pause // by target, also those that have ended
+
+	members fleet.Membership
+	jobs    map[tutti.JobID]tutti.Digest // their code
+}
+
+// Token lets one machine join.
+type Token struct {
+	tutti.TokenCreated
+	BoundTo tutti.NodeKey // empty until somebody presented it
+	Node    tutti.NodeName
+	Revoked bool
+}
+
+// Node is a node that has joined.
+type Node struct {
+	tutti.NodeEnrolled
+	JoinedAt    time.Time
+	Since       uint64 // the sequence at which this machine got the name
+	Replaceable bool
+	LastClaimed tutti.RunID
+	Exports     tutti.Digest // the set that others read; empty: none
+	Catalog     tutti.Stored // of what catalog it is, if that is in PuppetDB
+	Unended     int          // claimed runs whose result is to come, also lost ones
+	Changes     int          // of values since the last claim
+	Written     int64        // their bytes
+
+	replaced, keeps bool // as in the NodeRemoved that it is about to follow
+}
+
+func newRegistry() *Registry {
+	return &Registry{
+		Code:      map[string]tutti.CodePushed{},
+		Signed:    map[tutti.Digest]tutti.Digest{},
+		Tokens:    map[tutti.TokenID]*Token{},
+		Nodes:     map[tutti.NodeName]*Node{},
+		Keys:      map[tutti.NodeKey]tutti.NodeName{},
+		Claims:    map[tutti.RunID]*Node{},
+		Operators: Operators{},
+		Pauses:    map[string]Pause{},
+
+		jobs: map[tutti.JobID]tutti.Digest{},
+	}
+}
+
+func (r *Registry) apply(e tutti.Event) {
+	r.Operators.Apply(e)
+	r.applyPause(e)
+	switch b := e.Body.(type) {
+	case *tutti.FleetSet:
+		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
+	case *tutti.CodePushed:
+		old := r.Code[b.Environment].Code
+		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
+		r.dropCode(old)
+	case *tutti.JobStarted:
+		r.jobs[b.Job] = b.Code
+	case *tutti.JobRetired:
+		old := r.jobs[b.Job]
+		delete(r.jobs, b.Job)
+		r.dropCode(old)
+	case *tutti.TokenCreated:
+		r.Tokens[b.Token] = &Token{TokenCreated: *b}
+	case *tutti.TokenRevoked:
+		r.revoke(b.Token)
+	case *tutti.NodeEnrolled:
+		r.enrol(e, b)
+	case *tutti.NodeReplaceable:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.Replaceable = true
+		}
+	case *tutti.NodeRemoved:
+		switch n := r.Nodes[b.Node]; {
+		case n == nil:
+		case b.Replaced: // the next event is its end
+			n.replaced, n.keeps = true, b.Keeps
+		default:
+			r.drop(n)
+			delete(r.Nodes, b.Node)
+		}
+	case *tutti.ExportsSet:
+		if n := r.Nodes[b.Node]; n != nil && !b.Overlay {
+			n.Exports, n.Catalog = b.Set, tutti.Stored{Run: b.Run, CatalogUUID: b.CatalogUUID}
+		}
+	case *tutti.RunClaimed:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.LastClaimed, n.Changes, n.Written = b.Run, 0, 0
+			n.Unended++
+			r.Claims[b.Run] = n
+		}
+	case *tutti.ValueSet:
+		r.wrote(b.Owner, len(b.Value))
+	case *tutti.ValueUnset:
+		r.wrote(b.Owner, 0)
+	case *tutti.RunFinished:
+		r.unclaim(b.Result.Run)
+	}
+}
+
+// unclaim expects no results of these runs any more.
+func (r *Registry) unclaim(runs ...tutti.RunID) {
+	for _, id := range runs {
+		if n := r.Claims[id]; n != nil {
+			n.Unended--
+			delete(r.Claims, id)
+		}
+	}
+}
+
+// dropCode forgets where the manifest of code is that nobody can ask for.
+func (r *Registry) dropCode(code tutti.Digest) {
+	for _, current := range r.Code {
+		if current.Code == code {
+			return
+		}
+	}
+	for _, used := range r.jobs {
+		if used == code {
+			return
+		}
+	}
+	delete(r.Signed, code)
+}
+
+func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
+	if t := r.Tokens[b.Token]; t != nil {
+		t.BoundTo, t.Node = b.Key, b.Node
+	}
+	n := &Node{NodeEnrolled: *b, JoinedAt: e.At, Since: e.Seq}
+	switch old := r.Nodes[b.Node]; {
+	case old == nil:
+	case old.Key == b.Key: // the machine has joined again
+		if old.Token != b.Token {
+			r.revoke(old.Token)
+		}
+		n = old
+		n.NodeEnrolled, n.JoinedAt, n.Replaceable = *b, e.At, false
+	default:
+		r.drop(old)
+		if old.keeps {
+			n.Exports, n.Catalog = old.Exports, old.Catalog
+		}
+	}
+	r.Nodes[b.Node] = n
+	r.Keys[b.Key] = b.Node
+	r.Revoked = slices.DeleteFunc(r.Revoked, func(k tutti.NodeKey) bool { return k == b.Key })
+}
+
+// replaces reports whether an enrolment gives a name to another machine, and no
+// NodeRemoved has said so.
+func (r *Registry) replaces(b *tutti.NodeEnrolled) bool {
+	old := r.Nodes[b.Node]
+	return old != nil && old.Key != b.Key && !old.replaced
+}
+
+func (r *Registry) wrote(owner tutti.NodeName, size int) {
+	if n := r.Nodes[owner]; n != nil {
+		n.Changes++
+		n.Written += int64(size)
+	}
+}
+
+func (r *Registry) revoke(id tutti.TokenID) {
+	if t := r.Tokens[id]; t != nil {
+		t.Revoked = true
+	}
+}
+
+// drop ends a key, and the token that let it in: whoever is out does not come
+// back by asking again.
+func (r *Registry) drop(n *Node) {
+	delete(r.Keys, n.Key)
+	r.Revoked = append(r.Revoked, n.Key)
+	maps.DeleteFunc(r.Claims, func(_ tutti.RunID, of *Node) bool { return of == n })
+	r.revoke(n.Token)
+}
+
+// ByKey returns the node that owns a key, or nil.
+func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] }
+
+// Groups returns the groups of a node: those that list it, and those that its
+// token fixed; sorted.
+func (r *Registry) Groups(n *Node) []tutti.GroupName {
+	return r.members.GroupsOf(n.Node, n.Groups)
+}
+
+// Enrolled returns the nodes of each group that a token fixed.
+func (r *Registry) Enrolled() map[tutti.GroupName][]tutti.NodeName {
+	out := map[tutti.GroupName][]tutti.NodeName{}
+	for _, n := range r.Nodes {
+		for _, g := range n.Groups {
+			out[g] = append(out[g], n.Node)
+		}
+	}
+	return out
+}

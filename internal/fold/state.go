@@ -1,0 +1,110 @@
+package fold
+
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// State is everything that the log says, folded. Only Apply changes it, and what
+// engine and converge decide on it; whoever has it to read may look at it with
+// others at once, as long as nobody does either.
+type State struct {
+	Seq      uint64 // of the last event
+	Through  uint64 // of the latest snapshot
+	Engine   *engine.State
+	Data     *data.State
+	Converge *converge.State
+	Registry *Registry
+}
+
+// New returns the state before the first event.
+func New() *State {
+	s := &State{Engine: engine.NewState(), Data: data.NewState(), Registry: newRegistry()}
+	s.Converge = converge.New(s.Engine, s.Data)
+	return s
+}
+
+// Apply folds the next event of the log. What the event holds is shared with the
+// state, and with every other one that has applied it: nobody changes it.
+func (s *State) Apply(e tutti.Event) {
+	s.Seq = e.Seq
+	if b, ok := e.Body.(*tutti.NodeEnrolled); ok && s.Registry.replaces(b) { // a log of release 0.2.0 or before
+		s.apply(tutti.Event{Seq: e.Seq, At: e.At, By: e.By, Body: &tutti.NodeRemoved{Node: b.Node, Replaced: true}})
+	}
+	s.apply(e)
+}
+
+func (s *State) apply(e tutti.Event) {
+	gone := s.Engine.Apply(e)
+	s.Data.Apply(e)
+	s.Converge.Apply(e)
+	s.Registry.apply(e)
+	s.Registry.unclaim(gone...)
+	if b, ok := e.Body.(*tutti.SnapshotTaken); ok {
+		s.Through = b.Through
+	}
+}
+
+// Fleet is the fleet file; an empty one before there is any.
+func (s *State) Fleet() tutti.Fleet {
+	if s.Registry.Fleet == nil {
+		return tutti.Fleet{}
+	}
+	return *s.Registry.Fleet
+}
+
+// Members are the nodes of a target that have joined, sorted; of all of them for
+// the empty one.
+func (s *State) Members(target string) []tutti.NodeName {
+	var out []tutti.NodeName
+	for name := range s.Registry.Nodes {
+		if s.Member(target, name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Member reports whether a node that has joined belongs to a target.
+func (s *State) Member(target string, name tutti.NodeName) bool {
+	n := s.Registry.Nodes[name]
+	return n != nil && (target == "" || target == string(name) || slices.Contains(s.Registry.Groups(n), tutti.GroupName(target)))
+}
+
+// ProgramOf is the Puppet program by which a node runs where no step says otherwise.
+func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
+	n := s.Registry.Nodes[name]
+	if s.Registry.Fleet == nil || n == nil {
+		return tutti.ProgramApply
+	}
+	return s.Registry.Fleet.ProgramOf(s.Registry.Groups(n))
+}
+
+// Has is what a node has to run with: the Puppet that it has, and what the fleet file
+// says.
+func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
+	f := s.Fleet()
+	return converge.Has{Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
+}
+
+// Job returns the job of that id, or the latest for the empty one. Of one that is
+// retired it says that only so many jobs are kept.
+func (s *State) Job(id tutti.JobID, kept int) (*engine.Job, error) {
+	if id == "" && len(s.Engine.Order) > 0 {
+		id = s.Engine.Order[len(s.Engine.Order)-1]
+	}
+	j := s.Engine.Jobs[id]
+	if j == nil && s.Engine.Retired(id) {
+		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), kept)
+	}
+	if j == nil {
+		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q; see: tutti job list", string(id))
+	}
+	return j, nil
+}
