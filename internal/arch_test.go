@@ -31,6 +31,8 @@ const (
 	rules    = "rules"            // pure
 	decision = "decision"         // pure
 	converge = "convergence"      // pure; decides on what decisions have been carried out
+	folded   = "fold"             // pure; the fold of the whole log
+	readers  = "readers"          // pure; answer from the fold without the writer
 	points   = "kill points"      // where a test may kill a process
 	system   = "system"           // small tools of the operating system
 	sibling  = "siblings"         // adapters
@@ -40,16 +42,16 @@ const (
 )
 
 var layers = map[string]string{
-	"dag": base, "redact": base, "chaos": base, "lines": base, "report": base,
+	"dag": base, "redact": base, "chaos": base, "lines": base, "report": base, "plain": base,
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
 	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
-	"engine": decision, "converge": converge,
+	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
 	"killpoint": points,
 	"durable":   system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,
-	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support,
+	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
 }
 
 // below says which layers each layer may import.
@@ -62,14 +64,16 @@ var below = map[string][]string{
 	rules:    {words, base},
 	decision: {words, base, rules},
 	converge: {words, base, rules, decision},
-	sibling:  {words, base, rules, decision, converge, points, system, assets},
-	wiring:   {words, base, rules, decision, converge, points, system, assets, sibling},
+	folded:   {words, base, rules, decision, converge},
+	readers:  {words, base, rules, decision, converge, folded},
+	sibling:  {words, base, rules, decision, converge, folded, readers, points, system, assets},
+	wiring:   {words, base, rules, decision, converge, folded, readers, points, system, assets, sibling},
 	command:  {words, wiring},
-	support:  {words, base, rules, decision, converge, points, system, assets, sibling, wiring, support},
+	support:  {words, base, rules, decision, converge, folded, readers, points, system, assets, sibling, wiring, support},
 }
 
 func pure(layer string) bool {
-	return slices.Contains([]string{words, base, rules, decision, converge}, layer)
+	return slices.Contains([]string{words, base, rules, decision, converge, folded, readers}, layer)
 }
 
 // layerOf returns the layer of a package and what is its own: the directory below

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tutti-project/tutti/internal/bustest"
 )
 
 // small is a server on a disk of its own, and its operator.
@@ -49,19 +51,9 @@ func newSmall(t *testing.T) *small {
 			t.Error(err)
 		}
 	})
-	var listen [2]string
-	for i := range listen {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listen[i] = l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.url = "https://" + listen[0]
-	s.must("server", "init", "--dir", s.dir, "--host", "127.0.0.1", "--listen", listen[0], "--bus", listen[1])
+	listen := bustest.Address(t)
+	s.url = "https://" + listen
+	s.must("server", "init", "--dir", s.dir, "--host", "127.0.0.1", "--listen", listen, "--bus", bustest.Address(t))
 	t.Cleanup(s.stop)
 	return s
 }
@@ -72,7 +64,7 @@ func (s *small) socket() string { return filepath.Join(s.disk, "sock") }
 func (s *small) start() {
 	s.t.Helper()
 	s.said = &bytes.Buffer{}
-	s.run = exec.Command("tutti", "server", "--dir", s.dir, "--socket", s.socket()) //nolint:noctx // stop ends it
+	s.run = exec.Command("tutti", "server", "--dir", s.dir, "--socket", s.socket())
 	s.run.Env, s.run.Stderr = s.env, s.said
 	if err := s.run.Start(); err != nil {
 		s.t.Fatal(err)

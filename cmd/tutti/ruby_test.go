@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // fakeRuby is a launcher and a Puppet that understand just enough to take the
@@ -208,10 +210,8 @@ func (r *fakeRun) apply() {
 				r.say(ask{"op": "publish", "key": s.args[0], "value": json.RawMessage(s.args[1])})
 			}
 		case "hold":
-			_ = os.WriteFile(s.args[0]+".waits", nil, 0o600)
-			for _, err := os.Stat(s.args[0]); err != nil; _, err = os.Stat(s.args[0]) {
-				r.testIsOver()
-				time.Sleep(10 * time.Millisecond)
+			if err := r.hold(s.args[0]); err != nil {
+				panic(err)
 			}
 		case "fail":
 			name := fmt.Sprintf("Exec[%d]", s.line)
@@ -226,6 +226,34 @@ func (r *fakeRun) apply() {
 		case "log":
 			message := strings.ReplaceAll(strings.Join(s.args[1:], " "), `\e`, "\x1b")
 			r.line("log.jsonl", ask{"level": s.args[0], "message": message, "source": "Puppet", "file": r.site, "line": s.line})
+		}
+	}
+}
+
+// hold waits until the file is there, or the run's directory is not.
+func (r *fakeRun) hold(file string) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	for _, dir := range []string{filepath.Dir(file), r.dir} {
+		if err := watcher.Add(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(file+".waits", nil, 0o600); err != nil {
+		return err
+	}
+	for {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+		r.testIsOver()
+		select {
+		case <-watcher.Events:
+		case err := <-watcher.Errors:
+			return err
 		}
 	}
 }
@@ -271,7 +299,7 @@ func (r *fakeRun) say(req ask) ask {
 			return answer
 		}
 		r.testIsOver()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // as the module: nobody tells it that the agent is back
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
@@ -28,15 +28,20 @@ func TestMain(m *testing.M) {
 var update = flag.Bool("update", false, "write the golden parts of the scripts")
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "../../script/cli",
+	testscript.Run(t, scripts("../../script/cli"))
+}
+
+// scripts are those of a directory, with all commands that they may use.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		Setup:               setup,
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "until": until, "normal": normal, "last": last, "kill9": kill9, "expand": expand, "run": showRun,
 		},
-	})
+	}
 }
 
 // setup gives a script two free ports and a root directory with a Puppet.
@@ -49,14 +54,12 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	for _, name := range []string{"LISTEN", "BUS"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, release, err := bustest.ReserveAddress()
 		if err != nil {
 			return err
 		}
-		env.Setenv(name, l.Addr().String())
-		if err := l.Close(); err != nil {
-			return err
-		}
+		env.Defer(release)
+		env.Setenv(name, addr)
 	}
 	env.Setenv("TUTTI_OPERATOR", filepath.Join(env.WorkDir, "operator"))
 	env.Setenv("TZ", "UTC")
@@ -94,10 +97,12 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-const untilDeadline = 30 * time.Second
+// untilDeadline only bounds a hang: it is long for a machine that is busy.
+const untilDeadline = 3 * time.Minute
 
 // until [PATTERN] COMMAND...: the command is tried until it ends well and its
-// output matches. The pattern stands between slashes.
+// output matches. The pattern stands between slashes. Only the command can tell, so
+// it is asked again and again.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("")
 	if p := args[0]; strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {

@@ -84,6 +84,10 @@ type Options struct {
 	// Warm has Puppet ready for runs that are to come; nil: nobody does.
 	Warm Warm
 
+	// Idle is called when a claim brings no run for the first time, and for the first
+	// time after a run; nil: nobody wants to know.
+	Idle func()
+
 	// Compile is where the Puppet Server on this node asks; nil: there is none.
 	Compile *CompileSocket
 
@@ -147,6 +151,9 @@ func New(opts Options) *Agent {
 	}
 	if opts.Warm == nil {
 		opts.Warm = cold{}
+	}
+	if opts.Idle == nil {
+		opts.Idle = func() {}
 	}
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
@@ -263,7 +270,7 @@ func (a *Agent) beats(ctx context.Context) {
 func (a *Agent) claims(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	for {
+	for idle := false; ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -278,7 +285,10 @@ func (a *Agent) claims(ctx context.Context) error {
 			a.opts.Logger.Warn("no claim", "error", err)
 			again = retryAfter
 		case busy:
-			again = 0
+			again, idle = 0, false
+		case !idle:
+			a.opts.Idle()
+			idle = true
 		}
 		retry.Reset(again)
 	}
@@ -318,7 +328,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if any, err := a.recover(ctx); err != nil || any {
 		return any, err
 	}
-	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{})
+	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{Version: a.opts.Version, Knows: tutti.Capabilities()})
 	if err != nil {
 		return false, err
 	}
@@ -333,7 +343,7 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return false, tutti.Errorf(tutti.CodeRefused, "the server ordered a run of node %q from node %q", claimed.Order.Node, a.opts.Node)
 	}
 	killpoint.Here("agent.claimed")
-	if err := a.execute(ctx, *claimed.Order); err != nil {
+	if err := a.execute(ctx, claimed); err != nil {
 		return false, err
 	}
 	ring(a.lookAgain) // the run may have brought Puppet

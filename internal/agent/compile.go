@@ -29,7 +29,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
-	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { //nolint:gosec // that is its meaning
+	if err := os.Chmod(filepath.Dir(c.Path), 0o755); err != nil { // the Puppet Server's user passes through
 		return nil, tutti.Wrap("", err, "the compile socket's directory")
 	}
 	_ = os.Remove(c.Path) // an earlier agent's
@@ -37,7 +37,7 @@ func (a *Agent) listenCompile() (*net.UnixListener, error) {
 	if err != nil {
 		return nil, tutti.Wrap("", err, "the compile socket")
 	}
-	if err = os.Chmod(c.Path, 0o660); err == nil { //nolint:gosec // for the group of the Puppet Server
+	if err = os.Chmod(c.Path, 0o660); err == nil { // for the group of the Puppet Server
 		err = os.Chown(c.Path, -1, c.GID)
 	}
 	if err != nil {

@@ -49,12 +49,12 @@ func newCompiler(t *testing.T, uid int) compiler {
 }
 
 // begin starts the agent, or another one in its place.
-func (c compiler) begin(uid int) {
+func (c compiler) begin(uid int, change ...func(*agent.Options)) {
 	c.kill()
 	claims := c.line.count(tutti.OpClaim)
-	c.start(func(o *agent.Options) {
+	c.start(append(change, func(o *agent.Options) {
 		o.Compile = &agent.CompileSocket{Path: c.path, UID: uid, GID: os.Getgid()}
-	})
+	})...)
 	c.line.until(tutti.OpClaim, claims+1) // it listens before it claims
 }
 
@@ -203,12 +203,13 @@ func TestWhatTheCompileSocketRefuses(t *testing.T) {
 func TestACompileWithoutTheServer(t *testing.T) {
 	c := newCompiler(t, os.Getuid())
 	c.set("shared/x", "1")
-	conn, lines := c.dial(t)
-	if got := exchange(conn, lines, ask{"op": "hello", "protocol": 1, "run": c.run, "certname": "web-01"}); !got.OK {
+	question := ask{"op": "value", "key": "shared/x"}
+	if got := c.say(t, "web-01", question); !got.Found {
 		t.Fatalf("%+v", got)
 	}
-	question := ask{"op": "value", "key": "shared/x"}
-	if got := exchange(conn, lines, question); !got.Found {
+	c.begin(os.Getuid(), impatient)
+	conn, lines := c.dial(t)
+	if got := exchange(conn, lines, ask{"op": "hello", "protocol": 1, "run": c.run, "certname": "web-01"}); !got.OK {
 		t.Fatalf("%+v", got)
 	}
 	c.line.sever()

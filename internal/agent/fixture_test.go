@@ -28,6 +28,12 @@ plans:
     steps: [{run: db}]
 `
 
+// hang is how long a test waits for an event before it fails. No machine is that slow.
+const hang = 3 * time.Minute
+
+// impatient makes an agent that gives up soon on a server that is away.
+func impatient(o *agent.Options) { o.Patience = 2 * time.Second }
+
 // lab is a server and one node with its agent.
 type lab struct {
 	t     *testing.T
@@ -48,7 +54,7 @@ func newLab(t *testing.T, script func(p *puppet) tutti.Result) *lab {
 	f := servertest.Start(t)
 	l := &lab{t: t, fleet: f, node: f.Join("db-01"), ruby: newRuby(t, script)}
 	f.Push(onePlan)
-	l.line = newLine(l.node)
+	l.line = newLine(t, l.node)
 	// Sockets need short paths.
 	dir, err := os.MkdirTemp("", "a")
 	if err != nil {
@@ -75,7 +81,7 @@ func (l *lab) start(change ...func(*agent.Options)) {
 	l.kill()
 	opts := agent.Options{
 		Dir: l.dir, Node: "db-01", Bus: l.line, Runner: l.ruby, VerifyCode: l.fleet.Identity.VerifyCode,
-		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "test", Patience: 2 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "test", Patience: hang,
 	}
 	for _, c := range change {
 		c(&opts)
@@ -136,7 +142,7 @@ var errSeen = errors.New("seen")
 // watch waits until an event fits, or for the job's end.
 func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	err := l.fleet.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
 		if w.Event != nil && until(*w.Event) {

@@ -380,6 +380,7 @@ const exclusivePlan = `
 fleet: test
 environment: {name: production, path: ./code}
 groups: {db: {nodes: [db-01]}}
+grants: [{to: db, write: [db/**]}]
 plans:
   deploy:
     exclusive: {reason: kernel}
@@ -402,7 +403,7 @@ func exclusiveLab(t *testing.T, script func(file *lockFile, p *puppet) tutti.Res
 // TestAnExclusiveJobFromEndToEnd: its runs run while the node is disabled, runs of
 // others wait for its end, and afterwards the node is as before.
 func TestAnExclusiveJobFromEndToEnd(t *testing.T) {
-	during := make(chan string, 3)
+	during := make(chan string, 100)
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	l, file := exclusiveLab(t, func(file *lockFile, p *puppet) tutti.Result {

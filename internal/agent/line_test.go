@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
@@ -13,6 +15,7 @@ import (
 
 // line is an agent.Bus that leads to a server and can be cut.
 type line struct {
+	t     *testing.T
 	fleet *servertest.Fleet
 	key   tutti.NodeKey
 
@@ -59,8 +62,8 @@ func (l *line) hang(ctx context.Context, op string, answered bool) error {
 	return tutti.Wrap(tutti.CodeUnavailable, context.Cause(ctx), "%s", op)
 }
 
-func newLine(n *servertest.Node) *line {
-	return &line{fleet: n.Fleet, key: n.Key, sent: map[string][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
+func newLine(t *testing.T, n *servertest.Node) *line {
+	return &line{t: t, fleet: n.Fleet, key: n.Key, sent: map[string][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
 }
 
 // payload is what was last sent for an operation.
@@ -158,6 +161,9 @@ func (l *line) said(but ...string) string {
 
 // until waits until the operation was called n times.
 func (l *line) until(op string, n int) {
+	l.t.Helper()
+	deadline := time.NewTimer(hang)
+	defer deadline.Stop()
 	for {
 		l.mu.Lock()
 		next := l.calls
@@ -165,7 +171,12 @@ func (l *line) until(op string, n int) {
 		if l.count(op) >= n {
 			return
 		}
-		<-next
+		select {
+		case <-next:
+		case <-deadline.C:
+			l.t.Errorf("waited %s for call %d of %s: there were %d", hang, n, op, l.count(op))
+			return
+		}
 	}
 }
 

@@ -28,15 +28,17 @@ func (s *socket) lockWait(ctx context.Context, req request) (response, error) {
 	deadline := s.spec.StartedAt.Add(lockTimeout)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	s.logger.Info("waiting for the lock of another Puppet", "pid", req.PID, "path", req.Path)
-	released, err := waitLock(ctx, req.Path, req.PID)
+	released, err := waitLock(ctx, req.Path, req.PID, func() {
+		s.logger.Info("waiting for the lock of another Puppet", "pid", req.PID, "path", req.Path)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return response{"released": released}, nil
 }
 
-func waitLock(ctx context.Context, path string, pid int) (bool, error) {
+// waitLock calls watching when the file is there and no change of it is missed any more.
+func waitLock(ctx context.Context, path string, pid int, watching func()) (bool, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return false, err
@@ -48,6 +50,7 @@ func waitLock(ctx context.Context, path string, pid int) (bool, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return true, nil // gone before it was watched
 	}
+	watching()
 	waitCtx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()

@@ -147,8 +147,9 @@ func final(err error) bool {
 	switch tutti.CodeOf(err) {
 	case tutti.CodeInvalid, tutti.CodeRefused, tutti.CodeNotFound:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // attach names what belongs to the result: what is small goes along with it, the

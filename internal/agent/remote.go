@@ -115,6 +115,7 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 
 func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, out *tutti.RemoteReply) error {
 	switch q.Action {
+	case tutti.RemoteStatus: // every reply has it
 	case tutti.RemoteSummary:
 		sum, err := a.opts.Local.Summary()
 		out.Summary = &sum

@@ -51,10 +51,11 @@ func ours(ctx context.Context) error {
 	return nil
 }
 
-// execute does what an order says, once: a run whose marker is there is
+// execute does what a claimed order says, once: a run whose marker is there is
 // followed on and never started again. When it returns without an error, the
 // run's result is on disk.
-func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
+func (a *Agent) execute(ctx context.Context, claimed tutti.Claimed) error {
+	order := *claimed.Order
 	dir := a.runDir(order.Run)
 	switch {
 	case hasFile(dir, sentFile):
@@ -67,7 +68,7 @@ func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
 	spec, err := a.opts.Runner.Spec(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return a.begin(ctx, dir, order)
+		return a.begin(ctx, dir, claimed)
 	case err != nil:
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
@@ -75,12 +76,14 @@ func (a *Agent) execute(ctx context.Context, order tutti.Order) error {
 }
 
 // begin starts a run that nobody has started.
-func (a *Agent) begin(ctx context.Context, dir string, order tutti.Order) error {
+func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) error {
+	order := *claimed.Order
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	killpoint.Here("agent.run-dir")
-	if err := order.Validate(); err != nil {
+	if err := claimed.Validate(); err != nil {
+		err = fmt.Errorf("%w; this agent (%s) cannot carry it out: upgrade tutti on %s", err, a.opts.Version, a.opts.Node)
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseRefused, err))
 	}
 	if err := a.opts.Space(); err != nil {

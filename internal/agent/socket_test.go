@@ -213,6 +213,7 @@ func TestWithoutAServerTheLastKnownAnswersCount(t *testing.T) {
 	l.set("shared/x", "1")
 	l.set("shared/hiera/port", "1")
 	l.inRun(func(p *puppet) { p.say(ask{"op": "value", "key": "shared/x"}) })
+	l.start(impatient)
 	got := l.inRun(func(p *puppet) {
 		l.line.sever()
 		v, h := p.say(ask{"op": "value", "key": "shared/x"}), p.say(ask{"op": "hiera"})
@@ -251,6 +252,7 @@ func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
 			t.Errorf("collected %+v", r)
 		}
 	})
+	l.start(impatient)
 	got := l.inRun(func(p *puppet) {
 		l.line.sever()
 		r := collects(p)
@@ -278,7 +280,7 @@ func TestNoAnswerIsNoEmptyAnswer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := started(t)
+			l := started(t, impatient)
 			l.ruby.mu.Lock()
 			l.ruby.script = func(p *puppet) tutti.Result {
 				l.line.sever()
@@ -313,6 +315,7 @@ func TestKnownAnswersThatAreDamagedAreNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	l.start(impatient)
 	l.inRun(func(p *puppet) {
 		l.line.sever()
 		if r := p.say(ask{"op": "value", "key": "shared/x"}); r.Code != tutti.CodeUnavailable {
@@ -345,7 +348,7 @@ func TestARunInsistsOnAnAnswerWhileTheServerRestarts(t *testing.T) {
 }
 
 func TestTheGateWaitsForTheServer(t *testing.T) {
-	l := started(t)
+	l := started(t, impatient) // with the questions before it
 	got := l.inRun(func(*puppet) {
 		l.line.sever()
 		asked := l.line.count(tutti.OpGate)

@@ -17,7 +17,7 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	// Whichever of the watchers notices first.
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		released, err := waitLock(ctx, path, os.Getpid())
+		released, err := waitLock(ctx, path, os.Getpid(), func() {})
 		cancel()
 		if released || err != nil {
 			t.Fatalf("released %t, %v: want not released, and no error", released, err)
@@ -26,7 +26,7 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the agent ends")
 	cancel(gone)
-	if released, err := waitLock(ctx, path, os.Getpid()); released || !errors.Is(err, gone) {
+	if released, err := waitLock(ctx, path, os.Getpid(), func() {}); released || !errors.Is(err, gone) {
 		t.Errorf("released %t, %v, want the cause", released, err)
 	}
 }

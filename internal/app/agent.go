@@ -106,8 +106,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
-		Compile: a.compile,
-		Logger:  a.opts.Logger, Version: Version, Beat: a.opts.Beat,
+		Compile: a.compile, Idle: giveBack,
+		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return core.Run(ctx) })

@@ -58,13 +58,13 @@ func (s stored) trimmed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tick, limit := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	tick, limit := time.NewTicker(10*time.Millisecond), time.After(hang)
 	defer tick.Stop()
 	for !letGo(ctx, log) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatal("waited 30 s for the log to let go of its beginning")
+			t.Fatalf("waited %s for the log to let go of its beginning", hang)
 		}
 	}
 	stop()

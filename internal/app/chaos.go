@@ -136,8 +136,9 @@ func (c Chaos) befall(ctx context.Context, f chaos.Fault, began time.Time) (chao
 		return chaos.Spell{Host: f.Host, From: from, To: to}, nil
 	case chaos.Power: // it was away until it had booted
 		return chaos.Spell{Host: f.Host, From: from, To: time.Now()}, nil
+	default:
+		return chaos.Spell{}, nil
 	}
-	return chaos.Spell{}, nil
 }
 
 // deeds are how a fault begins and ends.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -95,7 +96,15 @@ func initServer(o cli.ServerInit) error {
 	return startUnit(context.Background(), unit, "server --dir "+o.Dir)
 }
 
+// serverGarbage is the garbage that a server may have, in percent of what it needs
+// (GOGC). Measured (docs/benchmarks.md): half of Go's default takes a fifth off its
+// memory for some percent of its CPU.
+const serverGarbage = 50
+
 func runServer(ctx context.Context, o cli.ServerRun) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(serverGarbage)
+	}
 	s, err := NewServer(ServerOptions{
 		Dir: o.Dir, Listen: o.Listen, Bus: o.Bus, Socket: o.Socket, Silence: o.Silence, MaxRuns: o.MaxRuns, Compiles: o.MaxCompiles, KeepJobs: o.KeepJobs,
 		Reserve: uint64(max(0, o.Reserve)) << 20, Reports: retain.Reports{Most: o.KeepReports, For: o.KeepReportsFor}, Logger: logger(),

@@ -139,8 +139,21 @@ func Output(ctx context.Context, h *lab.Host, stdin []byte, args ...string) ([]b
 // RunCold has the agent of a node load Puppet anew for every run, also once the host has
 // begun again.
 func (f *LabFleet) RunCold(ctx context.Context, h *lab.Host) error {
-	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i '/^ExecStart=/s/$/ --warm 0/' "$(systemctl show -P FragmentPath tutti-agent)"
+	return AddFlags(ctx, h, "tutti-agent", "--warm 0")
+}
+
+// AddFlags starts a unit of a host again with further flags, which it has at every boot.
+func AddFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
+	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/$/ $2/" "$(systemctl show -P FragmentPath "$1")"
 		systemctl daemon-reload
-		systemctl restart tutti-agent`)
+		systemctl restart "$1"`, "sh", unit, flags)
+	return err
+}
+
+// DropFlags takes back what AddFlags did.
+func DropFlags(ctx context.Context, h *lab.Host, unit, flags string) error {
+	_, err := Output(ctx, h, nil, "sh", "-euc", `sed -i "/^ExecStart=/s/ $2$//" "$(systemctl show -P FragmentPath "$1")"
+		systemctl daemon-reload
+		systemctl restart "$1"`, "sh", unit, flags)
 	return err
 }

@@ -3,13 +3,13 @@ package app
 import (
 	"context"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -19,17 +19,9 @@ import (
 func startServer(t *testing.T) ConnectOptions {
 	t.Helper()
 	dir := t.TempDir()
-	free := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
 	o := ConnectOptions{OperatorDir: filepath.Join(dir, "operator")}
 	err := InitServer(InitOptions{
-		Dir: filepath.Join(dir, "server"), Host: "127.0.0.1", Listen: free(), Bus: free(), Operator: "admin", OperatorDir: o.OperatorDir,
+		Dir: filepath.Join(dir, "server"), Host: "127.0.0.1", Listen: bustest.Address(t), Bus: bustest.Address(t), Operator: "admin", OperatorDir: o.OperatorDir,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -84,9 +84,9 @@ func copyModule(dir string) error {
 			return err
 		}
 		if e.IsDir() {
-			return os.Chmod(path, 0o755) //nolint:gosec // the Puppet Server reads it, and serves it to all nodes
+			return os.Chmod(path, 0o755) // the Puppet Server reads it, and serves it to all nodes
 		}
-		return os.Chmod(path, 0o644) //nolint:gosec // as above
+		return os.Chmod(path, 0o644)
 	}); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func makeModules(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o755) //nolint:gosec // the Puppet Server reads it
+	return os.Chmod(dir, 0o755) // the Puppet Server reads it
 }
 
 // compileSocket is where the agent of a directory answers a Puppet Server; nil:

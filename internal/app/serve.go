@@ -69,7 +69,7 @@ func (s *Server) guard(ctx context.Context, group *errgroup.Group, d denier, p p
 
 // denier puts into the log what was refused, beside whoever tells of it.
 type denier struct {
-	ctx   context.Context //nolint:containedctx // that of its group, which waits for it
+	ctx   context.Context // that of its group, which waits for it
 	core  *server.Server
 	group *errgroup.Group
 }

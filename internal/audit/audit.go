@@ -23,18 +23,11 @@ func Unexpired(segments []tutti.AuditSegment, now time.Time) []tutti.AuditSegmen
 	return slices.DeleteFunc(slices.Clone(segments), func(s tutti.AuditSegment) bool { return now.Sub(s.Until) > Keep })
 }
 
-// kept are the kinds of events that keep their bytes whoever caused them.
-var kept = map[string]bool{
-	"audit.denied": true, "node.enrolled": true, "node.removed": true, "node.replaceable": true,
-	"job.started": true, "job.cancelled": true, "job.finished": true, "job.retired": true,
-	"operator.issued": true, "operator.revoked": true, "token.created": true, "token.revoked": true,
-}
-
 // Act reports whether a person may ask for an event: what operators did, what was
 // denied, who came and went, how jobs ended. Of anything else (runs, their
 // exports and values) the trail keeps the digest alone.
 func Act(e tutti.Event) bool {
-	return strings.HasPrefix(e.By, "operator:") || kept[e.Body.Kind()]
+	return strings.HasPrefix(e.By, "operator:") || tutti.TrailOf(e.Body.Kind()) == tutti.TrailAlways
 }
 
 // Chain verifies entries one after the other. The zero value begins with the

@@ -229,3 +229,27 @@ func TestSegmentsExpire(t *testing.T) {
 		}
 	}
 }
+
+// What operators cause is kept of all kinds, and these whoever caused them.
+func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
+	want := []string{
+		"audit.denied",
+		"job.cancelled", "job.finished", "job.retired", "job.started",
+		"node.enrolled", "node.removed", "node.replaceable",
+		"operator.issued", "operator.revoked",
+		"token.created", "token.revoked",
+	}
+	var got []string
+	for _, kind := range tutti.Kinds() {
+		body := &tutti.UnknownEvent{Name: kind}
+		if audit.Act(tutti.Event{By: "server", Body: body}) {
+			got = append(got, kind)
+		}
+		if !audit.Act(tutti.Event{By: "operator:ada", Body: body}) {
+			t.Errorf("%s by an operator is not kept", kind)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +kept\n%s", diff)
+	}
+}

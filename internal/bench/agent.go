@@ -44,6 +44,9 @@ func measureAgent(ctx context.Context, o options) (figures []figure, err error) 
 		return nil, err
 	}
 	spec.Name, spec.Hosts = "bench-agent", spec.Hosts[:3]
+	for i := range spec.Hosts {
+		spec.Hosts[i].Prepare = "" // what is measured has the settings of its packages
+	}
 	machine := lab.Machine{Log: os.Stderr}
 	running, err := machine.Up(ctx, spec)
 	if err != nil {

@@ -152,7 +152,7 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	q := tutti.Query{Kind: tutti.QueryValue, Key: changing(i)}
 	var answered tutti.Answered
 	if err := f.call(ctx, i, tutti.OpAsk, tutti.Ask{Run: run, Query: q}, &answered); err != nil {
-		return nil //nolint:nilerr // it has ended: an older doorbell
+		return nil // it has ended: an older doorbell
 	}
 	role := i % convergeRoles
 	reads := slices.Concat(f.read[role], []tutti.Read{{Query: q, Found: answered.Found, Digest: answered.Digest}})
@@ -160,7 +160,7 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	var gated tutti.Gated
 	gate := tutti.Gate{Run: run, Reads: reads, Keys: f.keys[role], Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same}}
 	if err := f.call(ctx, i, tutti.OpGate, gate, &gated); err != nil || gated.Verdict == tutti.GateHold {
-		return nil //nolint:nilerr // as above
+		return nil // as above
 	}
 	result := servertest.Result(run, tutti.Changed)
 	if gated.Verdict == tutti.GateStop {

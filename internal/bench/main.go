@@ -46,7 +46,7 @@ type options struct {
 func main() {
 	var o options
 	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
-	only := flag.String("only", "", "one of gap, start, past, converge, scale, return, status, swift, agent, warm")
+	only := flag.String("only", "", "one of gap, start, past, converge, read, scale, return, status, swift, agent, warm")
 	serve := flag.String("serve", "", "be the server of this data directory, with profiles on "+profileAddress)
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
@@ -77,6 +77,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"start", measureStart, false},
 		{"past", measurePast, false},
 		{"converge", measureConverge, false},
+		{"read", measureRead, o.nodes == 0},
 		{"scale", measureScale, o.nodes == 0},
 		{"return", measureReturn, only != "return"}, // scale has it, too, in the middle of a job
 		{"status", measureStatus, o.nodes == 0},

@@ -42,7 +42,7 @@ func measurePast(ctx context.Context, o options) (figures []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.kill()
+	defer s.end()
 	if err := fillPast(ctx, s.data); err != nil {
 		return nil, fmt.Errorf("execute %d jobs: %w", pastJobs, err)
 	}
@@ -100,7 +100,30 @@ func fillPast(ctx context.Context, data string) error {
 }
 
 // serveHere runs the server's own code in this process while f uses it.
-func serveHere(ctx context.Context, data string, ring server.Bus, f func(context.Context, *server.Server) error) error {
+func serveHere(ctx context.Context, data string, ring server.Bus, f func(context.Context, *server.Server) error, change ...func(*server.Options)) error {
+	return withLog(ctx, data, func(log tutti.Log, blobs tutti.Blobs) error {
+		opts := server.Options{
+			Log: log, Blobs: blobs, Bus: ring, Silence: time.Hour, Identity: &servertest.Identity{}, Logger: quiet(),
+			NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+		}
+		for _, c := range change {
+			c(&opts)
+		}
+		s := server.New(opts)
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		err := f(tutti.WithActor(ctx, "operator:bench"), s)
+		cancel()
+		if last := <-ended; !errors.Is(last, context.Canceled) {
+			err = errors.Join(err, last)
+		}
+		return err
+	})
+}
+
+// withLog opens the log of a data directory, without fsync, while f uses it.
+func withLog(ctx context.Context, data string, f func(tutti.Log, tutti.Blobs) error) error {
 	authority, err := identity.Load(filepath.Join(data, "identity"))
 	if err != nil {
 		return err
@@ -135,19 +158,7 @@ func serveHere(ctx context.Context, data string, ring server.Bus, f func(context
 	if err != nil {
 		return err
 	}
-	s := server.New(server.Options{
-		Log: log, Blobs: blobs, Bus: ring, Silence: time.Hour, Identity: &servertest.Identity{}, Logger: quiet(),
-		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
-	})
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	err = f(tutti.WithActor(ctx, "operator:bench"), s)
-	cancel()
-	if last := <-ended; !errors.Is(last, context.Canceled) {
-		err = errors.Join(err, last)
-	}
-	return err
+	return f(log, blobs)
 }
 
 func (p pastServer) fill(ctx context.Context) error {

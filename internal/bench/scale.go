@@ -78,7 +78,7 @@ func withFleet(ctx context.Context, o options, measure func(*scaleMeasure, conte
 	if err != nil {
 		return nil, err
 	}
-	defer s.kill()
+	defer s.end()
 	root, err := simulatedRoot(nodes)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	_ "net/http/pprof" // the server's profiles, on loopback, while it is measured
 	"os"
@@ -17,11 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
 const (
-	profileAddress = "127.0.0.1:38162"
+	profileAddress = "127.0.0.1:18162"
 	startDeadline  = time.Minute
 	ticksPerSecond = 100 // of /proc/PID/stat, on every Linux
 )
@@ -34,6 +34,7 @@ type serverProcess struct {
 	data     string
 	operator string
 	cmd      *exec.Cmd
+	reserved []func() // ends the reservation of an address
 }
 
 // newServerProcess makes a server's data directory below dir.
@@ -47,31 +48,22 @@ func newServerProcess(o options, dir string) (*serverProcess, error) {
 		}
 		s.args = []string{self, "-serve", s.data}
 	}
-	listen, err := freeAddress()
-	if err != nil {
-		return nil, err
+	var addresses [2]string
+	for i := range addresses {
+		addr, release, err := bustest.ReserveAddress()
+		if err != nil {
+			return nil, err
+		}
+		addresses[i], s.reserved = addr, append(s.reserved, release)
 	}
-	bus, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	err = app.InitServer(app.InitOptions{
-		Dir: s.data, Host: "127.0.0.1", Listen: listen, Bus: bus, Operator: "bench", OperatorDir: s.operator,
+	err := app.InitServer(app.InitOptions{
+		Dir: s.data, Host: "127.0.0.1", Listen: addresses[0], Bus: addresses[1], Operator: "bench", OperatorDir: s.operator,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.Client, err = app.Connect(app.ConnectOptions{OperatorDir: s.operator})
 	return s, err
-}
-
-// freeAddress is an address on loopback that nobody listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // start returns when the server answers an operator.
@@ -101,6 +93,14 @@ func (s *serverProcess) kill() {
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait() // ended by us
 		s.cmd = nil
+	}
+}
+
+// end kills the server for good.
+func (s *serverProcess) end() {
+	s.kill()
+	for _, release := range s.reserved {
+		release()
 	}
 }
 

@@ -34,7 +34,7 @@ func withServer(ctx context.Context, f func(ctx context.Context, s *localServer)
 	defer cancel()
 	data := filepath.Join(dir, "server")
 	err = app.InitServer(app.InitOptions{
-		Dir: data, Host: "127.0.0.1", Listen: "127.0.0.1:38150", Bus: "127.0.0.1:38151", Operator: "bench", OperatorDir: s.operator,
+		Dir: data, Host: "127.0.0.1", Listen: "127.0.0.1:18150", Bus: "127.0.0.1:18151", Operator: "bench", OperatorDir: s.operator,
 	})
 	if err != nil {
 		return err

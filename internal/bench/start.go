@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,14 +59,29 @@ func startOnce(ctx context.Context, binary, state, notify string) (time.Duration
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	_ = conn.SetReadDeadline(began.Add(10 * time.Second))
-	buf := make([]byte, 64)
-	n, err := conn.Read(buf)
+	_ = conn.SetReadDeadline(began.Add(startDeadline))
+	err = awaitReady(conn)
 	took := time.Since(began)
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait() // ended by us
-	if err != nil || !strings.HasPrefix(string(buf[:n]), "READY=1") {
-		return 0, fmt.Errorf("the agent was not ready: %q, %w", buf[:n], err)
+	return took, err
+}
+
+// awaitReady reads what a process tells systemd (sd_notify(3)) until it says that it
+// is ready. A datagram has several lines, and an agent that is connected at once says
+// so before it is ready.
+func awaitReady(conn io.Reader) error {
+	var said []string
+	buf := make([]byte, 4096)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return fmt.Errorf("the agent was not ready, it said %q: %w", said, err)
+		}
+		lines := strings.Split(string(buf[:n]), "\n")
+		if slices.Contains(lines, "READY=1") {
+			return nil
+		}
+		said = append(said, lines...)
 	}
-	return took, nil
 }

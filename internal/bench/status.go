@@ -32,7 +32,7 @@ func simulatedRoot(dir string) (string, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(file, []byte(content), 0o755); err != nil { //nolint:gosec // two of them are programs
+		if err := os.WriteFile(file, []byte(content), 0o755); err != nil { // two of them are programs
 			return "", err
 		}
 	}

@@ -86,8 +86,8 @@ func writeNotify(dir, fleet string) error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "tutti.yaml"), source, 0o644),                                  //nolint:gosec // it is no secret
-		os.WriteFile(filepath.Join(dir, "code/manifests/site.pp"), []byte("notify { 'a': }\n"), 0o644), //nolint:gosec // as above
+		os.WriteFile(filepath.Join(dir, "tutti.yaml"), source, 0o644),
+		os.WriteFile(filepath.Join(dir, "code/manifests/site.pp"), []byte("notify { 'a': }\n"), 0o644),
 	)
 }
 

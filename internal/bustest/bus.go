@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -28,6 +30,10 @@ type Bus struct {
 
 // MaxPayload is the largest message that a node may send.
 const MaxPayload = identity.MaxPayload
+
+// patience is how long a busy machine may take for one answer of the bus: the client's
+// own two and five seconds would fail a test there.
+const patience = time.Minute
 
 // Node is a node that has joined.
 type Node struct {
@@ -72,7 +78,7 @@ func startIn(t testing.TB, dir string, change func(*embed.Options)) *Bus {
 		t.Fatal(err)
 	}
 	b := &Bus{Authority: authority, dir: dir, change: change}
-	b.start(t, "127.0.0.1:0", change)
+	b.start(t, Address(t), change)
 	t.Cleanup(func() { b.Server.Shutdown() })
 	return b
 }
@@ -128,6 +134,16 @@ func (b *Bus) RemoteLog(t testing.TB, options ...nats.Option) *nats.Conn {
 	}
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// JetStream is the API of the streams behind the log and the blobs.
+func (b *Bus) JetStream(t testing.TB) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(b.Log(t), jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // Nodes returns the server's connection to the account of the nodes.
@@ -194,7 +210,7 @@ func (b *Bus) RawTLS(t testing.TB, n Node, config *tls.Config, options ...nats.O
 	t.Helper()
 	options = append([]nats.Option{
 		nats.Secure(config), nats.TLSHandshakeFirst(), nats.UserJWTAndSeed(n.JWT, string(n.Seed)), nats.NoReconnect(),
-		nats.CustomInboxPrefix("i." + string(n.Key)),
+		nats.CustomInboxPrefix("i." + string(n.Key)), nats.Timeout(patience),
 	}, options...)
 	nc, err := nats.Connect(b.URL(), options...)
 	if err == nil {

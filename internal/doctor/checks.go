@@ -217,6 +217,12 @@ func nodes(f Facts) []Finding {
 	}
 	var out []Finding
 	for _, n := range f.Server.Nodes {
+		if len(n.TooOldFor) > 0 {
+			out = append(out, Finding{
+				What: fmt.Sprintf("node %s: %s", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor)), Means: "a run that asks for this fails there at once",
+				Mend: "install this server's release on the node; its Puppet runs go on meanwhile",
+			})
+		}
 		switch {
 		case n.Trouble != "":
 			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it begins no run until that has passed", Mend: "on the node: tutti doctor"})

@@ -72,6 +72,9 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"the operator was revoked", func(f *doctor.Facts) { f.Operator.Asked = errors.New("revoked") }, "ask", "tutti operator create ada"},
 		{"a node is silent", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = now.Add(-time.Hour) }, "nodes", "db-01 was last heard of 1h0m0s ago"},
 		{"a node never came", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = time.Time{} }, "nodes", "not heard of"},
+		{"a node's agent is too old", func(f *doctor.Facts) {
+			f.Server.Nodes[0].Version, f.Server.Nodes[0].TooOldFor = "0.2.0", []tutti.Capability{"debug"}
+		}, "nodes", "node db-01: its agent (0.2.0) does not know debug: upgrade tutti on db-01"},
 		{"a node's disk is full", func(f *doctor.Facts) { f.Server.Nodes[0].Trouble = "full" }, "nodes", "db-01 says: full"},
 		{"Puppet was removed", func(f *doctor.Facts) { f.Node.Puppet = errors.New("no Puppet") }, "puppet", "install puppet-agent"},
 		{"the module was edited", func(f *doctor.Facts) { f.Node.Module = "changed" }, "module", "systemctl restart tutti-agent"},

@@ -48,7 +48,7 @@ func TestTransport(t *testing.T) {
 		s.Listener, s.EnableHTTP2 = l, true
 		s.StartTLS()
 		transport := httpapi.Transport(s.Client().Transport.(*http.Transport).TLSClientConfig, &net.Dialer{})
-		resp, err := (&http.Client{Transport: transport}).Get(s.URL) //nolint:noctx // it ends
+		resp, err := (&http.Client{Transport: transport}).Get(s.URL)
 		if err == nil {
 			_ = resp.Body.Close()
 		}

@@ -2,10 +2,13 @@ package httpapi_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -23,16 +26,18 @@ func (j jobs) WatchJob(ctx context.Context, _ tutti.WatchJob, yield func(tutti.W
 }
 
 // serveJobs serves a watch to everybody.
-func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(tutti.Watched) error) error, change func(*http.Server)) *httpapi.Client {
+func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(tutti.Watched) error) error) *httpapi.Client {
 	t.Helper()
-	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
-		Services: services(jobs{watch: watch}),
-		Admit:    func(r *http.Request) (context.Context, func(), error) { return r.Context(), func() {}, nil },
-	}))
-	change(s.Config)
-	s.Start()
+	s := httptest.NewServer(jobsHandler(watch))
 	t.Cleanup(s.Close)
 	return httpapi.NewClient(s.URL, s.Client())
+}
+
+func jobsHandler(watch func(ctx context.Context, yield func(tutti.Watched) error) error) http.Handler {
+	return httpapi.NewHandler(httpapi.Options{
+		Services: services(jobs{watch: watch}),
+		Admit:    func(r *http.Request) (context.Context, func(), error) { return r.Context(), func() {}, nil },
+	})
 }
 
 // Nothing else is asked for.
@@ -57,32 +62,59 @@ var nothing = services(jobs{})
 
 var phase = tutti.Watched{Live: &tutti.Live{Phase: "apply"}}
 
+// pipes is a listener whose connections are in memory, so that deadlines on them
+// count by the clock of the test.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	p <- server
+	return client, nil
+}
+
 // A job may take hours; the deadline for reading a request is none for it.
 func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
-	const readTimeout = 50 * time.Millisecond
-	c := serveJobs(t, func(ctx context.Context, yield func(tutti.Watched) error) error {
-		if err := yield(phase); err != nil {
-			return err
+	synctest.Test(t, func(t *testing.T) {
+		const readTimeout = time.Minute
+		listener := make(pipes)
+		s := &http.Server{ReadTimeout: readTimeout, Handler: jobsHandler(func(_ context.Context, yield func(tutti.Watched) error) error {
+			if err := yield(phase); err != nil {
+				return err
+			}
+			time.Sleep(5 * readTimeout) // nothing happens for so long
+			return yield(phase)
+		})}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = s.Serve(listener) })
+		transport := &http.Transport{DialContext: listener.dial}
+		seen := 0
+		err := httpapi.NewClient("http://tutti", &http.Client{Transport: transport}).WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { seen++; return nil })
+		if err != nil || seen != 2 {
+			t.Errorf("saw %d of 2, then %v", seen, err)
 		}
-		select { // nothing happens for longer than that
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * readTimeout):
+		transport.CloseIdleConnections()
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
-		return yield(phase)
-	}, func(s *http.Server) { s.ReadTimeout = readTimeout })
-	seen := 0
-	err := c.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { seen++; return nil })
-	if err != nil || seen != 2 {
-		t.Errorf("saw %d of 2, then %v", seen, err)
-	}
+		serving.Wait()
+	})
 }
 
 func TestAWatchThatBreaksOffIsAnError(t *testing.T) {
 	c := serveJobs(t, func(_ context.Context, yield func(tutti.Watched) error) error {
 		_ = yield(phase)
 		panic(http.ErrAbortHandler)
-	}, func(*http.Server) {})
+	})
 	seen := 0
 	err := c.WatchJob(t.Context(), tutti.WatchJob{Job: "deploy-1"}, func(tutti.Watched) error { seen++; return nil })
 	if tutti.CodeOf(err) != tutti.CodeUnavailable || seen != 1 || !strings.Contains(err.Error(), "tutti job watch deploy-1") {
@@ -92,7 +124,7 @@ func TestAWatchThatBreaksOffIsAnError(t *testing.T) {
 
 func TestAWatchEndsWithTheServersWord(t *testing.T) {
 	for _, want := range []error{nil, tutti.Errorf(tutti.CodeNotFound, "no job")} {
-		c := serveJobs(t, func(context.Context, func(tutti.Watched) error) error { return want }, func(*http.Server) {})
+		c := serveJobs(t, func(context.Context, func(tutti.Watched) error) error { return want })
 		err := c.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
 		if tutti.CodeOf(err) != tutti.CodeOf(want) {
 			t.Errorf("ended with %v, want %v", err, want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,17 +38,31 @@ func (m Machine) Base(ctx context.Context, d Definition) (string, error) {
 	if complete(dir) {
 		return dir, nil
 	}
-	from := ""
-	if !d.isPlain() {
-		if from, err = m.Base(ctx, d.plain()); err != nil {
+	b := building{Definition: d.normal(), dir: dir, lock: lock}
+	if parent, ok := d.parent(); ok {
+		if b.from, err = m.Base(ctx, parent); err != nil {
 			return "", err
 		}
 	}
-	if err := m.build(ctx, d.normal(), from, dir); err != nil {
+	if err := m.build(ctx, b); err != nil {
 		return "", tutti.Wrap("", err, "build base %s", filepath.Base(dir))
 	}
 	return dir, nil
 }
+
+// building is a base that is being made. The holder of its lock alone writes to it.
+type building struct {
+	Definition
+	from string   // the directory of its parent; empty if it has none
+	dir  string   // its directory when it is complete
+	lock *os.File // held while it is made
+}
+
+// part is its directory before it is complete.
+func (b building) part() string { return b.dir + ".part" }
+
+// log is the file with what the programs say that make it.
+func (b building) log() string { return b.dir + ".log" }
 
 // complete tells whether a base is there. Its name appears by rename, last.
 func complete(dir string) bool {
@@ -63,52 +78,66 @@ var bakeScript string
 
 // build makes the base beside its final name and renames it. What a killed
 // build left beside it is removed first.
-func (m Machine) build(ctx context.Context, d Definition, from, dir string) error {
-	sources, settings, err := m.apt(ctx, d.Release)
-	if err != nil {
-		return err
+func (m Machine) build(ctx context.Context, b building) error {
+	for _, left := range []string{b.part(), b.log()} {
+		if err := os.RemoveAll(left); err != nil {
+			return err
+		}
 	}
-	part := dir + ".part"
-	if err := os.RemoveAll(part); err != nil {
-		return err
-	}
-	script := plainScript
-	if from != "" {
-		script = bakeScript
-	}
-	env := append(proxyEnv(settings),
-		"PATH="+systemPath, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
-		"release="+d.Release, "root="+part, "from="+from,
-		"mirror="+sources.archives[0].uri, "keyring="+sources.archives[0].keyring,
-		"sources="+sources.text, "settings="+settings,
-		"packages="+strings.Join(d.Packages, " "),
-		"enabled="+strings.Join(d.Enabled, " "),
-		"facter="+facterConfig(d.CachedFacts))
 	start := time.Now()
-	m.logf("building base %s", filepath.Base(dir))
-	if err := m.runBuild(ctx, script, env, dir+".log"); err != nil {
-		return errors.Join(err, os.RemoveAll(part))
+	m.logf("building base %s", filepath.Base(b.dir))
+	way := m.install
+	if b.Preparation.Script != "" {
+		way = m.prepare
 	}
-	if err := os.Rename(part, dir); err != nil {
+	if err := way(ctx, b); err != nil {
+		return errors.Join(err, os.RemoveAll(b.part()))
+	}
+	if err := os.Rename(b.part(), b.dir); err != nil {
 		return err
 	}
-	m.logf("built base %s in %s", filepath.Base(dir), time.Since(start).Round(time.Second))
+	m.logf("built base %s in %s", filepath.Base(b.dir), time.Since(start).Round(time.Second))
 	return nil
 }
 
-// runBuild runs the script in process and mount namespaces of its own: what it
-// starts or mounts ends with it. All it prints goes to the file at logPath.
-func (m Machine) runBuild(ctx context.Context, script string, env []string, logPath string) error {
-	log, err := os.Create(logPath)
+// install bootstraps a plain base, or copies it and adds packages.
+func (m Machine) install(ctx context.Context, b building) error {
+	sources, settings, err := m.apt(ctx, b.Release)
+	if err != nil {
+		return err
+	}
+	script := plainScript
+	if b.from != "" {
+		script = bakeScript
+	}
+	return b.contained(ctx, script, append(proxyEnv(settings),
+		"DEBIAN_FRONTEND=noninteractive", "release="+b.Release,
+		"mirror="+sources.archives[0].uri, "keyring="+sources.archives[0].keyring,
+		"sources="+sources.text, "settings="+settings,
+		"packages="+strings.Join(b.Packages, " "),
+		"enabled="+strings.Join(b.Enabled, " "),
+		"facter="+facterConfig(b.CachedFacts)))
+}
+
+// contained runs a script that makes $root, of $from, in process and mount
+// namespaces of its own: what it starts or mounts ends with it.
+func (b building) contained(ctx context.Context, script string, env []string) error {
+	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
+	cmd.Env = slices.Concat(env, []string{"PATH=" + systemPath, "LC_ALL=C.UTF-8", "root=" + b.part(), "from=" + b.from})
+	return b.logged(cmd, runAttached)
+}
+
+// logged runs a command with a function. All that it says goes to the base's log;
+// the error has the last lines.
+func (b building) logged(cmd *exec.Cmd, run func(*exec.Cmd) error) error {
+	log, err := os.OpenFile(b.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, "unshare", contained("sh", "-c", script)...)
-	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := runAttached(cmd); err != nil {
-		return fmt.Errorf("%w; the last lines of %s:\n%s", err, logPath, tail(logPath, 8))
+	if err := run(cmd); err != nil {
+		return fmt.Errorf("%w; the last lines of %s:\n%s", err, b.log(), tail(b.log(), 8))
 	}
 	return nil
 }

@@ -21,6 +21,29 @@ var joinScript string
 //go:embed host.sh
 var hostScript string
 
+// journald of a host neither waits for the disk nor fills it.
+const journald = "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n"
+
+// hostFiles are the files that make a host of its base, by their path from its
+// root. Each host gets other ones.
+func (m Machine) hostFiles(ctx context.Context, s state, host int, release string) (map[string]string, error) {
+	sources, settings, err := m.apt(ctx, release)
+	if err != nil {
+		return nil, err
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return map[string]string{
+		"etc/hostname":                         shortName(s.Hosts[host].Name) + "\n",
+		"etc/hosts":                            s.hostsFile(),
+		"etc/machine-id":                       hex.EncodeToString(id) + "\n",
+		"etc/apt/sources.list":                 sources.text,
+		"etc/apt/apt.conf.d/90lab":             settings,
+		"etc/resolv.conf":                      resolvConf(),
+		"etc/systemd/journald.conf.d/lab.conf": journald,
+	}, nil
+}
+
 // furnish makes the directories of a host and writes the files that differ from
 // its base into its upper layer. One that does not differ is left out: apt drops
 // its caches when sources.list is newer than they are.
@@ -31,25 +54,16 @@ func (s state) furnish(host int, files map[string]string) error {
 			return err
 		}
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	own := map[string]string{
-		"etc/hostname":   shortName(s.Hosts[host].Name) + "\n",
-		"etc/hosts":      s.hostsFile(),
-		"etc/machine-id": hex.EncodeToString(id) + "\n",
-	}
-	for _, set := range []map[string]string{own, files} {
-		for name, text := range set {
-			if same, err := os.ReadFile(filepath.Join(s.Hosts[host].Base, name)); err == nil && string(same) == text {
-				continue
-			}
-			path := filepath.Join(dir, "upper", name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				return err
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				return err
-			}
+	for name, text := range files {
+		if same, err := os.ReadFile(filepath.Join(s.Hosts[host].Base, name)); err == nil && string(same) == text {
+			continue
+		}
+		path := filepath.Join(dir, "upper", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
 		}
 	}
 	return nil

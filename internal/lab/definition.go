@@ -26,10 +26,36 @@ var Releases = []string{
 // Definition says what a base holds. Equal content is the same base, whoever
 // wrote it and in whatever order.
 type Definition struct {
-	Release     string   // Debian's code name; empty is the first of Releases
-	Packages    []string // Debian packages to bake in, installed but not enabled
-	Enabled     []string // units that stay enabled if their package enables them: shell patterns, without .service
-	CachedFacts []string // facts that Facter answers from a cache that the bake fills
+	Release     string      // Debian's code name; empty is the first of Releases
+	Packages    []string    // Debian packages to bake in, installed but not enabled
+	Enabled     []string    // units that stay enabled if their package enables them: shell patterns, without .service
+	CachedFacts []string    // facts that Facter answers from a cache that the bake fills
+	Preparation Preparation // what a host did before it became the base
+}
+
+// Preparation makes a base of a host: the host boots once on the base that the
+// definition has without it, runs the script, and is stopped. The zero value is no
+// preparation.
+type Preparation struct {
+	Script string   // for sh, which root runs in /
+	Names  []string // of the host in its lab: the full one, the short one, aliases
+}
+
+// maxScript is the length of a script in bytes: the kernel passes no longer
+// argument.
+const maxScript = 64 << 10
+
+// Validate accepts a script that can be run, or none.
+func (p Preparation) Validate() error {
+	switch {
+	case strings.Contains(p.Script, "\x00"):
+		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host contains a zero byte: it must be text")
+	case len(p.Script) > maxScript:
+		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host has %d bytes: at most %d are possible", len(p.Script), maxScript)
+	case p.Script != "" && len(p.Names) < 2:
+		return tutti.Errorf(tutti.CodeInvalid, "the script that prepares a host needs the host's full and short name: it has %q", p.Names)
+	}
+	return nil
 }
 
 var packageRE = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
@@ -54,7 +80,7 @@ func (d Definition) Validate() error {
 			return tutti.Errorf(tutti.CodeInvalid, "fact %q: not the name of a fact", f)
 		}
 	}
-	return nil
+	return d.Preparation.Validate()
 }
 
 var unitRE = regexp.MustCompile(`^[a-zA-Z0-9*?][a-zA-Z0-9*?@._-]*$`)
@@ -72,17 +98,31 @@ func (d Definition) normal() Definition {
 	return d
 }
 
-// plain is the definition of the base that d's packages are baked into.
-func (d Definition) plain() Definition { return Definition{Release: d.normal().Release} }
-
-func (d Definition) isPlain() bool { return len(d.Packages) == 0 && len(d.CachedFacts) == 0 }
+// parent is the definition of the base that this one is made from: first comes the
+// plain base of a release, then its packages, then a preparation. The plain base
+// has no parent.
+func (d Definition) parent() (parent Definition, ok bool) {
+	d = d.normal()
+	switch {
+	case d.Preparation.Script != "":
+		d.Preparation = Preparation{}
+		return d, true
+	case len(d.Packages) > 0 || len(d.CachedFacts) > 0:
+		return Definition{Release: d.Release}, true
+	}
+	return Definition{}, false
+}
 
 // Digest names the base: the same for equal content, another one as soon as a
-// package, the release, the architecture or the recipe differs.
+// package, the release, the architecture, the preparation or the recipe differs.
 func (d Definition) Digest() tutti.Digest {
 	n := d.normal()
 	text := fmt.Sprintf("recipe %d\narch %s\nrelease %s\npackages %s\nenabled %s\nfacts %s\n",
 		recipe, runtime.GOARCH, n.Release, strings.Join(n.Packages, " "), strings.Join(n.Enabled, " "), strings.Join(n.CachedFacts, ","))
+	if p := n.Preparation; p.Script != "" {
+		parent, _ := n.parent()
+		text = fmt.Sprintf("recipe %d\nparent %s\nhost %s\nscript\n%s", recipe, parent.Digest(), strings.Join(p.Names, " "), p.Script)
+	}
 	sum := sha256.Sum256([]byte(text))
 	return tutti.Digest("sha256:" + hex.EncodeToString(sum[:]))
 }

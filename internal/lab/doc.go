@@ -10,6 +10,10 @@
 // systemd-nspawn in a control group of its own. The overlay is mounted inside
 // the mount namespace of the host's own processes: it ends with them.
 //
+// A host with a Preparation has a base of its own. To build it, the host boots in a
+// lab of its own, runs the script and is switched off; its overlay is copied into
+// one directory. Such a base is used like any other.
+//
 // # What remains when a command is killed
 //
 // Everything that a lab makes on the outer machine carries a name that follows
@@ -17,7 +21,8 @@
 // them is made. So Down needs no memory of what Up got to: it removes every name
 // of the state file, whether it exists or not, and the state file last. Base
 // building and Chroot run in a process and mount namespace that dies with the
-// command, and a base gets its final name by a rename when it is complete.
+// command, and a base gets its final name by a rename when it is complete. The lab
+// of a preparation has a guard: a process that runs Down when the builder has ended.
 //
 // # Rejected
 //

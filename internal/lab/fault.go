@@ -148,7 +148,11 @@ func (h *Host) Slow(ctx context.Context, slow Slow) error {
 		if slow == (Slow{}) {
 			return h.setPort(ctx, x, veth, state)
 		}
-		if err := h.state.relay(ctx, x, h.index, h.machine.Relay, slow); err != nil {
+		relay, err := h.machine.tutti("lab", "relay")
+		if err != nil {
+			return err
+		}
+		if err := h.state.relay(ctx, x, h.index, relay, slow); err != nil {
 			return err
 		}
 		// Blocked, the port gives its packets to nobody but the relay.

@@ -20,7 +20,6 @@ import (
 // another one and from the outer machine.
 func TestFaults(t *testing.T) {
 	m := testMachine(t)
-	m.Relay = []string{"env", actEnv + "=relay", os.Args[0]}
 	before := traces(t, m)
 	r := up(t, m, twoHosts("one"))
 	one, two := r.Hosts[0], r.Hosts[1]

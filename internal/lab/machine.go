@@ -28,12 +28,28 @@ type Machine struct {
 	Cache  string    // bases; empty is DefaultCache
 	State  string    // one directory per lab; empty is DefaultState
 	Mirror string    // Debian mirror; empty is the one of the machine's own apt configuration
-	Relay  []string  // program and arguments that come to Relay, for slow links; empty is this program's `lab relay`
 	Log    io.Writer // one line per thing that takes time; nil is silence
+	// Program is the command that runs tutti. A slow link and the preparation of a
+	// base start it again, as `tutti lab relay` and `tutti lab down`. Empty is the
+	// executable of this process, which must be tutti then.
+	Program []string
 }
 
 func (m Machine) cache() string { return orDefault(m.Cache, DefaultCache) }
 func (m Machine) state() string { return orDefault(m.State, DefaultState) }
+
+// tutti is the command that runs tutti with these arguments.
+func (m Machine) tutti(args ...string) ([]string, error) {
+	program := m.Program
+	if len(program) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		program = []string{self}
+	}
+	return slices.Concat(program, args), nil
+}
 
 func orDefault(s, fallback string) string {
 	if s == "" {

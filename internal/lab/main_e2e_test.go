@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -31,22 +33,25 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "tests on lab hosts cannot run:", err)
 		os.Exit(1)
 	}
+	if err := os.Setenv(testsEnv, strconv.Itoa(os.Getpid())); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
 // perform does what a process that is going to be killed does.
 func perform(ctx context.Context, act string) error {
 	m := Machine{State: os.Getenv("LAB_E2E_STATE"), Cache: os.Getenv("LAB_E2E_CACHE")}
+	m.Program = program(m)
 	switch act {
 	case "up":
 		_, err := m.Up(ctx, twoHosts("killed"))
 		return err
-	case "relay":
-		port, tap, slow, err := ParseRelay(os.Args[1:])
-		if err != nil {
-			return err
-		}
-		return Relay(ctx, port, tap, slow)
+	case "prepare":
+		_, err := m.Base(ctx, prepared(preparesForEver))
+		return err
+	case "tutti":
+		return performTutti(ctx, m, os.Args[1:])
 	case "base":
 		_, err := m.Base(ctx, Definition{})
 		return err
@@ -58,6 +63,32 @@ func perform(ctx context.Context, act string) error {
 		return m.Run(ctx, Chroot{Base: base, Args: []string{"sh", "-c", "sleep 86399 & sleep 86398"}})
 	}
 	return fmt.Errorf("unknown act %q", act)
+}
+
+// performTutti does what tutti does that is started again.
+func performTutti(ctx context.Context, m Machine, args []string) error {
+	switch command := strings.Join(args[:2], " "); command {
+	case "lab relay":
+		port, tap, slow, err := ParseRelay(args[2:])
+		if err != nil {
+			return err
+		}
+		return Relay(ctx, port, tap, slow)
+	case "lab down":
+		return m.Down(ctx, args[2])
+	default:
+		return fmt.Errorf("unknown command %q", command)
+	}
+}
+
+// program starts this test binary in place of tutti.
+func program(m Machine) []string {
+	return []string{"env", actEnv + "=tutti", "LAB_E2E_STATE=" + m.State, "LAB_E2E_CACHE=" + m.Cache, os.Args[0]}
+}
+
+// prepared is a small base that the host a-01 has prepared.
+func prepared(script string) Definition {
+	return Definition{Preparation: Preparation{Script: script, Names: []string{"a-01.one.test", "a-01"}}}
 }
 
 // actor is a process that performs the act on m.
@@ -81,7 +112,9 @@ func (l testLog) Write(p []byte) (int, error) {
 
 // testMachine has a state directory of its own, and the cache of this machine.
 func testMachine(t *testing.T) Machine {
-	return Machine{State: t.TempDir(), Cache: DefaultCache, Log: testLog{t}}
+	m := Machine{State: t.TempDir(), Cache: DefaultCache, Log: testLog{t}}
+	m.Program = program(m)
+	return m
 }
 
 // up makes a lab that is gone at the end of the test.

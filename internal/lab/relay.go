@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,16 +27,10 @@ const (
 	relayEvery    = 10 * time.Millisecond
 )
 
-// relay starts the host's relay, in a control group of its own, and returns
-// when the interface is there that stands in for the host's port.
+// relay starts the host's relay, which is the program with further arguments, in a
+// control group of its own. It returns when the interface is there that stands in
+// for the host's port.
 func (s state) relay(ctx context.Context, x commands, host int, program []string, slow Slow) error {
-	if len(program) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		program = []string{self, "lab", "relay"}
-	}
 	groups := cgroupDirs(s.relayGroup(host))
 	args := append([]string{"-c", joinScript + relayScript, "sh", strconv.Itoa(len(groups))}, groups...)
 	args = append(args, program...)

@@ -27,6 +27,7 @@ type HostSpec struct {
 	Aliases  []string // further names under which the other hosts know it
 	Release  string   // instead of the lab's
 	Packages []string // baked in besides the lab's
+	Prepare  string   // script that this host runs once, on a base of its own; empty is none
 }
 
 // Limits of a lab, from the size of its subnet and the length of the names that
@@ -111,6 +112,10 @@ func (s Spec) definition(h HostSpec) Definition {
 	d := s.Definition
 	d.Release = orDefault(h.Release, d.Release)
 	d.Packages = slices.Concat(d.Packages, h.Packages)
+	d.Preparation = Preparation{}
+	if h.Prepare != "" {
+		d.Preparation = Preparation{Script: h.Prepare, Names: s.names(h)}
+	}
 	return d.normal()
 }
 

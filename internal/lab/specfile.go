@@ -1,7 +1,10 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -152,6 +155,7 @@ func (r *specReader) hosts(n *yaml.Node) []HostSpec {
 				"aliases":  func(v *yaml.Node) { h.Aliases = r.words(v) },
 				"release":  func(v *yaml.Node) { h.Release = r.word(v) },
 				"packages": func(v *yaml.Node) { h.Packages = r.words(v) },
+				"prepare":  func(v *yaml.Node) { h.Prepare = r.script(v) },
 			})
 		}
 		hosts = append(hosts, h)
@@ -168,10 +172,43 @@ func (r *specReader) binds(n *yaml.Node) []Bind {
 			r.fail(n.Line, "bind %q: want SOURCE:DESTINATION", text)
 			return nil
 		}
-		if !filepath.IsAbs(source) {
-			source = filepath.Join(r.dir, source)
-		}
-		binds = append(binds, Bind{Source: source, Destination: destination, ReadOnly: true})
+		binds = append(binds, Bind{Source: r.absolute(source), Destination: destination, ReadOnly: true})
 	}
 	return binds
+}
+
+// script reads the file with the script that prepares a host.
+func (r *specReader) script(n *yaml.Node) string {
+	text, err := readScript(r.absolute(r.word(n)))
+	if err != nil {
+		r.fail(n.Line, "prepare %q: %s: name a file with a shell script; its path is relative to the lab file", n.Value, err)
+	}
+	return text
+}
+
+// readScript reads a regular file: anything else may have no end.
+func readScript(path string) (string, error) {
+	info, err := os.Stat(path)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		return "", failed.Err // who reports it names the path
+	}
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("not a regular file")
+	}
+	if info.Size() == 0 || info.Size() > maxScript {
+		return "", fmt.Errorf("it has %d bytes, from 1 to %d are possible", info.Size(), maxScript)
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+// absolute is the path that a lab file names.
+func (r *specReader) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(r.dir, path)
 }

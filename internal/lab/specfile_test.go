@@ -1,6 +1,9 @@
 package lab
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,12 +47,41 @@ func TestParseSpec(t *testing.T) {
 	}
 }
 
+// TestPrepare reads a script whose path is relative to the lab file.
+func TestPrepare(t *testing.T) {
+	dir := t.TempDir()
+	const script = "echo prepared > /etc/motd\n"
+	for name, text := range map[string]string{"lab.yaml": "lab: a\nhosts:\n  b: {prepare: b.sh}\n  c:\n", "b.sh": script} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec, err := ReadSpec(filepath.Join(dir, "lab.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Preparation
+	for _, h := range spec.Hosts {
+		got = append(got, spec.definition(h).Preparation)
+	}
+	if diff := cmp.Diff([]Preparation{{Script: script, Names: []string{"b.a.test", "b"}}, {}}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if err := os.Truncate(filepath.Join(dir, "b.sh"), 0); err != nil {
+		t.Fatal(err)
+	}
+	const want = `lab.yaml:3: prepare "b.sh": it has 0 bytes, from 1 to 65536 are possible`
+	if _, err := ReadSpec(filepath.Join(dir, "lab.yaml")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("an empty script would be no preparation: %v, want %s", err, want)
+	}
+}
+
 func TestParseSpecErrors(t *testing.T) {
 	tests := map[string]struct{ reason, text, want string }{
 		"empty":      {"an empty file says what is needed", "", "lab.yaml:1: the file is empty: it needs `lab: NAME` and `hosts: [NAME, ...]`"},
 		"syntax":     {"the parser's own error keeps its line", "lab: [\n", "lab.yaml: line 1: did not find expected node content"},
 		"unknown":    {"an unknown key names the known ones", "lab: a\nhost: [b]\n", `lab.yaml:2: unknown key "host" in a lab file: known are binds, cached_facts, domain, enabled, hosts, lab, mirror, packages, release`},
-		"own key":    {"also inside a host", "lab: a\nhosts:\n  b:\n    package: [c]\n", `lab.yaml:4: unknown key "package" in a host: known are aliases, packages, release`},
+		"own key":    {"also inside a host", "lab: a\nhosts:\n  b:\n    package: [c]\n", `lab.yaml:4: unknown key "package" in a host: known are aliases, packages, prepare, release`},
 		"twice":      {"a repeated key says where it was first", "lab: a\nhosts: [b]\nlab: c\n", `lab.yaml:3: key "lab" is there already, on line 1`},
 		"no list":    {"a word where a list belongs", "lab: a\npackages: rsync\nhosts: [b]\n", "lab.yaml:2: want a list here, like [one, two]"},
 		"null name":  {"a key without a value", "lab:\nhosts: [b]\n", "lab.yaml:1: want one word here"},
@@ -62,6 +94,9 @@ func TestParseSpecErrors(t *testing.T) {
 		"release":    {"an unknown release, on its line", "lab: a\nhosts: [b]\nrelease: sid\n", `lab.yaml:3: release "sid": known are trixie, bookworm`},
 		"host's own": {"a bad package of one host", "lab: a\nhosts:\n  b: {packages: [C]}\n", `lab.yaml:3: host "b": package "C": not the name of a Debian package`},
 		"bind":       {"a bind without destination", "lab: a\nhosts: [b]\nbinds: [/etc]\n", `lab.yaml:3: bind "/etc": want SOURCE:DESTINATION`},
+		"no script":  {"a script that is not there, on its line", "lab: a\nhosts:\n  b:\n    prepare: none.sh\n", `lab.yaml:4: prepare "none.sh": no such file or directory: name a file with a shell script; its path is relative to the lab file`},
+		"directory":  {"a script that is a directory", "lab: a\nhosts:\n  b: {prepare: .}\n", `lab.yaml:3: prepare ".": not a regular file: name a file with a shell script; its path is relative to the lab file`},
+		"endless":    {"a script that never ends", "lab: a\nhosts:\n  b: {prepare: /dev/zero}\n", `lab.yaml:3: prepare "/dev/zero": not a regular file: name a file with a shell script; its path is relative to the lab file`},
 		"no source":  {"a bind of nothing", "lab: a\nhosts: [b]\nbinds: ['nowhere-at-all:/a']\n", `lab.yaml:1: bind /nowhere-at-all:/a: stat /nowhere-at-all: no such file or directory`},
 	}
 	for name, tt := range tests {

@@ -55,6 +55,10 @@ func traces(t *testing.T, m Machine) []string {
 	return lines
 }
 
+// testsEnv, with the number of the tests' process, is in the environment of each
+// process that they begin.
+const testsEnv = "LAB_E2E_TESTS"
+
 var hostMountRE = regexp.MustCompile(`\s(\S+)/hosts/\d+/net\s`)
 
 // mountOf is a name of the lab that a mount belongs to.
@@ -100,7 +104,8 @@ func rules(t *testing.T) []string {
 }
 
 // namespaces are those of the network that a process is in, each with the control
-// groups of that process: they tell whose it is.
+// groups of that process: they tell whose it is. One outside the labs counts only
+// if a program of this test run began its process: other tests run beside this one.
 func namespaces(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("lsns", "-n", "-r", "-t", "net", "-o", "NS,PID").Output()
@@ -108,13 +113,22 @@ func namespaces(t *testing.T) []string {
 		t.Fatalf("lsns: %v", err)
 	}
 	var lines []string
+	ours := testsEnv + "=" + os.Getenv(testsEnv)
 	for line := range strings.Lines(string(out)) {
 		ns, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
 		groups, err := os.ReadFile("/proc/" + pid + "/cgroup")
 		if err != nil {
 			continue // ended meanwhile
 		}
-		lines = append(lines, "netns "+ns+" "+labIDRE.FindString(string(groups)))
+		id := labIDRE.FindString(string(groups))
+		environment, err := os.ReadFile("/proc/" + pid + "/environ")
+		if err != nil {
+			continue // ended meanwhile
+		}
+		if id == "" && !slices.Contains(strings.Split(string(environment), "\x00"), ours) {
+			continue
+		}
+		lines = append(lines, "netns "+ns+" "+id)
 	}
 	return lines
 }
@@ -157,7 +171,11 @@ func foreign(m Machine, line string) bool {
 	if match == nil {
 		return false
 	}
-	for _, name := range []string{"killed", "one", "two"} {
+	names := []string{"killed", "one", "two"}
+	for _, script := range []string{preparesWell, preparesNever, preparesForEver} {
+		names = append(names, building{Definition: prepared(script)}.lab().Name)
+	}
+	for _, name := range names {
 		if (state{dir: m.labDir(name)}).id() == match[1] {
 			return false
 		}

@@ -129,18 +129,11 @@ func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error
 		return err
 	}
 	err := eachHost(s, func(i int) error {
-		release := spec.definition(spec.Hosts[i]).Release
-		sources, settings, err := m.apt(ctx, release)
+		files, err := m.hostFiles(ctx, s, i, spec.definition(spec.Hosts[i]).Release)
 		if err != nil {
 			return err
 		}
-		err = s.furnish(i, map[string]string{
-			"etc/apt/sources.list":                 sources.text,
-			"etc/apt/apt.conf.d/90lab":             settings,
-			"etc/resolv.conf":                      resolvConf(),
-			"etc/systemd/journald.conf.d/lab.conf": journald,
-		})
-		if err != nil {
+		if err := s.furnish(i, files); err != nil {
 			return err
 		}
 		if err := s.plug(ctx, x, i, mtu); err != nil {
@@ -156,9 +149,6 @@ func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error
 	}
 	return err
 }
-
-// journald of a host neither waits for the disk nor fills it.
-const journald = "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n"
 
 // eachHost calls do for all hosts at once and joins their errors.
 func eachHost(s state, do func(host int) error) error {

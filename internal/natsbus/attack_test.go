@@ -43,7 +43,7 @@ func attack(t *testing.T, bus *bustest.Bus, node bustest.Node) *attacker {
 // refusals have been noted: errors are delivered before the pong.
 func (a *attacker) settle(t *testing.T) {
 	t.Helper()
-	if err := a.Flush(); err != nil {
+	if err := a.FlushWithContext(within(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -141,7 +141,7 @@ func TestAnswersGoToTheirSenderOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inbox.Flush(); err != nil {
+	if err := inbox.FlushWithContext(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, reply := range []func(evil string) string{
@@ -174,7 +174,7 @@ func TestAnswersGoToTheirSenderOnly(t *testing.T) {
 	if len(called) != 0 {
 		t.Errorf("the handler was called %d times", len(called))
 	}
-	if err := inbox.Flush(); err != nil {
+	if err := inbox.FlushWithContext(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, sub := range []*nats.Subscription{got, bell} {
@@ -297,7 +297,7 @@ func TestRevokedNodeIsCutOff(t *testing.T) {
 	if _, err := bus.Raw(t, node); !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) {
 		t.Errorf("the revoked node connects again: %v", err)
 	}
-	if err := stays.Flush(); err != nil {
+	if err := stays.FlushWithContext(within(t)); err != nil {
 		t.Errorf("another node: %v", err)
 	}
 	bus.Stop()(t)

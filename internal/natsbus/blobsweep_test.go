@@ -1,7 +1,6 @@
 package natsbus_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/bustest"
@@ -80,8 +78,7 @@ func TestTheDiskShrinksWithItsContent(t *testing.T) {
 	if before < 2*goal {
 		t.Fatalf("%d bytes on disk before: too few to show anything, the goal is %d", before, goal)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := within(t)
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for now := before; now > goal; now = blocksOf(t, dir, "TUTTI_BLOBS") {
@@ -104,10 +101,7 @@ func TestHalfABlobIsListedAndRemoved(t *testing.T) {
 	t.Parallel()
 	bus := bustest.Start(t)
 	blobs := openBlobs(t, bus)
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	whole := content(25)
 	digest := tutti.DigestOf(whole)
 	msg := nats.NewMsg("chunk." + digest.Hex() + ".0")

@@ -20,10 +20,7 @@ import (
 // somebody could who owns the disk. The link headers stay as they are.
 func forge(t *testing.T, bus *bustest.Bus, change func([]*nats.Msg) []*nats.Msg) {
 	t.Helper()
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	stream, err := js.Stream(t.Context(), "TUTTI_LOG")
 	if err != nil {
 		t.Fatal(err)
@@ -146,10 +143,7 @@ func TestALogWithoutLinksIsRefused(t *testing.T) {
 	wantCode(t, err, tutti.CodeDamaged)
 
 	// The stream of a release before, empty.
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	stream, err := js.Stream(t.Context(), "TUTTI_LOG")
 	if err != nil {
 		t.Fatal(err)
@@ -169,10 +163,7 @@ func TestALogWithoutLinksIsRefused(t *testing.T) {
 func TestNoSingleEventCanBeRemoved(t *testing.T) {
 	t.Parallel()
 	bus := chained(t)
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	stream, err := js.Stream(t.Context(), "TUTTI_LOG")
 	if err != nil {
 		t.Fatal(err)
@@ -206,10 +197,7 @@ func TestASnapshotInATornAppendIsNone(t *testing.T) {
 	if _, err = log.Append(t.Context(), last, taken); err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	raw, err := json.Marshal(tutti.Event{By: "server", Body: &tutti.SnapshotTaken{Through: 3, Link: taken[0].Link}})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ func Connect(url, jwt string, seed []byte, options ...nats.Option) (*nats.Conn, 
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectBufSize(-1),
+		nats.Timeout(helloTimeout), // a busy machine takes longer than the client's two seconds
 	}, options...)...)
 	if err != nil {
 		return nil, wrap(err, "connect to the bus")

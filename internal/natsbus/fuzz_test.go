@@ -19,6 +19,9 @@ const fuzzKey = tutti.NodeKey("UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 // FuzzWire: whatever a node writes into headers, subject and chunks, it is
 // answered with a status; no more is kept than was announced and allowed; and a
 // handler gets content only if it is the one announced.
+//
+// Found: handled-by-another-digest, handled-by-another-digest-in-chunks (a call named a
+// parcel by another digest than it was put with, and the handler got its content).
 func FuzzWire(f *testing.F) {
 	content := "hello"
 	digest := string(tutti.DigestOf([]byte(content)))
@@ -119,6 +122,8 @@ func FuzzSubject(f *testing.F) {
 }
 
 // FuzzStored: what the stream has for a message of the log is refused or is one.
+//
+// Found: tab-before-the-part (a tab before the part of a batch was passed over).
 func FuzzStored(f *testing.F) {
 	f.Add("1/1", string(tutti.DigestOf(nil)), "", uint64(1))
 	f.Add("2/3", "", "x", uint64(1))

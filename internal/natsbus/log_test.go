@@ -37,10 +37,7 @@ func keys(t *testing.T, log tutti.Log, after uint64) []string {
 // as a loss of power would leave them.
 func tear(t *testing.T, bus *bustest.Bus, before tutti.Digest, parts, of int) {
 	t.Helper()
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	for i := range parts {
 		raw, err := json.Marshal(setValue(fmt.Sprintf("torn%d", i)))
 		if err != nil {
@@ -142,10 +139,7 @@ func TestSubjects(t *testing.T) {
 	if _, err := openLog(t, bus).Append(t.Context(), 0, events); err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	stream, err := js.Stream(t.Context(), "TUTTI_LOG")
 	if err != nil {
 		t.Fatal(err)
@@ -183,10 +177,7 @@ func TestDamagedBlobIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	msg := nats.NewMsg("blob." + small.Hex())
 	msg.Header.Set("Tutti-Size", "5")
 	msg.Data = []byte("SMALL")

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/natsbus"
@@ -62,10 +60,7 @@ func TestBlobsPutAtOnceGoToDiskTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	js, err := jetstream.New(bus.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bus.JetStream(t)
 	stream, err := js.Stream(t.Context(), "TUTTI_BLOBS")
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func Wait(ctx context.Context, pid int) error {
 func poll(fds ...int) error {
 	polled := make([]unix.PollFd, len(fds))
 	for i, fd := range fds {
-		polled[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN} //nolint:gosec // descriptors are small
+		polled[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN} // descriptors are small
 	}
 	for {
 		_, err := unix.Poll(polled, -1)

@@ -20,6 +20,9 @@ var damageable = []string{puppet.ReportFile, "phase.jsonl", puppet.LogFile, "std
 // FuzzJudge: one file of a real run is damaged. A run that ended badly never
 // becomes good by that, a good one never ends well in another way, and what the
 // agent makes of it is a result that the server takes.
+//
+// Found: ended-before-it-started (a damaged file of phases made a result that the
+// server refuses).
 func FuzzJudge(f *testing.F) {
 	runs, err := filepath.Glob(filepath.Join(samples, "*", "*"))
 	if err != nil || len(runs) != 2*len(endings) {

@@ -24,7 +24,7 @@ func parentSays(t *testing.T, script string) (w *puppet.Warm, starts func() int)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o755); err != nil { //nolint:gosec // it is executed
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestWarmOtherRuby(t *testing.T) {
 			ruby := filepath.Join(root, "usr/bin/ruby")
 			text, err := os.ReadFile(ruby)
 			if err == nil {
-				err = os.WriteFile(ruby+"3.3", text, 0o755) //nolint:gosec // it is executed
+				err = os.WriteFile(ruby+"3.3", text, 0o755)
 			}
 			if err == nil {
 				err = os.Rename(ruby, ruby+"3.1")

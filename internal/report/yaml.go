@@ -80,8 +80,9 @@ func encodeNode(out *bytes.Buffer, n *yaml.Node, depth int) error {
 		}
 		out.WriteByte(']')
 		return nil
+	default:
+		return encodeScalar(out, n)
 	}
-	return encodeScalar(out, n)
 }
 
 func encodeMembers(out *bytes.Buffer, content []*yaml.Node, depth int) error {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 // LocalOperator is the name of whoever comes through the server's own socket.
@@ -15,7 +16,7 @@ const LocalOperator = "local"
 // outside the writer, so that a request that is refused costs it nothing.
 type access struct {
 	mu        *sync.Mutex
-	operators operators
+	operators fold.Operators
 	inside    map[*visit]bool
 }
 
@@ -28,16 +29,16 @@ type visit struct {
 type visitKey struct{}
 
 func newAccess() access {
-	return access{mu: &sync.Mutex{}, operators: operators{}, inside: map[*visit]bool{}}
+	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, inside: map[*visit]bool{}}
 }
 
 // load takes what the log says at the start.
-func (a access) load(from operators) {
+func (a access) load(from fold.Operators) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, op := range from {
 		own := *op
-		own.serials = maps.Clone(op.serials)
+		own.Serials = maps.Clone(op.Serials)
 		a.operators[name] = &own
 	}
 }
@@ -49,7 +50,7 @@ func (a access) apply(events []tutti.Event) {
 	defer a.mu.Unlock()
 	ended := false
 	for _, e := range events {
-		a.operators.apply(e)
+		a.operators.Apply(e)
 		_, revoked := e.Body.(*tutti.OperatorRevoked)
 		ended = ended || revoked
 	}
@@ -57,7 +58,7 @@ func (a access) apply(events []tutti.Event) {
 		return
 	}
 	for v := range a.inside {
-		if err := a.operators.admit(v.name, v.serial); err != nil {
+		if err := a.operators.Admit(v.name, v.serial); err != nil {
 			v.end(err)
 		}
 	}
@@ -70,14 +71,14 @@ func (s *Server) Admit(ctx context.Context, name, serial string) (inside context
 	select {
 	case <-s.ready: // until then nobody knows who was revoked
 	case <-s.ended:
-		return nil, nil, tutti.Errorf(tutti.CodeUnavailable, "the server is not serving")
+		return nil, nil, errNotServing()
 	case <-ctx.Done():
 		return nil, nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server to read its log")
 	}
 	a := s.access
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.operators.admit(name, serial); err != nil {
+	if err := a.operators.Admit(name, serial); err != nil {
 		return nil, nil, err
 	}
 	v := &visit{name: name, serial: serial}
@@ -93,9 +94,9 @@ func (s *Server) Admit(ctx context.Context, name, serial string) (inside context
 
 // stillIn refuses an operator who was revoked after he had come in: what he asked
 // for may have waited behind his revocation.
-func (tx *tx) stillIn(ctx context.Context) error {
+func stillIn(ctx context.Context, state *fold.State) error {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
-		return tx.registry.operators.admit(v.name, v.serial)
+		return state.Registry.Operators.Admit(v.name, v.serial)
 	}
 	return nil
 }

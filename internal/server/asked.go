@@ -29,7 +29,10 @@ func (s *Server) storeAsked(ctx context.Context, reads []tutti.Read, keys []tutt
 		}
 	}
 	digest, err := s.store(ctx, content)
-	return asked{content, digest}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
+	if err != nil {
+		return asked{}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
+	}
+	return asked{s.asked.share(digest, content), digest}, nil
 }
 
 // store keeps content as a blob of JSON, if it is not there.
@@ -86,8 +89,11 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	return out, nil
 }
 
-// loadAsked reads what storeAsked kept.
-func loadAsked(ctx context.Context, blobs tutti.Blobs, digest tutti.Digest) (*tutti.Asked, error) {
+// loadAsked returns what storeAsked kept, and reads it unless it is known.
+func loadAsked(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, digest tutti.Digest) (*tutti.Asked, error) {
+	if known := shared.known(digest); known != nil {
+		return known, nil
+	}
 	raw, err := blobs.Get(ctx, digest)
 	if err != nil {
 		return nil, tutti.Wrap("", err, "what a run asked")
@@ -96,12 +102,23 @@ func loadAsked(ctx context.Context, blobs tutti.Blobs, digest tutti.Digest) (*tu
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return nil, tutti.Wrap(tutti.CodeInternal, err, "what a run asked")
 	}
-	if out.Absent == "" {
-		return &out, nil
+	if out.Absent != "" {
+		if out.Keys, err = loadAbsent(ctx, blobs, shared, out.Absent); err != nil {
+			return nil, tutti.Wrap("", err, "absent hiera keys")
+		}
 	}
-	if raw, err = blobs.Get(ctx, out.Absent); err != nil {
-		return nil, tutti.Wrap("", err, "absent hiera keys")
+	return shared.share(digest, &out), nil
+}
+
+func loadAbsent(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, digest tutti.Digest) ([]string, error) {
+	if keys := shared.keys(digest); keys != nil {
+		return keys, nil
 	}
-	err = json.Unmarshal(raw, &out.Keys)
-	return &out, tutti.Wrap(tutti.CodeInternal, err, "absent hiera keys")
+	raw, err := blobs.Get(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	err = json.Unmarshal(raw, &keys)
+	return keys, tutti.Wrap(tutti.CodeInternal, err, "decode")
 }

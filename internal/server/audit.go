@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/audit"
+	"github.com/tutti-project/tutti/internal/explain"
 )
 
 // ReadAudit implements tutti.Audits.
@@ -14,7 +15,7 @@ func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(t
 	if !ok {
 		return tutti.Errorf(tutti.CodeInternal, "this log has no audit trail")
 	}
-	if err := s.do(ctx, func(*tx) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
+	if err := s.look(ctx, func(explain.View) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
 		return err
 	}
 	r := &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs}

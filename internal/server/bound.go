@@ -24,6 +24,19 @@ const (
 	maxGateCost = 50_000_000
 )
 
+// Bounds of what one message of a node may hold. A node may lie in every field:
+// what it says must neither fill the log nor keep the writer busy.
+const (
+	maxReads  = 20_000
+	maxKeys   = 100_000
+	maxValues = 5_000
+	// maxStored is how many bytes of new content a node may send for one run.
+	maxStored = 4 * maxBlob
+	// maxChanges and maxWritten bound the values that one run sets and unsets.
+	maxChanges = 2 * maxValues
+	maxWritten = 8 << 20
+)
+
 // mostBytes bounds a message by its operation.
 func mostBytes(op string) int {
 	switch op {

@@ -6,9 +6,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -144,7 +146,8 @@ func TestAPlanOfMoreNodesThanAnAppendTakesEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Fault(refuseLarge)
-	f := servertest.Resume(t, log, memory.NewBlobs())
+	// The nodes say nothing while 20,500 runs are decided on, however long that takes.
+	f := servertest.Resume(t, log, memory.NewBlobs(), func(o *server.Options) { o.Silence = time.Hour })
 	f.Push("fleet: test\ngroups: {all: {joined: true}}\nplans: {p: {steps: [{run: all}]}}\n")
 	f.Start("p", tutti.ModeApply)
 	if wanted := len(f.Events()) - count - len([]string{"code.pushed", "fleet.set", "job.started"}); wanted != count {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 const (
@@ -82,7 +83,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodeP
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		if tx.registry.code[out.Environment].Code != out.Code {
+		if tx.Registry.Code[out.Environment].Code != out.Code {
 			tx.emit(tutti.Actor(ctx), &out)
 		}
 		return nil
@@ -103,24 +104,11 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	}
 	digest := tutti.DigestOf(in.Source)
 	return f, s.do(ctx, func(tx *tx) error {
-		if tx.registry.fleetDigest != digest {
+		if tx.Registry.FleetDigest != digest {
 			tx.emit(tutti.Actor(ctx), &tutti.FleetSet{Fleet: f, Digest: digest, Source: string(in.Source)})
 		}
 		return nil
 	})
-}
-
-// GetFleet implements tutti.Codes.
-func (s *Server) GetFleet(ctx context.Context) (tutti.Fleet, error) {
-	var out tutti.Fleet
-	err := s.do(ctx, func(tx *tx) error {
-		if tx.registry.fleet == nil {
-			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
-		}
-		out = *tx.registry.fleet
-		return nil
-	})
-	return out, err
 }
 
 // codeGet gives a node the manifest of the code that it was told to run.
@@ -143,7 +131,7 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 			err := tutti.Errorf(tutti.CodeRefused, "run %s was not told to use the code %s", r.Run, code)
 			return tx.deny(actorNode(n.Node), "fetch code "+string(code), err)
 		}
-		blob = tx.registry.signed[r.Code]
+		blob = tx.Registry.Signed[r.Code]
 		if blob == "" {
 			return tutti.Errorf(tutti.CodeNotFound, "the code %s of run %s is not here", r.Code, r.Run)
 		}
@@ -252,18 +240,18 @@ func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte)
 
 // mayStore bounds what a node can make the server keep: so much for each run
 // whose result is to come.
-func (tx *tx) mayStore(n *node, size int64) error {
+func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	refused := func(format string, args ...any) error {
 		return tx.deny(actorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, format, args...))
 	}
 	switch {
-	case n.lastClaimed == "":
+	case n.LastClaimed == "":
 		return refused("node %s never claimed a run", n.Node)
-	case n.unended == 0:
+	case n.Unended == 0:
 		return refused("node %s has no run whose result is to come", n.Node)
-	case n.stored+size > maxStored:
-		return refused("node %s has stored %d bytes since its last result, at most %d", n.Node, n.stored, maxStored)
+	case tx.server.stored[n.Key]+size > maxStored:
+		return refused("node %s has stored %d bytes since its last result, at most %d", n.Node, tx.server.stored[n.Key], maxStored)
 	}
-	n.stored += size
+	tx.server.stored[n.Key] += size
 	return nil
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -77,7 +80,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 			return err
 		}
 		served.By = host.Node
-		served.Waits = plainResult(tutti.Result{Waits: served.Waits}).Waits
+		served.Waits = plain.Result(tutti.Result{Waits: served.Waits}).Waits
 		same, err := servedAgain(r, asked, served)
 		if err != nil || same {
 			return err
@@ -135,17 +138,17 @@ func decodeCompiled(payload []byte) (tutti.CompiledFor, error) {
 // compiling returns the compile host of a key, the node for which it compiles (nil:
 // no node of the fleet), and the run (nil: none of ours). It refuses, and tells the
 // audit, whoever has no grant, and a run of which this is no compile.
-func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *node, r *engine.Run, err error) {
+func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *fold.Node, r *engine.Run, err error) {
 	if host, err = tx.node(key); err != nil {
 		return nil, nil, nil, err
 	}
-	deny := func(err error) (*node, *node, *engine.Run, error) {
+	deny := func(err error) (*fold.Node, *fold.Node, *engine.Run, error) {
 		return nil, nil, nil, tx.deny(actorNode(host.Node), "compile for "+string(name), err)
 	}
-	if err := policy.MayCompile(tx.fleet(), tx.registry.groups(host), host.Node); err != nil {
+	if err := policy.MayCompile(tx.Fleet(), tx.Registry.Groups(host), host.Node); err != nil {
 		return deny(err)
 	}
-	n, r = tx.registry.nodes[name], tx.engine.Runs[id]
+	n, r = tx.Registry.Nodes[name], tx.Engine.Runs[id]
 	switch {
 	case r == nil || r.Foreign != nil:
 		return host, n, nil, nil
@@ -155,7 +158,7 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on its own node", id, name))
 	case r.ClaimedAt.IsZero() || n == nil:
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, name))
-	case r.Ended() || tx.engine.Active[name] != id:
+	case r.Ended() || tx.Engine.Active[name] != id:
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s has ended: %s", id, name, ending(r)))
 	case !r.CompiledAt.IsZero():
 		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s has its catalog already", id, name))
@@ -165,7 +168,7 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 
 // recording is compiling, where there must be a run, whose node may export what goes
 // to PuppetDB now.
-func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *node, r *engine.Run, err error) {
+func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
 	switch {
@@ -175,7 +178,7 @@ func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *node, r 
 	case r.Records >= maxRecords:
 		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
 	case in.CatalogUUID != "":
-		err = tx.mayExport(n, in.Exports)
+		err = tx.mayPublish(n, in.Exports, nil)
 	}
 	return host, r, err
 }
@@ -192,7 +195,7 @@ func servedAgain(r *engine.Run, asked asked, served *tutti.Served) (bool, error)
 
 // asking returns whose answers a question is to be answered with: of the node of
 // the key for a run of its own, else of the node for which it compiles.
-func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*node, data.Asker, error) {
+func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
 	if name == "" {
 		n, r, err := tx.nodeRun(key, id)
 		if err != nil {
@@ -231,7 +234,7 @@ func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gat
 		return in, nil, err
 	}
 	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
-	in.Exports, err = s.servedExports(ctx, served)
+	in.Exports, err = explain.ServedExports(ctx, s.opts.Blobs, served)
 	return in, served, tutti.Wrap("", err, "exports of run %s", in.Run)
 }
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -9,11 +8,12 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // overlay reports whether what a run hands over is for its own job only at first,
 // and whether it sees what others of its job have handed over so.
-func (tx *tx) overlay(r *engine.Run) bool { return !r.Full() || tx.engine.Converges(r) }
+func (tx *tx) overlay(r *engine.Run) bool { return !r.Full() || tx.Engine.Converges(r) }
 
 // asker is who asks on behalf of a run.
 func (tx *tx) asker(r *engine.Run) data.Asker {
@@ -41,28 +41,28 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	}
 	defer func() {
 		now := time.Now()
-		w.resting = now.Add(rest(w.state.converge.InNeed(), now.Sub(began)))
+		w.resting = now.Add(rest(w.state.Converge.InNeed(), now.Sub(began)))
 	}()
 	view := converge.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Has:      tx.has,
-		Member:   tx.member,
+		Member:   tx.Member,
 		Paused:   tx.pausedOrHeld(),
 		Hold:     hold,
 		InFlight: w.opts.InFlight, Compiles: w.opts.Compiles,
 	}
-	if f := w.state.registry.fleet; f != nil {
+	if f := w.state.Registry.Fleet; f != nil {
 		view.Reaction, view.Environment = f.Reaction, f.Environment.Name
 	}
 	if tx.react(view) {
 		return true
 	}
-	w.state.engine.Converging(func(*engine.Job, *engine.Step) {
+	w.state.Engine.Converging(func(*engine.Job, *engine.Step) {
 		if view.Order == nil {
-			view.Order = tx.registry.order()
+			view.Order = tx.Registry.Order()
 		}
 	})
-	bodies := w.state.converge.Decide(view)
+	bodies := w.state.Converge.Decide(view)
 	for _, b := range bodies {
 		switch b := b.(type) {
 		case *tutti.RunWanted:
@@ -79,11 +79,11 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 
 // react starts a job if something has changed to which the fleet reacts by itself.
 func (tx *tx) react(view converge.View) bool {
-	code, pushed := tx.registry.code[view.Environment]
+	code, pushed := tx.Registry.Code[view.Environment]
 	if !pushed && view.Environment != "" {
 		return false
 	}
-	spec, cause := tx.converge.React(view)
+	spec, cause := tx.Converge.React(view)
 	if spec == nil {
 		return false
 	}
@@ -92,8 +92,8 @@ func (tx *tx) react(view converge.View) bool {
 		return false
 	}
 	tx.emit(actorServer, &tutti.JobStarted{
-		Job: tx.engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: code.Code,
-		Cause: words(cause),
+		Job: tx.Engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: code.Code,
+		Cause: plain.Words(cause),
 	})
 	tx.mayCut()
 	return true
@@ -102,32 +102,19 @@ func (tx *tx) react(view converge.View) bool {
 // letGo emits the gate's decision on a run that was held; on go, its exports
 // replace those that others read, together with it.
 func (tx *tx) letGo(b *tutti.RunGated) {
-	r := tx.engine.Runs[b.Run]
-	b.Reason = words(b.Reason)
-	if n := tx.registry.nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo && r.Full() && r.Publishes() {
-		tx.setExports(n, r, tx.data.Handed(r.Job, r.Node), r.Set, false)
+	r := tx.Engine.Runs[b.Run]
+	b.Reason = plain.Words(b.Reason)
+	if n := tx.Registry.Nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo {
+		exports := tx.Data.Handed(r.Job, r.Node)
+		// The fleet file may be another one since the run was held.
+		if _, err := tx.ungranted(n, exports, r.Values); err != nil {
+			b.Verdict, b.Reason = tutti.GateStop, plain.Words(err.Error())
+		} else if r.Full() && r.Publishes() {
+			tx.setExports(n, r, exports, r.Set, false)
+		}
 	}
 	tx.emit(actorServer, b)
 	tx.mayCut()
-}
-
-// members are the nodes of a target that have joined, sorted; of all of them for
-// the empty one.
-func (tx *tx) members(target string) []tutti.NodeName {
-	var out []tutti.NodeName
-	for name := range tx.registry.nodes {
-		if tx.member(target, name) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// member reports whether a node that has joined belongs to a target.
-func (tx *tx) member(target string, name tutti.NodeName) bool {
-	n := tx.registry.nodes[name]
-	return n != nil && (target == "" || target == string(name) || slices.Contains(tx.registry.groups(n), tutti.GroupName(target)))
 }
 
 // convergePlan is the plan of a job that converges a target.
@@ -142,7 +129,7 @@ func (tx *tx) convergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 
 // canConverge refuses a target that is nobody.
 func (tx *tx) canConverge(spec tutti.ConvergeStep) error {
-	if spec.Target != "" && len(tx.members(spec.Target)) == 0 {
+	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
 		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // maxDenials bounds how many attempts are recorded in a minute: whoever is
@@ -19,9 +20,9 @@ const maxDenials = 300
 // deny records an attempt without a grant, the same one once a minute, and
 // returns its error.
 func (tx *tx) deny(who, what string, err error) error {
-	what = words(what)
-	if tx.denials.admit(tx.now, who, what) {
-		tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: words(err.Error())})
+	what = plain.Words(what)
+	if tx.server.denials.admit(tx.now, who, what) {
+		tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: plain.Words(err.Error())})
 	}
 	return err
 }
@@ -65,7 +66,7 @@ type knock struct{ who, what string }
 // `address:IP`, `key:KEY` or `operator:NAME`. It waits until that is on disk. What
 // comes again within a minute is counted, and recorded as a number.
 func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
-	k := knock{who, words(what)}
+	k := knock{who, plain.Words(what)}
 	s.knocks.mu.Lock()
 	admitted := s.knocks.admit(time.Now(), k.who, k.what)
 	if !admitted {
@@ -104,7 +105,7 @@ func (k *knocks) due(now time.Time) []*tutti.Denied {
 func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
 	_ = s.do(ctx, func(tx *tx) error {
 		who := "key:" + string(key)
-		if n := tx.registry.byKey(key); n != nil {
+		if n := tx.Registry.ByKey(key); n != nil {
 			who = actorNode(n.Node)
 		}
 		return tx.deny(who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))

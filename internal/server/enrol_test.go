@@ -222,6 +222,89 @@ func TestAReplacedMachinesRunIsLost(t *testing.T) {
 	wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
 }
 
+// What a machine has done says nothing of the one that takes its name over (finding F1).
+func TestAReplacedMachineNeverRan(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		file   string
+		kept   bool
+	}{
+		"withdraws": {"what the old machine said is withdrawn at once", twoSteps, false},
+		"keeps":     {"the fleet file keeps it until the new machine runs", twoSteps + "replaced: keep\n", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Push(tc.file)
+			f.Start("deploy", tutti.ModeApply)
+			order := f.db.MustClaim()
+			f.db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database("main")}})
+			if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
+				t.Fatal(err)
+			}
+			f.db.Finish(order.Run)
+			f.web1.Pass()
+			f.web2.Pass()
+			if _, err := f.Pause(servertest.Operator(), tutti.Pause{Target: "db-01", Reason: "being rebuilt"}); err != nil {
+				t.Fatal(err)
+			}
+			other := replace(t, f)
+
+			wantNeverRan := func(f *servertest.Fleet) {
+				t.Helper()
+				n, err := f.ShowNode(servertest.Operator(), "db-01")
+				if err != nil || n.Standing.State != tutti.NodeNew || n.LastRun != "" || n.Paused == "" {
+					t.Errorf("%s: %+v, %v", tc.reason, n, err)
+				}
+			}
+			wantNeverRan(f.Fleet)
+			wantCode(t, other.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeRefused, "not a run of node")
+			wantPublished(t, f.Fleet, tc.kept)
+			again := f.Restart()
+			wantNeverRan(again)
+			wantPublished(t, again, tc.kept)
+
+			// Its first run says what it has: nothing.
+			again.Start("deploy", tutti.ModeApply)
+			other.Fleet = again
+			other.Pass()
+			wantPublished(t, again, false)
+		})
+	}
+}
+
+// In a job that goes on, too, the machine that takes a name over never ran: what became
+// of the old one's runs is not its verdict.
+func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
+	f := newFixture(t)
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := servertest.Result(f.db.MustClaim().Run, tutti.Failed)
+	failed.Reason = tutti.BecauseCompile
+	if err := f.db.Call(tutti.OpResult, failed, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.web1.MustClaim() // so that the job goes on
+	other := replace(t, f)
+	if o := other.Claim(); o == nil || o.Job != job {
+		t.Errorf("the new machine is ordered %+v, want a run of %s", o, job)
+	}
+}
+
+// wantPublished fails unless what db-01 has published is there, or is not.
+func wantPublished(t *testing.T, f *servertest.Fleet, want bool) {
+	t.Helper()
+	values, err := f.ListValues(servertest.Operator(), "")
+	if err != nil || (len(values) == 1) != want {
+		t.Errorf("values %v, %v; want db/x: %t", values, err, want)
+	}
+	if exports := f.State().Exports("db-01"); (len(exports) == 1) != want {
+		t.Errorf("exports %v; want Database[main]: %t", exports, want)
+	}
+}
+
 func TestANodeThatWasRemovedStaysOut(t *testing.T) {
 	f := servertest.Start(t)
 	token := newToken(t, f, tutti.CreateToken{Name: "new"})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
@@ -23,13 +27,13 @@ func (s *Server) Emit(body tutti.Body) error {
 }
 
 // State is what a server folds out of a log.
-type State struct{ folded *state }
+type State struct{ folded *fold.State }
 
 // State returns what the server has in memory, as long as nobody asks it anything.
 func (s *Server) State() State {
 	var out State
 	_ = s.do(context.Background(), func(tx *tx) error {
-		out.folded = tx.state
+		out.folded = tx.State
 		return nil
 	})
 	return out
@@ -42,36 +46,37 @@ func (s *Server) Sweep(ctx context.Context) error {
 
 // Size returns how many jobs and runs the server has in memory.
 func (s State) Size() (jobs, runs int) {
-	return len(s.folded.engine.Jobs), len(s.folded.engine.Runs)
+	return len(s.folded.Engine.Jobs), len(s.folded.Engine.Runs)
 }
 
 // Fold folds events whose exports are at hand.
 func Fold(events ...[]tutti.Event) State {
-	s := newState()
+	s := fold.New()
 	for _, list := range events {
 		for _, e := range list {
-			s.apply(e)
+			s.Apply(e)
 		}
 	}
 	return State{s}
 }
 
 // Exports returns what a node exports.
-func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.data.Exports(node) }
+func (s State) Exports(node tutti.NodeName) []tutti.Export { return s.folded.Data.Exports(node) }
 
 // Operators returns who is known after events.
 func Operators(events []tutti.Event) []string {
-	known := operators{}
+	known := fold.Operators{}
 	for _, e := range events {
-		known.apply(e)
+		known.Apply(e)
 	}
 	return slices.Sorted(maps.Keys(known))
 }
 
 // Hydrate loads the exports of events.
 func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
+	shared := newSharedAsked()
 	for _, e := range events {
-		if err := hydrate(context.Background(), blobs, e.Body); err != nil {
+		if err := hydrate(context.Background(), blobs, shared, e.Body); err != nil {
 			return err
 		}
 	}
@@ -82,34 +87,60 @@ func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
 // or decides comes from there. Tokens of the first that nobody can use at the
 // given time may be missing in the second.
 func (s State) Diff(other State, now time.Time) string {
-	for id, t := range s.folded.registry.tokens {
+	for id, t := range s.folded.Registry.Tokens {
 		used := false
-		for _, n := range s.folded.registry.nodes {
+		for _, n := range s.folded.Registry.Nodes {
 			used = used || n.Token == id
 		}
-		if other.folded.registry.tokens[id] == nil && !used && t.Expires.Before(now) {
-			delete(s.folded.registry.tokens, id)
+		if other.folded.Registry.Tokens[id] == nil && !used && t.Expires.Before(now) {
+			delete(s.folded.Registry.Tokens, id)
 		}
 	}
-	s.folded.denials, other.folded.denials = denials{}, denials{} // not of the log
-	for _, n := range s.folded.registry.nodes {
-		n.stored = 0
-	}
-	for _, n := range other.folded.registry.nodes {
-		n.stored = 0
-	}
 	// Who is to be looked at anew is no state: whoever has not been looked at is.
-	s.folded.converge.Needy(view)
-	other.folded.converge.Needy(view)
+	s.folded.Converge.Needy(view)
+	other.folded.Converge.Needy(view)
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
 	return cmp.Diff(s.folded, other.folded, all, cmpopts.EquateEmpty())
 }
 
 var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converge.Has{} }}
 
-// ChangesWithin returns the changes of runs within other bounds.
-func (s *Server) ChangesWithin(ctx context.Context, runs []tutti.RunReport, reports, bytes int) (tutti.JobChanges, error) {
-	var out tutti.JobChanges
-	err := s.fillChanges(ctx, runs, toRead{reports, bytes}, &out)
-	return out, err
+// Look lets f see the version of the fold that readers get.
+func (s *Server) Look(ctx context.Context, f func(State)) error {
+	return s.look(ctx, func(v explain.View) error {
+		f(State{v.State})
+		return nil
+	})
+}
+
+// Reader returns a reader of a fold that nothing is folded into any more. Nothing
+// keeps its looks apart.
+func (s State) Reader(of *Server) *explain.Reader {
+	look := func(_ context.Context, f func(explain.View) error) error {
+		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.presence, Space: of.opts.Space})
+	}
+	return explain.New(look, past{of}, of.opts.Blobs)
+}
+
+// Seq is the last event of the fold.
+func (s State) Seq() uint64 { return s.folded.Seq }
+
+// Standings says of each node what it needs, why, and by which runs it is judged.
+func (s State) Standings() map[tutti.NodeName]string {
+	id := func(r *engine.Run) tutti.RunID {
+		if r == nil {
+			return "none"
+		}
+		return r.Run
+	}
+	out := map[tutti.NodeName]string{}
+	for _, n := range s.folded.Members("") {
+		last := s.folded.Engine.Last(n)
+		standing := s.folded.Converge.Standing(n, s.folded.Has(n, ""))
+		out[n] = fmt.Sprintf("needs %s (%s) by %s; claimed %s, applied %s, passed %s", standing.Need, standing.Why(), id(standing.Run), id(last.Claimed), id(last.Applied), id(last.Passed))
+		for _, r := range last.Foreign {
+			out[n] += ", foreign " + string(r.Run)
+		}
+	}
+	return out
 }

@@ -3,10 +3,14 @@ package server_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
+
+// hang is how long a test waits for an event before it fails. No machine is that slow.
+const hang = 3 * time.Minute
 
 // twoSteps is a plan in which web follows db.
 const twoSteps = `

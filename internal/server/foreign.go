@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/report"
 	"github.com/tutti-project/tutti/internal/retain"
 )
@@ -29,9 +30,9 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	in.Result, in.Environment, in.Puppet = plainResult(in.Result), words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
+	in.Result, in.Environment, in.Puppet = plain.Result(in.Result), plain.Words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
 	wanted := false
-	take := func(then func(tx *tx, n *node)) error {
+	take := func(then func(tx *tx, n *fold.Node)) error {
 		return s.do(ctx, func(tx *tx) error {
 			n, err := tx.node(key)
 			if err != nil {
@@ -43,21 +44,21 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 			return err
 		})
 	}
-	if err := take(func(*tx, *node) {}); err != nil || !wanted {
+	if err := take(func(*tx, *fold.Node) {}); err != nil || !wanted {
 		return nil, err
 	}
 	if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
 		return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
 	}
-	return nil, take(func(tx *tx, n *node) {
+	return nil, take(func(tx *tx, n *fold.Node) {
 		tx.emit(actorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
 	})
 }
 
 // mayTell reports whether a foreign run is to be kept. CodeInvalid: it is of the
 // future. CodeUnavailable: not so soon after the last one.
-func (tx *tx) mayTell(n *node, in tutti.Foreign) (bool, error) {
-	if r := tx.engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
+func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
+	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
 		return false, tx.deny(actorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
@@ -65,25 +66,15 @@ func (tx *tx) mayTell(n *node, in tutti.Foreign) (bool, error) {
 		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: set the one that is wrong",
 			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.now.UTC().Format(time.RFC3339))
 	}
-	if !tx.engine.KeepsForeign(n.Node, in) {
+	if !tx.Engine.KeepsForeign(n.Node, in) {
 		return false, nil
 	}
-	for _, f := range tx.engine.Foreigns(n.Node) {
+	for _, f := range tx.Engine.Foreigns(n.Node) {
 		if since := tx.now.Sub(f.EndedAt); since >= 0 && since < foreignEvery { // less than none: the server's clock was set back
 			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), foreignEvery)
 		}
 	}
 	return true, tx.server.opts.Space()
-}
-
-// lastForeign is the latest foreign run of a node, nil unless it is later than one of
-// ours.
-func (tx *tx) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
-	all := tx.engine.Foreigns(node)
-	if len(all) == 0 || !all[0].After(ours) {
-		return nil
-	}
-	return all[0]
 }
 
 // foreignReports are the reports of foreign runs, which stay as long as these and,

@@ -34,7 +34,7 @@ db live [{"run":"RUN","at":"2026-01-02T03:04:05Z","phase":"apply","resource":"Fi
 db beat {"version":"1","puppet":"8.10.0","run":"RUN","at":"2026-01-02T03:04:05Z"}
 db blobput {"run":"RUN","reads":[]}
 db result {"run":"RUN","outcome":"changed","message":"m","phase":"report","counts":{"total":3,"changed":1},"started_at":"2026-01-02T03:04:05Z","ended_at":"2026-01-02T03:04:06Z","record":"BLOB","log":"BLOB"}`,
-	`db claim {}
+	`db claim {"version":"0.3.0","knows":["run","noop","tags","later"]}
 db code {"run":"RUN","code":"CODE"}
 db blobget {"run":"RUN","digest":"FILE"}
 web ask {"run":"RUN","query":{"kind":"hiera","key":"port"}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/memory"
 )
@@ -40,18 +41,18 @@ func FuzzFold(f *testing.F) {
 			t.Error("the same log folds to two states")
 		}
 		settle(t, one)
-		for id, j := range one.engine.Jobs {
+		for id, j := range one.Engine.Jobs {
 			if s := j.Summary(time.Now()); s.Job != id || s.Runs < 0 {
 				t.Errorf("summary %+v of %s", s, id)
 			}
 		}
-		for name, n := range one.registry.nodes {
-			_, _ = one.registry.groups(n), one.data.Exports(name)
-			if _, err := json.Marshal(one.data.Hiera(name)); err != nil {
+		for name, n := range one.Registry.Nodes {
+			_, _ = one.Registry.Groups(n), one.Data.Exports(name)
+			if _, err := json.Marshal(one.Data.Hiera(name)); err != nil {
 				t.Errorf("hiera of %q: %v", name, err)
 			}
 		}
-		if _, err := json.Marshal(one.data.Values("")); err != nil {
+		if _, err := json.Marshal(one.Data.Values("")); err != nil {
 			t.Errorf("values: %v", err)
 		}
 	})
@@ -74,14 +75,14 @@ const aLog = `{"v":1,"kind":"token.created","at":"2026-01-02T03:04:05Z","by":"op
 
 // foldLog folds the lines of a log up to the first that a server would not start
 // with; the seed mangles one of them.
-func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *state {
+func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State {
 	t.Helper()
 	blobs := memory.NewBlobs()
 	digest, err := blobs.Put(t.Context(), exports)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newState()
+	s, shared := fold.New(), newSharedAsked()
 	lines := bytes.Split(bytes.ReplaceAll(log, []byte("SET"), []byte(digest)), []byte("\n"))
 	for i, line := range lines[:min(len(lines), 200)] {
 		if uint64(i) == seed%uint64(len(lines)) {
@@ -92,36 +93,36 @@ func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *state {
 			return s
 		}
 		e.Seq = uint64(i) + 1
-		if hydrate(t.Context(), blobs, e.Body) != nil {
+		if hydrate(t.Context(), blobs, shared, e.Body) != nil {
 			return s
 		}
-		s.apply(e)
+		s.Apply(e)
 	}
 	return s
 }
 
 // settle lets the engine decide until nothing is left to decide, on what the log
 // keeps of its decisions.
-func settle(t *testing.T, s *state) {
+func settle(t *testing.T, s *fold.State) {
 	t.Helper()
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 50 {
-		bodies := s.engine.Decide(engine.View{Now: now, Since: now, Seen: func(tutti.NodeName) time.Time { return time.Time{} }, Silence: time.Minute})
+		bodies := s.Engine.Decide(engine.View{Now: now, Since: now, Seen: func(tutti.NodeName) time.Time { return time.Time{} }, Silence: time.Minute})
 		if len(bodies) == 0 {
 			return
 		}
 		for i, b := range bodies {
 			if want, ok := b.(*tutti.RunWanted); ok {
-				want.Order.Run = tutti.RunID(string(want.Order.Node) + time.Duration(s.seq+uint64(i)).String())
+				want.Order.Run = tutti.RunID(string(want.Order.Node) + time.Duration(s.Seq+uint64(i)).String())
 			}
 			raw, err := json.Marshal(tutti.Event{At: now, Body: b})
 			var e tutti.Event
 			if err != nil || json.Unmarshal(raw, &e) != nil {
 				t.Fatalf("decided %s, which the log does not keep: %v", raw, err)
 			}
-			e.Seq = s.seq + 1
-			s.apply(e)
+			e.Seq = s.Seq + 1
+			s.Apply(e)
 		}
 	}
-	t.Errorf("the engine decides for ever: %+v", s.engine.Decide(engine.View{Now: now, Since: now, Seen: func(tutti.NodeName) time.Time { return time.Time{} }, Silence: time.Minute}))
+	t.Errorf("the engine decides for ever: %+v", s.Engine.Decide(engine.View{Now: now, Since: now, Seen: func(tutti.NodeName) time.Time { return time.Time{} }, Silence: time.Minute}))
 }

@@ -2,13 +2,14 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -60,11 +61,11 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 		if err != nil {
 			return err
 		}
-		if r.Gate == "" && (!r.Held() || !tx.engine.Converges(r)) {
+		if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
 			if r.Served != served {
 				return tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled anew meanwhile", r.Run)
 			}
-			if err := tx.mayExport(n, in.Exports); err != nil {
+			if err := tx.mayPublish(n, in.Exports, in.Values); err != nil {
 				return err
 			}
 			if err := tx.mayRead(n, in.Reads); err != nil {
@@ -75,7 +76,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 			}
 		}
 		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
-		if r.Held() && tx.engine.Converges(r) {
+		if r.Held() && tx.Engine.Converges(r) {
 			out = tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}
 		}
 		return nil
@@ -85,7 +86,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 
 // compiled notes what a run handed over. What only its own job may see is in that
 // job's overlay; who converges is let go, or not, with all others (converge.go).
-func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
+func (tx *tx) compiled(n *fold.Node, r *engine.Run, in tutti.Gate, kept handed) {
 	by := actorNode(n.Node)
 	overlay := tx.overlay(r)
 	says := r.Publishes()
@@ -95,12 +96,12 @@ func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	tx.emit(by, &tutti.RunCompiled{
 		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.digest, Absent: kept.asked.content.Absent, Reads: kept.asked.content,
 	})
-	if tx.engine.Converges(r) {
+	if tx.Engine.Converges(r) {
 		return
 	}
 	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
 	if why := tx.stop(n, r, in); why != "" {
-		verdict.Verdict, verdict.Reason = tutti.GateStop, words(why)
+		verdict.Verdict, verdict.Reason = tutti.GateStop, plain.Words(why)
 	}
 	if verdict.Verdict == tutti.GateGo && !overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, false)
@@ -108,25 +109,40 @@ func (tx *tx) compiled(n *node, r *engine.Run, in tutti.Gate, kept handed) {
 	tx.emit(by, verdict)
 }
 
-func (tx *tx) mayExport(n *node, exports []tutti.Export) error {
-	groups := tx.registry.groups(n)
-	for i, e := range exports { // sorted by type
-		if i > 0 && e.Type == exports[i-1].Type {
-			continue
-		}
-		if err := policy.MayExport(tx.fleet(), groups, n.Node, e.Type); err != nil {
-			return tx.deny(actorNode(n.Node), "export "+e.Type, err)
-		}
+// mayPublish refuses, before anything is applied, a catalog that exports or wants
+// published what its node has no grant for.
+func (tx *tx) mayPublish(n *fold.Node, exports []tutti.Export, keys []string) error {
+	if what, err := tx.ungranted(n, exports, keys); err != nil {
+		return tx.deny(actorNode(n.Node), what, err)
 	}
 	return nil
 }
 
+// ungranted returns the first thing that a node wants to publish and may not.
+func (tx *tx) ungranted(n *fold.Node, exports []tutti.Export, keys []string) (what string, err error) {
+	fleet, groups := tx.Fleet(), tx.Registry.Groups(n)
+	for i, e := range exports { // sorted by type
+		if i > 0 && e.Type == exports[i-1].Type {
+			continue
+		}
+		if err := policy.MayExport(fleet, groups, n.Node, e.Type); err != nil {
+			return "export " + e.Type, err
+		}
+	}
+	for _, key := range keys {
+		if err := policy.MayWrite(fleet, groups, n.Node, key); err != nil {
+			return "write " + key, err
+		}
+	}
+	return "", nil
+}
+
 // mayRead refuses reads that keep the writer busy for long: each is answered anew
 // at the gate.
-func (tx *tx) mayRead(n *node, reads []tutti.Read) error {
+func (tx *tx) mayRead(n *fold.Node, reads []tutti.Read) error {
 	cost := 0
 	for _, r := range reads {
-		if cost += tx.data.Cost(r.Query); cost > maxGateCost {
+		if cost += tx.Data.Cost(r.Query); cost > maxGateCost {
 			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
 		}
 	}
@@ -134,9 +150,9 @@ func (tx *tx) mayRead(n *node, reads []tutti.Read) error {
 }
 
 // stop says why a run must not apply, or returns the empty string.
-func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
-	if j := tx.engine.Jobs[r.Job]; j != nil && j.Halted() {
-		return words(j.WhyHalted())
+func (tx *tx) stop(n *fold.Node, r *engine.Run, in tutti.Gate) string {
+	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
+		return plain.Words(j.WhyHalted())
 	}
 	if why := r.Behind(); why != "" {
 		return why
@@ -152,12 +168,12 @@ func (tx *tx) stop(n *node, r *engine.Run, in tutti.Gate) string {
 
 // outdated names the first read whose answer is no longer the one that the
 // compile was given, or returns the empty string.
-func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
-	changed := tx.data.Outdated(in.Reads, tx.asker(r))
+func (tx *tx) outdated(n *fold.Node, r *engine.Run, in tutti.Gate) string {
+	changed := tx.Data.Outdated(in.Reads, tx.asker(r))
 	if len(changed) > 0 {
 		return "the answer to " + changed[0].Query.String() + " has changed since it was read"
 	}
-	hiera := tx.data.Hiera(n.Node)
+	hiera := tx.Data.Hiera(n.Node)
 	for _, k := range in.Keys {
 		if _, found := hiera[k.Key]; found && !k.Found {
 			return fmt.Sprintf("hiera key %q was absent when it was read and has a value now", k.Key)
@@ -166,19 +182,12 @@ func (tx *tx) outdated(n *node, r *engine.Run, in tutti.Gate) string {
 	return ""
 }
 
-func (tx *tx) setExports(n *node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
-	if !overlay && n.exports == set && !tx.data.Overlaid(r.Job, n.Node) {
+func (tx *tx) setExports(n *fold.Node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
+	if !overlay && n.Exports == set && !tx.Data.Overlaid(r.Job, n.Node) {
 		return // what others read is as it was
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
 	tx.emit(actorNode(n.Node), body)
-}
-
-func (tx *tx) fleet() tutti.Fleet {
-	if tx.registry.fleet == nil {
-		return tutti.Fleet{}
-	}
-	return *tx.registry.fleet
 }
 
 // storeExports keeps a set as a blob; equal sets have equal digests.
@@ -188,10 +197,4 @@ func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutt
 	}
 	digest, err := s.store(ctx, exports)
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
-}
-
-func decodeExports(raw []byte) ([]tutti.Export, error) {
-	var out []tutti.Export
-	err := json.Unmarshal(raw, &out)
-	return out, tutti.Wrap(tutti.CodeInternal, err, "stored exports")
 }

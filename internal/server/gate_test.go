@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,6 +184,59 @@ func TestWithoutAGrantNothingIsExported(t *testing.T) {
 				t.Errorf("%s: the audit has %v", tc.reason, f.Denials())
 			}
 		})
+	}
+}
+
+// Nothing is applied of a catalog that wants published what its node may not write
+// (finding T5).
+func TestWithoutAGrantNothingIsPublished(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		keys   []string
+		code   tutti.Code
+	}{
+		"granted": {"the grant names the keys", []string{"db/x", "db/y"}, ""},
+		"own":     {"what is the node's own takes no grant", []string{"node/db-01/x"}, ""},
+		"other":   {"no grant names one of them", []string{"db/x", "other/key"}, tutti.CodeRefused},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			err := f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: tc.keys}}, nil)
+			wantCode(t, err, tc.code, "")
+			if denied := len(f.Denials()) == 1; denied != (tc.code == tutti.CodeRefused) {
+				t.Errorf("%s: the audit has %v", tc.reason, f.Denials())
+			}
+		})
+	}
+}
+
+// A run that is held keeps no grant that the fleet file has taken away meanwhile
+// (finding F9).
+func TestAHeldRunIsLetGoByTheGrantsOfNow(t *testing.T) {
+	f := newFixture(t)
+	if err := f.RemoveNode(servertest.Operator(), "web-02"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply}); err != nil {
+		t.Fatal(err)
+	}
+	held, other := f.db.MustClaim(), f.web1.MustClaim()
+	in := tutti.Gate{Run: held.Run, Exports: []tutti.Export{database("main")}}
+	if got := f.db.Gate(in); got.Verdict != tutti.GateHold {
+		t.Fatalf("while another node compiles: %+v, want it held", got)
+	}
+	without := strings.Replace(twoSteps, ", exports: [Database]", "", 1)
+	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(without)}); err != nil {
+		t.Fatal(err)
+	}
+	f.web1.Gate(tutti.Gate{Run: other.Run})
+	got := f.db.Gate(in)
+	if got.Verdict != tutti.GateStop || !strings.Contains(got.Reason, "may not export resources of type Database") {
+		t.Errorf("after its grant was taken away: %+v, want it stopped for that", got)
+	}
+	if exports := f.State().Exports("db-01"); len(exports) != 0 {
+		t.Errorf("others read %v", exports)
 	}
 }
 

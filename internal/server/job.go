@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
@@ -23,11 +22,11 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 	}
 	var id tutti.JobID
 	err := s.do(ctx, func(tx *tx) error {
-		f := tx.registry.fleet
+		f := tx.Registry.Fleet
 		if f == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
 		}
-		code, ok := tx.registry.code[f.Environment.Name]
+		code, ok := tx.Registry.Code[f.Environment.Name]
 		body := &tutti.JobStarted{Mode: in.Mode, Env: f.Environment.Name, Code: code.Code}
 		var err error
 		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
@@ -42,7 +41,7 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 			}
 			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
 		}
-		id = tx.engine.NextJob(body.Plan.Name)
+		id = tx.Engine.NextJob(body.Plan.Name)
 		body.Job = id
 		tx.emit(tutti.Actor(ctx), body)
 		return nil
@@ -56,14 +55,15 @@ func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.Node
 	for _, st := range plan.Steps {
 		nodes := targets[st.Name]
 		var program tutti.Program
-		switch {
-		case st.Converge != nil:
-			nodes = tx.members(st.Converge.Target)
-		case st.Run != nil:
+		switch st.Kind() {
+		case tutti.StepConverge:
+			nodes = tx.Members(st.Converge.Target)
+		case tutti.StepRun:
 			program = st.Run.Program
+		case tutti.StepWait, tutti.StepSleep: // of no node
 		}
 		for _, n := range nodes {
-			if cmp.Or(program, tx.programOf(n)) == tutti.ProgramApply {
+			if cmp.Or(program, tx.ProgramOf(n)) == tutti.ProgramApply {
 				return n
 			}
 		}
@@ -84,12 +84,12 @@ func (tx *tx) plan(f tutti.Fleet, in tutti.StartJob) (tutti.Plan, map[tutti.Step
 	if at < 0 {
 		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(f))
 	}
-	targets, err := fleet.Resolve(f, tx.registry.enrolled(), f.Plans[at])
+	targets, err := fleet.Resolve(f, tx.Registry.Enrolled(), f.Plans[at])
 	if err == nil {
 		err = tx.allJoined(targets)
 	}
 	for _, st := range f.Plans[at].Steps {
-		if err == nil && st.Converge != nil {
+		if err == nil && st.Kind() == tutti.StepConverge {
 			err = tx.canConverge(*st.Converge)
 		}
 	}
@@ -101,7 +101,7 @@ func (tx *tx) allJoined(targets map[tutti.StepName][]tutti.NodeName) error {
 	missing := map[string]bool{}
 	for _, nodes := range targets {
 		for _, n := range nodes {
-			if tx.registry.nodes[n] == nil {
+			if tx.Registry.Nodes[n] == nil {
 				missing[string(n)] = true
 			}
 		}
@@ -122,26 +122,11 @@ func planNames(f tutti.Fleet) string {
 	return strings.Join(names, ", ")
 }
 
-// job returns the job of that id, or the latest for the empty one.
-func (tx *tx) job(id tutti.JobID) (*engine.Job, error) {
-	if id == "" && len(tx.engine.Order) > 0 {
-		id = tx.engine.Order[len(tx.engine.Order)-1]
-	}
-	j := tx.engine.Jobs[id]
-	if j == nil && tx.engine.Retired(id) {
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q any more: the server keeps the latest %d jobs (--keep-jobs); see: tutti job list", string(id), tx.server.opts.Keep.Jobs)
-	}
-	if j == nil {
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no job %q; see: tutti job list", string(id))
-	}
-	return j, nil
-}
-
 // CancelJob implements tutti.Jobs. A job that has ended stays as it is.
 func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 	rings := map[tutti.NodeKey]tutti.RunID{}
 	err := s.do(ctx, func(tx *tx) error {
-		j, err := tx.job(in.Job)
+		j, err := tx.Job(in.Job, tx.server.opts.Keep.Jobs)
 		if err != nil {
 			return err
 		}
@@ -151,8 +136,8 @@ func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 		if !j.Cancelled {
 			tx.emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: in.Reason})
 		}
-		for node, run := range tx.engine.Active {
-			if n := tx.registry.nodes[node]; in.Now && n != nil && tx.engine.Runs[run].Job == j.ID {
+		for node, run := range tx.Engine.Active {
+			if n := tx.Registry.Nodes[node]; in.Now && n != nil && tx.Engine.Runs[run].Job == j.ID {
 				rings[n.Key] = run
 			}
 		}
@@ -165,29 +150,4 @@ func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 		}
 	}
 	return err
-}
-
-// ListJobs implements tutti.Jobs, the latest first.
-func (s *Server) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
-	var out []tutti.JobView
-	full := s.opts.Space()
-	err := s.do(ctx, func(tx *tx) error {
-		for _, id := range slices.Backward(tx.engine.Order) {
-			j := tx.engine.Jobs[id]
-			sum := j.Summary(tx.now)
-			v := tutti.JobView{
-				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
-				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
-			}
-			if why := tx.engine.WaitsFor(j); why != "" {
-				v.Message = why
-			}
-			if full != nil && !j.Ended() {
-				v.Message = "nothing more begins: " + full.Error()
-			}
-			out = append(out, v)
-		}
-		return nil
-	})
-	return out, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
@@ -36,7 +37,9 @@ func (s *Server) keep(ctx context.Context) {
 		return
 	}
 	k := &keeper{s, log}
-	k.report("the log was not let go", k.trim(ctx))
+	if err := k.trim(ctx); err != nil {
+		k.opts.Logger.Error("the log was not let go", "error", err)
+	}
 	sweeps := time.NewTicker(sweepEvery)
 	defer sweeps.Stop()
 	for {
@@ -45,18 +48,14 @@ func (s *Server) keep(ctx context.Context) {
 			return
 		case <-s.snapshotDue:
 			if err := k.snapshot(ctx); err != nil && ctx.Err() == nil {
-				k.report("no snapshot was taken", err)
+				k.opts.Logger.Error("no snapshot was taken", "error", err)
 				k.pause(ctx)
 			}
 		case <-sweeps.C:
-			k.report("blobs were not swept", k.sweep(ctx))
+			if err := k.sweep(ctx); err != nil {
+				k.opts.Logger.Error("blobs were not swept", "error", err)
+			}
 		}
-	}
-}
-
-func (k *keeper) report(what string, err error) {
-	if err != nil {
-		k.opts.Logger.Error(what, "error", err)
 	}
 }
 
@@ -102,11 +101,11 @@ func (k *keeper) trim(ctx context.Context) error {
 
 // state stores what is needed of the log, and the audit trail of what is not.
 func (k *keeper) state(ctx context.Context) (*tutti.SnapshotTaken, error) {
-	ledger, operators := retain.New(), operators{}
+	ledger, operators := retain.New(), fold.Operators{}
 	var last tutti.Event
 	err := k.each(ctx, func(_ tutti.Entry, e tutti.Event) bool {
 		ledger.Add(e)
-		operators.apply(e)
+		operators.Apply(e)
 		last = e
 		return true
 	})

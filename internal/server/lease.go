@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // lease takes how a node stands and answers what it is to do; whoever holds and is
@@ -15,17 +16,17 @@ func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	if err != nil {
 		return nil, err
 	}
-	in.Message, in.Busy = words(in.Message), words(in.Busy)
+	in.Message, in.Busy = plain.Words(in.Message), plain.Words(in.Busy)
 	var out tutti.LeaseOrder
 	err = s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err != nil {
 			return err
 		}
-		for changed := tx.engine.Reported(n.Node, in); changed != nil; changed = tx.engine.Reported(n.Node, in) {
+		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
 			tx.emit(actorNode(n.Node), changed)
 		}
-		out = tx.engine.LeaseOrder(n.Node, in)
+		out = tx.Engine.LeaseOrder(n.Node, in)
 		return nil
 	})
 	return out, err
@@ -45,7 +46,7 @@ type rungLeases struct {
 // that are all of them.
 func (w *writer) ringLeases(now time.Time) {
 	seen := map[tutti.JobID]rungLeases{}
-	w.state.engine.Exclusive(func(j *engine.Job) {
+	w.state.Engine.Exclusive(func(j *engine.Job) {
 		was := w.rung[j.ID]
 		if was.phase != j.Leases.Phase || now.Sub(was.at) >= ringLeasesEvery {
 			for _, node := range j.Leases.Due() {
@@ -60,9 +61,9 @@ func (w *writer) ringLeases(now time.Time) {
 
 // pausedOrHeld says why nothing may begin on a node by itself; empty: it may.
 func (tx *tx) pausedOrHeld() func(tutti.NodeName) string {
-	paused := tx.paused()
+	paused := tx.Paused(tx.now)
 	return func(n tutti.NodeName) string {
-		if j := tx.engine.ExclusiveOn(n); j != nil {
+		if j := tx.Engine.ExclusiveOn(n); j != nil {
 			return heldBy(j)
 		}
 		return paused(n)

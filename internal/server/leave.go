@@ -28,10 +28,10 @@ func (s *Server) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
-		if r := tx.engine.Runs[tx.engine.Active[n.Node]]; r != nil && !r.ClaimedAt.IsZero() {
+		if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && !r.ClaimedAt.IsZero() {
 			return tutti.Errorf(tutti.CodeConflict, "run %s of job %s goes on here; wait for its end, or end it with: tutti job cancel --now %s", r.Run, r.Job, r.Job)
 		}
-		if j := tx.engine.ExclusiveOn(n.Node); j != nil {
+		if j := tx.Engine.ExclusiveOn(n.Node); j != nil {
 			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait for its end, or end it with: tutti job cancel %s", heldBy(j), j.ID)
 		}
 		by := actorNode(n.Node)
@@ -48,7 +48,7 @@ func (w *writer) endLeavers() {
 	for len(w.leavers) > 0 && !time.Now().Before(w.leavers[0].at) {
 		key := w.leavers[0].key
 		w.leavers = w.leavers[1:]
-		if w.state.registry.keys[key] != "" {
+		if w.state.Registry.Keys[key] != "" {
 			continue // it has joined again
 		}
 		if err := w.opts.Identity.Revoke(key); err != nil {

@@ -52,7 +52,7 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 			return tutti.OpGate, tutti.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
 		}, tutti.CodeInvalid},
 		"values of the gate": {"no key can be so", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "shared/x"}}}
+			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "db/x"}}}
 		}, ""},
 		"many values of the gate": {"no catalog has so many", func(run tutti.RunID) (string, any) {
 			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: make([]string, 5001)}}

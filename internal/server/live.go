@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // beat notes that a node is there. The writer is not asked: most of what nodes
@@ -13,7 +14,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err != nil {
 		return nil, err
 	}
-	in.Version, in.Puppet, in.Trouble = words(in.Version), words(in.Puppet), words(in.Trouble)
+	in.Version, in.Puppet, in.Trouble = plain.Words(in.Version), plain.Words(in.Puppet), plain.Words(in.Trouble)
 	if s.presence.beat(key, in) {
 		return nil, nil
 	}
@@ -41,7 +42,7 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		return nil, nil
 	}
 	for i := range in {
-		in[i] = plainLive(in[i])
+		in[i] = plain.Live(in[i])
 		in[i].Node, in[i].Run = node, run
 	}
 	s.hub.publish(job, in)

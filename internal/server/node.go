@@ -3,12 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
-	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 // nodeOp answers one operation of a node. The key is proven by the bus.
@@ -67,8 +66,8 @@ func decode[T any](op string, payload []byte) (T, error) {
 }
 
 // node returns who owns the key.
-func (tx *tx) node(key tutti.NodeKey) (*node, error) {
-	n := tx.registry.byKey(key)
+func (tx *tx) node(key tutti.NodeKey) (*fold.Node, error) {
+	n := tx.Registry.ByKey(key)
 	if n == nil {
 		err := tutti.Errorf(tutti.CodeUnauthenticated, "no node of this fleet has the key %s; it was removed or replaced: join again", key)
 		return nil, tx.deny("key:"+string(key), "act as a node", err)
@@ -78,11 +77,11 @@ func (tx *tx) node(key tutti.NodeKey) (*node, error) {
 }
 
 // ownRun returns the run if the node has claimed it, also if it has ended.
-func (tx *tx) ownRun(n *node, id tutti.RunID) (*engine.Run, error) {
-	r := tx.engine.Runs[id]
+func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
+	r := tx.Engine.Runs[id]
 	var err error
 	switch {
-	case r == nil || r.Node != n.Node:
+	case r == nil || r.Node != n.Node || r.ClaimedSeq < n.Since && !r.ClaimedAt.IsZero(): // another machine had the name
 		err = tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
 	case r.ClaimedAt.IsZero():
 		err = tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, n.Node)
@@ -93,12 +92,12 @@ func (tx *tx) ownRun(n *node, id tutti.RunID) (*engine.Run, error) {
 }
 
 // run returns the run if the node has claimed it and it goes on.
-func (tx *tx) run(n *node, id tutti.RunID) (*engine.Run, error) {
+func (tx *tx) run(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r, err := tx.ownRun(n, id)
 	if err != nil {
 		return nil, err
 	}
-	if r.Ended() || tx.engine.Active[n.Node] != id {
+	if r.Ended() || tx.Engine.Active[n.Node] != id {
 		return nil, tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: %s", id, n.Node, ending(r))
 	}
 	return r, nil
@@ -111,62 +110,19 @@ func ending(r *engine.Run) string {
 	return string(r.Outcome())
 }
 
-func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if _, err := decode[tutti.Claim](tutti.OpClaim, payload); err != nil {
-		return nil, err
-	}
-	var out tutti.Claimed
-	full := s.opts.Space()
-	err := s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err != nil {
-			return err
-		}
-		out.Expect = tx.expects(n.Node)
-		r := tx.engine.Runs[tx.engine.Active[n.Node]]
-		if r == nil {
-			return nil
-		}
-		if r.ClaimedAt.IsZero() && full != nil {
-			return full
-		}
-		if r.ClaimedAt.IsZero() {
-			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
-		}
-		order := r.Order
-		out.Order = &order
-		return nil
-	})
-	return out, err
-}
-
 // expects says what may follow on a node.
 func (tx *tx) expects(node tutti.NodeName) tutti.Expectation {
 	switch {
-	case tx.engine.Expects(node, tx.member):
+	case tx.Engine.Expects(node, tx.Member):
 		return tutti.ExpectTurn
-	case tx.fleet().Reaction != nil:
+	case tx.Fleet().Reaction != nil:
 		return tutti.ExpectChange
 	}
 	return tutti.ExpectNothing
 }
 
-// connected reports whether a node was heard of within the deadline.
-func (s *Server) connected(seen, now time.Time) bool {
-	return !seen.IsZero() && now.Sub(seen) < s.opts.Silence
-}
-
 // has is what a node has to run with.
 func (tx *tx) has(name tutti.NodeName) converge.Has {
-	_, beat := tx.server.presence.last(name)
-	return converge.Has{Puppet: beat.Puppet, Program: tx.programOf(name), Recorded: policy.Compiles(tx.fleet())}
-}
-
-// programOf is the Puppet program by which a node runs where no step says otherwise.
-func (tx *tx) programOf(name tutti.NodeName) tutti.Program {
-	n := tx.registry.nodes[name]
-	if tx.registry.fleet == nil || n == nil {
-		return tutti.ProgramApply
-	}
-	return tx.registry.fleet.ProgramOf(tx.registry.groups(n))
+	_, beat := tx.server.presence.Last(name)
+	return tx.Has(name, beat.Puppet)
 }

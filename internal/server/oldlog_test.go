@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/release"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -25,7 +27,7 @@ var update = flag.Bool("update", false, "write the log of the release that is be
 
 const (
 	oldLogs     = "../../testdata/logs"
-	thisRelease = "0.2.0" // not yet released; then this becomes the next one
+	thisRelease = "0.3.0" // in the making: docs/releases.md does not list it
 )
 
 // keptLog is a log of a release, as testdata/logs has it.
@@ -187,6 +189,35 @@ func TestOldLogsFold(t *testing.T) {
 		if !kinds[kind] {
 			t.Errorf("no log of any release has a %s event: see testdata/logs/README.md", kind)
 		}
+	}
+}
+
+// TestThisReleaseIsNotReleased: the log that -update writes is that of the next release, and
+// each other log is of a release that is listed, or of before the first one.
+func TestThisReleaseIsNotReleased(t *testing.T) {
+	releases, err := release.Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := releases[0].Version; !release.Before(last, thisRelease) {
+		t.Errorf("thisRelease is %s, and docs/releases.md lists %s: docs/releasing.md says what to raise", thisRelease, last)
+	}
+	want := map[string]bool{thisRelease: true}
+	for _, r := range releases {
+		want[r.Version] = true
+	}
+	dirs, err := filepath.Glob(filepath.Join(oldLogs, "*", "log.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, dir := range dirs {
+		if name := filepath.Base(filepath.Dir(dir)); !strings.HasPrefix(name, "before-") {
+			got[name] = true
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("testdata/logs has other releases than docs/releases.md and thisRelease: -want +got\n%s", diff)
 	}
 }
 

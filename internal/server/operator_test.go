@@ -38,7 +38,7 @@ func TestARevocationEndsWhatGoesOn(t *testing.T) {
 	select {
 	case <-eve.Done():
 		wantCode(t, context.Cause(eve), tutti.CodeUnauthenticated, "stolen")
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang):
 		t.Error("what eve does goes on")
 	}
 	if bob.Err() != nil {
@@ -48,6 +48,8 @@ func TestARevocationEndsWhatGoesOn(t *testing.T) {
 	n := len(f.Events())
 	wantCode(t, f.SetValue(context.WithoutCancel(eve), "shared/x", []byte("1")), tutti.CodeUnauthenticated, "was revoked")
 	_, err := f.RenewOperator(context.WithoutCancel(eve), []byte("request"))
+	wantCode(t, err, tutti.CodeUnauthenticated, "was revoked")
+	_, err = f.ListNodes(context.WithoutCancel(eve))
 	wantCode(t, err, tutti.CodeUnauthenticated, "was revoked")
 	if got := f.Since(n); len(got) != 0 {
 		t.Errorf("appended %v, want nothing", got)

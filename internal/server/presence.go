@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 // presence is who is there: when each node was last heard of, which is never in
@@ -25,6 +26,8 @@ type seat struct {
 	job  tutti.JobID // of that run
 	seen time.Time
 	beat tutti.Beat
+
+	lacks []tutti.Capability // what this release may ask and its agent does not know
 }
 
 func newPresence() presence {
@@ -32,12 +35,12 @@ func newPresence() presence {
 }
 
 // load takes what the log says at the start.
-func (p presence) load(s *state) {
+func (p presence) load(s *fold.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, n := range s.registry.nodes {
+	for name, n := range s.Registry.Nodes {
 		p.settle(name, n.Key)
-		if r := s.engine.Runs[s.engine.Active[name]]; r != nil && !r.ClaimedAt.IsZero() {
+		if r := s.Engine.Runs[s.Engine.Active[name]]; r != nil && !r.ClaimedAt.IsZero() {
 			p.nodes[name].run, p.nodes[name].job = r.Run, r.Job
 		}
 	}
@@ -109,6 +112,18 @@ func (p presence) beat(key tutti.NodeKey, b tutti.Beat) bool {
 	return true
 }
 
+// claims notes what a node's agent lacks. It says its version before its first beat.
+func (p presence) claims(n tutti.NodeName, version string, lacks []tutti.Capability) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if place := p.nodes[n]; place != nil {
+		place.lacks = lacks
+		if version != "" {
+			place.beat.Version = version
+		}
+	}
+}
+
 // who notes a sign of life and returns the node of a key; empty: nobody has it.
 func (p presence) who(key tutti.NodeKey) tutti.NodeName {
 	p.mu.Lock()
@@ -139,21 +154,32 @@ func (p presence) forget(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if place := p.nodes[n]; place != nil {
-		place.seen, place.beat = time.Time{}, tutti.Beat{}
+		place.seen, place.beat, place.lacks = time.Time{}, tutti.Beat{}, nil
 	}
 }
 
 // seen returns when a node was last heard of, the zero time if it was not.
 func (p presence) seen(n tutti.NodeName) time.Time {
-	seen, _ := p.last(n)
+	seen, _ := p.Last(n)
 	return seen
 }
 
-func (p presence) last(n tutti.NodeName) (time.Time, tutti.Beat) {
+// Last implements explain.Present.
+func (p presence) Last(n tutti.NodeName) (time.Time, tutti.Beat) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if place := p.nodes[n]; place != nil {
 		return place.seen, place.beat
 	}
 	return time.Time{}, tutti.Beat{}
+}
+
+// Lacks implements explain.Present.
+func (p presence) Lacks(n tutti.NodeName) []tutti.Capability {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if place := p.nodes[n]; place != nil {
+		return place.lacks
+	}
+	return nil
 }

@@ -38,11 +38,11 @@ const (
 // checkValueWaits ends the waits for values that are there.
 func (w *writer) checkValueWaits(tx *tx) {
 	var done []*tutti.StepFinished
-	tx.engine.Waits(func(j *engine.Job, st *engine.Step) {
+	tx.Engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
 			return
 		}
-		v, found := tx.data.Value(st.Wait.Value)
+		v, found := tx.Data.Value(st.Wait.Value)
 		if found && (len(st.Wait.Equals) == 0 || data.Equal(v.Value, st.Wait.Equals)) {
 			done = append(done, &tutti.StepFinished{Job: j.ID, Step: st.Name, OK: true})
 		}
@@ -57,7 +57,7 @@ func (w *writer) checkValueWaits(tx *tx) {
 // that nobody waits for any more.
 func (w *writer) reconcileProbes(ctx context.Context) {
 	wanted := map[probeKey]func() probe{}
-	w.state.engine.Waits(func(j *engine.Job, st *engine.Step) {
+	w.state.Engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
 			wanted[probeKey{j.ID, st.Name}] = func() probe { return probeOf(j, st) }
 		}
@@ -114,7 +114,7 @@ func (s *Server) probe(ctx context.Context, k probeKey, question probe, last *at
 		err := once(ctx, question)
 		if err == nil {
 			err = s.do(ctx, func(tx *tx) error {
-				if j := tx.engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
+				if j := tx.Engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
 					tx.emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
 				}
 				return nil

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -180,6 +181,42 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(1)
 }
 
+// A branch under a name of its own is other code (finding T2).
+func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
+	f := newFixture(t)
+	f.Start("deploy", tutti.ModeApply)
+	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
+		n.Pass()
+	}
+	standing := func() tutti.NodeStanding {
+		n, err := f.ShowNode(servertest.Operator(), "db-01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.Standing
+	}
+	if got := standing(); got.State != tutti.NodeGood {
+		t.Fatalf("before: %+v", got)
+	}
+	f.PushSiteTo("staging", "notify { 'staged': }")
+	if got := standing(); got.State != tutti.NodeGood {
+		t.Errorf("with code of an environment that the fleet does not have: %+v", got)
+	}
+	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(twoSteps, "production", "staging", 1))}); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(); got.State != tutti.NodeSuspect || got.Why != "its last run was of environment production, it has staging now" {
+		t.Errorf("under another environment: %+v", got)
+	}
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := f.db.MustClaim(); o.Environment != "staging" || o.Job != job {
+		t.Errorf("it is ordered to run %+v", o)
+	}
+}
+
 // Who runs by the agent compiles when its turn has come: nothing more would be known
 // of it after a compile, which its Puppet Server would store.
 func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
@@ -207,4 +244,31 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 		n.Finish(o.Run)
 	}
 	wantVerdict(t, f, job, tutti.VerdictConverged)
+}
+
+// A job that goes on keeps its environment: what the fleet has now is for the next one.
+func TestAJobKeepsItsEnvironment(t *testing.T) {
+	f := newFixture(t)
+	f.Start("deploy", tutti.ModeApply)
+	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
+		n.Pass()
+	}
+	late := f.Join("late-01")
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := late.MustClaim()
+	f.PushSiteTo("staging", "notify { 'staged': }")
+	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(twoSteps, "production", "staging", 1))}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
+		if o := n.Claim(); o != nil {
+			t.Errorf("%s is good in the job's environment, and is ordered %+v", n.Name, o)
+		}
+	}
+	late.Gate(tutti.Gate{Run: o.Run})
+	late.Finish(o.Run)
+	wantVerdict(t, f.Fleet, job, tutti.VerdictConverged)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -27,23 +28,23 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			return err
 		}
 		if in.Query.Kind == tutti.QueryValue {
-			if err := policy.MayRead(tx.fleet(), tx.registry.groups(n), n.Node, in.Query.Key); err != nil {
+			if err := policy.MayRead(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Query.Key); err != nil {
 				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
 			}
 		}
 		if in.Query.Kind == tutti.QueryPublished {
-			out = tutti.Answered{Seq: tx.seq}
+			out = tutti.Answered{Seq: tx.Seq}
 			// What others published takes a grant to read, and an ask for the value.
-			if v, found := tx.data.Value(in.Query.Key); found && v.Owner == n.Node {
+			if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == n.Node {
 				out.Found, out.Value = true, v.Value
 			}
 			return nil
 		}
-		if tx.data.Cost(in.Query) > maxAskCost {
+		if tx.Data.Cost(in.Query) > maxAskCost {
 			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost))
 		}
-		a := tx.data.Answer(in.Query, asker)
-		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.seq}
+		a := tx.Data.Answer(in.Query, asker)
+		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
 		if in.Stored != nil && in.Query.Kind == tutti.QueryCollect {
 			out.Lags, out.Exports = tx.lags(asker, in, a.Exports), nil
 		}
@@ -63,9 +64,9 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
-		out.Data, out.Seq = tx.data.Hiera(n.Node), tx.seq
+		out.Data, out.Seq = tx.Data.Hiera(n.Node), tx.Seq
 		for k := range out.Data {
-			out.Digests[k] = tx.data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+			out.Digests[k] = tx.Data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
 		}
 		return nil
 	})
@@ -79,7 +80,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	if in, err = checkValue(in); err != nil {
+	if in, err = data.CheckPublish(in); err != nil {
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
@@ -88,21 +89,21 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 			return err
 		}
 		switch {
-		case r.Run != n.lastClaimed:
+		case r.Run != n.LastClaimed:
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s is not its latest: what it publishes is out of date", r.Run, n.Node)
 		case r.Result != nil: // which nodes send last: this came late, or once more
 			return tutti.Errorf(tutti.CodeConflict, "run %s of node %s has ended: it publishes nothing more", r.Run, n.Node)
 		case !r.Passed() || r.Mode != tutti.ModeApply:
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
 		}
-		if err := policy.MayWrite(tx.fleet(), tx.registry.groups(n), n.Node, in.Key); err != nil {
+		if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
 			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
 		}
-		if n.changes >= maxChanges || n.written+int64(len(in.Value)) > maxWritten {
+		if n.Changes >= maxChanges || n.Written+int64(len(in.Value)) > maxWritten {
 			return tx.deny(actorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
-				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.changes, n.written, maxChanges, maxWritten))
+				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
-		if _, known := tx.data.Value(in.Key); !known && !in.Withdraw && tx.data.Owns(n.Node) >= maxValues {
+		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
 			return tx.deny(actorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
 		}
 		return tx.setValue(actorNode(n.Node), n.Node, r, in)
@@ -111,14 +112,14 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 
 // setValue emits the change of a value, or nothing if it is as wanted already.
 func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.Publish) error {
-	if err := tx.data.MayOwn(in.Key, owner); err != nil {
+	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err
 	}
 	var job tutti.JobID
 	if r != nil {
 		job = r.Job
 	}
-	current, found := tx.data.Value(in.Key)
+	current, found := tx.Data.Value(in.Key)
 	switch {
 	case in.Withdraw && found:
 		tx.emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
@@ -130,36 +131,24 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.
 
 // withdrawUndeclared withdraws what the node published earlier and its catalog
 // no longer declares, after a run that was good, full and the latest.
-func (tx *tx) withdrawUndeclared(n *node, r *engine.Run, result tutti.Result) {
-	if !result.Outcome.Good() || !r.Passed() || !r.Full() || !r.Tells() || r.Run != n.lastClaimed {
+func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Result) {
+	if !result.Outcome.Good() || !r.Passed() || !r.Full() || !r.Tells() || r.Run != n.LastClaimed {
 		return
 	}
 	declared := map[string]bool{}
 	for _, key := range r.Values {
 		declared[key] = true
 	}
-	for _, key := range tx.data.OwnedBy(n.Node) {
+	for _, key := range tx.Data.OwnedBy(n.Node) {
 		if !declared[key] {
 			tx.emit(actorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
 		}
 	}
 }
 
-// checkValue returns a publication with its value in canonical form.
-func checkValue(in tutti.Publish) (tutti.Publish, error) {
-	if in.Withdraw {
-		return in, tutti.ValidateKey(in.Key)
-	}
-	var err error
-	if in.Value, err = data.CheckValue(in.Key, in.Value); err == nil && string(in.Value) == "null" {
-		err = tutti.Errorf(tutti.CodeInvalid, "value of %q: null is no value; withdraw it instead", in.Key)
-	}
-	return in, err
-}
-
 // nodeOwnRun returns the node of a key and a run that it has claimed, also if that
 // has ended.
-func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*node, *engine.Run, error) {
+func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*fold.Node, *engine.Run, error) {
 	n, err := tx.node(key)
 	if err != nil {
 		return nil, nil, err
@@ -169,7 +158,7 @@ func (tx *tx) nodeOwnRun(key tutti.NodeKey, id tutti.RunID) (*node, *engine.Run,
 }
 
 // nodeRun returns the node of a key and its active run.
-func (tx *tx) nodeRun(key tutti.NodeKey, id tutti.RunID) (*node, *engine.Run, error) {
+func (tx *tx) nodeRun(key tutti.NodeKey, id tutti.RunID) (*fold.Node, *engine.Run, error) {
 	n, err := tx.node(key)
 	if err != nil {
 		return nil, nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/selector"
 )
 
@@ -102,7 +103,7 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	decide := func(v tutti.NodeView, facts map[string]any) {
 		switch answer, err := q.chosen.Decide(selector.Of(v), facts, now); {
 		case err != nil:
-			undecided = append(undecided, answerAbout(v, tutti.RemoteUndecided, words(err.Error())))
+			undecided = append(undecided, answerAbout(v, tutti.RemoteUndecided, plain.Words(err.Error())))
 		case answer == selector.Yes:
 			selected = append(selected, v)
 		case answer == selector.NeedsFacts:
@@ -127,7 +128,7 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 		for _, a := range all {
 			facts, err := factsOf(a)
 			if err != nil {
-				undecided = append(undecided, answerAbout(byName[a.Node], tutti.RemoteUndecided, "its facts are not known: "+words(err.Error())))
+				undecided = append(undecided, answerAbout(byName[a.Node], tutti.RemoteUndecided, "its facts are not known: "+plain.Words(err.Error())))
 				continue
 			}
 			decide(byName[a.Node], facts)
@@ -240,13 +241,17 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes [
 	}
 	views := map[tutti.NodeName]tutti.NodeView{}
 	var there []tutti.NodeView
-	var away []tutti.NodeAnswer
+	var unasked []tutti.NodeAnswer
 	for _, v := range nodes {
 		views[v.Node] = v
-		if v.Connected {
+		need := request.Action.Needs()
+		switch {
+		case !v.Connected:
+			unasked = append(unasked, answerAbout(v, tutti.RemoteAway, "not connected"))
+		case slices.Contains(v.TooOldFor, need):
+			unasked = append(unasked, answerAbout(v, tutti.RemoteFailed, tutti.TooOld(v.Node, v.Version, []tutti.Capability{need})))
+		default:
 			there = append(there, v)
-		} else {
-			away = append(away, answerAbout(v, tutti.RemoteAway, "not connected"))
 		}
 	}
 	asked := s.asks.open(request, there)
@@ -258,8 +263,8 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes [
 			s.opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // it will be silent
 		}
 	}
-	if len(away) > 0 {
-		got(away)
+	if len(unasked) > 0 {
+		got(unasked)
 	}
 	tell := func(replies []reply) {
 		var out []tutti.NodeAnswer

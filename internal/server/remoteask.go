@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // asks are the questions that wait for answers of nodes. They are in memory only: a
@@ -148,7 +149,7 @@ func (a asks) act(key tutti.NodeKey, request string) (asked bool, err error) {
 // checkReply returns an answer that says what the action was asked for, or a failure.
 // A node may lie in every field.
 func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteReply {
-	out := tutti.RemoteReply{Request: request.Request, Verdict: in.Verdict, Message: words(in.Message), Rule: words(in.Rule)}
+	out := tutti.RemoteReply{Request: request.Request, Verdict: in.Verdict, Message: plain.Words(in.Message), Rule: plain.Words(in.Rule)}
 	fail := func(text string) tutti.RemoteReply {
 		out.Verdict, out.Message = tutti.RemoteFailed, text
 		return out
@@ -187,7 +188,7 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 		if request.Action == tutti.RemoteDisable && s.Enabled || request.Action == tutti.RemoteEnable && !s.Enabled {
 			return fail("the node says that it is done, and its status is " + s.Status)
 		}
-		s.DisableMessage, s.Message = words(s.DisableMessage), words(s.Message)
+		s.DisableMessage, s.Message = plain.Words(s.DisableMessage), plain.Words(s.Message)
 		out.Status = &s
 	}
 	return out
@@ -200,11 +201,11 @@ var puppetStates = []string{"disabled", "applying a catalog", "idling", "stopped
 const maxTypes = 1000
 
 func plainSummary(in tutti.RunSummary) *tutti.RunSummary {
-	in.ConfigVersion, in.Message = words(in.ConfigVersion), words(in.Message)
+	in.ConfigVersion, in.Message = plain.Words(in.ConfigVersion), plain.Words(in.Message)
 	types := map[string]int{}
 	for name, count := range in.TypeDistribution {
 		if len(types) < maxTypes {
-			types[words(name)] = count
+			types[plain.Words(name)] = count
 		}
 	}
 	in.TypeDistribution = types

@@ -41,7 +41,7 @@ func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
 		return err
 	}
 	for _, n := range nodes {
-		if tx.programOf(n) != tutti.ProgramAgent {
+		if tx.ProgramOf(n) != tutti.ProgramAgent {
 			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which has the fleet's; name nodes with `mode: agent`", o.Environment, n)
 		}
 	}

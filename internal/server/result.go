@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // result takes how a run ended, once all that it names is stored.
@@ -36,7 +37,10 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			if more != nil {
 				tx.emit(actorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.digest, Absent: more.content.Absent, Reads: more.content})
 			}
-			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plainResult(in.Result), r.Served)})
+			if tx.Registry.Claims[r.Run] == n {
+				delete(tx.server.stored, n.Key)
+			}
+			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plain.Result(in.Result), r.Served)})
 		}
 		return nil
 	})

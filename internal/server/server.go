@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/retain"
 )
@@ -70,24 +73,32 @@ type Options struct {
 	FirstOperator *tutti.OperatorIssued
 }
 
-// Server is the writer. It implements tutti.Jobs, tutti.Nodes, tutti.Tokens,
-// tutti.Operators, tutti.Codes, tutti.Values, tutti.Pauses and tutti.Remotes for operators, and Handle for nodes; all of them may be called
-// at once, and answer CodeUnavailable while Run does not serve.
+// Server is the writer, and a fold beside it for readers. It implements tutti.Jobs,
+// tutti.Nodes, tutti.Tokens, tutti.Operators, tutti.Codes, tutti.Values, tutti.Pauses,
+// tutti.Explains, tutti.Reports and tutti.Remotes for operators, and Handle for nodes;
+// all of them may be called at once, and answer CodeUnavailable while Run does not
+// serve.
 type Server struct {
+	*explain.Reader // answers what only looks, without the writer
+
 	opts     Options
 	commands chan *command
 	ready    chan struct{} // closed when Run serves
 	ended    chan struct{} // closed when Run has returned
+	replica  *replica
 	presence presence
 	hub      hub
 	appended broadcast
 	access   access
 	knocks   knocks
 	asks     asks
+	asked    *sharedAsked
 	files    atomic.Pointer[codeFiles]
-	leavers  []leaver       // the writer's
-	past     sync.Mutex     // held by whoever lets go of the past, or copies it
-	beside   sync.WaitGroup // what goes on beside the writer
+	leavers  []leaver                // the writer's
+	denials  denials                 // the writer's
+	stored   map[tutti.NodeKey]int64 // the writer's: bytes of blobs that a node has sent since its last result
+	past     sync.Mutex              // held by whoever lets go of the past, or copies it
+	beside   sync.WaitGroup          // what goes on beside the writer
 
 	snapshotDue chan struct{}
 	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
@@ -102,6 +113,7 @@ const (
 	maxBatch        = 256
 	maxAppend       = 10_000 // events; the log takes twice as many, and no command emits more
 	tick            = 250 * time.Millisecond
+	foldAhead       = 1024 // events that the writer's fold may be ahead of the readers', at the start
 )
 
 // New returns a server that has not begun.
@@ -116,19 +128,24 @@ func New(opts Options) *Server {
 	opts.Compiles = cmp.Or(opts.Compiles, defaultCompiles)
 	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
 	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
-	return &Server{
+	s := &Server{
 		opts:     opts,
 		commands: make(chan *command),
 		ready:    make(chan struct{}),
 		ended:    make(chan struct{}),
+		replica:  newReplica(),
 		presence: newPresence(),
 		hub:      newHub(),
 		appended: newBroadcast(),
 		access:   newAccess(),
 		asks:     newAsks(),
+		stored:   map[tutti.NodeKey]int64{},
+		asked:    newSharedAsked(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}
+	s.Reader = explain.New(s.look, past{s}, opts.Blobs)
+	return s
 }
 
 // Ready is closed as soon as the server serves.
@@ -142,11 +159,11 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.beside.Wait()
 	defer cancel()
 
-	w := &writer{Server: s, state: newState(), probing: map[probeKey]*probing{}}
+	w := &writer{Server: s, state: fold.New(), probing: map[probeKey]*probing{}}
 	if err := w.fold(ctx); err != nil {
 		return err
 	}
-	if err := s.opts.Identity.Revoke(w.state.registry.revoked...); err != nil {
+	if err := s.opts.Identity.Revoke(w.state.Registry.Revoked...); err != nil {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
@@ -155,10 +172,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := w.noteFirst(ctx); err != nil {
 		return err
 	}
-	s.access.load(w.state.registry.operators)
-	s.opts.Logger.Info("serving", "seq", w.state.seq, "nodes", len(w.state.registry.nodes), "jobs", len(w.state.engine.Order))
+	s.access.load(w.state.Registry.Operators)
+	s.opts.Logger.Info("serving", "seq", w.state.Seq, "nodes", len(w.state.Registry.Nodes), "jobs", len(w.state.Engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
+	s.beside.Go(func() { s.follow(ctx) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -167,7 +185,7 @@ func (s *Server) Run(ctx context.Context) error {
 // The work runs alone; it must not block and not keep what it was given.
 func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 	c := &command{done: make(chan error, 1), work: func(tx *tx) error {
-		if err := tx.stillIn(ctx); err != nil {
+		if err := stillIn(ctx, tx.State); err != nil {
 			return err
 		}
 		return work(tx)
@@ -175,7 +193,7 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 	select {
 	case s.commands <- c:
 	case <-s.ended:
-		return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving")
+		return errNotServing()
 	case <-ctx.Done():
 		return tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server's writer")
 	}
@@ -196,7 +214,7 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 // writer is the part of the server that owns the state.
 type writer struct {
 	*Server
-	state   *state
+	state   *fold.State
 	since   time.Time // deadlines of nodes and waits count from here at the earliest
 	last    time.Time // it was seen to run
 	probing map[probeKey]*probing
@@ -206,37 +224,16 @@ type writer struct {
 	resting time.Time // no decision on converge steps before
 }
 
-func (w *writer) fold(ctx context.Context) error {
-	taken, err := snapshot(ctx, w.opts.Log)
-	if err != nil {
-		return err
-	}
-	w.taken.Store(taken)
-	for e, err := range w.history(ctx, 0) {
-		if err != nil {
-			return fmt.Errorf("read the log after event %d: %w", w.state.seq, err)
-		}
-		if err := hydrate(ctx, w.opts.Blobs, e.Body); err != nil {
-			return fmt.Errorf("event %d: %w", e.Seq, err)
-		}
-		w.state.apply(e)
-	}
-	if l, ok := w.opts.Log.(Tearing); ok {
-		w.state.seq = max(w.state.seq, l.Torn())
-	}
-	return nil
-}
-
 // hydrate loads the part of an event that the log keeps as a blob.
-func hydrate(ctx context.Context, blobs tutti.Blobs, body tutti.Body) error {
+func hydrate(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, body tutti.Body) error {
 	var err error
 	switch b := body.(type) {
 	case *tutti.ExportsSet:
 		return hydrateExports(ctx, blobs, b)
 	case *tutti.RunCompiled:
-		b.Reads, err = loadAsked(ctx, blobs, b.Asked)
+		b.Reads, err = loadAsked(ctx, blobs, shared, b.Asked)
 	case *tutti.RunAsked:
-		b.Reads, err = loadAsked(ctx, blobs, b.Asked)
+		b.Reads, err = loadAsked(ctx, blobs, shared, b.Asked)
 	}
 	return err
 }
@@ -249,7 +246,7 @@ func hydrateExports(ctx context.Context, blobs tutti.Blobs, set *tutti.ExportsSe
 	if err != nil {
 		return fmt.Errorf("exports of %s: %w", set.Node, err)
 	}
-	if set.Exports, err = decodeExports(raw); err != nil {
+	if set.Exports, err = data.DecodeExports(raw); err != nil {
 		return err
 	}
 	if len(set.Exports) != set.Count {
@@ -293,7 +290,7 @@ func (w *writer) gather(first *command) []*command {
 // commit runs a batch of commands, lets the engine decide on the result,
 // appends all of it and answers.
 func (w *writer) commit(ctx context.Context, batch []*command) error {
-	tx := &tx{state: w.state, now: time.Now(), server: w.Server}
+	tx := &tx{State: w.state, now: time.Now(), server: w.Server}
 	w.woke(tx.now)
 	answers := make([]error, len(batch))
 	for i, c := range batch {
@@ -312,7 +309,8 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 			}
 			return err
 		}
-		w.presence.apply(w.state.engine, tx.events)
+		w.replica.hand(tx.events)
+		w.presence.apply(w.state.Engine, tx.events)
 		w.access.apply(tx.events)
 	}
 	for i, c := range batch {
@@ -377,11 +375,11 @@ func (w *writer) decide(tx *tx) {
 	view := engine.View{
 		Now: tx.now, Since: w.since, Seen: w.presence.seen,
 		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
-		Program: tx.programOf, LastAnswer: w.lastAnswer,
+		Program: tx.ProgramOf, LastAnswer: w.lastAnswer,
 	}
 	for {
 		w.checkValueWaits(tx)
-		bodies := w.state.engine.Decide(view)
+		bodies := w.state.Engine.Decide(view)
 		if len(bodies) == 0 && !w.convergence(tx, held) {
 			break
 		}
@@ -393,7 +391,7 @@ func (w *writer) decide(tx *tx) {
 			tx.mayCut()
 		}
 	}
-	for _, id := range w.state.engine.Retire(w.opts.Keep) {
+	for _, id := range w.state.Engine.Retire(w.opts.Keep) {
 		tx.emit(actorServer, &tutti.JobRetired{Job: id})
 		tx.mayCut()
 	}
@@ -410,11 +408,11 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		case *tutti.RunWanted:
 			w.ring(b.Order.Node, tutti.RingClaim)
 		case *tutti.RunGated:
-			if r := w.state.engine.Runs[b.Run]; r != nil && w.state.engine.Converges(r) {
+			if r := w.state.Engine.Runs[b.Run]; r != nil && w.state.Engine.Converges(r) {
 				w.ring(r.Node, tutti.RingGate)
 			}
 		case *tutti.JobStarted:
-			for _, node := range w.state.engine.Later(b.Job) { // it gets ready for its turn
+			for _, node := range w.state.Engine.Later(b.Job) { // it gets ready for its turn
 				w.ring(node, tutti.RingClaim)
 			}
 			w.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
@@ -426,8 +424,10 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 			}
 		case *tutti.RunLost:
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
-		case *tutti.OperatorIssued, *tutti.OperatorRevoked:
-			w.opts.Logger.Info(e.Body.Kind(), "operator", e.Body.ID(), "by", e.By)
+		case *tutti.OperatorIssued:
+			w.opts.Logger.Info("operator.issued", "operator", e.Body.ID(), "by", e.By)
+		case *tutti.OperatorRevoked:
+			w.opts.Logger.Info("operator.revoked", "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
 			w.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
 		}
@@ -438,7 +438,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	if len(events) > 0 {
 		w.appended.tell()
 	}
-	if w.state.seq >= w.state.through+uint64(w.opts.SnapshotEvery) {
+	if w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery) {
 		select {
 		case w.snapshotDue <- struct{}{}:
 		default: // it is known
@@ -449,13 +449,13 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 // resume rings the nodes that hold an unfinished run: a server that was killed
 // between an append and its doorbell must not leave them asleep.
 func (w *writer) resume() {
-	for node := range w.state.engine.Active {
+	for node := range w.state.Engine.Active {
 		w.ring(node, tutti.RingClaim)
 	}
 }
 
 func (w *writer) ring(node tutti.NodeName, op string) {
-	n := w.state.registry.nodes[node]
+	n := w.state.Registry.Nodes[node]
 	if n == nil {
 		return
 	}

@@ -12,14 +12,15 @@ func (w *writer) hold(tx *tx) bool {
 	err := w.opts.Space()
 	if held := err != nil; held != w.held {
 		w.held = held
-		what := "there is room again: what waited goes on"
+		const again = "there is room again: what waited goes on"
+		what := again
 		if held {
 			what = err.Error()
 			w.opts.Logger.Error("no new work", "because", err)
 		} else {
-			w.opts.Logger.Info(what)
+			w.opts.Logger.Info(again)
 		}
-		for _, j := range tx.engine.Jobs {
+		for _, j := range tx.Engine.Jobs {
 			if !j.Ended() {
 				w.hub.publish(j.ID, []tutti.Live{{At: time.Now().UTC(), Message: what}})
 			}

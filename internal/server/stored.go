@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -28,13 +29,13 @@ func (tx *tx) lags(asker data.Asker, in tutti.Ask, answer []tutti.Export) []tutt
 	}
 	lags := []tutti.Lag{}
 	for name, is := range concerned {
-		n := tx.registry.nodes[name]
+		n := tx.Registry.Nodes[name]
 		if !is || n == nil || name == asker.Node || !tx.inPuppetDB(n, in.Query.Type) {
 			continue
 		}
 		has := in.Stored[name]
-		if n.catalog.CatalogUUID == "" || has.CatalogUUID != n.catalog.CatalogUUID || has.Run != n.catalog.Run || asker.Overlay && tx.data.Overlaid(asker.Job, name) {
-			lags = append(lags, tutti.Lag{Node: name, Run: n.catalog.Run})
+		if n.Catalog.CatalogUUID == "" || has.CatalogUUID != n.Catalog.CatalogUUID || has.Run != n.Catalog.Run || asker.Overlay && tx.Data.Overlaid(asker.Job, name) {
+			lags = append(lags, tutti.Lag{Node: name, Run: n.Catalog.Run})
 		}
 	}
 	slices.SortFunc(lags, func(a, b tutti.Lag) int { return cmp.Compare(a.Node, b.Node) })
@@ -43,20 +44,20 @@ func (tx *tx) lags(asker data.Asker, in tutti.Ask, answer []tutti.Export) []tutt
 
 // inPuppetDB reports whether a node's exports of a type are in PuppetDB as Tutti has
 // them. Of who compiles for itself, and without the grant, they are in one of both.
-func (tx *tx) inPuppetDB(n *node, resourceType string) bool {
-	if n.catalog.CatalogUUID == "" && tx.programOf(n.Node) != tutti.ProgramAgent {
+func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
+	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false
 	}
-	return policy.MayExport(tx.fleet(), tx.registry.groups(n), n.Node, resourceType) == nil
+	return policy.MayExport(tx.Fleet(), tx.Registry.Groups(n), n.Node, resourceType) == nil
 }
 
 // publishStored makes the exports of a catalog that PuppetDB gets next those of its
 // node. It is noted of which catalog they are, though they be the same, unless there
 // are none as before.
-func (tx *tx) publishStored(host *node, job tutti.JobID, in tutti.CompiledFor, set tutti.Digest) {
-	n := tx.registry.nodes[in.For]
-	known := n.catalog.CatalogUUID != ""
-	if in.Failed || n.catalog.CatalogUUID == in.CatalogUUID || known && n.exports == "" && set == "" {
+func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in tutti.CompiledFor, set tutti.Digest) {
+	n := tx.Registry.Nodes[in.For]
+	known := n.Catalog.CatalogUUID != ""
+	if in.Failed || n.Catalog.CatalogUUID == in.CatalogUUID || known && n.Exports == "" && set == "" {
 		return
 	}
 	tx.emit(actorNode(host.Node), &tutti.ExportsSet{
@@ -67,7 +68,7 @@ func (tx *tx) publishStored(host *node, job tutti.JobID, in tutti.CompiledFor, s
 // compiledByOthers takes the exports of a compile that is no run of ours. What the
 // node may not export is PuppetDB's alone.
 func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tutti.CompiledFor) error {
-	allow := func(tx *tx) (host *node, err error) {
+	allow := func(tx *tx) (host *fold.Node, err error) {
 		host, n, r, err := tx.compiling(key, in.Run, in.For)
 		switch {
 		case err != nil:
@@ -76,7 +77,7 @@ func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tut
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
 		}
 		in.Exports = slices.DeleteFunc(in.Exports, func(e tutti.Export) bool {
-			return policy.MayExport(tx.fleet(), tx.registry.groups(n), n.Node, e.Type) != nil
+			return policy.MayExport(tx.Fleet(), tx.Registry.Groups(n), n.Node, e.Type) != nil
 		})
 		return host, nil
 	}

@@ -4,9 +4,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/converge"
-	"github.com/tutti-project/tutti/internal/data"
-	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 const actorServer = "server"
@@ -22,7 +20,7 @@ type command struct {
 // it is on disk. A command that fails must not have emitted anything but a
 // denial: there is no way back.
 type tx struct {
-	*state
+	*fold.State
 	now    time.Time
 	events []tutti.Event
 	cuts   []int // numbers of events after which the append may be parted
@@ -35,36 +33,7 @@ func (tx *tx) mayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // emit applies an event and keeps it for the append.
 func (tx *tx) emit(by string, body tutti.Body) {
-	e := tutti.Event{Seq: tx.seq + 1, At: tx.now.UTC(), By: by, Body: body}
-	tx.apply(e)
+	e := tutti.Event{Seq: tx.Seq + 1, At: tx.now.UTC(), By: by, Body: body}
+	tx.Apply(e)
 	tx.events = append(tx.events, e)
-}
-
-// state is everything that the log says, folded.
-type state struct {
-	seq      uint64
-	through  uint64 // of the latest snapshot
-	engine   *engine.State
-	data     *data.State
-	converge *converge.State
-	registry *registry
-	denials  denials
-}
-
-func newState() *state {
-	s := &state{engine: engine.NewState(), data: data.NewState(), registry: newRegistry()}
-	s.converge = converge.New(s.engine, s.data)
-	return s
-}
-
-func (s *state) apply(e tutti.Event) {
-	s.seq = e.Seq
-	gone := s.engine.Apply(e)
-	s.data.Apply(e)
-	s.converge.Apply(e)
-	s.registry.apply(e)
-	s.registry.unclaim(gone...)
-	if b, ok := e.Body.(*tutti.SnapshotTaken); ok {
-		s.through = b.Through
-	}
 }

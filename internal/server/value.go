@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
 )
 
 // SetValue implements tutti.Values.
@@ -21,32 +22,14 @@ func (s *Server) UnsetValue(ctx context.Context, key string) error {
 }
 
 func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
-	in, err := checkValue(in)
+	in, err := data.CheckPublish(in)
 	if err != nil {
 		return err
 	}
 	return s.do(ctx, func(tx *tx) error {
-		if err := tx.mayChange(in); err != nil {
+		if err := tx.Data.MayChange(in); err != nil {
 			return err
 		}
 		return tx.setValue(tutti.Actor(ctx), "", nil, in)
 	})
-}
-
-// mayChange refuses to withdraw what is not there.
-func (tx *tx) mayChange(in tutti.Publish) error {
-	if _, found := tx.data.Value(in.Key); in.Withdraw && !found {
-		return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
-	}
-	return nil
-}
-
-// ListValues implements tutti.Values, sorted by key.
-func (s *Server) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
-	var out []tutti.ValueView
-	err := s.do(ctx, func(tx *tx) error {
-		out = tx.data.Values(prefix)
-		return nil
-	})
-	return out, err
 }

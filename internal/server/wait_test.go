@@ -37,7 +37,7 @@ func waits(t *testing.T, f *servertest.Fleet, wait string) (*servertest.Fleet, t
 // end watches a job to its end and returns its verdict.
 func end(t *testing.T, f *servertest.Fleet, job tutti.JobID) tutti.JobView {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	if _, err := watch(ctx, f, tutti.WatchJob{Job: job, Follow: true}, nil); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
 )
 
 // broadcast wakes everybody who waits, as often as somebody tells.
@@ -93,8 +94,8 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
 	goesOn := false
-	err := s.do(ctx, func(tx *tx) error {
-		job, err := tx.job(in.Job)
+	err := s.look(ctx, func(v explain.View) error {
+		job, err := v.Job(in.Job, v.KeepJobs)
 		if err != nil {
 			return err
 		}
@@ -176,16 +177,15 @@ type jobFilter struct {
 }
 
 func (f jobFilter) admits(e tutti.Event) bool {
-	switch b := e.Body.(type) {
-	case *tutti.JobStarted, *tutti.JobCancelled, *tutti.JobFinished, *tutti.StepStarted, *tutti.StepFinished, *tutti.LeaseChanged, *tutti.ConvergeFinished:
-		return b.ID() == string(f.job)
-	case *tutti.RunWanted:
-		if b.Order.Job == f.job {
-			f.runs[b.Order.Run] = true
-			return true
-		}
-	case *tutti.RunClaimed, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunProved, *tutti.RunGated, *tutti.RunFinished, *tutti.RunLost:
-		return f.runs[tutti.RunID(b.ID())]
+	if b, ok := e.Body.(*tutti.RunWanted); ok && b.Order.Job == f.job {
+		f.runs[b.Order.Run] = true
+	}
+	switch tutti.ScopeOf(e.Body.Kind()) {
+	case tutti.ScopeJob:
+		return e.Body.ID() == string(f.job)
+	case tutti.ScopeRun:
+		return f.runs[tutti.RunID(e.Body.ID())]
+	case tutti.ScopeNode, tutti.ScopeNone: // of no job
 	}
 	return false
 }

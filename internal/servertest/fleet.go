@@ -120,12 +120,18 @@ func (f *Fleet) Push(fleetFile string) tutti.CodePushed {
 // PushSite gives the server code with one manifest.
 func (f *Fleet) PushSite(manifest string) tutti.CodePushed {
 	f.t.Helper()
+	return f.PushSiteTo("production", manifest)
+}
+
+// PushSiteTo gives the server code of an environment with one manifest.
+func (f *Fleet) PushSiteTo(environment, manifest string) tutti.CodePushed {
+	f.t.Helper()
 	digest, err := f.PutBlob(Operator(), []byte(manifest))
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	signed := Sign(tutti.CodeManifest{
-		Version: 1, Environment: "production",
+		Version: 1, Environment: environment,
 		Files: map[string]tutti.CodeFile{CodePath: {Digest: digest, Size: int64(len(manifest))}},
 	})
 	pushed, err := f.PushCode(Operator(), signed)

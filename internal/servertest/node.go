@@ -3,6 +3,7 @@ package servertest
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ type Node struct {
 	Name  tutti.NodeName
 	Key   tutti.NodeKey
 	Fleet *Fleet
+	Agent tutti.Claim // what its agent says of itself; empty: one of release 0.2.0
 }
 
 // Join lets the machine of that name in, into groups that its token fixes.
@@ -23,7 +25,7 @@ func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	n := &Node{Name: name, Key: Key(string(name)), Fleet: f}
+	n := f.Node(name)
 	if _, err := f.Enrol(context.Background(), n.Request(token)); err != nil {
 		f.t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
 
 // Node returns a machine that has joined before.
 func (f *Fleet) Node(name tutti.NodeName) *Node {
-	return &Node{Name: name, Key: Key(string(name)), Fleet: f}
+	return &Node{Name: name, Key: Key(string(name)), Fleet: f, Agent: tutti.Claim{Knows: tutti.Capabilities()}}
 }
 
 // Request is what the machine sends to join with a token.
@@ -64,14 +66,14 @@ func (n *Node) must(t testing.TB, op string, in, out any) {
 func (n *Node) Claim() *tutti.Order {
 	n.Fleet.t.Helper()
 	var out tutti.Claimed
-	n.must(n.Fleet.t, tutti.OpClaim, tutti.Claim{}, &out)
+	n.must(n.Fleet.t, tutti.OpClaim, n.Agent, &out)
 	return out.Order
 }
 
 // Claimed asks for work as Claim does; whoever may not ask has none.
 func (n *Node) Claimed() *tutti.Order {
 	var out tutti.Claimed
-	if n.Call(tutti.OpClaim, tutti.Claim{}, &out) != nil {
+	if n.Call(tutti.OpClaim, n.Agent, &out) != nil {
 		return nil
 	}
 	return out.Order
@@ -119,6 +121,11 @@ func (n *Node) Publish(run tutti.RunID, key, value string) error {
 func (n *Node) Finish(run tutti.RunID) {
 	n.Fleet.t.Helper()
 	n.must(n.Fleet.t, tutti.OpResult, Result(run, tutti.Changed), nil)
+}
+
+// Forget makes the agent one of an earlier release, which does not know some things.
+func (n *Node) Forget(version string, names ...tutti.Capability) {
+	n.Agent = tutti.Claim{Version: version, Knows: slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(names, c) })}
 }
 
 // Pass claims a run, passes its gate and ends it well.

@@ -38,6 +38,7 @@ func (n *Node) Obeys() {
 	n.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
 		out := tutti.RemoteReply{Verdict: tutti.RemoteOK, Rule: "policy:1: allow"}
 		switch q.Action {
+		case tutti.RemoteStatus, tutti.RemoteRun: // its status is the answer
 		case tutti.RemoteEnable, tutti.RemoteDisable:
 			if err := n.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil); err != nil {
 				return tutti.RemoteReply{Verdict: tutti.RemoteFailed, Message: err.Error()}

@@ -182,6 +182,13 @@ func TestNodes(t *testing.T, side Side) {
 	if err != nil || len(nodes) != 1 || nodes[0].Node != "web-01" || nodes[0].Key != node.Key || nodes[0].JoinedAt.IsZero() {
 		t.Fatalf("nodes %+v, %v", nodes, err)
 	}
+	node.Forget("0.1.0", "debug", "tags")
+	node.Claim()
+	nodes, err = api.ListNodes(ctx)
+	want(t, "what its agent is too old for", []tutti.Capability{"debug", "tags"}, nodes[0].TooOldFor, err)
+	shown, err := api.ShowNode(ctx, "web-01")
+	want(t, "the same of one node", nodes[0].TooOldFor, shown.TooOldFor, err)
+	want(t, "its version", "0.1.0", shown.Version, err)
 	wantCode(t, "replace nobody", api.ReplaceNode(ctx, "nobody"), tutti.CodeNotFound)
 	wantCode(t, "remove nobody", api.RemoveNode(ctx, "nobody"), tutti.CodeNotFound)
 	if err := api.ReplaceNode(ctx, "web-01"); err != nil {

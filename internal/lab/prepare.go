@@ -1,0 +1,118 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/pidfd"
+)
+
+// prepare makes a base of a host: it boots the host on the base's parent, as the
+// only one of a lab, runs the script, stops the host and copies what it became.
+// The lab is gone afterwards, also if this process is killed.
+func (m Machine) prepare(ctx context.Context, b building) (err error) {
+	spec := b.lab()
+	unguard, err := m.guard(b, spec.Name)
+	if err != nil {
+		return err
+	}
+	defer unguard()
+	// A lab of this name can only be there if a guard was killed, too.
+	if err := m.Down(ctx, spec.Name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
+		return err
+	}
+	running, err := m.Up(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Down(context.WithoutCancel(ctx), spec.Name)) }()
+	host := running.Hosts[0]
+	script := host.Command(ctx, "sh", "-euc", b.Preparation.Script)
+	if err := b.logged(script, (*exec.Cmd).Run); err != nil {
+		return tutti.Wrap("", err, "prepare host %q", host.Name)
+	}
+	if err := host.powerOff(ctx); err != nil {
+		return err
+	}
+	return m.keep(ctx, b, host)
+}
+
+// lab is the lab in which the base's host is prepared.
+func (b building) lab() Spec {
+	parent, _ := b.parent()
+	names := b.Preparation.Names
+	return Spec{
+		Name:       "prepare-" + b.Digest().Hex()[:16],
+		Definition: parent,
+		Hosts:      []HostSpec{{Name: names[0], Aliases: names[2:]}}, // the second is the short one
+	}
+}
+
+//go:embed guard.sh
+var guardScript string
+
+// guard starts a process that takes the named lab down as soon as this process has
+// ended or the returned function is called, which waits for it. It holds the lock
+// of the base until then: the next builder finds no lab.
+func (m Machine) guard(b building, lab string) (end func(), err error) {
+	down, err := m.tutti("lab", "down", lab)
+	if err != nil {
+		return nil, err
+	}
+	cmd := commands{lock: b.lock}.command(context.Background(), "sh", append([]string{"-c", guardScript, "sh"}, down...)...)
+	setSession(cmd)
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = lifeline.Close()
+		_ = cmd.Wait() // it finds no lab, if all went well
+	}, nil
+}
+
+// stopDeadline is how long a host may take to stop: systemd gives each service 90
+// seconds.
+const stopDeadline = 3 * time.Minute
+
+// powerOff has the host's systemd stop all that runs there, and returns when it has
+// ended.
+func (h *Host) powerOff(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopDeadline, fmt.Errorf("host %q does not stop within %s", h.Name, stopDeadline))
+	defer cancel()
+	init := initOf(h.cgroup)
+	said, failed := h.Command(ctx, "systemctl", "poweroff", "--no-block").CombinedOutput()
+	if err := pidfd.Wait(ctx, init); err != nil {
+		if failed != nil {
+			err = fmt.Errorf("%w: systemctl poweroff: %w: %s", err, failed, strings.TrimSpace(string(said)))
+		}
+		return err
+	}
+	return killGroup(ctx, h.cgroup) // nspawn is about to end
+}
+
+//go:embed keep.sh
+var keepScript string
+
+// keep makes the base of a host that was stopped.
+func (m Machine) keep(ctx context.Context, b building, h *Host) error {
+	own, err := m.hostFiles(ctx, h.state, h.index, b.Release)
+	if err != nil {
+		return err
+	}
+	return b.contained(ctx, keepScript, []string{
+		"dir=" + h.state.hostDir(h.index),
+		"own=" + strings.Join(slices.Sorted(maps.Keys(own)), " "),
+	})
+}

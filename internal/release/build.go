@@ -1,0 +1,66 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// BuildFrom builds the release's program from its commit in the repository at root, into the
+// file out. work takes the release's source. The commit must be in the clone's history.
+func (r Release) BuildFrom(ctx context.Context, root, work, out string) error {
+	if said, err := command(ctx, root, "git", "cat-file", "-e", r.Commit+"^{commit}"); err != nil {
+		return fmt.Errorf("release %s is commit %s, which this clone does not have; fetch the history: git fetch --unshallow origin (%w: %s)", r.Version, r.Commit, err, said)
+	}
+	archive := filepath.Join(work, "source.tar")
+	source := filepath.Join(work, "source")
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"git", "archive", "--output", archive, r.Commit},
+		{"tar", "-x", "-f", archive, "-C", source},
+	} {
+		if said, err := command(ctx, root, args...); err != nil {
+			return fmt.Errorf("source of release %s: %s: %w: %s", r.Version, args[0], err, said)
+		}
+	}
+	return errors.Join(Build(ctx, source, out, "internal/app.Version="+r.Version), os.Remove(archive))
+}
+
+// WithoutDebug is a variable for Build: the server then takes agents of release 0.2.0, which do
+// not say what they know, for agents that do not know the option `debug`. Agents of later
+// releases say it themselves: once 0.3.0 is the last release, the tests need an option that
+// 0.3.0 lacks instead.
+const WithoutDebug = ".firstRelease=run noop compile puppet_agent tags skip_tags fresh_facts exclusive " +
+	"remote.disable remote.enable remote.facts remote.last_run_summary remote.resource remote.runonce remote.status"
+
+// Build builds the program of a source tree into the file out. Each of the variables is
+// PACKAGE.NAME=VALUE, with the package's directory, or .NAME=VALUE for the root package.
+func Build(ctx context.Context, source, out string, variables ...string) error {
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	flags := "-s -w"
+	for _, v := range variables {
+		path := "github.com/tutti-project/tutti"
+		if v[0] != '.' {
+			path += "/"
+		}
+		flags += fmt.Sprintf(" -X '%s%s'", path, v)
+	}
+	if said, err := command(ctx, source, "go", "build", "-trimpath", "-ldflags", flags, "-o", out, "./cmd/tutti"); err != nil {
+		return fmt.Errorf("build %s: %w: %s", source, err, said)
+	}
+	return nil
+}
+
+func command(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	return cmd.CombinedOutput()
+}

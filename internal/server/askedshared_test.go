@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+)
+
+// ran stores what a run asked, as a server does, and returns its digest.
+func ran(t *testing.T, s *Server, value string, keys ...string) asked {
+	t.Helper()
+	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: tutti.DigestOf([]byte(value))}}
+	var all []tutti.KeyRead
+	for _, k := range keys {
+		all = append(all, tutti.KeyRead{Key: k})
+	}
+	out, err := s.storeAsked(t.Context(), reads, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// countedBlobs counts what is read.
+type countedBlobs struct {
+	tutti.Blobs
+	read int
+}
+
+func (b *countedBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
+	b.read++
+	return b.Blobs.Get(ctx, digest)
+}
+
+// TestWhatRunsAskedIsKeptOnce: equal content is one in memory, also what another
+// server reads that starts, and the absent keys of different content.
+func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
+	blobs := &countedBlobs{Blobs: memory.NewBlobs()}
+	first := New(Options{Blobs: blobs})
+	a, same, other := ran(t, first, "1", "k1", "k2"), ran(t, first, "1", "k1", "k2"), ran(t, first, "2", "k1", "k2")
+	if a.content != same.content || a.content == other.content {
+		t.Error("equal content is not shared, or different content is")
+	}
+	if &a.content.Keys[0] != &other.content.Keys[0] {
+		t.Error("the absent keys of different content are not shared")
+	}
+	next := New(Options{Blobs: blobs})
+	var loaded []*tutti.Asked
+	for _, digest := range []tutti.Digest{a.digest, other.digest, a.digest, other.digest} {
+		content, err := loadAsked(t.Context(), blobs, next.asked, digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded = append(loaded, content)
+	}
+	if diff := cmp.Diff([]*tutti.Asked{a.content, other.content}, loaded[:2]); diff != "" {
+		t.Errorf("after a restart: -want +got\n%s", diff)
+	}
+	if loaded[0] != loaded[2] || loaded[1] != loaded[3] || &loaded[0].Keys[0] != &loaded[1].Keys[0] {
+		t.Error("what was loaded is not shared")
+	}
+	if blobs.read != 3 {
+		t.Errorf("%d blobs were read, want two contents and one list of keys", blobs.read)
+	}
+}
+
+// TestWhatNobodyAskedAnyMoreGoes: what no run is kept of leaves nothing behind, and
+// keys stay as long as one of their users.
+func TestWhatNobodyAskedAnyMoreGoes(t *testing.T) {
+	blobs := memory.NewBlobs()
+	s := New(Options{Blobs: blobs})
+	stays := ran(t, s, "stays", "k1")
+	for i := range 100 {
+		ran(t, s, fmt.Sprint(i), "k1")
+		ran(t, s, "other", fmt.Sprint(i))
+	}
+	asked, absent := 0, 0
+	for range 1000 {
+		runtime.GC() // what it finds is told beside
+		s.asked.mu.Lock()
+		asked, absent = len(s.asked.asked), len(s.asked.absent)
+		s.asked.mu.Unlock()
+		if asked == 1 && absent == 1 {
+			break
+		}
+	}
+	if asked != 1 || absent != 1 {
+		t.Errorf("%d contents and %d lists of keys are left, want 1 and 1", asked, absent)
+	}
+	if again := ran(t, s, "stays", "k1"); again.content != stays.content {
+		t.Error("what is kept is not known")
+	}
+	runtime.KeepAlive(stays)
+}

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/plain"
+)
+
+// claim gives a node the order of its next run. An order that its agent does not know is not
+// given: the run ends here, failed.
+func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Claim](tutti.OpClaim, payload)
+	if err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.Version = plain.Words(in.Version)
+	lacks := in.Lacks(tutti.Capabilities())
+	var out tutti.Claimed
+	full := s.opts.Space()
+	err = s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		s.presence.claims(n.Node, in.Version, lacks)
+		out.Expect = tx.expects(n.Node)
+		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
+		if r == nil {
+			return nil
+		}
+		if r.ClaimedAt.IsZero() && full != nil {
+			return full
+		}
+		if r.ClaimedAt.IsZero() {
+			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
+		}
+		if unknown := in.Lacks(r.Needs()); len(unknown) > 0 {
+			tx.refuseOrder(r, in.Version, unknown)
+			return nil
+		}
+		order := r.Order
+		out.Order = &order
+		return nil
+	})
+	return out, err
+}
+
+// refuseOrder ends a run whose order the node's agent would misread. It counts as claimed, so
+// that the node's last run says what is wrong, and a fleet that reacts does not try again until
+// something has changed.
+func (tx *tx) refuseOrder(r *engine.Run, version string, lacks []tutti.Capability) {
+	_, beat := tx.server.presence.Last(r.Node)
+	tx.emit(actorServer, &tutti.RunFinished{Result: tutti.Result{
+		Run: r.Run, Outcome: tutti.Failed, Reason: tutti.BecauseRefused,
+		Message: tutti.TooOld(r.Node, cmp.Or(version, beat.Version), lacks),
+	}})
+}

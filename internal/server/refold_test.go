@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/memory"
+)
+
+func valueSet(seq uint64) tutti.Event {
+	return tutti.Event{Seq: seq, At: time.Unix(0, 0), By: "operator:ada", Body: &tutti.ValueSet{Key: "shared/x", Value: json.RawMessage("1")}}
+}
+
+// TestWhatIsTooFarBehindIsFoldedAnew: events that wait for a reader are bounded.
+func TestWhatIsTooFarBehindIsFoldedAnew(t *testing.T) {
+	r := newReplica()
+	r.begin(fold.New())
+	v, err := r.enter(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.hand(slices.Repeat([]tutti.Event{valueSet(1)}, maxPending))
+	if len(r.pending) != maxPending || r.gap {
+		t.Fatalf("%d events are pending, gap %v", len(r.pending), r.gap)
+	}
+	for seq := range uint64(2) {
+		if r.hand([]tutti.Event{valueSet(2 + seq)}); len(r.pending) != 0 || !r.gap {
+			t.Fatalf("one more: %d events are pending, gap %v", len(r.pending), r.gap)
+		}
+	}
+	if _, fits := r.next(t.Context()); fits {
+		t.Fatal("what was left out is passed over")
+	}
+	if r.left != nil {
+		t.Error("nobody has kept a version for long")
+	}
+	r.hand([]tutti.Event{valueSet(4)})
+	state := fold.New()
+	state.Apply(valueSet(3))
+	r.show(state)
+	r.leave(v)
+	if events, fits := r.next(t.Context()); !fits || len(events) != 1 || events[0].Seq != 4 {
+		t.Errorf("after a new fold at 3: %v, %v, want event 4", events, fits)
+	}
+}
+
+// readLog calls a hook before it is read.
+type readLog struct {
+	*memory.Log
+	before func(after uint64) error
+}
+
+func (l *readLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
+	if err := l.before(after); err != nil {
+		return func(yield func(tutti.Event, error) bool) { yield(tutti.Event{}, err) }
+	}
+	return l.Log.Read(ctx, after)
+}
+
+// TestANewFoldIsOfTheWholeLog: what a snapshot lets go while the log is read could be
+// what took back something that was read before; a log that cannot be read is read
+// again.
+func TestANewFoldIsOfTheWholeLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &readLog{Log: memory.NewLog()}
+		if _, err := log.Append(t.Context(), 0, []tutti.Event{valueSet(1)}); err != nil {
+			t.Fatal(err)
+		}
+		s := New(Options{Log: log, Blobs: memory.NewBlobs(), Logger: slog.New(slog.DiscardHandler)})
+		begins := 0
+		log.before = func(after uint64) error {
+			if after > 0 {
+				return nil
+			}
+			switch begins++; begins {
+			case 1:
+				return errors.New("the disk does not answer")
+			case 2:
+				s.taken.Store(&tutti.SnapshotTaken{})
+			}
+			return nil
+		}
+		began := time.Now()
+		state := s.refold(t.Context())
+		if _, found := state.Data.Value("shared/x"); !found || state.Seq != 1 {
+			t.Errorf("a fold up to %d of 1, with the value: %v", state.Seq, found)
+		}
+		if begins != 3 || time.Since(began) != refoldEvery {
+			t.Errorf("the log was read %d times within %s, want 3 times and one rest of %s", begins, time.Since(began), refoldEvery)
+		}
+	})
+}

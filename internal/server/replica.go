@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+)
+
+const (
+	// holdLimit is how long readers may keep one version. A look takes milliseconds;
+	// after so long the version is left to them, and the log is folded again.
+	holdLimit = 10 * time.Second
+	// lookDeadline is how long a reader waits for a version.
+	lookDeadline = 30 * time.Second
+	// maxPending bounds the events that wait to be folded. One decision on a large
+	// fleet emits one for each node.
+	maxPending = 100_000
+)
+
+// replica is the fold that readers look at (ADR 0016). It follows the writer's: it
+// folds what is on disk, and only that. The writer hands it events and never waits
+// for it. Its version changes only while nobody looks at it.
+type replica struct {
+	mu      sync.Mutex
+	version *version      // nil before the log was folded
+	left    *version      // that its readers have kept for too long, nil: none
+	seq     uint64        // of version
+	stored  uint64        // the last event on disk: who looks now sees it
+	pending []tutti.Event // that are on disk and not in version
+	gap     bool          // there are more of them than pending could hold
+	folding bool          // version is about to change: nobody begins to look
+
+	changed broadcast     // something above is different now
+	wake    chan struct{} // there is something to fold
+}
+
+// version is the fold up to one event.
+type version struct {
+	*fold.State
+	readers int // that look at it now
+}
+
+func newReplica() *replica {
+	return &replica{changed: newBroadcast(), wake: make(chan struct{}, 1)}
+}
+
+// begin takes the fold of the whole log, at the start.
+func (r *replica) begin(state *fold.State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version, r.seq, r.stored = &version{State: state}, state.Seq, state.Seq
+	r.changed.tell()
+}
+
+// hand takes events that are on disk, before anybody is told of them.
+func (r *replica) hand(events []tutti.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stored = events[len(events)-1].Seq
+	if len(r.pending)+len(events) > maxPending {
+		r.pending, r.gap = nil, true
+	}
+	if !r.gap {
+		r.pending = append(r.pending, events...)
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is known
+	}
+}
+
+// enter returns a version that has all that was on disk when it was called; leave
+// has to follow. CodeUnavailable: the server ended, or there was none in time.
+func (r *replica) enter(ctx context.Context, ended <-chan struct{}) (*version, error) {
+	timer := time.NewTimer(lookDeadline)
+	defer timer.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for wanted := r.stored; ; {
+		select {
+		case <-ended:
+			return nil, errNotServing()
+		default:
+		}
+		if r.version != nil && !r.folding && r.seq >= wanted {
+			r.version.readers++
+			return r.version, nil
+		}
+		changed, seq := r.changed.wait(), r.seq
+		r.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-ended:
+			err = errNotServing()
+		case <-ctx.Done():
+			err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server's readers to see event %d, they see %d", wanted, seq)
+		case <-timer.C:
+			err = tutti.Errorf(tutti.CodeUnavailable, "the server's readers did not see event %d within %s, they see %d; ask again", wanted, lookDeadline, seq)
+		}
+		r.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func errNotServing() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving") }
+
+// leave ends a look.
+func (r *replica) leave(v *version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v.readers--
+	if r.left != nil && r.left.readers == 0 {
+		r.left = nil
+	}
+	if v.readers == 0 && r.folding {
+		r.changed.tell()
+	}
+}
+
+// next keeps readers out and returns the events to fold, in order, as soon as nobody
+// looks. It returns false if the log is to be folded again instead: events were left
+// out, or readers keep the version for too long.
+func (r *replica) next(ctx context.Context) (events []tutti.Event, fits bool) {
+	timer := time.NewTimer(holdLimit)
+	defer timer.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.folding = true
+	for late := false; !r.gap && ctx.Err() == nil; {
+		if r.version.readers == 0 {
+			events, r.pending = r.pending, nil
+			return events, true
+		}
+		if late && r.left == nil { // two of them would be without bound
+			r.left = r.version
+			break
+		}
+		changed := r.changed.wait()
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+	}
+	r.pending, r.gap = nil, false // the log has them
+	return nil, false
+}
+
+// show lets readers in again: to this state, and what it is of.
+func (r *replica) show(state *fold.State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.version.State != state {
+		r.version = &version{State: state}
+	}
+	r.seq, r.folding = state.Seq, false
+	r.changed.tell()
+}
+
+// follow folds what the writer appends, until ctx ends.
+func (s *Server) follow(ctx context.Context) {
+	r := s.replica
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		state := r.version.State // which nobody else replaces
+		if events, fits := r.next(ctx); fits {
+			for _, e := range events {
+				if e.Seq > state.Seq { // else the log had it already when it was folded again
+					state.Apply(e)
+				}
+			}
+		} else if state = s.refold(ctx); state == nil {
+			return
+		}
+		r.show(state)
+	}
+}
+
+// refoldEvery is after how long the log is read again if it could not be.
+const refoldEvery = 5 * time.Second
+
+// refold folds the log again for readers; nil: ctx has ended.
+func (s *Server) refold(ctx context.Context) *fold.State {
+	s.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
+	for ctx.Err() == nil {
+		state, taken := fold.New(), s.taken.Load()
+		err := s.replay(ctx, state.Apply)
+		switch {
+		case err == nil && s.taken.Load() == taken:
+			state.Seq = max(state.Seq, s.torn())
+			return state
+		case err == nil:
+			continue // a snapshot may have let go of what it was about to read
+		}
+		s.opts.Logger.Error("readers have no fold of the log", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(refoldEvery):
+		}
+	}
+	return nil
+}

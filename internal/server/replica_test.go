@@ -1,0 +1,270 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// wantFold fails unless a version is the fold of the first events of a log, with all
+// that a log that is read again makes of them.
+func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
+	t.Helper()
+	events := f.Events()[:version.Seq()]
+	if err := server.Hydrate(f.Blobs, events); err != nil {
+		t.Fatal(err)
+	}
+	if diff := server.Fold(events).Diff(version, time.Time{}); diff != "" {
+		t.Fatalf("the version at %d: -fold of the log +version\n%s\nlog: %v", version.Seq(), diff, describeAll(events))
+	}
+}
+
+// TestAVersionIsTheFoldOfTheLog: whatever happened, readers see the fold of a log up
+// to one event, all that was acknowledged before is in it, and it stays the same as
+// long as they look.
+func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
+	later := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		f := servertest.Start(t, func(o *server.Options) {
+			o.Keep, o.Logger, o.Silence = engine.Keep{Jobs: 2, Runs: 3}, slog.New(slog.DiscardHandler), time.Hour
+		})
+		defer func() { _ = f.Stop() }()
+		a := &anything{Fleet: f, machines: map[tutti.NodeName]int{}}
+		a.join("db-01", time.Hour)
+		a.Push(anyFleet)
+		for range rapid.IntRange(1, 8).Draw(rt, "looks") {
+			acknowledged := uint64(len(f.Events()))
+			err := f.Look(t.Context(), func(version server.State) {
+				if version.Seq() < acknowledged {
+					rt.Fatalf("a look after event %d sees %d", acknowledged, version.Seq())
+				}
+				seq := version.Seq()
+				for range rapid.IntRange(0, 10).Draw(rt, "steps") { // none of them looks
+					a.step(rt)
+				}
+				if version.Seq() != seq {
+					rt.Fatalf("the version is of event %d, and was of %d", version.Seq(), seq)
+				}
+				later += len(f.Events()) - int(seq)
+				wantFold(t, f, version)
+			})
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+	})
+	if later < 100 {
+		t.Errorf("%d events while somebody looked: this test has lost its edge", later)
+	}
+}
+
+// TestReadersDoNotQueueAtTheWriter: while the writer waits for its log, whoever only
+// looks is answered, and sees nothing of what is not on disk.
+func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &heldLog{Log: memory.NewLog(), pass: make(chan struct{})}
+		f := servertest.Start(t, func(o *server.Options) { o.Log = log })
+		f.Log = log.Log
+		f.Join("db-01")
+		f.Push(suiteOf("db-01"))
+		job := f.Start("deploy", tutti.ModeApply)
+		run := f.Node("db-01").MustClaim().Run
+		set := func(value string) {
+			if err := f.SetValue(servertest.Operator(), "shared/x", json.RawMessage(value)); err != nil {
+				t.Error(err)
+			}
+		}
+		set("1")
+		log.hold.Store(true)
+		var writing sync.WaitGroup
+		writing.Go(func() { set("2") })
+		synctest.Wait() // its append goes on
+
+		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Second)
+		defer cancel()
+		for name, err := range lookEverywhere(ctx, f, job, run) {
+			if code := tutti.CodeOf(err); err != nil && code != tutti.CodeNotFound {
+				t.Errorf("%s while the writer waits: %v", name, err)
+			}
+		}
+		values, err := f.ListValues(ctx, "shared/x")
+		if err != nil || len(values) != 1 || string(values[0].Value) != "1" {
+			t.Errorf("before the append has ended: %v, %v", values, err)
+		}
+		log.hold.Store(false)
+		close(log.pass)
+		writing.Wait()
+		values, err = f.ListValues(ctx, "shared/x")
+		if err != nil || len(values) != 1 || string(values[0].Value) != "2" {
+			t.Errorf("after it was acknowledged: %v, %v", values, err)
+		}
+	})
+}
+
+// lookEverywhere calls all that only looks.
+func lookEverywhere(ctx context.Context, f *servertest.Fleet, job tutti.JobID, run tutti.RunID) map[string]error {
+	out := readEverywhere(ctx, f.Reader, job, run)
+	out["WatchJob"] = f.WatchJob(ctx, tutti.WatchJob{Job: job}, func(tutti.Watched) error { return nil })
+	out["ReadAudit"] = f.ReadAudit(ctx, tutti.ReadAudit{}, func(tutti.AuditEntry) error { return nil })
+	return out
+}
+
+// readEverywhere calls all that a reader answers.
+func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, run tutti.RunID) map[string]error {
+	calls := map[string]func() (any, error){
+		"GetFleet":      func() (any, error) { return rd.GetFleet(ctx) },
+		"ListNodes":     func() (any, error) { return rd.ListNodes(ctx) },
+		"ListJobs":      func() (any, error) { return rd.ListJobs(ctx) },
+		"ListValues":    func() (any, error) { return rd.ListValues(ctx, "") },
+		"ListPauses":    func() (any, error) { return rd.ListPauses(ctx) },
+		"ListOperators": func() (any, error) { return rd.ListOperators(ctx) },
+		"ListTokens":    func() (any, error) { return rd.ListTokens(ctx) },
+		"ShowNode":      func() (any, error) { return rd.ShowNode(ctx, "db-01") },
+		"ExplainNode":   func() (any, error) { return rd.ExplainNode(ctx, "db-01") },
+		"ExplainValue":  func() (any, error) { return rd.ExplainValue(ctx, "shared/x") },
+		"ExplainResource": func() (any, error) {
+			return rd.ExplainResource(ctx, tutti.ExplainResource{Node: "db-01", Resource: "File[x]"})
+		},
+		"Graph":      func() (any, error) { return rd.Graph(ctx, "") },
+		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
+		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },
+		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },
+		"RunRecord":  func() (any, error) { return rd.RunRecord(ctx, run) },
+		"JobChanges": func() (any, error) { return rd.JobChanges(ctx, job) },
+	}
+	out := map[string]error{}
+	for name, call := range calls {
+		_, out[name] = call()
+	}
+	return out
+}
+
+// TestReadersOfOneVersion needs -race to say anything: who looks changes nothing that
+// others look at, not even a memo. No lock of the server keeps them apart here.
+func TestReadersOfOneVersion(t *testing.T) {
+	f := servertest.Start(t)
+	node := f.Join("db-01")
+	f.Push(suiteOf("db-01"))
+	job := f.Start("deploy", tutti.ModeApply)
+	run := node.MustClaim().Run
+	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, node.Read(run, tutti.Query{Kind: tutti.QueryCollect, Type: "Host"})}
+	node.Gate(tutti.Gate{Run: run, Reads: reads, Keys: []tutti.KeyRead{{Key: "k"}}})
+	node.Finish(run)
+	for _, key := range []string{"shared/x", "shared/hiera/k", "node/db-01/hiera/k"} {
+		if err := f.SetValue(servertest.Operator(), key, json.RawMessage("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Pause(servertest.Operator(), tutti.Pause{Target: "db", Reason: "lunch"}); err != nil {
+		t.Fatal(err)
+	}
+	f.Start("deploy", tutti.ModeApply)
+	events := f.Events()
+	if err := server.Hydrate(f.Blobs, events); err != nil {
+		t.Fatal(err)
+	}
+	rd := server.Fold(events).Reader(f.Server)
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			answers := readEverywhere(t.Context(), rd, job, run)
+			if methods := reflect.TypeFor[*explain.Reader]().NumMethod(); len(answers) != methods {
+				t.Errorf("%d answers were read, a reader gives %d", len(answers), methods)
+			}
+			for name, err := range answers {
+				if code := tutti.CodeOf(err); err != nil && code != tutti.CodeNotFound {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+}
+
+func suiteOf(node string) string {
+	return "fleet: readers\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [" + node + "]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
+}
+
+// TestAReaderThatKeepsItsVersion delays nobody who writes, and for ten seconds those
+// who look; then they get another version, and it keeps its own.
+func TestAReaderThatKeepsItsVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		began := time.Now()
+		release, kept := keepVersion(t, f)
+		for range 100 {
+			if err := f.SetValue(servertest.Operator(), "shared/x", json.RawMessage(time.Now().Format(`"05.000"`))); err != nil {
+				t.Fatal(err)
+			}
+			f.Join("db-01")
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("who writes waited %s for a reader", took)
+		}
+		wantNew := func(after time.Duration) {
+			t.Helper()
+			err := f.Look(t.Context(), func(version server.State) {
+				if got := int(version.Seq()); got != len(f.Events()) {
+					t.Errorf("a look sees %d of %d events", got, len(f.Events()))
+				}
+				wantFold(t, f, version)
+			})
+			if took := time.Since(began); err != nil || took != after {
+				t.Errorf("another reader was let in after %s: %v; want after %s", took, err, after)
+			}
+		}
+		wantNew(10 * time.Second)
+		wantFold(t, f, *kept)
+
+		// A second one is not left a version of its own.
+		began = time.Now()
+		again, _ := keepVersion(t, f)
+		f.Join("db-02")
+		err := f.Look(t.Context(), func(server.State) { t.Error("two versions are kept, and there is a third") })
+		wantCode(t, err, tutti.CodeUnavailable, "the server's readers did not see event")
+		release()
+		wantNew(30 * time.Second)
+		again()
+	})
+}
+
+// keepVersion keeps a version until release is called.
+func keepVersion(t *testing.T, f *servertest.Fleet) (release func(), kept *server.State) {
+	t.Helper()
+	end, ended, got := make(chan struct{}), make(chan struct{}), make(chan server.State)
+	go func() {
+		defer close(ended)
+		if err := f.Look(context.WithoutCancel(t.Context()), func(version server.State) {
+			got <- version
+			<-end
+		}); err != nil {
+			t.Error(err)
+		}
+	}()
+	var version server.State
+	select {
+	case version = <-got:
+	case <-ended:
+		t.Fatal("no version")
+	}
+	release = sync.OnceFunc(func() {
+		close(end)
+		<-ended
+	})
+	t.Cleanup(release)
+	return release, &version
+}
