@@ -23,6 +23,11 @@ import (
 // nobody can know that afterwards, so the run is interrupted and not tried again.
 var unstarted = []string{"durable.renamed run.json", "durable.done run.json"}
 
+// beside are points of an agent that no run waits for: whether an agent that finds its server
+// not there yet asks again before a job ends depends on the machine's load.
+// TestAnExclusiveJobKilledAtEveryPoint kills at them, where a job waits for the answer.
+var beside = []string{"agent.calls lease", "agent.answered lease"}
+
 // TestKilledAtEveryPoint lets a job run once and notes every point to be killed
 // at that server and agent pass. Then it kills at each of them in turn, with
 // SIGKILL, and starts who was killed again: the job ends as without, and no
@@ -47,6 +52,10 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	for _, name := range []string{serverProcess, dbProcess} {
 		cases = append(cases, casesOf(t, name, filepath.Join(noted, name))...)
 	}
+	cases = slices.DeleteFunc(cases, func(c killCase) bool {
+		point, _, _ := strings.Cut(c.point, "#")
+		return slices.Contains(beside, point)
+	})
 	t.Logf("%d points", len(cases))
 	got := make([]outcome, len(cases))
 	errs := make([]error, len(cases))

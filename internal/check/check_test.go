@@ -149,7 +149,7 @@ func TestAFailedStageFailsAll(t *testing.T) {
 // the log.
 func TestACommandThatFailsIsTold(t *testing.T) {
 	var lines []string
-	_, _, err := runStages(t, stage{name: "one", run: func(ctx context.Context, s *sink) error {
+	_, out, err := runStages(t, stage{name: "one", run: func(ctx context.Context, s *sink) error {
 		return s.command(ctx, []string{"WORD=said"}, func(l string) { lines = append(lines, l) }, "sh", "-c", "echo $WORD; printf last; exit 3")
 	}})
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
@@ -157,6 +157,9 @@ func TestACommandThatFailsIsTold(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"said", "last"}, lines); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	if sums, last, found := strings.Cut(out, " skipped\n"); !found || !strings.HasSuffix(last, "\n  said\n  last\n") {
+		t.Errorf("the end does not say what failed: %q after\n%s", last, sums)
 	}
 	log, err := os.ReadFile(logDir + "/one.log")
 	if err != nil || !strings.HasSuffix(string(log), "\nsaid\nlast\n") {
@@ -192,7 +195,7 @@ func TestTestsAreCountedAndToldAbout(t *testing.T) {
 		"b.go:1: syntax error",
 		"     9.0 s  7 s        go           a TestSlow\n",
 		"skipped: go a TestNot: no root\n",
-		"\n2 passed, 2 failed, 1 skipped\n",
+		"\n2 passed, 2 failed, 1 skipped\n\nfailed: go a TestBad\n  what it said\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +24,8 @@ type report struct {
 	skipped  []string
 	passed   int
 	bad      int
-	overGoal int // figures of a benchmark that miss their goal
+	broken   []string // the end of what each failed test said, or a failed stage without one
+	overGoal int      // figures of a benchmark that miss their goal
 }
 
 type stageResult struct {
@@ -92,6 +94,19 @@ func (r *report) fail(t testResult, said string) {
 	defer r.mu.Unlock()
 	r.bad++
 	r.sayLocked("FAIL %s %s (%.1f s)\n%s", t.stage, t.name, t.seconds, said)
+	r.brokenLocked(t.stage+" "+t.name, said)
+}
+
+// At the end of all is said again what failed: of a long output often only the end is kept.
+const (
+	mostBroken  = 10
+	brokenLines = 80
+)
+
+func (r *report) brokenLocked(name, said string) {
+	lines := strings.Split(strings.TrimRight(said, "\n"), "\n")
+	lines = lines[max(0, len(lines)-brokenLines):]
+	r.broken = append(r.broken, name+"\n  "+strings.Join(lines, "\n  "))
 }
 
 // skip notes a test that was skipped, with what it said.
@@ -106,6 +121,10 @@ func (r *report) stageEnded(name string, took time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.stages = append(r.stages, stageResult{name, took, err})
 	if err != nil {
+		own := func(of string) bool { return strings.HasPrefix(of, name+" ") }
+		if said, readErr := os.ReadFile(filepath.Join(logDir, name+".log")); readErr == nil && !slices.ContainsFunc(r.broken, own) {
+			r.brokenLocked(name, string(said))
+		}
 		r.sayLocked("FAILED %s after %s: %v; its log: %s/%s.log", name, took.Round(time.Second), err, logDir, name)
 		return
 	}
@@ -148,6 +167,9 @@ func (r *report) end() error {
 	}
 	fmt.Fprintf(r.out, "%-14s %6.1f min, load %s when it began, %s at its end\n", "all", time.Since(r.start).Minutes(), r.load, loadAverage())
 	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.passed, r.bad, len(r.skipped))
+	for _, b := range r.broken[:min(len(r.broken), mostBroken)] {
+		fmt.Fprintf(r.out, "\nfailed: %s\n", b)
+	}
 	switch {
 	case len(errs) > 0:
 	case r.bad > 0:
