@@ -55,9 +55,7 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 	if exists(filepath.Join(identityDir(o.AgentDir), "membership.json")) {
 		f.Node = nodeFacts(ctx, o.AgentDir)
 	}
-	if exists(filepath.Join(o.Connection.OperatorDir, "operator.crt")) {
-		f.Operator = operatorFacts(ctx, o.Connection)
-	}
+	f.Operator = operatorFacts(ctx, o.Connection)
 	f.Now = now() // after what was asked of others
 	return doctor.Examine(f)
 }
@@ -127,16 +125,20 @@ func nodeFacts(ctx context.Context, dir string) *doctor.Node {
 	return n
 }
 
+// operatorFacts are nil where no operator is.
 func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 	out := &doctor.Operator{Dir: c.OperatorDir}
 	bundle, err := identity.LoadOperator(c.OperatorDir)
+	if noOperator(err) {
+		return nil
+	}
 	if err != nil {
 		out.Asked = err
 		return out
 	}
 	out.Name = bundle.Name
 	out.Credentials = []doctor.Credential{{
-		Name: "the certificate of operator " + bundle.Name, File: filepath.Join(c.OperatorDir, "operator.crt"), Ends: bundle.Expires(), Notice: 30 * day,
+		Name: "the certificate of operator " + bundle.Name, File: c.OperatorDir, Ends: bundle.Expires(), Notice: 30 * day,
 		Mend: "any command renews it; one that has ended: on the server, as root: tutti operator create " + bundle.Name,
 	}}
 	if c.Server == "" {

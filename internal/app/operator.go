@@ -34,7 +34,7 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	switch {
 	case err == nil:
-	case errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound:
+	case noOperator(err):
 		return connectLocal(o)
 	default:
 		return nil, err
@@ -45,7 +45,14 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	// A server whose power was cut closes no connection: who watches a job would
 	// hear of it only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
-	return httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)}), nil
+	client := httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)})
+	client.Witness = seenBy(o.OperatorDir)
+	return client, nil
+}
+
+// noOperator reports whether a directory has no credentials, as opposed to bad ones.
+func noOperator(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound
 }
 
 // How long a connection is silent until its other end is asked whether it is
