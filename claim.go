@@ -10,6 +10,11 @@ import (
 type Claim struct {
 	Version string       `json:"version,omitempty"` // of the agent
 	Knows   []Capability `json:"knows,omitempty"`   // Capabilities of its release; none: release 0.2.0 or before
+	// Begun is the fence of the last order that the node has begun, the zero one before there
+	// is any; nil: the agent keeps none. A node whose disk was set back says an older one.
+	Begun *Fence `json:"begun,omitempty"`
+	// Seen is how far the server was when this node last heard of it.
+	Seen Position `json:"seen,omitzero"`
 }
 
 // Claimed carries the order, or none. The same order is given again until its
@@ -18,6 +23,10 @@ type Claim struct {
 type Claimed struct {
 	Order  *Order      `json:"order,omitempty"`
 	Expect Expectation `json:"expect,omitempty"` // besides this order
+	// Fence is the order's. A node begins no order whose fence is not above that of the
+	// last one that it has begun. Zero: the server is of release 0.2.0 or before.
+	Fence    Fence    `json:"fence,omitzero"`
+	Position Position `json:"position,omitzero"` // of the server
 	// Unknown says what this release does not know in the order, which then has its Run
 	// and its Node alone. Nobody may carry it out.
 	Unknown error `json:"-"`
@@ -38,13 +47,15 @@ const (
 // means, so that is kept in Unknown.
 func (c *Claimed) UnmarshalJSON(raw []byte) error {
 	var in struct {
-		Order  json.RawMessage `json:"order"`
-		Expect Expectation     `json:"expect"`
+		Order    json.RawMessage `json:"order"`
+		Expect   Expectation     `json:"expect"`
+		Fence    Fence           `json:"fence"`
+		Position Position        `json:"position"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	out := Claimed{Expect: in.Expect}
+	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position}
 	if len(in.Order) > 0 && string(in.Order) != "null" {
 		order := Order{}
 		if out.Unknown = strictly(in.Order, &order); out.Unknown != nil {

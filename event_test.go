@@ -44,12 +44,14 @@ var (
 			},
 			Digest: aDigest, Source: "fleet: test\n",
 		},
+		&tutti.EpochBegun{Epoch: tutti.Epoch{Number: 2, Random: "QJ4ZJ7UO2E3PAXMM"}},
 		&tutti.CodePushed{Environment: "production", Code: aDigest, Signed: aDigest, Files: 3, Bytes: 4096},
 		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
 		&tutti.TokenRevoked{Token: "t1"},
 		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
 		&tutti.NodeReplaceable{Node: aNode},
 		&tutti.NodeRemoved{Node: aNode, Replaced: true, Keeps: true},
+		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
 		&tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictFailed, Message: "failed: db"},
@@ -59,7 +61,7 @@ var (
 		&tutti.RunWanted{Order: tutti.Order{
 			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
 		}},
-		&tutti.RunClaimed{Run: aRun, Node: aNode},
+		&tutti.RunClaimed{Run: aRun, Node: aNode, Fenced: true},
 		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
 		&tutti.RunFinished{Result: tutti.Result{
 			Run: aRun, Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "1 resource failed",
@@ -193,7 +195,7 @@ func TestEveryKindHasItsColumns(t *testing.T) {
 	scopes := []tutti.Scope{tutti.ScopeJob, tutti.ScopeRun, tutti.ScopeNode, tutti.ScopeNone}
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
 	elsewhere := map[string]string{
-		"run.foreign": "its run is of no job",
+		"run.foreign": "its run is of no job", "node.setback": "the end of the run says it",
 		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
 		"job.retired": "whoever folded it would lose the job that is shown",
 	}

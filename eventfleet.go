@@ -1,9 +1,13 @@
 package tutti
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // fleetEvents are the kinds of events of the whole fleet.
 var fleetEvents = []eventKind{
+	{func() Body { return new(EpochBegun) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(FleetSet) }, ScopeNone, TrailOperators, KeepLast},
 	{func() Body { return new(CodePushed) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(Paused) }, ScopeNone, TrailOperators, KeepOwn},
@@ -80,3 +84,15 @@ func pausedID(target string) string {
 	}
 	return "target " + target
 }
+
+// EpochBegun is the first event of a log, and the first one after each restore of it. What
+// is in a log before the first one is of epoch 1.
+type EpochBegun struct {
+	Epoch
+}
+
+// Kind implements Body.
+func (*EpochBegun) Kind() string { return "epoch.begun" }
+
+// ID implements Body.
+func (b *EpochBegun) ID() string { return strconv.FormatUint(b.Number, 10) }

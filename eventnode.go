@@ -9,6 +9,7 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeEnrolled) }, ScopeNode, TrailAlways, KeepOwn},
 	{func() Body { return new(NodeReplaceable) }, ScopeNode, TrailAlways, KeepOwn},
 	{func() Body { return new(NodeRemoved) }, ScopeNode, TrailAlways, KeepOwn},
+	{func() Body { return new(NodeSetBack) }, ScopeNode, TrailAlways, KeepLast},
 }
 
 // TokenCreated allows one key to join. Hash is of the token's secret.
@@ -78,3 +79,20 @@ func (*NodeRemoved) Kind() string { return "node.removed" }
 
 // ID implements Body.
 func (b *NodeRemoved) ID() string { return string(b.Node) }
+
+// NodeSetBack says that a node does not know of a run that the log has, or the log not of
+// one that the node has begun: one of them was put back to an earlier state. What the node was
+// known to have it may have lost.
+type NodeSetBack struct {
+	Node NodeName `json:"node"`
+	// Run is the run that the node does not know, empty: it is the log that does not know
+	// the one that the node has begun last.
+	Run   RunID `json:"run,omitempty"`
+	Begun Fence `json:"begun"` // what the node has begun last
+}
+
+// Kind implements Body.
+func (*NodeSetBack) Kind() string { return "node.setback" }
+
+// ID implements Body.
+func (b *NodeSetBack) ID() string { return string(b.Node) }

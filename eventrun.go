@@ -30,6 +30,8 @@ func (b *RunWanted) ID() string { return string(b.Order.Run) }
 type RunClaimed struct {
 	Run  RunID    `json:"run"`
 	Node NodeName `json:"node"`
+	// Fenced: the node keeps the fence of the last order that it has begun.
+	Fenced bool `json:"fenced,omitempty"`
 }
 
 // Kind implements Body.

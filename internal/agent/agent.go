@@ -122,6 +122,7 @@ type Agent struct {
 	// lookAgain says that Puppet's last report may be another one, or can be sent.
 	lookAgain chan struct{}
 	told      map[tutti.RunID]bool // ended, and the disk did not take the result
+	begun     begun                // as on disk, or further; of the claim loop
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // why the last claim was in vain, if not for the server's absence
@@ -322,13 +323,16 @@ func (a *Agent) setLeaseTrouble(err error) {
 // claimOne ends what was begun and asks once; it reports whether there was a run,
 // which has then ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
+	if err := a.loadBegun(); err != nil {
+		return false, err
+	}
 	if err := a.flush(ctx); err != nil {
 		return false, err
 	}
 	if any, err := a.recover(ctx); err != nil || any {
 		return any, err
 	}
-	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{Version: a.opts.Version, Knows: tutti.Capabilities()})
+	claimed, err := a.claim(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -348,6 +352,17 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	}
 	ring(a.lookAgain) // the run may have brought Puppet
 	return true, a.flush(ctx)
+}
+
+// claim asks for the next order.
+func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
+	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{
+		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server,
+	})
+	if err != nil {
+		return claimed, err
+	}
+	return claimed, a.saw(claimed.Position)
 }
 
 // call asks the server and decodes its answer. Only where none is wanted (T is

@@ -1,5 +1,7 @@
 package agent
 
+import "github.com/tutti-project/tutti"
+
 // ReadSealed and WriteSealed read and write the agent's own files.
 func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
 
@@ -8,3 +10,8 @@ func WriteSealed(path string, value any) error { return writeSealed(path, value)
 
 // Accept serves a socket.
 var Accept = accept
+
+// WriteBegun leaves what an agent leaves that has noted that it begins an order.
+func WriteBegun(dir string, claimed tutti.Claimed) error {
+	return New(Options{Dir: dir}).beginOnce(claimed)
+}

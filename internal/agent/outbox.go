@@ -284,6 +284,7 @@ func (a *Agent) tidy(dirs []string) error {
 		switch _, err := a.opts.Runner.Spec(dir); {
 		case hasFile(dir, sentFile):
 			sent = append(sent, dir)
+		case tutti.RunID(filepath.Base(dir)) == a.begun.Run: // without a marker it shows that Puppet was not started
 		case errors.Is(err, fs.ErrNotExist) && !hasFile(dir, resultFile):
 			old = append(old, dir)
 		}

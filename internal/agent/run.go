@@ -78,8 +78,12 @@ func (a *Agent) execute(ctx context.Context, claimed tutti.Claimed) error {
 // begin starts a run that nobody has started.
 func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) error {
 	order := *claimed.Order
+	had := hasFile(dir, "")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
+	}
+	if refused := a.mayBeginOnce(claimed, had); refused != "" {
+		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Interrupted, Message: refused})
 	}
 	killpoint.Here("agent.run-dir")
 	if err := claimed.Validate(); err != nil {
@@ -119,7 +123,10 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) er
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	killpoint.Here("agent.listens")
-	process, err := a.opts.Runner.Start(dir, spec)
+	var process Process
+	if err = a.beginOnce(claimed); err == nil {
+		process, err = a.opts.Runner.Start(dir, spec)
+	}
 	killpoint.Here("agent.started")
 	if err != nil {
 		sock.close()

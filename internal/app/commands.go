@@ -161,6 +161,14 @@ func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, e
 	return cli.BackupMade{File: file, MadeAt: head.MadeAt, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
 }
 
+func (backups) NewEpoch(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	return NewEpoch(dir)
+}
+
 func examineHere(ctx context.Context, o cli.Examine) []cli.Finding {
 	for _, dir := range []*string{&o.ServerDir, &o.AgentDir} {
 		if abs, err := filepath.Abs(*dir); err == nil {

@@ -33,7 +33,7 @@ func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logg
 	options := func(admit func(*http.Request) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
 			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core},
-			Admit:    admit, Ready: core.Ready(), Logger: logger, Denied: deniedTo(ctx, core),
+			Admit:    admit, Ready: core.Ready(), Logger: logger, Denied: deniedTo(ctx, core), Position: core,
 		}
 	}
 	refused := func(from string, cause error) {

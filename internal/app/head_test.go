@@ -116,6 +116,14 @@ func edit(t *testing.T, file string, change func([]byte) []byte) {
 	}
 }
 
+// forget lets the operator forget how far the server was, which would be refused for it.
+func (s stored) forget(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(s.operator, seenFile)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // files returns the content of everything below dir that fits.
 func files(t *testing.T, dir string, fits func(path string) bool) map[string]string {
 	t.Helper()
@@ -145,11 +153,15 @@ func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	epoch, err := os.ReadFile(filepath.Join(s.dir, epochFile))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return func(what ...string) {
 		t.Helper()
 		for _, w := range what {
-			if w == headFile {
-				edit(t, filepath.Join(s.dir, headFile), func([]byte) []byte { return head })
+			if kept := map[string][]byte{headFile: head, epochFile: epoch}[w]; kept != nil {
+				edit(t, filepath.Join(s.dir, w), func([]byte) []byte { return kept })
 				continue
 			}
 			if err := os.RemoveAll(filepath.Join(s.dir, w)); err != nil {
@@ -164,6 +176,7 @@ func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 
 func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 	everything := func(path string) bool { return filepath.Base(path) != "lock" }
+	noFiles := func(string) bool { return false } // the bus makes its files before the log can be read
 	logFiles := func(path string) bool {
 		return strings.Contains(path, "TUTTI_LOG") && filepath.Ext(path) == ".blk" || filepath.Base(path) == headFile
 	}
@@ -179,12 +192,12 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 		same   func(path string) bool // these files must not change
 		says   []string
 	}{
-		{"its last file is cut off", cut, everything, []string{"ends at event 5", "event 6 was acknowledged", "tutti server restore"}},
+		{"its last file is cut off", cut, everything, []string{"ends at event 6", "event 7 was acknowledged", "tutti server restore"}},
 		{"its last file is cut off, after a kill", func(t *testing.T, s stored) { s.killed(t); cut(t, s) }, everything,
-			[]string{"ends at event 5", "event 6 was acknowledged"}},
-		{"a bit in its middle", flip, everything, []string{"ends at event", "but event 6 was acknowledged", "1.blk at byte"}},
+			[]string{"ends at event 6", "event 7 was acknowledged"}},
+		{"a bit in its middle", flip, everything, []string{"ends at event", "but event 7 was acknowledged", "1.blk at byte"}},
 		{"a bit in its middle, after a kill: the bus would cut it off there", func(t *testing.T, s stored) { s.killed(t); flip(t, s) }, everything,
-			[]string{"but event 6 was acknowledged", "1.blk at byte"}},
+			[]string{"but event 7 was acknowledged", "1.blk at byte"}},
 		{"its beginning is overwritten: the bus would make it empty", func(t *testing.T, s stored) {
 			edit(t, s.block(t), func(raw []byte) []byte { return append(make([]byte, 50), raw[50:]...) })
 		}, everything, []string{"ends at event 0"}},
@@ -192,25 +205,39 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 			if err := os.RemoveAll(filepath.Join(s.dir, "jetstream")); err != nil {
 				t.Fatal(err)
 			}
-		}, everything, []string{"ends at event 0", "event 6 was acknowledged"}},
+		}, everything, []string{"ends at event 0", "event 7 was acknowledged"}},
 		{"its stream is gone", func(t *testing.T, s stored) {
 			if err := os.RemoveAll(filepath.Dir(filepath.Dir(s.block(t)))); err != nil {
 				t.Fatal(err)
 			}
-		}, everything, []string{"ends at event 0", "event 6 was acknowledged"}},
+		}, everything, []string{"ends at event 0", "event 7 was acknowledged"}},
 		{"an old copy was put back", func(t *testing.T, s stored) {
 			putBack := s.keep(t)
 			s.mustServe(t, writes("shared/more", 2))
 			putBack("jetstream")
-		}, everything, []string{"ends at event 6", "event 8 was acknowledged"}},
+		}, everything, []string{"ends at event 7", "event 9 was acknowledged"}},
 		{"another log of the same length was put back", func(t *testing.T, s stored) {
 			first := s.keep(t)
 			s.mustServe(t, writes("shared/one", 2))
 			other := s.keep(t)
 			first("jetstream", headFile)
+			s.forget(t)
 			s.mustServe(t, writes("shared/two", 2))
 			other("jetstream")
-		}, logFiles, []string{"the log is another one", "event 8"}},
+		}, logFiles, []string{"the log is another one", "event 9"}},
+		{"log and head are gone together", func(t *testing.T, s stored) {
+			if err := errors.Join(os.RemoveAll(filepath.Join(s.dir, "jetstream")), os.Remove(filepath.Join(s.dir, headFile))); err != nil {
+				t.Fatal(err)
+			}
+		}, noFiles, []string{"the log has 0 events", "was served here", "tutti server new-epoch"}},
+		{"log and head were put back together", func(t *testing.T, s stored) {
+			putBack := s.keep(t)
+			if err := NewEpoch(s.dir); err != nil {
+				t.Fatal(err)
+			}
+			s.mustServe(t, writes("shared/more", 1))
+			putBack("jetstream", headFile)
+		}, logFiles, []string{"epoch 1", "and epoch 2", "was served here"}},
 		{"the content of a large event is gone", func(t *testing.T, s stored) {
 			dirs, err := filepath.Glob(filepath.Join(s.dir, "jetstream/jetstream/*/streams/TUTTI_BLOBS"))
 			if err != nil || len(dirs) != 1 {
@@ -219,7 +246,7 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 			if err := os.RemoveAll(dirs[0]); err != nil {
 				t.Fatal(err)
 			}
-		}, logFiles, []string{"the content of event 6 is gone"}},
+		}, logFiles, []string{"the content of event 7 is gone"}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			s := initStored(t)

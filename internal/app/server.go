@@ -67,6 +67,7 @@ type Server struct {
 	unix      net.Listener
 	doors     doors
 	head      *head
+	epochs    *epochs
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
@@ -93,6 +94,9 @@ func (s *Server) open() error {
 		return err
 	}
 	s.authority.Lives = s.opts.Lives
+	if s.epochs, err = openEpochs(s.opts.Dir); err != nil {
+		return err
+	}
 	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
 		return err
 	}

@@ -234,8 +234,9 @@ func TestSegmentsExpire(t *testing.T) {
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",
+		"epoch.begun",
 		"job.cancelled", "job.finished", "job.retired", "job.started",
-		"node.enrolled", "node.removed", "node.replaceable",
+		"node.enrolled", "node.removed", "node.replaceable", "node.setback",
 		"operator.issued", "operator.revoked",
 		"token.created", "token.revoked",
 	}

@@ -31,6 +31,8 @@ type BackupMade struct {
 type Backups interface {
 	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
 	Restore(ctx context.Context, file, dir string) (BackupMade, error)
+	// NewEpoch lets the next start of a server begin another epoch.
+	NewEpoch(dir string) error
 }
 
 func newServerBackupCommand(o *options) *cobra.Command {
@@ -61,6 +63,28 @@ has it is the fleet's server. Keep it encrypted.`,
 		},
 	}
 	cmd.Flags().StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
+	return cmd
+}
+
+func newServerNewEpochCommand(o *options) *cobra.Command {
+	dir := DefaultServerDir
+	cmd := &cobra.Command{
+		Use:   "new-epoch",
+		Short: "Say that this log, which was put back, is the fleet's from now on",
+		Long: `Nodes and operators refuse a server whose log has gone back, and one of two that
+were made from one log. Say here which one is right: its next start begins the
+next epoch, and everybody goes on with it. What it does not know is lost, and
+nodes that have run meanwhile run once more. "server restore" does this itself.
+The server must not run.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.deps.Backups.NewEpoch(dir); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("The next start of the server in %s begins another epoch. Never let another server of this fleet run beside it.\n", dir), map[string]any{"dir": dir})
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", DefaultServerDir, "data directory")
 	return cmd
 }
 

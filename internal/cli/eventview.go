@@ -23,7 +23,8 @@ type eventView struct {
 // eventViews is the table of how people are told of each kind of event. A kind that has
 // nothing to say has an empty row.
 var eventViews = map[string]eventView{
-	"fleet.set": {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
+	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
+	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
 	"code.pushed": {act: inTrail(func(b *tutti.CodePushed) string {
 		return fmt.Sprintf("pushed code for %s: %.19s", b.Environment, b.Code)
 	})},
@@ -41,6 +42,7 @@ var eventViews = map[string]eventView{
 	})},
 	"node.replaceable": {act: inTrail(func(b *tutti.NodeReplaceable) string { return "let node " + string(b.Node) + " be replaced" })},
 	"node.removed":     {act: inTrail(removedText)},
+	"node.setback":     {act: inTrail(setBackText)},
 
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},
@@ -114,6 +116,13 @@ func removedText(b *tutti.NodeRemoved) string {
 		return "let another machine be node " + string(b.Node)
 	}
 	return "removed node " + string(b.Node)
+}
+
+func setBackText(b *tutti.NodeSetBack) string {
+	if b.Run == "" {
+		return fmt.Sprintf("the log does not know what node %s has begun last (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
+	}
+	return fmt.Sprintf("node %s was set back to before run %s", b.Node, b.Run)
 }
 
 func unknownAct(b tutti.Body) string {

@@ -61,7 +61,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "reports that stay, with their logs, the latest; what became of a run is known as long as its job stays")
 	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long they stay at most")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
-	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o))
+	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o))
 	return cmd
 }
 

@@ -220,6 +220,9 @@ func (d *decision) gate(seat *seat, spent bool) {
 // proves reports whether a compile shows that its node is good as it is.
 func (d *decision) proves(r *engine.Run) bool {
 	last := d.state.engine.Last(r.Node)
+	if last.SetBack != nil {
+		return false // what the run before has left may be gone
+	}
 	if slices.ContainsFunc(last.Foreign, func(f *engine.Run) bool { return f.Foreign.Disturbs() }) {
 		return false // catalogs are compared, not what became of the node
 	}

@@ -13,11 +13,13 @@ import (
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
-	for _, f := range s.engine.Last(node).Foreign { // the latest that says anything
+	last := s.engine.Last(node)
+	for _, f := range last.Foreign { // the latest that says anything
+		told := last.SetBack == nil || f.EndedSeq > last.SetBack.Seq
 		switch {
 		case agent && !f.Outcome().Good():
 			out.Foreign, out.Need = out.Need == Nothing, Apply
-		case agent && !has.Recorded && f.Foreign.Whole && len(out.Changed) == 0: // else what it exports is not published
+		case agent && !has.Recorded && f.Foreign.Whole && told && len(out.Changed) == 0: // else what it exports is not published
 			return Standing{Need: Nothing, Run: f}
 		case f.Foreign.Disturbs() && out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply

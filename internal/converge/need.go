@@ -100,6 +100,10 @@ func unfinished(last engine.Last) string {
 	switch {
 	case a == nil:
 		return "it never ran"
+	case last.SetBack != nil && last.SetBack.Run != "":
+		return fmt.Sprintf("it was set back to before run %s", last.SetBack.Run)
+	case last.SetBack != nil:
+		return "the server was set back: the node has run since, and this log does not say what"
 	case a.Lost != "" && a.Result == nil:
 		return "its last run was given up: " + a.Lost
 	case a.Proved:

@@ -83,9 +83,9 @@ func (s *State) Apply(e tutti.Event) {
 			s.dirty[n] = true
 		}
 	case *tutti.RunForeign:
-		if s.nodes[b.Node] {
-			s.dirty[b.Node] = true
-		}
+		s.judgeAgain(b.Node)
+	case *tutti.NodeSetBack:
+		s.judgeAgain(b.Node)
 	case *tutti.JobStarted:
 		if reaction(b.Plan) {
 			s.reacted = e.At
@@ -99,6 +99,12 @@ func (s *State) Apply(e tutti.Event) {
 			s.follow(r, e.Body)
 			s.dirty[r.Node] = true
 		}
+	}
+}
+
+func (s *State) judgeAgain(node tutti.NodeName) {
+	if s.nodes[node] {
+		s.dirty[node] = true
 	}
 }
 

@@ -19,6 +19,10 @@ func (s *State) Apply(e tutti.Event) (gone []tutti.RunID) {
 
 func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	switch b := e.Body.(type) {
+	case *tutti.EpochBegun:
+		s.Epoch = b.Epoch
+	case *tutti.NodeSetBack:
+		s.setBack[b.Node] = &SetBack{NodeSetBack: b, Seq: e.Seq}
 	case *tutti.JobStarted:
 		s.startJob(e, b)
 	case *tutti.JobCancelled:
@@ -67,6 +71,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	case *tutti.NodeRemoved:
 		before := s.last[b.Node]
 		delete(s.last, b.Node)
+		delete(s.setBack, b.Node)
 		return slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
 	}
 	return nil
@@ -157,7 +162,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 }
 
 func (s *State) wantRun(e tutti.Event, o tutti.Order) {
-	r := &Run{Order: o, Seq: e.Seq, WantedAt: e.At}
+	r := &Run{Order: o, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
 	s.Runs[o.Run] = r
 	s.Active[o.Node] = o.Run
 	if j := s.Jobs[o.Job]; j != nil {

@@ -79,7 +79,7 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 		return nil
 	}
 	if r.ClaimedAt.IsZero() {
-		r.ClaimedAt, r.ClaimedSeq = e.At, e.Seq
+		r.ClaimedAt, r.ClaimedSeq, r.Fenced = e.At, e.Seq, b.Fenced
 	}
 	return s.judgeBy(r, func(l *last) {
 		l.claimed = r.Run

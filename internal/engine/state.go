@@ -14,10 +14,12 @@ type State struct {
 	Order  []tutti.JobID                  // in the order of their start
 	Runs   map[tutti.RunID]*Run           // of Jobs, and the last ones of each node (see last)
 	Active map[tutti.NodeName]tutti.RunID // the run that holds each node
+	Epoch  tutti.Epoch                    // the present one of the log
 
 	open      []*Job // not finished
 	exclusive []*Job // of these
 	last      map[tutti.NodeName]last
+	setBack   map[tutti.NodeName]*SetBack
 	foreign   map[tutti.NodeName]retain.Foreigns
 	runs      int // of Jobs
 	started   int // jobs, ever
@@ -104,6 +106,9 @@ type Run struct {
 	GatedSeq   uint64 `json:"-"`
 	EndedSeq   uint64 `json:"-"`
 
+	Fence  tutti.Fence `json:"-"` // of the order
+	Fenced bool        `json:"-"` // the node that claimed it keeps fences
+
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
 	// CompiledAt is when its catalog was handed over; a run that is compiled and has
@@ -150,6 +155,8 @@ type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
 	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
+	// SetBack is set while no full run of the node has passed since it was set back.
+	SetBack *SetBack
 	// Foreign are the kept runs that Tutti did not start, that were no noop, and that
 	// are later than these; the latest first.
 	Foreign []*Run
@@ -159,6 +166,9 @@ type Last struct {
 func (s *State) Last(node tutti.NodeName) Last {
 	l := s.last[node]
 	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
+	if b := s.setBack[node]; b != nil && (out.Passed == nil || out.Passed.GatedSeq < b.Seq) {
+		out.SetBack = b
+	}
 	out.Foreign = s.foreignAfter(node, out.Applied, out.Passed)
 	return out
 }
@@ -183,8 +193,10 @@ func NewState() *State {
 		Jobs:   map[tutti.JobID]*Job{},
 		Runs:   map[tutti.RunID]*Run{},
 		Active: map[tutti.NodeName]tutti.RunID{},
+		Epoch:  tutti.Epoch{Number: 1},
 		last:   map[tutti.NodeName]last{},
 
+		setBack: map[tutti.NodeName]*SetBack{},
 		foreign: map[tutti.NodeName]retain.Foreigns{},
 	}
 }

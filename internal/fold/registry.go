@@ -24,6 +24,7 @@ type Registry struct {
 	Operators   Operators
 	Pauses      map[string]Pause // by target, also those that have ended
 
+	epoch   uint64 // the present one
 	members fleet.Membership
 	jobs    map[tutti.JobID]tutti.Digest // their code
 }
@@ -40,7 +41,7 @@ type Token struct {
 type Node struct {
 	tutti.NodeEnrolled
 	JoinedAt    time.Time
-	Since       uint64 // the sequence at which this machine got the name
+	Since       tutti.Fence // when this machine got the name
 	Replaceable bool
 	LastClaimed tutti.RunID
 	Exports     tutti.Digest // the set that others read; empty: none
@@ -63,7 +64,8 @@ func newRegistry() *Registry {
 		Operators: Operators{},
 		Pauses:    map[string]Pause{},
 
-		jobs: map[tutti.JobID]tutti.Digest{},
+		epoch: 1,
+		jobs:  map[tutti.JobID]tutti.Digest{},
 	}
 }
 
@@ -71,6 +73,8 @@ func (r *Registry) apply(e tutti.Event) {
 	r.Operators.Apply(e)
 	r.applyPause(e)
 	switch b := e.Body.(type) {
+	case *tutti.EpochBegun:
+		r.epoch = b.Number
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
 	case *tutti.CodePushed:
@@ -150,7 +154,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 	if t := r.Tokens[b.Token]; t != nil {
 		t.BoundTo, t.Node = b.Key, b.Node
 	}
-	n := &Node{NodeEnrolled: *b, JoinedAt: e.At, Since: e.Seq}
+	n := &Node{NodeEnrolled: *b, JoinedAt: e.At, Since: tutti.Fence{Epoch: r.epoch, Seq: e.Seq}}
 	switch old := r.Nodes[b.Node]; {
 	case old == nil:
 	case old.Key == b.Key: // the machine has joined again

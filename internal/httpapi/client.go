@@ -20,6 +20,9 @@ import (
 type Client struct {
 	base string
 	http *http.Client
+	// Witness remembers how far the server was; nil: nobody does. Not to be changed once
+	// the client is used.
+	Witness Witness
 }
 
 var (
@@ -49,9 +52,15 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	if err != nil {
 		return nil, err
 	}
+	if c.Witness != nil {
+		setPosition(req.Header, headerSeen, c.Witness.Seen())
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.unreached(ctx, err)
+	}
+	if at, err := positionIn(resp.Header, headerPosition); c.Witness != nil && err == nil && at.Epoch.Number > 0 {
+		c.Witness.See(at)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil

@@ -55,6 +55,9 @@ type Options struct {
 	Denied func(r *http.Request, what string, cause error)
 	Logger *slog.Logger
 	Ready  <-chan struct{}
+	// Position says how far the server is, and refuses whoever has seen more; nil: nobody
+	// is told.
+	Position Positions
 }
 
 // NewHandler returns the handler of all calls, of /healthz (the process is
@@ -123,6 +126,17 @@ func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Req
 			return
 		}
 		defer leave()
+		if o.Position != nil {
+			w = &positioned{ResponseWriter: w, position: o.Position}
+			seen, err := positionIn(r.Header, headerSeen)
+			if err == nil {
+				err = o.Position.Behind(ctx, seen)
+			}
+			if err != nil {
+				write(w, nil, err)
+				return
+			}
+		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 		if err != nil {
 			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))

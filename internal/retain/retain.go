@@ -99,6 +99,7 @@ var common = map[tutti.Keep]rule{
 
 // rules are those of the kinds that have one of their own.
 var rules = map[string]rule{
+	"epoch.begun": {nil, always}, // the fence of each run rests on the epoch before it
 	"code.pushed": {notePush, needsPush},
 
 	"token.created":    {noteToken, needsToken},

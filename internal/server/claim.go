@@ -19,6 +19,10 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	if err != nil {
 		return nil, err
 	}
+	if err := s.Behind(ctx, in.Seen); err != nil {
+		s.wentBack(err)
+		return nil, err
+	}
 	in.Version = plain.Words(in.Version)
 	lacks := in.Lacks(tutti.Capabilities())
 	var out tutti.Claimed
@@ -29,6 +33,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return err
 		}
 		s.presence.claims(n.Node, in.Version, lacks)
+		tx.compare(n, in.Begun)
 		out.Expect = tx.expects(n.Node)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 		if r == nil {
@@ -38,16 +43,17 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return full
 		}
 		if r.ClaimedAt.IsZero() {
-			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node})
+			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
 		if unknown := in.Lacks(r.Needs()); len(unknown) > 0 {
 			tx.refuseOrder(r, in.Version, unknown)
 			return nil
 		}
 		order := r.Order
-		out.Order = &order
+		out.Order, out.Fence = &order, r.Fence
 		return nil
 	})
+	out.Position = s.Position()
 	return out, err
 }
 

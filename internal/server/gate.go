@@ -75,6 +75,10 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 				tx.compiled(n, r, in, *kept)
 			}
 		}
+		if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
+			err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
+			return tx.deny(actorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
+		}
 		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
 		if r.Held() && tx.Engine.Converges(r) {
 			out = tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}

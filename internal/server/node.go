@@ -81,7 +81,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	r := tx.Engine.Runs[id]
 	var err error
 	switch {
-	case r == nil || r.Node != n.Node || r.ClaimedSeq < n.Since && !r.ClaimedAt.IsZero(): // another machine had the name
+	case r == nil || r.Node != n.Node || r.ClaimedSeq < n.Since.Seq && !r.ClaimedAt.IsZero(): // another machine had the name
 		err = tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %s", string(id), n.Node)
 	case r.ClaimedAt.IsZero():
 		err = tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, n.Node)

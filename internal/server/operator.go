@@ -17,10 +17,7 @@ func (w *writer) noteFirst(ctx context.Context) error {
 	if first == nil || w.state.Registry.Operators[first.Operator] != nil {
 		return nil
 	}
-	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *tx) error {
-		tx.emit(actorServer, first)
-		return nil
-	}}})
+	return w.emitFirst(ctx, first)
 }
 
 // IssueOperator implements tutti.Operators.

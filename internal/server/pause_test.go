@@ -218,7 +218,7 @@ func TestAPauseGoesWithItsNode(t *testing.T) {
 	}
 	after := f.State()
 	_ = f.Stop() // what is compared must not tick
-	before := server.Fold(f.Events())
+	before := server.Fold(f.Everything())
 	if diff := before.Diff(after, time.Now()); diff != "" {
 		t.Errorf("folded again it is another state: -want +got\n%s", diff)
 	}

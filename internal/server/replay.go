@@ -27,6 +27,7 @@ func (w *writer) fold(ctx context.Context) error {
 	})
 	err = w.replay(ctx, func(e tutti.Event) {
 		w.state.Apply(e)
+		w.links.note(e)
 		events <- e
 	})
 	close(events)

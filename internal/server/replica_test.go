@@ -24,7 +24,7 @@ import (
 // that a log that is read again makes of them.
 func wantFold(t *testing.T, f *servertest.Fleet, version server.State) {
 	t.Helper()
-	events := f.Events()[:version.Seq()]
+	events := f.Everything()[:version.Seq()]
 	if err := server.Hydrate(f.Blobs, events); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 		a.join("db-01", time.Hour)
 		a.Push(anyFleet)
 		for range rapid.IntRange(1, 8).Draw(rt, "looks") {
-			acknowledged := uint64(len(f.Events()))
+			acknowledged := uint64(len(f.Everything()))
 			err := f.Look(t.Context(), func(version server.State) {
 				if version.Seq() < acknowledged {
 					rt.Fatalf("a look after event %d sees %d", acknowledged, version.Seq())
@@ -59,7 +59,7 @@ func TestAVersionIsTheFoldOfTheLog(t *testing.T) {
 				if version.Seq() != seq {
 					rt.Fatalf("the version is of event %d, and was of %d", version.Seq(), seq)
 				}
-				later += len(f.Events()) - int(seq)
+				later += len(f.Everything()) - int(seq)
 				wantFold(t, f, version)
 			})
 			if err != nil {
@@ -173,7 +173,7 @@ func TestReadersOfOneVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Start("deploy", tutti.ModeApply)
-	events := f.Events()
+	events := f.Everything()
 	if err := server.Hydrate(f.Blobs, events); err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +218,8 @@ func TestAReaderThatKeepsItsVersion(t *testing.T) {
 		wantNew := func(after time.Duration) {
 			t.Helper()
 			err := f.Look(t.Context(), func(version server.State) {
-				if got := int(version.Seq()); got != len(f.Events()) {
-					t.Errorf("a look sees %d of %d events", got, len(f.Events()))
+				if got := int(version.Seq()); got != len(f.Everything()) {
+					t.Errorf("a look sees %d of %d events", got, len(f.Everything()))
 				}
 				wantFold(t, f, version)
 			})

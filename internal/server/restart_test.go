@@ -169,13 +169,13 @@ func TestEveryPrefixOfAJobGoesOn(t *testing.T) {
 		f.Join(n)
 	}
 	f.Push(wholePlan)
-	first := uint64(len(f.Events()) + 1)
+	first := uint64(len(f.Everything()) + 1)
 	job := f.Start("deploy", tutti.ModeApply)
 	a := newAgents()
 	a.move(f)
 	for a.round(t) {
 	}
-	events := f.Events()
+	events := f.Everything()
 	last := uint64(len(events))
 	want := outcomeOf(t, f, job)
 	if want.Verdict != tutti.VerdictSucceeded || want.Runs != 5 || want.Stops != 1 || want.Failed != 2 || len(want.Values) != 3 {

@@ -71,6 +71,18 @@ type Options struct {
 	NewRunID      func() tutti.RunID
 	// FirstOperator is whose certificate was made before there was a log. May be nil.
 	FirstOperator *tutti.OperatorIssued
+	// Epochs remembers the log's epoch; nil: nobody does.
+	Epochs Epochs
+}
+
+// Epochs is what is known beside the log of its epoch, so that a log which is gone as a whole
+// is told from a new one.
+type Epochs interface {
+	// Last is the epoch that was begun last, the zero one before the first start; next says
+	// that another one is to be begun, because the log was put back.
+	Last() (last tutti.Epoch, next bool)
+	// Began hears of the epoch that goes on, before anybody is served.
+	Began(tutti.Epoch) error
 }
 
 // Server is the writer, and a fold beside it for readers. It implements tutti.Jobs,
@@ -94,8 +106,11 @@ type Server struct {
 	asks     asks
 	asked    *sharedAsked
 	files    atomic.Pointer[codeFiles]
-	leavers  []leaver                // the writer's
-	denials  denials                 // the writer's
+	leavers  []leaver // the writer's
+	denials  denials  // the writer's
+	at       atomic.Pointer[tutti.Position]
+	links    links
+	saidBack atomic.Int64            // when it was last said that somebody knows more, in seconds
 	stored   map[tutti.NodeKey]int64 // the writer's: bytes of blobs that a node has sent since its last result
 	past     sync.Mutex              // held by whoever lets go of the past, or copies it
 	beside   sync.WaitGroup          // what goes on beside the writer
@@ -169,9 +184,13 @@ func (s *Server) Run(ctx context.Context) error {
 	w.since = time.Now()
 	s.presence.load(w.state)
 	w.last = w.since
+	if err := w.beginEpoch(ctx); err != nil {
+		return err
+	}
 	if err := w.noteFirst(ctx); err != nil {
 		return err
 	}
+	w.arrived()
 	s.access.load(w.state.Registry.Operators)
 	s.opts.Logger.Info("serving", "seq", w.state.Seq, "nodes", len(w.state.Registry.Nodes), "jobs", len(w.state.Engine.Order))
 	close(s.ready)
@@ -309,6 +328,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 			}
 			return err
 		}
+		w.arrived(tx.events...)
 		w.replica.hand(tx.events)
 		w.presence.apply(w.state.Engine, tx.events)
 		w.access.apply(tx.events)

@@ -46,7 +46,7 @@ func TestAServerWritesBehindATornAppend(t *testing.T) {
 		}
 	}
 	values, err := f.ListValues(servertest.Operator(), "")
-	if err != nil || len(values) != 2 || values[0].Seq != torn+1 || values[1].Seq != torn+2 {
-		t.Errorf("values %+v, %v; want two, with the sequences of the log: 3 and 4", values, err)
+	if err != nil || len(values) != 2 || values[0].Seq != torn+2 || values[1].Seq != torn+3 {
+		t.Errorf("values %+v, %v; want two, with the sequences of the log behind that of its epoch: 4 and 5", values, err)
 	}
 }

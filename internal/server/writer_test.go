@@ -113,7 +113,7 @@ func TestARefusedAppendEndsTheWriter(t *testing.T) {
 		synctest.Wait()
 		// Somebody else writes.
 		foreign := []tutti.Event{{Body: &tutti.TokenRevoked{Token: "x"}}}
-		if _, err := log.Log.Append(context.Background(), 0, foreign); err != nil {
+		if _, err := log.Log.Append(context.Background(), 1, foreign); err != nil {
 			t.Fatal(err)
 		}
 		log.hold.Store(false)
@@ -157,7 +157,10 @@ func TestALogThatDoesNotAnswerEndsTheWriter(t *testing.T) {
 
 type stuckLog struct{ *memory.Log }
 
-func (stuckLog) Append(ctx context.Context, _ uint64, _ []tutti.Event) (uint64, error) {
+func (l stuckLog) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+	if last == 0 { // the first epoch
+		return l.Log.Append(ctx, last, events)
+	}
 	<-ctx.Done()
 	return 0, context.Cause(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -167,14 +168,25 @@ func (f *Fleet) Job(id tutti.JobID) tutti.JobView {
 	return tutti.JobView{}
 }
 
-// Events returns the log.
+// Everything returns the log.
+func (f *Fleet) Everything() []tutti.Event {
+	f.t.Helper()
+	return read(f.t, f.Log)
+}
+
+// Events returns the log, without where epochs begin: each log has that.
 func (f *Fleet) Events() []tutti.Event {
 	f.t.Helper()
 	return Events(f.t, f.Log)
 }
 
-// Events returns a log.
+// Events returns a log, without where epochs begin: each log has that.
 func Events(t testing.TB, log tutti.Log) []tutti.Event {
+	t.Helper()
+	return slices.DeleteFunc(read(t, log), func(e tutti.Event) bool { return e.Body.Kind() == "epoch.begun" })
+}
+
+func read(t testing.TB, log tutti.Log) []tutti.Event {
 	t.Helper()
 	var out []tutti.Event
 	for e, err := range log.Read(context.Background(), 0) {

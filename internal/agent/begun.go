@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// begunFile keeps what a node must not forget when its run directories are gone (ADR 0018).
+// It is on disk before Puppet is started.
+const begunFile = "begun.json"
+
+// begun is the node's memory of orders and of its server.
+type begun struct {
+	Fence  tutti.Fence    `json:"fence"`           // of the last order that was begun
+	Run    tutti.RunID    `json:"run,omitempty"`   // that order's
+	Server tutti.Position `json:"server,omitzero"` // as far as it was seen
+}
+
+// loadBegun takes over what the disk says, if that is not what the agent has written last:
+// at the start, or because somebody has put back an earlier state under it.
+func (a *Agent) loadBegun() error {
+	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, begunFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return tutti.Wrap("", err, "which orders this node has begun cannot be read, so it begins none; remove the file, and the node counts as set back")
+	}
+	if kept.Fence != a.begun.Fence || kept.Server.Epoch != a.begun.Server.Epoch {
+		a.begun = kept
+	}
+	return nil
+}
+
+func (a *Agent) writeBegun(b begun) error {
+	if err := writeSealed(filepath.Join(a.opts.Dir, begunFile), b); err != nil {
+		return err
+	}
+	a.begun = b
+	return nil
+}
+
+// saw notes how far the server is. On disk that is kept with the next order, or when another
+// epoch has begun.
+func (a *Agent) saw(at tutti.Position) error {
+	b := a.begun
+	before := b.Server.Epoch
+	b.Server = at
+	if at.Epoch == before || at.Epoch.Number == 0 {
+		a.begun = b
+		return nil
+	}
+	return a.writeBegun(b)
+}
+
+// mayBeginOnce says why an order is not begun, empty if it may be: what was begun
+// before, or is older than what was, is never begun. had says that the run had a directory, which
+// without a marker shows that Puppet was not started.
+func (a *Agent) mayBeginOnce(claimed tutti.Claimed, had bool) string {
+	order := claimed.Fence.Compare(a.begun.Fence)
+	switch {
+	case claimed.Fence == tutti.Fence{}, order > 0, order == 0 && had:
+		return ""
+	case order == 0:
+		return "this node has begun the run before, and has lost its directory: nobody knows how far it came"
+	}
+	return fmt.Sprintf("the order is older than that of run %s, which this node has begun since", a.begun.Run)
+}
+
+// beginOnce puts on disk that an order is begun.
+func (a *Agent) beginOnce(claimed tutti.Claimed) error {
+	if claimed.Fence == (tutti.Fence{}) {
+		return nil
+	}
+	err := a.writeBegun(begun{Fence: claimed.Fence, Run: claimed.Order.Run, Server: a.begun.Server})
+	killpoint.Here("agent.begun")
+	return err
+}

@@ -1,0 +1,159 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+)
+
+// tampered changes what each answer to a claim says, as a server does that was put back.
+func (l *lab) tampered(change func(*tutti.Claimed)) {
+	l.line.alter = func(op string, reply []byte) []byte {
+		var claimed tutti.Claimed
+		if op != tutti.OpClaim || json.Unmarshal(reply, &claimed) != nil {
+			return reply
+		}
+		change(&claimed)
+		raw, err := json.Marshal(claimed)
+		if err != nil {
+			l.t.Error(err)
+		}
+		return raw
+	}
+}
+
+// TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone: the memory of what was begun is not the
+// twenty directories of the last runs (finding F4).
+func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
+	cases := map[string]struct {
+		fence  func(*tutti.Fence)
+		starts int
+		says   string
+	}{
+		"the next one":                 {func(*tutti.Fence) {}, 2, ""},
+		"begun before":                 {func(f *tutti.Fence) { f.Seq = 0 }, 1, "older than that of run"},
+		"of an older epoch":            {func(f *tutti.Fence) { f.Epoch, f.Seq = 0, 1000 }, 1, "older than that of run"},
+		"of a server that writes none": {func(f *tutti.Fence) { *f = tutti.Fence{} }, 2, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, applies)
+			var second atomic.Bool
+			l.tampered(func(c *tutti.Claimed) {
+				if second.Load() && c.Order != nil {
+					tc.fence(&c.Fence)
+				}
+			})
+			l.start()
+			l.end(l.job())
+			second.Store(true)
+			got := l.end(l.job())
+			if l.ruby.started() != tc.starts || !strings.Contains(got.Message, tc.says) || (got.Outcome == tutti.Interrupted) != (tc.says != "") {
+				t.Errorf("%+v after %d starts", got, l.ruby.started())
+			}
+		})
+	}
+}
+
+// TestTheSameOrderAgain: a directory without a marker shows that Puppet was not started; without
+// the directory nobody knows.
+func TestTheSameOrderAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason    string
+		directory bool
+		starts    int
+		outcome   tutti.Outcome
+	}{
+		"killed before the marker": {"Puppet was not started", true, 1, tutti.Changed},
+		"directory lost":           {"it may have been", false, 0, tutti.Interrupted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, applies)
+			var once sync.Once
+			var ordered tutti.RunID
+			l.line.alter = func(op string, reply []byte) []byte {
+				var claimed tutti.Claimed
+				if op == tutti.OpClaim && json.Unmarshal(reply, &claimed) == nil && claimed.Order != nil {
+					once.Do(func() { // what is left of it is as the agent leaves it that is killed behind its memory
+						ordered = claimed.Order.Run
+						if err := agent.WriteBegun(l.dir, claimed); err != nil {
+							t.Error(err)
+						}
+					})
+					return []byte("killed") // it does not hear of the order before it is started again
+				}
+				return reply
+			}
+			l.start()
+			job := l.job()
+			l.until(job, "run.claimed")
+			l.line.until(tutti.OpClaim, 2)
+			l.kill()
+			l.line.alter = nil
+			if tc.directory {
+				if err := os.MkdirAll(l.runDir(ordered), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.start()
+			if got := l.end(job); got.Outcome != tc.outcome || l.ruby.started() != tc.starts {
+				t.Errorf("%s: %+v after %d starts", tc.reason, got, l.ruby.started())
+			}
+		})
+	}
+}
+
+// troubled waits until the node says what troubles it.
+func (l *lab) troubled(says string) {
+	l.t.Helper()
+	for began := time.Now(); !strings.Contains(l.view().Trouble, says); time.Sleep(time.Millisecond) {
+		if time.Since(began) > hang {
+			l.t.Fatalf("trouble %q, want %q in it", l.view().Trouble, says)
+		}
+	}
+}
+
+func quick(o *agent.Options) { o.Beat = 10 * time.Millisecond }
+
+// TestAMemoryThatCannotBeRead: nothing is begun, and the node says what to do.
+func TestAMemoryThatCannotBeRead(t *testing.T) {
+	l := newLab(t, applies)
+	l.start()
+	l.end(l.job())
+	l.kill()
+	path := filepath.Join(l.dir, "begun.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append([]byte("x"), raw...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.start(quick)
+	l.job()
+	l.troubled("begun.json")
+	if l.ruby.started() != 1 {
+		t.Errorf("Puppet was started %d times", l.ruby.started())
+	}
+}
+
+// TestAServerThatWentBackIsNotObeyed: the node says so, and goes on with the next epoch.
+func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
+	l := newLab(t, applies)
+	l.tampered(func(c *tutti.Claimed) { c.Position.Seq += 1000 }) // what was acknowledged, and lost since
+	l.start(quick)
+	l.line.until(tutti.OpClaim, 1)
+	l.job()
+	l.troubled("its log has gone back")
+	if l.ruby.started() != 0 {
+		t.Errorf("Puppet was started %d times", l.ruby.started())
+	}
+}

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// epochFile keeps beside the log which epoch of it was served here (ADR 0018).
+const epochFile = "epoch.json"
+
+// epochs is that file.
+type epochs struct {
+	path  string
+	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: none was served yet
+	Next  bool        `json:"next,omitempty"` // the next start begins another one
+}
+
+var _ server.Epochs = (*epochs)(nil)
+
+func openEpochs(dir string) (*epochs, error) {
+	e := &epochs{path: filepath.Join(dir, epochFile)}
+	raw, err := os.ReadFile(e.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, e)
+	}
+	return e, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which epoch was served here; if the log beside it is the right one: tutti server new-epoch", e.path)
+}
+
+// Last implements server.Epochs.
+func (e *epochs) Last() (tutti.Epoch, bool) { return e.Epoch, e.Next }
+
+// Began implements server.Epochs.
+func (e *epochs) Began(now tutti.Epoch) error {
+	if now == e.Epoch && !e.Next {
+		return nil
+	}
+	e.Epoch, e.Next = now, false
+	return e.write()
+}
+
+func (e *epochs) write() error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(e.path, append(raw, '\n'), 0o600)
+}
+
+// nextEpoch lets the next start of the server in dir begin another epoch.
+func nextEpoch(dir string) error {
+	e, err := openEpochs(dir)
+	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
+		return err
+	}
+	e.Next = true
+	return e.write()
+}
+
+// NewEpoch does that for a server that does not run, whose log was put back.
+func NewEpoch(dir string) error {
+	if _, err := readConfig(dir); err != nil {
+		return err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return nextEpoch(dir)
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// restored is a server that was restored from a backup.
+func (s stored) restored(t *testing.T, file string) stored {
+	t.Helper()
+	s.dir = filepath.Join(t.TempDir(), "restored")
+	if _, _, err := Restore(t.Context(), file, s.dir); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// epoch is the number of the epoch in which the server was served last.
+func (s stored) epoch(t *testing.T) uint64 {
+	t.Helper()
+	e, err := openEpochs(s.dir)
+	if err != nil || e.Next {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	return e.Epoch.Number
+}
+
+// refused is what an operator is told whom the server does not serve.
+func (s stored) refused(t *testing.T) string {
+	t.Helper()
+	var said error
+	s.mustServe(t, func(ctx context.Context, c tutti.Values) error {
+		said = c.SetValue(ctx, "shared/refused", []byte("1"))
+		if tutti.CodeOf(said) != tutti.CodeDamaged {
+			t.Errorf("a server that went back answers %v", said)
+			return nil
+		}
+		values, err := c.ListValues(ctx, "")
+		if err == nil {
+			t.Errorf("it tells values: %v", values)
+		}
+		return nil
+	})
+	if said == nil {
+		return ""
+	}
+	return said.Error()
+}
+
+// A server that is restored begins the next epoch; one that went back without that is refused by
+// whoever has seen more of it, and so is the second one that is restored from one backup, until
+// somebody says which of them is right (finding F14).
+func TestAServerThatWentBack(t *testing.T) {
+	s := initStored(t)
+	s.mustServe(t, writes("shared/first", 2))
+	file := filepath.Join(t.TempDir(), "all.tar")
+	if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+		t.Fatal(err)
+	}
+	whole := s.keep(t)
+	s.mustServe(t, writes("shared/lost", 1))
+	whole("jetstream", headFile, epochFile) // as a machine is put back
+	if says := s.refused(t); !strings.Contains(says, "its log has gone back") {
+		t.Errorf("one write of it is lost: %s", says)
+	}
+
+	one := s.restored(t, file)
+	one.mustServe(t, writes("shared/one", 1))
+	if got := one.epoch(t); got != 2 {
+		t.Errorf("the restored server began epoch %d", got)
+	}
+	one.mustServe(t, writes("shared/more", 1))
+	if got := one.epoch(t); got != 2 {
+		t.Errorf("its second start began epoch %d", got)
+	}
+	if says := s.refused(t); !strings.Contains(says, "before its last restore") {
+		t.Errorf("the old server beside the restored one: %s", says)
+	}
+	two := s.restored(t, file)
+	if says := two.refused(t); !strings.Contains(says, "there are two servers of this epoch") {
+		t.Errorf("restored twice: %s", says)
+	}
+	if err := NewEpoch(two.dir); err != nil {
+		t.Fatal(err)
+	}
+	two.mustServe(t, writes("shared/two", 1))
+	if got := two.epoch(t); got != 3 {
+		t.Errorf("the second restored server began epoch %d", got)
+	}
+}
+
+func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
+	if err := NewEpoch(t.TempDir()); err == nil {
+		t.Error("there is no server")
+	}
+	s := initStored(t)
+	s.mustServe(t, func(context.Context, tutti.Values) error {
+		if err := NewEpoch(s.dir); tutti.CodeOf(err) != tutti.CodeConflict {
+			t.Errorf("of a server that runs: %v", err)
+		}
+		return nil
+	})
+	if err := os.WriteFile(filepath.Join(s.dir, epochFile), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.serve(t, writes("shared/never", 1)); tutti.CodeOf(err) != tutti.CodeDamaged || !strings.Contains(err.Error(), "tutti server new-epoch") {
+		t.Errorf("with a file that nobody can read: %v", err)
+	}
+	if err := NewEpoch(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	s.mustServe(t, writes("shared/again", 1))
+}

@@ -1,0 +1,52 @@
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+)
+
+// seenFile keeps in an operator's directory how far the server was seen.
+const seenFile = "seen.json"
+
+// seen is that file. Other commands of the operator may write it at the same time; the highest
+// position counts. It is a witness: one that cannot be read or written says nothing.
+type seen struct {
+	path string
+	mu   sync.Mutex
+}
+
+// Seen implements httpapi.Witness.
+func (s *seen) Seen() tutti.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read()
+}
+
+func (s *seen) read() (at tutti.Position) {
+	raw, err := os.ReadFile(s.path)
+	if err != nil || json.Unmarshal(raw, &at) != nil {
+		return tutti.Position{}
+	}
+	return at
+}
+
+// See implements httpapi.Witness.
+func (s *seen) See(at tutti.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.read()
+	if at == before || at.Behind(before, "") != nil {
+		return
+	}
+	if raw, err := json.Marshal(at); err == nil {
+		_ = durable.WriteFile(s.path, append(raw, '\n'), 0o600)
+	}
+}
+
+// seenBy is the witness of the operator in a directory.
+func seenBy(operatorDir string) *seen { return &seen{path: filepath.Join(operatorDir, seenFile)} }

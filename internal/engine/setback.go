@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"github.com/tutti-project/tutti"
+)
+
+// SetBack is a node that does not know of a run that the log has, or the other way round.
+type SetBack struct {
+	*tutti.NodeSetBack
+	Seq uint64 // of the event
+}
+
+// Compare says what it means that a node has begun no order above a fence: the last run
+// of it that the node must know and does not (nil: it knows all), and whether the node has begun
+// one that the log does not have. It tells nothing of nodes that keep no fences.
+func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
+	newest := tutti.Fence{}
+	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {
+		if r == nil || !r.Fenced {
+			continue
+		}
+		if r.Fence.Compare(newest) > 0 {
+			newest = r.Fence
+		}
+		if r.Begun() && r.Fence.Compare(begun) > 0 && (lost == nil || r.Fence.Compare(lost.Fence) > 0) {
+			lost = r
+		}
+	}
+	return lost, begun.Compare(newest) > 0
+}
+
+// Begun reports whether it is certain that the node has begun the run: it came to its gate.
+func (r *Run) Begun() bool { return !r.CompiledAt.IsZero() || r.Gate != "" }

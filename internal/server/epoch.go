@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/tutti-project/tutti"
+)
+
+// beginEpoch begins the next epoch if the log has none, or was put back. CodeDamaged: the
+// log is not the one that was served here before.
+func (w *writer) beginEpoch(ctx context.Context) error {
+	var last tutti.Epoch
+	var next bool
+	if w.opts.Epochs != nil {
+		last, next = w.opts.Epochs.Last()
+	}
+	now := w.state.Engine.Epoch
+	if !next && last.Number > 0 && (now.Number < last.Number || now.Number == last.Number && now.Random != last.Random) {
+		return tutti.Errorf(tutti.CodeDamaged,
+			"the log has %d events and is of epoch %s, and epoch %s was served here: this is another log, or an earlier one; nothing was changed; put back a backup: tutti server restore; or go on from this log: tutti server new-epoch",
+			w.state.Seq, now, last)
+	}
+	if next || now.Random == "" {
+		number := now.Number
+		if next {
+			number = max(number, last.Number) + 1
+		}
+		now = tutti.Epoch{Number: number, Random: rand.Text()}
+		if err := w.emitFirst(ctx, &tutti.EpochBegun{Epoch: now}); err != nil {
+			return err
+		}
+	}
+	if w.opts.Epochs == nil {
+		return nil
+	}
+	return w.opts.Epochs.Began(now)
+}
+
+// emitFirst appends an event before the server serves.
+func (w *writer) emitFirst(ctx context.Context, body tutti.Body) error {
+	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *tx) error {
+		tx.emit(actorServer, body)
+		return nil
+	}}})
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+)
+
+// wentBack says once a minute in the server's own log that somebody has seen it further.
+func (s *Server) wentBack(err error) {
+	now := time.Now().Unix()
+	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
+		s.opts.Logger.Error("a node knows more than this server", "error", err)
+	}
+}
+
+// compare finds out, by the last order that a node says it has begun, whether the node or
+// the log was set back since (ADR 0018). An agent that says nothing keeps no fences.
+func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
+	if says == nil {
+		tx.giveUp(n)
+		return
+	}
+	begun := *says
+	if begun.Compare(n.Since) < 0 {
+		begun = tutti.Fence{} // of a machine that had the name before, or of this one's earlier life
+	}
+	last := tx.Engine.Last(n.Node)
+	lost, unknown := last.Compare(begun)
+	if lost == nil && !unknown {
+		return
+	}
+	if last.SetBack == nil { // else it is known, and a node cannot fill the log
+		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
+		if lost != nil {
+			body.Run = lost.Run
+		}
+		tx.emit(actorServer, body)
+	}
+	if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && r == lost {
+		tx.emit(actorServer, &tutti.RunFinished{Result: tutti.Result{
+			Run: r.Run, Outcome: tutti.Interrupted,
+			Message: fmt.Sprintf("%s was set back to before it began this run: nobody knows how far the run came", n.Node),
+		}})
+	}
+}
+
+// giveUp ends a run of a node that cannot say whether it has begun it: the run was
+// wanted before the log was restored, and the agent keeps no fences.
+func (tx *tx) giveUp(n *fold.Node) {
+	r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
+	if r == nil || r.Fence.Epoch == tx.Engine.Epoch.Number {
+		return
+	}
+	tx.emit(actorServer, &tutti.RunLost{
+		Run: r.Run, Reason: "the server was restored since, and the agent is too old to say whether it has begun this run: upgrade tutti on " + string(n.Node),
+	})
+}

@@ -1,0 +1,373 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// oneNode is a fleet that has nothing to do but what its converge jobs say.
+const oneNode = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups:\n  db: {nodes: [db-01]}\n"
+
+// fenced is db-01 with an agent that keeps fences.
+type fenced struct {
+	*servertest.Fleet
+	t  *testing.T
+	db *servertest.Node
+}
+
+func newFenced(t *testing.T) *fenced {
+	t.Helper()
+	f := &fenced{Fleet: servertest.Start(t), t: t}
+	f.db = f.Join("db-01")
+	f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+	f.Push(oneNode)
+	return f
+}
+
+func (f *fenced) restart(change ...func(*server.Options)) {
+	f.t.Helper()
+	f.Fleet = f.Restart(change...)
+	f.db.Fleet = f.Fleet
+}
+
+// converge starts a job that converges the fleet.
+func (f *fenced) converge() tutti.JobID {
+	f.t.Helper()
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return job
+}
+
+// claim asks for work as the agent does, and begins it.
+func (f *fenced) claim() *tutti.Order {
+	f.t.Helper()
+	var out tutti.Claimed
+	if err := f.db.Call(tutti.OpClaim, f.db.Agent, &out); err != nil {
+		f.t.Fatal(err)
+	}
+	if out.Order != nil {
+		f.db.Agent.Begun = &out.Fence
+	}
+	f.db.Agent.Seen = out.Position
+	return out.Order
+}
+
+// full is a gate that has all that a proof needs.
+func full(run tutti.RunID) tutti.Gate {
+	digest := tutti.DigestOf([]byte("same"))
+	return tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
+}
+
+// pass lets the node run once in a job of its own.
+func (f *fenced) pass() tutti.RunID {
+	f.t.Helper()
+	job := f.converge()
+	order := f.claim()
+	if order == nil {
+		f.t.Fatalf("nothing to claim for a stale node: %+v", f.Job(job))
+	}
+	f.db.Gate(full(order.Run))
+	f.db.Finish(order.Run)
+	if v := f.Job(job); v.Verdict != tutti.VerdictConverged {
+		f.t.Fatalf("job %s: %s: %s", job, v.Verdict, v.Message)
+	}
+	return order.Run
+}
+
+// why says what db-01 needs, and why.
+func (f *fenced) why() string {
+	f.t.Helper()
+	x, err := f.ExplainNode(servertest.Operator(), "db-01")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(x.Standing.State) + ": " + x.Standing.Why
+}
+
+// ending is how a run ended, empty while it goes on.
+func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
+	for _, e := range f.Events() {
+		switch b := e.Body.(type) {
+		case *tutti.RunFinished:
+			if b.Result.Run == run {
+				out = b.Result.Outcome
+			}
+		case *tutti.RunLost:
+			if b.Run == run {
+				out = tutti.Lost
+			}
+		}
+	}
+	return out
+}
+
+// A machine that was put back to an earlier state is not good by runs that it does not know
+// (finding F3 b), and one run makes it good, which no proof can.
+func TestANodeThatWasSetBackIsNotGood(t *testing.T) {
+	f := newFenced(t)
+	f.pass()
+	snapshot := *f.db.Agent.Begun
+	f.PushSite("# two")
+	lost := f.pass()
+	if why := f.why(); why != "good: " {
+		t.Fatalf("before: %s", why)
+	}
+
+	f.db.Agent.Begun = &snapshot
+	f.claim()
+	wantContains(t, f.why(), "it was set back to before run "+string(lost))
+	n := len(f.Events())
+	f.claim()
+	if got := f.Since(n); len(got) != 0 {
+		t.Errorf("said twice: %v", got)
+	}
+	f.restart()
+	wantContains(t, f.why(), "it was set back to before run "+string(lost))
+
+	again := f.pass()
+	if why := f.why(); why != "good: " {
+		t.Errorf("after one run: %s", why)
+	}
+	f.db.Agent.Begun = &snapshot // and once more, to the same state
+	f.claim()
+	wantContains(t, f.why(), "it was set back to before run "+string(again))
+}
+
+// A run that passed its gate is not given to a machine that has forgotten it (finding F3 a).
+func TestARunIsNotGivenTwiceToANodeThatWasSetBack(t *testing.T) {
+	f := newFenced(t)
+	f.pass()
+	snapshot := *f.db.Agent.Begun
+	f.PushSite("# two")
+	f.converge()
+	first := f.claim()
+	f.db.Gate(full(first.Run))
+
+	f.db.Agent.Begun = &snapshot
+	if again := f.claim(); again != nil && again.Run == first.Run {
+		t.Fatalf("run %s is ordered again after its gate", again.Run)
+	}
+	if got := f.ending(first.Run); got != tutti.Interrupted {
+		t.Errorf("run %s ended %q", first.Run, got)
+	}
+	// What was begun and had not come to its gate has changed nothing: it may be given again.
+	f = newFenced(t)
+	f.pass()
+	snapshot = *f.db.Agent.Begun
+	f.PushSite("# two")
+	f.converge()
+	first = f.claim()
+	f.db.Agent.Begun = &snapshot
+	if again := f.claim(); again == nil || again.Run != first.Run {
+		t.Errorf("run %s, which has changed nothing, was not ordered again: %+v", first.Run, again)
+	}
+}
+
+// A log that was put back does not know what its nodes have done since.
+func TestANodeThatHasBegunMoreThanTheLogKnows(t *testing.T) {
+	f := newFenced(t)
+	f.pass()
+	f.db.Agent.Begun.Seq += 1000
+	f.claim()
+	wantContains(t, f.why(), "the server was set back")
+	f.pass()
+	if why := f.why(); why != "good: " {
+		t.Errorf("after one run: %s", why)
+	}
+}
+
+// What says nothing of a lost past.
+func TestWhatIsNoSetBack(t *testing.T) {
+	cases := map[string]func(f *fenced){
+		"an agent of an earlier release": func(f *fenced) { f.db.Agent.Begun = nil },
+		"an agent that was upgraded, its runs kept no fence": func(f *fenced) {
+			f.db.Agent = tutti.Claim{}
+			f.PushSite("# two")
+			f.pass0()
+			f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+		},
+		"a run that ended before Puppet was started": func(f *fenced) {
+			begun := f.db.Agent.Begun
+			f.PushSite("# two")
+			f.converge()
+			order := f.claim()
+			f.db.Agent.Begun = begun
+			skipped := servertest.Result(order.Run, tutti.Skipped)
+			if err := f.db.Call(tutti.OpResult, skipped, nil); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFenced(t)
+			f.pass()
+			change(f)
+			n := len(f.Events())
+			f.claim()
+			for _, kind := range f.Since(n) {
+				if kind == "node.setback" {
+					t.Errorf("%s: %s", name, f.why())
+				}
+			}
+		})
+	}
+}
+
+// pass0 is pass for an agent of release 0.2.0.
+func (f *fenced) pass0() {
+	f.t.Helper()
+	f.converge()
+	order := f.db.MustClaim()
+	f.db.Gate(full(order.Run))
+	f.db.Finish(order.Run)
+}
+
+// The fence of another machine under the same name says nothing about this one.
+func TestTheFenceOfAMachineThatHadTheNameBefore(t *testing.T) {
+	f := newFenced(t)
+	f.pass()
+	if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	agent := f.db.Agent
+	f.db = f.Join("db-01")
+	f.db.Agent = agent // its disk was not erased
+	n := len(f.Events())
+	f.claim()
+	if got := f.Since(n); len(got) != 0 {
+		t.Errorf("a machine that has joined again and never ran: %v", got)
+	}
+}
+
+// A catalog that nobody compared comes to a gate that was passed: Puppet runs twice for one order.
+func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
+	f := newFenced(t)
+	f.converge()
+	run := f.claim().Run
+	first := f.db.Gate(full(run))
+	if again := f.db.Gate(full(run)); first.Verdict == tutti.GateStop || again.Verdict != tutti.GateGo {
+		t.Errorf("the same gate again: %+v, before %+v", again, first)
+	}
+	other := full(run)
+	other.Catalog = tutti.DigestOf([]byte("other"))
+	wantCode(t, f.db.Call(tutti.OpGate, other, nil), tutti.CodeRefused, "another catalog")
+}
+
+// epochs remembers as a directory does.
+type epochs struct {
+	last tutti.Epoch
+	next bool
+}
+
+func (e *epochs) Last() (tutti.Epoch, bool)   { return e.last, e.next }
+func (e *epochs) Began(now tutti.Epoch) error { e.last, e.next = now, false; return nil }
+
+// Each restore begins an epoch; nodes refuse a server that has gone back (findings F4, F14).
+func TestEpochs(t *testing.T) {
+	f := newFenced(t)
+	f.claim()
+	first := f.db.Agent.Seen
+	if first.Epoch.Number != 1 || first.Epoch.Random == "" {
+		t.Fatalf("the first epoch is %+v", first.Epoch)
+	}
+	memory := &epochs{next: true}
+	f.restart(func(o *server.Options) { o.Epochs = memory })
+	f.claim()
+	second := f.db.Agent.Seen
+	if second.Epoch.Number != 2 || second.Epoch != memory.last || memory.next || second.Epoch.Random == first.Epoch.Random {
+		t.Errorf("after a restore: %+v, noted %+v", second, memory)
+	}
+
+	for name, seen := range map[string]tutti.Position{
+		"the log is behind what was seen":  {Epoch: second.Epoch, Seq: second.Seq + 1000},
+		"the log has gone back, and on":    {Epoch: second.Epoch, Seq: second.Seq, Link: tutti.DigestOf(nil)},
+		"of an earlier epoch":              {Epoch: tutti.Epoch{Number: 3, Random: "x"}},
+		"a copy that was restored as well": {Epoch: tutti.Epoch{Number: 2, Random: "x"}},
+	} {
+		f.db.Agent.Seen = seen
+		n := len(f.Events())
+		wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeDamaged, "tutti server new-epoch")
+		if got := f.Since(n); len(got) != 0 {
+			t.Errorf("%s: appended %v", name, got)
+		}
+	}
+	f.db.Agent.Seen = first
+	if err := f.db.Call(tutti.OpClaim, f.db.Agent, nil); err != nil {
+		t.Errorf("a node that has seen the epoch before: %v", err)
+	}
+}
+
+// A run that was wanted before a restore is not given to an agent that cannot say whether it has
+// begun it; the fence of one that can is what it was.
+func TestARunFromBeforeARestore(t *testing.T) {
+	f := newFenced(t)
+	job := f.converge()
+	run := f.claim().Run
+	fence := *f.db.Agent.Begun
+	f.restart(func(o *server.Options) { o.Epochs = &epochs{next: true} })
+	var again tutti.Claimed
+	if err := f.db.Call(tutti.OpClaim, f.db.Agent, &again); err != nil || again.Order == nil || again.Order.Run != run || again.Fence != fence {
+		t.Fatalf("claimed again: %+v: %v, want run %s with the fence %+v", again, err, run, fence)
+	}
+	f.db.Agent = tutti.Claim{}
+	if order := f.db.Claim(); order != nil && order.Run == run {
+		t.Errorf("an agent that keeps no fences is given run %s again", run)
+	}
+	if got := f.ending(run); got != tutti.Lost {
+		t.Errorf("run %s of job %s ended %q", run, job, got)
+	}
+}
+
+// A log that is not the one that was served here is not served.
+func TestALogThatWasExchangedIsNotServed(t *testing.T) {
+	cases := map[string]struct {
+		last tutti.Epoch
+		code tutti.Code
+	}{
+		"the same log":   {tutti.Epoch{}, ""},
+		"an earlier one": {tutti.Epoch{Number: 2, Random: "x"}, tutti.CodeDamaged},
+		"another one":    {tutti.Epoch{Number: 1, Random: "x"}, tutti.CodeDamaged},
+		"not yet noted":  {tutti.Epoch{Number: 0}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := servertest.Start(t)
+			memory := &epochs{last: tc.last}
+			if name == "the same log" {
+				memory.last = f.Position().Epoch
+			}
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			core := server.New(server.Options{
+				Log: f.Log, Blobs: f.Blobs, Bus: f.Bus, Identity: f.Identity, NewRunID: servertest.NewRunID, Epochs: memory,
+				Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- core.Run(ctx) }()
+			select {
+			case <-core.Ready():
+				cancel()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if tc.code != "" {
+					t.Error("it is served")
+				}
+			case err := <-ended:
+				wantCode(t, err, tc.code, "nothing was changed")
+			}
+			cancel()
+		})
+	}
+}
