@@ -26,6 +26,8 @@ type Nodes interface {
 	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
 	ListNodes(ctx context.Context) ([]NodeView, error)
 	ReplaceNode(ctx context.Context, node NodeName) error
+	// KeepNode says which of two machines with a node's key is the node.
+	KeepNode(ctx context.Context, in KeepNode) error
 	RemoveNode(ctx context.Context, node NodeName) error
 }
 
@@ -208,6 +210,13 @@ type JobView struct {
 	Failed    int       `json:"failed"`
 }
 
+// KeepNode names a machine by how its boot id, or the digest of its ticket, begins; empty: the next
+// one that speaks with the node's key, which is for an agent that was downgraded.
+type KeepNode struct {
+	Node NodeName `json:"node"`
+	Boot string   `json:"boot,omitempty"`
+}
+
 // NodeView is a node in a list.
 type NodeView struct {
 	Node      NodeName    `json:"node"`
@@ -220,19 +229,24 @@ type NodeView struct {
 	Puppet    string      `json:"puppet,omitempty"`
 	// TooOldFor is what the server may ask and the node's agent does not know.
 	TooOldFor []Capability `json:"too_old_for,omitempty"`
-	Trouble   string       `json:"trouble,omitempty"` // what its agent says that it cannot do
-	Warm      int64        `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
-	Paused    string       `json:"paused,omitempty"`  // why nothing begins there by itself
-	Active    RunID        `json:"active,omitempty"`
-	HeldBy    JobID        `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
-	LastRun   RunID        `json:"last_run,omitempty"`
-	LastJob   JobID        `json:"last_job,omitempty"`
-	Outcome   Outcome      `json:"outcome,omitempty"`
-	Reason    Reason       `json:"reason,omitempty"`
-	Foreign   bool         `json:"foreign,omitempty"` // Tutti did not start that run
-	RunAt     time.Time    `json:"run_at,omitzero"`
-	Message   string       `json:"message,omitempty"`
-	Failures  []Failure    `json:"failures,omitempty"`
+	// Conflicted says that two machines are the node; Machines are those that have said hello
+	// since the server started, if there is more than one.
+	Conflicted string    `json:"conflicted,omitempty"`
+	Machines   []Machine `json:"machines,omitempty"`
+
+	Trouble  string    `json:"trouble,omitempty"` // what its agent says that it cannot do
+	Warm     int64     `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
+	Paused   string    `json:"paused,omitempty"`  // why nothing begins there by itself
+	Active   RunID     `json:"active,omitempty"`
+	HeldBy   JobID     `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
+	LastRun  RunID     `json:"last_run,omitempty"`
+	LastJob  JobID     `json:"last_job,omitempty"`
+	Outcome  Outcome   `json:"outcome,omitempty"`
+	Reason   Reason    `json:"reason,omitempty"`
+	Foreign  bool      `json:"foreign,omitempty"` // Tutti did not start that run
+	RunAt    time.Time `json:"run_at,omitzero"`
+	Message  string    `json:"message,omitempty"`
+	Failures []Failure `json:"failures,omitempty"`
 }
 
 // ValueView is a value in a list.

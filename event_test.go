@@ -51,6 +51,9 @@ var (
 		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
 		&tutti.NodeReplaceable{Node: aNode},
 		&tutti.NodeRemoved{Node: aNode, Replaced: true, Keeps: true},
+		&tutti.NodeConnected{Node: aNode, Ticket: aDigest, Boot: "b", Rivals: []tutti.Digest{aDigest}, Out: []tutti.Digest{aDigest}},
+		&tutti.NodeConflicted{Node: aNode, Why: "two machines"},
+		&tutti.NodeKept{Node: aNode, Ticket: aDigest, Out: []tutti.Digest{aDigest}},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
@@ -196,6 +199,7 @@ func TestEveryKindHasItsColumns(t *testing.T) {
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
 	elsewhere := map[string]string{
 		"run.foreign": "its run is of no job", "node.setback": "the end of the run says it",
+		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run",
 		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
 		"job.retired": "whoever folded it would lose the job that is shown",
 	}

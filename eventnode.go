@@ -10,6 +10,9 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeReplaceable) }, ScopeNode, TrailAlways, KeepOwn},
 	{func() Body { return new(NodeRemoved) }, ScopeNode, TrailAlways, KeepOwn},
 	{func() Body { return new(NodeSetBack) }, ScopeNode, TrailAlways, KeepLast},
+	{func() Body { return new(NodeConnected) }, ScopeNode, TrailOperators, KeepLast},
+	{func() Body { return new(NodeConflicted) }, ScopeNode, TrailAlways, KeepLast},
+	{func() Body { return new(NodeKept) }, ScopeNode, TrailAlways, KeepLast},
 }
 
 // TokenCreated allows one key to join. Hash is of the token's secret.
@@ -96,3 +99,47 @@ func (*NodeSetBack) Kind() string { return "node.setback" }
 
 // ID implements Body.
 func (b *NodeSetBack) ID() string { return string(b.Node) }
+
+// NodeConnected says which ticket a node has from now on.
+type NodeConnected struct {
+	Node   NodeName `json:"node"`
+	Ticket Digest   `json:"ticket"`
+	Boot   string   `json:"boot,omitempty"`
+	// Rivals are tickets that only another machine can have: this one came with an older
+	// one than them. Heard again, they show two machines.
+	Rivals []Digest `json:"rivals,omitempty"`
+	// Out are tickets of machines that are the node no more; see NodeKept.
+	Out []Digest `json:"out,omitempty"`
+}
+
+// Kind implements Body.
+func (*NodeConnected) Kind() string { return "node.connected" }
+
+// ID implements Body.
+func (b *NodeConnected) ID() string { return string(b.Node) }
+
+// NodeConflicted says that two machines are a node. Nothing is taken from either of them.
+type NodeConflicted struct {
+	Node NodeName `json:"node"`
+	Why  string   `json:"why"`
+}
+
+// Kind implements Body.
+func (*NodeConflicted) Kind() string { return "node.conflicted" }
+
+// ID implements Body.
+func (b *NodeConflicted) ID() string { return string(b.Node) }
+
+// NodeKept ends that: the machine with the ticket is the node. Without a ticket the next machine
+// is that speaks with the node's key.
+type NodeKept struct {
+	Node   NodeName `json:"node"`
+	Ticket Digest   `json:"ticket,omitempty"`
+	Out    []Digest `json:"out,omitempty"` // tickets of the others
+}
+
+// Kind implements Body.
+func (*NodeKept) Kind() string { return "node.kept" }
+
+// ID implements Body.
+func (b *NodeKept) ID() string { return string(b.Node) }

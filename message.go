@@ -13,6 +13,7 @@ import (
 // with them. The sender's key says who it is; no message names its node. What a compile
 // host sends names the node For which its Puppet Server compiles.
 const (
+	OpHello    = "hello"    // Hello → nothing
 	OpClaim    = "claim"    // Claim → Claimed
 	OpGate     = "gate"     // Gate → Gated
 	OpAsk      = "ask"      // Ask → Answered
@@ -32,6 +33,7 @@ const (
 	OpAnswer   = "answer"   // RemoteReply, no reply
 	OpForeign  = "foreign"  // EncodeForeign → nothing
 	OpLease    = "lease"    // LeaseReport → LeaseOrder
+	RingHello  = "hello"    // server → node: say hello, your ticket does not fit
 	RingClaim  = "claim"    // server → node: something may be there to claim
 	RingCancel = "cancel"   // server → node: CancelRun
 	RingGate   = "gate"     // server → node: the gate of its run may have decided

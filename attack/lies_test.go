@@ -53,6 +53,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 	return []lie{
 		{"an order is for who asks, whatever the message says", tutti.OpClaim, map[string]any{"node": "node-01", "run": theirs}, []tutti.Code{""}, ""},
 		{"not a message", tutti.OpClaim, "node-01", invalid, ""},
+		{"a ticket that anybody guesses", tutti.OpHello, tutti.Hello{Next: "1"}, invalid, ""},
 
 		{"the gate of another node's run", tutti.OpGate, tutti.Gate{Run: theirs}, refused, speak},
 		{"the gate of no run", tutti.OpGate, tutti.Gate{Run: tutti.RunID(up)}, refused, "speak for run " + up},

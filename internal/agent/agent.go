@@ -24,6 +24,8 @@ type Bus interface {
 	Send(op string, payload []byte) error
 	OnRing(func(op string, payload []byte)) error
 	OnConnect(func())
+	// SetTicket lets each later message carry a ticket; see tutti.Hello.
+	SetTicket(ticket string)
 }
 
 // Process is a Puppet that runs.
@@ -118,15 +120,19 @@ type Agent struct {
 	wake   chan struct{} // something may be there to claim
 	gate   chan struct{} // the gate of the run that holds may have decided
 	lease  chan struct{} // an exclusive job wants to hear of the node
+	greet  chan struct{} // the ticket is to be exchanged
 	remote chan tutti.RemoteRequest
 	// lookAgain says that Puppet's last report may be another one, or can be sent.
 	lookAgain chan struct{}
+	exchange  *exchange
 	told      map[tutti.RunID]bool // ended, and the disk did not take the result
 	begun     begun                // as on disk, or further; of the claim loop
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // why the last claim was in vain, if not for the server's absence
 	lost      error // what became of a lease's note
+	greeted   bool  // the ticket is exchanged
+	notTaken  error // why the server does not take this machine for the node
 }
 
 const (
@@ -138,9 +144,12 @@ const (
 	holdAfter       = 5 * time.Second // a held run asks its gate again, if no doorbell rings before
 )
 
+var errNotGreeted = tutti.Errorf(tutti.CodeUnavailable, "the ticket is not exchanged yet")
+
 // New returns an agent that has not begun.
 func New(opts Options) *Agent {
-	opts.Bus = pointedBus{opts.Bus}
+	exchange := &exchange{}
+	opts.Bus = greetedBus{pointedBus{opts.Bus}, exchange}
 	if opts.Beat == 0 {
 		opts.Beat = defaultBeat
 	}
@@ -166,10 +175,11 @@ func New(opts Options) *Agent {
 		wake:  make(chan struct{}, 1),
 		gate:  make(chan struct{}, 1),
 		lease: make(chan struct{}, 1),
+		greet: make(chan struct{}, 1),
 
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 
-		told: map[tutti.RunID]bool{},
+		told: map[tutti.RunID]bool{}, exchange: exchange,
 	}
 }
 
@@ -181,13 +191,13 @@ func (a *Agent) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	a.opts.Bus.SetTicket(a.readTicket().Ticket)
 	if err := a.opts.Bus.OnRing(a.ring); err != nil {
 		return err
 	}
 	a.opts.Bus.OnConnect(func() {
-		a.poke()
-		ring(a.lease)
-		ring(a.lookAgain)
+		a.exchange.due()
+		ring(a.greet) // and the rest after that
 	})
 	compiles, err := a.listenCompile()
 	if err != nil { // the node's own runs need no such socket
@@ -197,6 +207,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
+	beside.Go(func() { a.hellos(ctx) })
 	beside.Go(func() { a.beats(ctx) })
 	beside.Go(func() { a.remotes(ctx) })
 	if compiles != nil {
@@ -223,6 +234,9 @@ func ring(bell chan struct{}) {
 
 func (a *Agent) ring(op string, payload []byte) {
 	switch op {
+	case tutti.RingHello:
+		a.exchange.due()
+		ring(a.greet)
 	case tutti.RingClaim:
 		a.poke()
 	case tutti.RingGate:
@@ -282,6 +296,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
 		switch {
+		case errors.Is(err, errNotGreeted): // hello pokes
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
 			again = retryAfter
@@ -311,7 +326,7 @@ func (a *Agent) trouble() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return errors.Join(a.lost, a.stuck)
+	return errors.Join(a.notTaken, a.lost, a.stuck)
 }
 
 func (a *Agent) setLeaseTrouble(err error) {
@@ -323,6 +338,9 @@ func (a *Agent) setLeaseTrouble(err error) {
 // claimOne ends what was begun and asks once; it reports whether there was a run,
 // which has then ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
+	if !a.hasGreeted() {
+		return false, errNotGreeted
+	}
 	if err := a.loadBegun(); err != nil {
 		return false, err
 	}

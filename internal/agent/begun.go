@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// begunFile keeps what a node must not forget when its run directories are gone (ADR 0018).
+// BegunFile keeps what a node must not forget when its run directories are gone (ADR 0018).
 // It is on disk before Puppet is started.
-const begunFile = "begun.json"
+const BegunFile = "begun.json"
 
 // begun is the node's memory of orders and of its server.
 type begun struct {
@@ -24,7 +24,7 @@ type begun struct {
 // loadBegun takes over what the disk says, if that is not what the agent has written last:
 // at the start, or because somebody has put back an earlier state under it.
 func (a *Agent) loadBegun() error {
-	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, begunFile))
+	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return tutti.Wrap("", err, "which orders this node has begun cannot be read, so it begins none; remove the file, and the node counts as set back")
 	}
@@ -35,7 +35,7 @@ func (a *Agent) loadBegun() error {
 }
 
 func (a *Agent) writeBegun(b begun) error {
-	if err := writeSealed(filepath.Join(a.opts.Dir, begunFile), b); err != nil {
+	if err := writeSealed(filepath.Join(a.opts.Dir, BegunFile), b); err != nil {
 		return err
 	}
 	a.begun = b

@@ -45,6 +45,7 @@ func (l directLine) Call(ctx context.Context, op string, payload []byte) ([]byte
 func (directLine) Send(string, []byte) error         { return nil }
 func (directLine) OnRing(func(string, []byte)) error { return nil }
 func (directLine) OnConnect(func())                  {}
+func (directLine) SetTicket(string)                  {}
 
 // fuzzSocket is the socket of a run that db-01 has claimed.
 func fuzzSocket(t *testing.T, alter func(op string, reply []byte) []byte) *socket {

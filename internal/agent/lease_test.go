@@ -138,6 +138,7 @@ func (s *leaseServer) OnRing(f func(string, []byte)) error {
 }
 
 func (s *leaseServer) OnConnect(func()) {}
+func (s *leaseServer) SetTicket(string) {}
 
 // wants changes what the server wants and rings.
 func (s *leaseServer) wants(want tutti.LeaseWant) {

@@ -21,6 +21,7 @@ type line struct {
 
 	mu      sync.Mutex
 	cut     bool
+	ticket  string
 	ops     []string
 	sent    map[string][]byte                    // the last payload of each operation
 	refuse  map[string]error                     // by operation
@@ -75,6 +76,7 @@ func (l *line) payload(op string) []byte {
 
 func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	l.mu.Lock()
+	ctx = tutti.WithTicket(ctx, l.ticket)
 	l.ops = append(l.ops, op)
 	l.sent[op] = bytes.Clone(payload)
 	close(l.calls)
@@ -102,18 +104,24 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 
 func (l *line) Send(op string, payload []byte) error {
 	l.mu.Lock()
-	cut := l.cut
+	cut, ctx := l.cut, tutti.WithTicket(context.Background(), l.ticket)
 	l.mu.Unlock()
 	if cut {
 		return tutti.Errorf(tutti.CodeUnavailable, "not connected")
 	}
-	_, err := l.fleet.Handle(context.Background(), l.key, op, bytes.Clone(payload))
+	_, err := l.fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
 	return err
 }
 
 func (l *line) OnRing(f func(op string, payload []byte)) error {
 	l.fleet.Bus.Listen(l.key, f)
 	return nil
+}
+
+func (l *line) SetTicket(ticket string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ticket = ticket
 }
 
 func (l *line) OnConnect(f func()) {
@@ -152,10 +160,11 @@ func (l *line) refuseWith(op string, err error) {
 
 // said returns the operations so far, but for those named; what comes several
 // times in a row is there once.
+// said is what was called, without hellos: each connection begins with one.
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ops := slices.DeleteFunc(slices.Clone(l.ops), func(op string) bool { return slices.Contains(but, op) })
+	ops := slices.DeleteFunc(slices.Clone(l.ops), func(op string) bool { return op == tutti.OpHello || slices.Contains(but, op) })
 	return strings.Join(slices.Compact(ops), " ")
 }
 

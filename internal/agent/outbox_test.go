@@ -181,7 +181,7 @@ func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
 	l.line.sever()
 	l.start()
 	job := l.job() // and the doorbell is lost
-	l.line.until(tutti.OpClaim, 1)
+	l.line.until(tutti.OpHello, 1)
 	l.line.mend()
 	if got := l.end(job); got.Outcome != tutti.Changed {
 		t.Errorf("result %+v", got)

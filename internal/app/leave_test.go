@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti/internal/agent"
 )
 
 // Whoever leaves finds nothing of ours in the agent's directory, and all of others.
@@ -21,7 +23,7 @@ func TestRemoveState(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range append([]string{"foreign", compileFile, leftFile}, tc.others...) {
+		for _, name := range append([]string{"foreign", compileFile, leftFile, agent.BegunFile, agent.TicketFile}, tc.others...) {
 			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

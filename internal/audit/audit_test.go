@@ -236,7 +236,7 @@ func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 		"audit.denied",
 		"epoch.begun",
 		"job.cancelled", "job.finished", "job.retired", "job.started",
-		"node.enrolled", "node.removed", "node.replaceable", "node.setback",
+		"node.conflicted", "node.enrolled", "node.kept", "node.removed", "node.replaceable", "node.setback",
 		"operator.issued", "operator.revoked",
 		"token.created", "token.revoked",
 	}

@@ -43,6 +43,9 @@ var eventViews = map[string]eventView{
 	"node.replaceable": {act: inTrail(func(b *tutti.NodeReplaceable) string { return "let node " + string(b.Node) + " be replaced" })},
 	"node.removed":     {act: inTrail(removedText)},
 	"node.setback":     {act: inTrail(setBackText)},
+	"node.connected":   {},
+	"node.conflicted":  {act: inTrail(func(b *tutti.NodeConflicted) string { return "node " + string(b.Node) + ": " + b.Why })},
+	"node.kept":        {act: inTrail(func(b *tutti.NodeKept) string { return "kept one machine as node " + string(b.Node) })},
 
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},

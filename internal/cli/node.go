@@ -19,7 +19,41 @@ func newNodeCommand(o *options) *cobra.Command {
 			"Node %s may be replaced: the next token that fits lets another machine in under this name.\n", Server.ReplaceNode),
 		newNodeChangeCommand(o, "remove NODE", "Take a node out: its identity ends and what it published goes",
 			"Node %s is removed.\n", Server.RemoveNode),
+		newNodeKeepCommand(o),
 	)
+	return cmd
+}
+
+func newNodeKeepCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keep NODE [BOOT]",
+		Short: "Say which one of two machines with a node's key is the node",
+		Long: `A copied disk is a second machine with the same key: the node is conflicted, and
+nothing is taken from it. "tutti node show NODE" lists the machines. BOOT is how
+the boot id, or the ticket, of the right one begins. The others are refused from
+then on; make each of them a node of its own, or switch it off.
+Without BOOT: the next machine that speaks with the node's key, which lets in an
+agent that was downgraded.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			in := tutti.KeepNode{Node: tutti.NodeName(args[0])}
+			if len(args) > 1 {
+				in.Boot = args[1]
+			}
+			if err := o.confirm(cmd, "keep "+strings.Join(args, " ")); err != nil {
+				return err
+			}
+			if err := server.KeepNode(cmd.Context(), in); err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Node %s is that machine from now on.\n", in.Node), map[string]any{"node": in.Node, "boot": in.Boot})
+		},
+	}
+	o.addYes(cmd)
 	return cmd
 }
 
@@ -49,6 +83,9 @@ func newNodeListCommand(o *options) *cobra.Command {
 			}
 			err = table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
 			for _, n := range nodes {
+				if n.Conflicted != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, conflict(n))
+				}
 				if n.Trouble != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, n.Trouble)
 				}
@@ -61,8 +98,15 @@ func newNodeListCommand(o *options) *cobra.Command {
 	}
 }
 
+// conflict says what two machines with one key mean, and what to do.
+func conflict(n tutti.NodeView) string {
+	return fmt.Sprintf("%s; nothing is taken from it, and nothing begins there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
+}
+
 func connection(n tutti.NodeView) string {
 	switch {
+	case n.Conflicted != "":
+		return "conflicted"
 	case n.Active != "" && n.Connected:
 		return "running"
 	case n.Connected:
@@ -116,6 +160,12 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(n.Version), orDash(n.Puppet))
 	if n.Warm != 0 {
 		fmt.Fprintf(w, "warm      Puppet is loaded, in %d MiB\n", n.Warm>>20)
+	}
+	if n.Conflicted != "" {
+		fmt.Fprintf(w, "conflict  %s\n", conflict(n))
+	}
+	for _, m := range n.Machines {
+		fmt.Fprintf(w, "machine   %s\n", m)
 	}
 	if n.Trouble != "" {
 		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)

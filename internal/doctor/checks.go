@@ -224,6 +224,8 @@ func nodes(f Facts) []Finding {
 			})
 		}
 		switch {
+		case n.Conflicted != "":
+			out = append(out, Finding{What: n.Conflicted, Means: "nothing is taken from either of them, and nothing begins there", Mend: fmt.Sprintf("tutti node show %s, then tutti node keep %s BOOT", n.Node, n.Node)})
 		case n.Trouble != "":
 			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it begins no run until that has passed", Mend: "on the node: tutti doctor"})
 		case n.SeenAt.IsZero():

@@ -37,6 +37,8 @@ type Present interface {
 	// Lacks returns what the server may ask and a node's agent does not know, as far as
 	// that agent has claimed since the server started.
 	Lacks(node tutti.NodeName) []tutti.Capability
+	// Machines are those that have said hello with a node's key since the server started.
+	Machines(node tutti.NodeName) []tutti.Machine
 }
 
 // Past is what there was: all events that are kept, and the audit trail.
@@ -82,6 +84,10 @@ func (v View) node(n *fold.Node) tutti.NodeView {
 		SeenAt: seen, Connected: !seen.IsZero() && v.Now.Sub(seen) < v.Silence,
 		Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Warm: beat.Warm,
 		TooOldFor: v.Present.Lacks(n.Node), Active: v.Engine.Active[n.Node],
+	}
+	out.Conflicted = n.Tickets.Conflicted
+	if met := v.Present.Machines(n.Node); len(met) > 1 {
+		out.Machines = met
 	}
 	if j := v.Engine.ExclusiveOn(n.Node); j != nil {
 		out.HeldBy = j.ID

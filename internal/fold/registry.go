@@ -49,6 +49,7 @@ type Node struct {
 	Unended     int          // claimed runs whose result is to come, also lost ones
 	Changes     int          // of values since the last claim
 	Written     int64        // their bytes
+	Tickets     Tickets
 
 	replaced, keeps bool // as in the NodeRemoved that it is about to follow
 }
@@ -106,6 +107,10 @@ func (r *Registry) apply(e tutti.Event) {
 			r.drop(n)
 			delete(r.Nodes, b.Node)
 		}
+	case *tutti.NodeConnected, *tutti.NodeConflicted, *tutti.NodeKept:
+		if n := r.Nodes[tutti.NodeName(b.ID())]; n != nil {
+			n.Tickets.apply(b)
+		}
 	case *tutti.ExportsSet:
 		if n := r.Nodes[b.Node]; n != nil && !b.Overlay {
 			n.Exports, n.Catalog = b.Set, tutti.Stored{Run: b.Run, CatalogUUID: b.CatalogUUID}
@@ -162,7 +167,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 			r.revoke(old.Token)
 		}
 		n = old
-		n.NodeEnrolled, n.JoinedAt, n.Replaceable = *b, e.At, false
+		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Tickets = *b, e.At, false, Tickets{}
 	default:
 		r.drop(old)
 		if old.keeps {

@@ -247,6 +247,11 @@ func (c *Client) ReplaceNode(ctx context.Context, node tutti.NodeName) error {
 	return tell(ctx, c, callReplaceNode, node)
 }
 
+// KeepNode implements tutti.Nodes.
+func (c *Client) KeepNode(ctx context.Context, in tutti.KeepNode) error {
+	return tell(ctx, c, callKeepNode, in)
+}
+
 // RemoveNode implements tutti.Nodes.
 func (c *Client) RemoveNode(ctx context.Context, node tutti.NodeName) error {
 	return tell(ctx, c, callRemoveNode, node)

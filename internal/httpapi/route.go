@@ -49,6 +49,7 @@ const (
 	callRevoke       = "operators/revoke"
 	callListNodes    = "nodes/list"
 	callReplaceNode  = "nodes/replace"
+	callKeepNode     = "nodes/keep"
 	callRemoveNode   = "nodes/remove"
 	callMissingBlobs = "blobs/missing"
 	callPushCode     = "code/push"
@@ -94,6 +95,7 @@ func (s Services) routes() map[string]call {
 		callRevoke:       do(s.Operators.RevokeOperator),
 		callListNodes:    list(s.Nodes.ListNodes),
 		callReplaceNode:  do(s.Nodes.ReplaceNode),
+		callKeepNode:     do(s.Nodes.KeepNode),
 		callRemoveNode:   do(s.Nodes.RemoveNode),
 		callMissingBlobs: answer(s.Codes.MissingBlobs),
 		callPushCode:     answer(s.Codes.PushCode),

@@ -75,10 +75,22 @@ func (c *Conn) Send(op string, payload []byte) error {
 		return wrap(err, op)
 	}
 	defer c.turn.leave()
-	if err := c.nc.Publish("n."+string(c.key)+"."+op, payload); err != nil {
+	msg := nats.NewMsg("n." + string(c.key) + "." + op)
+	msg.Data = payload
+	c.present(msg)
+	if err := c.nc.PublishMsg(msg); err != nil {
 		return wrap(err, op)
 	}
 	return nil
+}
+
+// SetTicket lets each later message carry a ticket.
+func (c *Conn) SetTicket(ticket string) { c.ticket.Store(&ticket) }
+
+func (c *Conn) present(msg *nats.Msg) {
+	if ticket := c.ticket.Load(); ticket != nil {
+		msg.Header.Set(headerTicket, *ticket)
+	}
 }
 
 // request sends one message and waits for its answer, at most as long as the
@@ -101,6 +113,7 @@ func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg
 		msg.Header.Set(headerTimeout, strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10))
 	}
 	msg.Subject = "n." + string(c.key) + "." + op
+	c.present(msg)
 	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
 	if err == nil {
 		return answer, nil

@@ -48,6 +48,7 @@ type Conn struct {
 	key    tutti.NodeKey
 	closed chan struct{}
 	jwt    atomic.Pointer[string]
+	ticket atomic.Pointer[string]
 	// turn is where every call goes through: it is shut while the connection is made
 	// anew.
 	turn      turnstile

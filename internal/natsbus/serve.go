@@ -147,7 +147,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	}
 	s.running.Go(func() {
 		defer func() { <-s.slots; s.leave(key) }()
-		ctx, cancel := context.WithTimeout(ctx, timeoutOf(msg.Header))
+		ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
 		defer cancel()
 		s.answer(msg, s.dispatch(ctx, key, op, msg))
 	})

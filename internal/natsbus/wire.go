@@ -31,6 +31,7 @@ const (
 const (
 	headerStatus  = "Tutti-Status" // statusOK, statusMissing, or a tutti.Code
 	headerTimeout = "Tutti-Timeout-Ms"
+	headerTicket  = "Tutti-Ticket" // of the node's machine; see tutti.Hello
 	headerParcel  = "Tutti-Parcel" // the id of content that goes in chunks
 	headerDigest  = "Tutti-Digest"
 	headerOffset  = "Tutti-Offset"

@@ -107,7 +107,9 @@ func (tx *tx) letGo(b *tutti.RunGated) {
 	if n := tx.Registry.Nodes[r.Node]; n != nil && b.Verdict == tutti.GateGo {
 		exports := tx.Data.Handed(r.Job, r.Node)
 		// The fleet file may be another one since the run was held.
-		if _, err := tx.ungranted(n, exports, r.Values); err != nil {
+		if n.Tickets.Conflicted != "" {
+			b.Verdict, b.Reason = tutti.GateStop, n.Tickets.Conflicted
+		} else if _, err := tx.ungranted(n, exports, r.Values); err != nil {
 			b.Verdict, b.Reason = tutti.GateStop, plain.Words(err.Error())
 		} else if r.Full() && r.Publishes() {
 			tx.setExports(n, r, exports, r.Set, false)

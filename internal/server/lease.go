@@ -63,6 +63,9 @@ func (w *writer) ringLeases(now time.Time) {
 func (tx *tx) pausedOrHeld() func(tutti.NodeName) string {
 	paused := tx.Paused(tx.now)
 	return func(n tutti.NodeName) string {
+		if node := tx.Registry.Nodes[n]; node != nil && node.Tickets.Conflicted != "" {
+			return node.Tickets.Conflicted
+		}
 		if j := tx.Engine.ExclusiveOn(n); j != nil {
 			return heldBy(j)
 		}

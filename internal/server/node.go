@@ -15,6 +15,7 @@ type nodeOp func(ctx context.Context, key tutti.NodeKey, payload []byte) (any, e
 
 func (s *Server) nodeOps() map[string]nodeOp {
 	return map[string]nodeOp{
+		tutti.OpHello:    s.hello,
 		tutti.OpClaim:    s.claim,
 		tutti.OpGate:     s.gate,
 		tutti.OpAsk:      s.ask,
@@ -41,6 +42,15 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	if most := mostBytes(op); len(payload) > most {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), most)
 	}
+	if op != tutti.OpHello && !s.presence.fits(key, tutti.TicketOf(ctx)) {
+		err := s.do(ctx, func(tx *tx) error {
+			_, err := tx.node(key) // says why not
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	if op == tutti.OpBlobGet {
 		return s.blobGet(ctx, key, payload)
 	}
@@ -65,14 +75,26 @@ func decode[T any](op string, payload []byte) (T, error) {
 	return in, tutti.Wrap(tutti.CodeInvalid, err, "message %q", op)
 }
 
-// node returns who owns the key.
+// node returns who owns the key, if the message came from the machine that is the node.
 func (tx *tx) node(key tutti.NodeKey) (*fold.Node, error) {
+	n, err := tx.member(key)
+	if err == nil {
+		err = tx.fits(n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tx.server.presence.hear(n.Node)
+	return n, nil
+}
+
+// member returns who owns the key.
+func (tx *tx) member(key tutti.NodeKey) (*fold.Node, error) {
 	n := tx.Registry.ByKey(key)
 	if n == nil {
 		err := tutti.Errorf(tutti.CodeUnauthenticated, "no node of this fleet has the key %s; it was removed or replaced: join again", key)
 		return nil, tx.deny("key:"+string(key), "act as a node", err)
 	}
-	tx.server.presence.hear(n.Node)
 	return n, nil
 }
 

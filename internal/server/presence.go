@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +28,10 @@ type seat struct {
 	seen time.Time
 	beat tutti.Beat
 
-	lacks []tutti.Capability // what this release may ask and its agent does not know
+	lacks   []tutti.Capability // what this release may ask and its agent does not know
+	tickets fold.Tickets
+	met     []tutti.Machine // that have said hello with its key, the latest last
+	greeted time.Time       // when the last one did
 }
 
 func newPresence() presence {
@@ -40,6 +44,7 @@ func (p presence) load(s *fold.State) {
 	defer p.mu.Unlock()
 	for name, n := range s.Registry.Nodes {
 		p.settle(name, n.Key)
+		p.nodes[name].tickets = n.Tickets
 		if r := s.Engine.Runs[s.Engine.Active[name]]; r != nil && !r.ClaimedAt.IsZero() {
 			p.nodes[name].run, p.nodes[name].job = r.Run, r.Job
 		}
@@ -47,22 +52,82 @@ func (p presence) load(s *fold.State) {
 }
 
 // apply takes events that are on disk, before anybody is told of them.
-func (p presence) apply(s *engine.State, events []tutti.Event) {
+func (p presence) apply(s *fold.State, events []tutti.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *tutti.NodeEnrolled:
 			p.settle(b.Node, b.Key)
+			p.admit(s, b.Node)
 		case *tutti.NodeRemoved:
 			if seat := p.nodes[b.Node]; seat != nil {
 				delete(p.nodes, b.Node)
 				delete(p.keys, seat.key)
 			}
 		case *tutti.RunClaimed, *tutti.RunFinished, *tutti.RunLost:
-			p.follow(s.Runs[tutti.RunID(b.ID())])
+			p.follow(s.Engine.Runs[tutti.RunID(b.ID())])
+		case *tutti.NodeConnected, *tutti.NodeConflicted, *tutti.NodeKept:
+			p.admit(s, tutti.NodeName(b.ID()))
 		}
 	}
+}
+
+// admit takes over which machine is a node.
+func (p presence) admit(s *fold.State, node tutti.NodeName) {
+	if place, n := p.nodes[node], s.Registry.Nodes[node]; place != nil && n != nil {
+		place.tickets = n.Tickets
+	}
+}
+
+// fits reports whether a message came from the machine that is the node, or from nobody: that is
+// for the writer to say.
+func (p presence) fits(key tutti.NodeKey, ticket tutti.Digest) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.keys[key]
+	return place == nil || place.tickets.Fits(ticket)
+}
+
+// maxMet bounds the machines that are told of one node.
+const maxMet = 8
+
+// met notes a machine that has said hello: it had a ticket, and has another one, or the same if it
+// was refused.
+func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h tutti.Hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.nodes[n]
+	if place == nil {
+		return
+	}
+	place.met = slices.DeleteFunc(place.met, func(m tutti.Machine) bool { return m.Ticket == had || m.Ticket == has })
+	place.met = append(place.met, tutti.Machine{Boot: h.Boot, Host: h.Host, Ticket: has})
+	place.met = place.met[max(0, len(place.met)-maxMet):]
+	place.greeted = time.Now()
+}
+
+// greeted reports whether a node has said hello of late: what it said before that may come later.
+func (p presence) greeted(n tutti.NodeName, within time.Duration) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && !place.greeted.IsZero() && time.Since(place.greeted) < within
+}
+
+// Machines implements explain.Present.
+func (p presence) Machines(n tutti.NodeName) []tutti.Machine {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	if place == nil {
+		return nil
+	}
+	out := slices.Clone(place.met)
+	for i := range out {
+		out[i].IsNode = place.tickets.Fits(out[i].Ticket)
+	}
+	return out
 }
 
 // settle gives a node its place, with the key that it has now.

@@ -207,6 +207,7 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 		if err := stillIn(ctx, tx.State); err != nil {
 			return err
 		}
+		tx.ticket = tutti.TicketOf(ctx)
 		return work(tx)
 	}}
 	select {
@@ -330,7 +331,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 		}
 		w.arrived(tx.events...)
 		w.replica.hand(tx.events)
-		w.presence.apply(w.state.Engine, tx.events)
+		w.presence.apply(w.state, tx.events)
 		w.access.apply(tx.events)
 	}
 	for i, c := range batch {

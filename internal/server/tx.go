@@ -25,6 +25,7 @@ type tx struct {
 	events []tutti.Event
 	cuts   []int // numbers of events after which the append may be parted
 	server *Server
+	ticket tutti.Digest // of the message that the command serves
 }
 
 // mayCut says that what was emitted up to here need not be seen together with

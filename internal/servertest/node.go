@@ -16,6 +16,8 @@ type Node struct {
 	Key   tutti.NodeKey
 	Fleet *Fleet
 	Agent tutti.Claim // what its agent says of itself; empty: one of release 0.2.0
+	// Ticket is what its messages carry; empty: its agent keeps none.
+	Ticket string
 }
 
 // Join lets the machine of that name in, into groups that its token fixes.
@@ -48,7 +50,7 @@ func (n *Node) Call(op string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	reply, err := n.Fleet.Handle(context.Background(), n.Key, op, raw)
+	reply, err := n.Fleet.Handle(tutti.WithTicket(context.Background(), n.Ticket), n.Key, op, raw)
 	if err != nil || out == nil {
 		return err
 	}
@@ -115,6 +117,15 @@ func (n *Node) Read(run tutti.RunID, q tutti.Query) tutti.Read {
 // Publish sets a value on behalf of a run.
 func (n *Node) Publish(run tutti.RunID, key, value string) error {
 	return n.Call(tutti.OpPublish, tutti.Publish{Run: run, Key: key, Value: json.RawMessage(value)}, nil)
+}
+
+// Hello exchanges the ticket, as an agent does that has connected.
+func (n *Node) Hello(next, boot string) error {
+	err := n.Call(tutti.OpHello, tutti.Hello{Ticket: n.Ticket, Next: next, Boot: boot, Host: string(n.Name)}, nil)
+	if err == nil {
+		n.Ticket = next
+	}
+	return err
 }
 
 // Finish hands a result over that ended well.

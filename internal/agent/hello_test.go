@@ -1,0 +1,71 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// hellos are those that the line has carried, in order.
+func (l *lab) hellos(n int) (out []tutti.Hello) {
+	l.t.Helper()
+	for i := range n {
+		l.line.until(tutti.OpHello, i+1)
+		var h tutti.Hello
+		if err := json.Unmarshal(l.line.payload(tutti.OpHello), &h); err != nil {
+			l.t.Fatal(err)
+		}
+		out = append(out, h)
+		if i+1 < n {
+			l.kill()
+			l.start()
+		}
+	}
+	return out
+}
+
+// TestATicketIsAskedForAgain: an agent that is killed before it hears of the exchange asks for the same
+// ticket, whether the server has heard of it or not; then it runs on with it.
+func TestATicketIsAskedForAgain(t *testing.T) {
+	for name, answered := range map[string]bool{"the server has not heard of it": false, "its answer is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, applies)
+			stop := l.line.stopAt(tutti.OpHello, answered)
+			l.start()
+			<-stop.reached
+			said := l.hellos(2)
+			if said[0].Next == "" || said[1] != said[0] {
+				t.Errorf("asked for %+v, and again for %+v", said[0], said[1])
+			}
+			if got := l.end(l.job()); got.Outcome != tutti.Changed {
+				t.Errorf("result %+v", got)
+			}
+			if v := l.view(); v.Conflicted != "" {
+				t.Errorf("one machine by itself is %q", v.Conflicted)
+			}
+		})
+	}
+}
+
+// TestAServerThatKeepsNoTickets is one of release 0.2.0 or before.
+func TestAServerThatKeepsNoTickets(t *testing.T) {
+	l := newLab(t, applies)
+	l.line.refuseWith(tutti.OpHello, tutti.Errorf(tutti.CodeInvalid, "operation %q is not known to this server", tutti.OpHello))
+	l.start()
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Errorf("result %+v", got)
+	}
+}
+
+// TestAMachineThatIsNotTheNodeSaysSo, and runs nothing.
+func TestAMachineThatIsNotTheNodeSaysSo(t *testing.T) {
+	l := newLab(t, applies)
+	l.line.refuseWith(tutti.OpHello, tutti.Errorf(tutti.CodeRefused, "two machines have the key of node db-01"))
+	l.start(quick)
+	l.job()
+	l.troubled("two machines have the key")
+	if n := l.line.count(tutti.OpClaim); n != 0 || l.ruby.started() != 0 {
+		t.Errorf("it claimed %d times and ran %d times", n, l.ruby.started())
+	}
+}

@@ -1,0 +1,210 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// A ticket of tests is as long as one.
+func ticket(name string) string { return name + strings.Repeat(".", 40) }
+
+// copied lets a node's machine be copied, and both copies speak; n is the second one.
+func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
+	t.Helper()
+	if err := n.Hello(ticket("t1"), "boot-0"); err != nil {
+		t.Fatal(err)
+	}
+	first = new(servertest.Node)
+	*first = *n
+	if err := n.Hello(ticket("t2"), "boot-2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Call(tutti.OpBeat, tutti.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
+		t.Fatalf("the first machine, whose ticket was exchanged by its copy: %v", err)
+	}
+	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // so far it may have been set back
+		t.Fatal(err)
+	}
+	if err := n.Call(tutti.OpBeat, tutti.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Fatalf("both machines live: %v", err)
+	}
+	return first
+}
+
+// Of two machines with one key nothing is taken, whoever speaks, until an operator says which one is
+// the node (finding F2).
+func TestTwoMachinesWithOneKey(t *testing.T) {
+	f := newFenced(t)
+	second := f.db
+	f.converge()
+	first := copied(t, second)
+	for name, n := range map[string]*servertest.Node{"the first": first, "the copy": second} {
+		for op, in := range map[string]any{tutti.OpClaim: n.Agent, tutti.OpBeat: tutti.Beat{}, tutti.OpCode: tutti.CodeGet{}, tutti.OpBlobGet: tutti.BlobGet{}} {
+			wantCode(t, n.Call(op, in, nil), tutti.CodeRefused, "two machines have the key of node db-01")
+		}
+		wantCode(t, n.Hello(ticket("other"), "boot-3"), tutti.CodeRefused, "tutti node keep db-01 BOOT")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	view := func() tutti.NodeView {
+		nodes, err := f.ListNodes(servertest.Operator())
+		if err != nil || len(nodes) != 1 {
+			t.Fatal(nodes, err)
+		}
+		return nodes[0]
+	}
+	if v := view(); v.Conflicted == "" || len(v.Machines) < 2 {
+		t.Errorf("the list says %q of machines %v", v.Conflicted, v.Machines)
+	}
+	f.restart()
+	first.Fleet, second.Fleet = f.Fleet, f.Fleet
+	wantCode(t, second.Call(tutti.OpClaim, second.Agent, nil), tutti.CodeRefused, "two machines")
+	wantCode(t, f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01"}), tutti.CodeInvalid, "say which one")
+	wantCode(t, f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-2"}), tutti.CodeNotFound, "said hello")
+	for n, boot := range map[*servertest.Node]string{first: "boot-1", second: "boot-2"} {
+		wantCode(t, n.Hello(ticket("again"), boot), tutti.CodeRefused, "two machines")
+	}
+	wantCode(t, f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-"}), tutti.CodeInvalid, "more than one")
+	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-2"}); err != nil {
+		t.Fatal(err)
+	}
+	if v := view(); v.Conflicted != "" {
+		t.Errorf("after one was kept: %q", v.Conflicted)
+	}
+	if err := second.Hello(ticket("t4"), "boot-2"); err != nil {
+		t.Fatal(err)
+	}
+	if second.Claim() == nil {
+		t.Error("the machine that was kept has no run")
+	}
+	wantCode(t, first.Call(tutti.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another one")
+	wantCode(t, first.Hello(ticket("t5"), "boot-1"), tutti.CodeRefused, "an operator has kept another one")
+	if second.Claim() == nil {
+		t.Error("the machine that was put out has put out the other one")
+	}
+}
+
+// While a copy may live, nothing passes its gate: neither a run that it waits for nor one that is held.
+func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
+	f := newFenced(t)
+	f.converge()
+	if err := f.db.Hello(ticket("t1"), "boot-1"); err != nil {
+		t.Fatal(err)
+	}
+	order := f.claim()
+	first := *f.db
+	if err := f.db.Hello(ticket("t2"), "boot-2"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeUnavailable, "say hello")
+	if err := first.Hello(ticket("t3"), "boot-1"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, f.db.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
+	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
+	wantCode(t, first.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeRefused, "two machines")
+	if got := f.ending(order.Run); got != "" {
+		t.Errorf("run %s ended %s", order.Run, got)
+	}
+}
+
+// A machine by itself is never two, whatever it loses.
+func TestOneMachineIsNoConflict(t *testing.T) {
+	hello := func(f *fenced, next string) {
+		f.t.Helper()
+		if err := f.db.Hello(ticket(next), "boot"); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	cases := map[string]func(f *fenced){
+		"the answer was lost": func(f *fenced) {
+			before := f.db.Ticket
+			hello(f, "b")
+			f.db.Ticket = before
+			n := len(f.Events())
+			hello(f, "b")
+			if got := f.Since(n); len(got) != 0 {
+				f.t.Errorf("said again: %v", got)
+			}
+		},
+		"its disk was set back": func(f *fenced) {
+			before := f.db.Ticket
+			hello(f, "b")
+			hello(f, "c")
+			f.db.Ticket = before
+			hello(f, "d")
+		},
+		"its ticket was lost": func(f *fenced) {
+			f.db.Ticket = ""
+			hello(f, "b")
+		},
+		"the server was restored": func(f *fenced) {
+			f.db.Ticket = ticket("of a lost event")
+			hello(f, "b")
+		},
+		"it has joined again": func(f *fenced) {
+			if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
+				f.t.Fatal(err)
+			}
+			before := *f.db
+			f.db = f.Join("db-01")
+			f.db.Agent, f.db.Ticket = before.Agent, before.Ticket
+			hello(f, "b")
+		},
+	}
+	for name, happens := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFenced(t)
+			hello(f, "a")
+			happens(f)
+			f.claim()
+			f.restart()
+			f.claim()
+			hello(f, "z")
+			f.claim()
+		})
+	}
+}
+
+// An agent of an earlier release keeps no ticket. One that was downgraded is let in by an operator.
+func TestAnAgentWithoutATicket(t *testing.T) {
+	f := newFenced(t)
+	f.claim()
+	if err := f.db.Hello(ticket("a"), "boot"); err != nil {
+		t.Fatal(err)
+	}
+	f.db.Ticket = ""
+	wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello") // perhaps it was said before
+	f.restart()
+	wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeRefused, "tutti node keep db-01")
+	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01"}); err != nil {
+		t.Fatal(err)
+	}
+	f.claim()
+}
+
+// What no agent says is refused, and has no effect.
+func TestHellosThatAreNone(t *testing.T) {
+	f := newFenced(t)
+	n := len(f.Events())
+	for name, in := range map[string]tutti.Hello{
+		"no ticket":   {},
+		"a short one": {Next: "x"},
+		"a long one":  {Next: strings.Repeat("x", 1000)},
+		"the same":    {Ticket: ticket("a"), Next: ticket("a")},
+		"a long host": {Next: ticket("a"), Host: strings.Repeat("x", 1000)},
+	} {
+		if err := f.db.Call(tutti.OpHello, in, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if diff := cmp.Diff([]string(nil), f.Since(n)); diff != "" {
+		t.Error(diff)
+	}
+}
