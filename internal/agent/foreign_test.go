@@ -165,6 +165,11 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(tutti.OpForeign, 1)
+			for began := time.Now(); len(l.told()) == 0; time.Sleep(time.Millisecond) {
+				if time.Since(began) > hang { // a connection that is made meanwhile would have it sent once more
+					t.Fatal("it is not told")
+				}
+			}
 			l.quiet(w)
 			l.wantTold(foreignID(1))
 			w.leave(t, report(t, 1, foreignID(1))) // the same again

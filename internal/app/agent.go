@@ -98,6 +98,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
+	conn.SetTicket(agent.Ticket(a.opts.Dir))
 	local := puppet.Local{Root: a.opts.Root}
 	warm := puppet.NewWarm(a.opts.Root, a.launcher, a.opts.Warm)
 	core := agent.New(agent.Options{

@@ -14,6 +14,9 @@ import (
 // maxRivals bounds the tickets that are kept of machines that may be copies of a node.
 const maxRivals = 16
 
+// maxHellos bounds how often a node's ticket is exchanged in a minute: each time is an event.
+const maxHellos = 30
+
 // hello exchanges a node's ticket.
 //
 // Whoever has the present one is the node. A machine that comes with another one has fallen back, or
@@ -44,6 +47,9 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err := tx.notTheNode(n, has); err != nil {
 			s.presence.met(n.Node, has, has, in)
 			return err
+		}
+		if !s.presence.mayGreet(n.Node, tx.now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said hello more than %d times in a minute", n.Node, maxHellos)
 		}
 		s.presence.met(n.Node, has, next, in)
 		body := &tutti.NodeConnected{Node: n.Node, Ticket: next, Boot: in.Boot, Rivals: t.Rivals, Out: t.Out}

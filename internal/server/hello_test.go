@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -207,4 +208,22 @@ func TestHellosThatAreNone(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), f.Since(n)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Each exchange is an event: no node fills the log with them.
+func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
+	f := newFenced(t)
+	n := len(f.Events())
+	refused := 0
+	for i := range 100 {
+		if err := f.db.Hello(ticket(fmt.Sprint(i)), "boot"); tutti.CodeOf(err) == tutti.CodeUnavailable {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(f.Since(n)); got > 30 || got+refused != 100 {
+		t.Errorf("%d events, %d hellos refused", got, refused)
+	}
+	f.claim() // with the ticket that it has
 }

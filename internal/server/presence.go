@@ -32,6 +32,8 @@ type seat struct {
 	tickets fold.Tickets
 	met     []tutti.Machine // that have said hello with its key, the latest last
 	greeted time.Time       // when the last one did
+	minute  time.Time       // since when hellos are counted
+	hellos  int
 }
 
 func newPresence() presence {
@@ -105,6 +107,21 @@ func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h tutti.Hello) {
 	place.met = append(place.met, tutti.Machine{Boot: h.Boot, Host: h.Host, Ticket: has})
 	place.met = place.met[max(0, len(place.met)-maxMet):]
 	place.greeted = time.Now()
+}
+
+// mayGreet counts a hello of a node, and reports whether that is not too often.
+func (p presence) mayGreet(n tutti.NodeName, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.nodes[n]
+	if place == nil {
+		return false
+	}
+	if now.Sub(place.minute) > time.Minute {
+		place.minute, place.hellos = now, 0
+	}
+	place.hellos++
+	return place.hellos <= maxHellos
 }
 
 // greeted reports whether a node has said hello of late: what it said before that may come later.
