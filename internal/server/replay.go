@@ -49,7 +49,11 @@ func (s *Server) replay(ctx context.Context, apply func(tutti.Event)) error {
 		if err != nil {
 			return fmt.Errorf("read the log after event %d: %w", last, err)
 		}
-		if err := hydrate(ctx, s.opts.Blobs, s.asked, e.Body); err != nil {
+		err := hydrate(ctx, s.opts.Blobs, s.asked, e.Body)
+		if tutti.CodeOf(err) == tutti.CodeNotFound {
+			err = tutti.Wrap(tutti.CodeDamaged, err, "content that was acknowledged is gone; put back a backup: tutti server restore")
+		}
+		if err != nil {
 			return fmt.Errorf("event %d: %w", e.Seq, err)
 		}
 		apply(e)

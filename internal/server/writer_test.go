@@ -183,8 +183,8 @@ func TestAServerThatCannotReadItsLogDoesNotServe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := server.New(server.Options{Log: tc.log, Blobs: memory.NewBlobs(), Bus: &servertest.Bus{}, Identity: &servertest.Identity{}})
 			err := s.Run(t.Context())
-			if err == nil || tc.is != nil && !errors.Is(err, tc.is) {
-				t.Fatalf("%s: Run ended with %v", tc.reason, err)
+			if err == nil || tc.is != nil && !errors.Is(err, tc.is) || tc.is == nil && tutti.CodeOf(err) != tutti.CodeDamaged {
+				t.Fatalf("%s: Run ended with %v, code %q", tc.reason, err, tutti.CodeOf(err))
 			}
 			select {
 			case <-s.Ready():
