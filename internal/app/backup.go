@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,10 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-const callBackup = "/v1/server/backup"
+const (
+	callBackup    = "/v1/server/backup"
+	statusDamaged = http.StatusConflict // content that a backup needs is gone
+)
 
 // BackupOptions say which server is copied, and where to.
 type BackupOptions struct {
@@ -111,6 +115,10 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 		return archive.End{}, tutti.Wrap(tutti.CodeUnavailable, err, "the server runs and does not answer on its socket; give it with --socket")
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == statusDamaged {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		return archive.End{}, tutti.Errorf(tutti.CodeDamaged, "%s", bytes.TrimSpace(said))
+	}
 	if resp.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		return archive.End{}, tutti.Errorf(tutti.CodeUnavailable, "the server made no backup: %s: %s", resp.Status, said)
@@ -129,6 +137,10 @@ func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
 		w.Header().Set("Content-Type", "application/x-tar")
 		c := &copier{dir: s.opts.Dir, to: w}
 		end, err := c.end(core.CopyLog(r.Context(), c))
+		if tutti.CodeOf(err) == tutti.CodeDamaged && c.Writer == nil { // nothing was sent yet
+			http.Error(w, err.Error(), statusDamaged)
+			return
+		}
 		if err != nil {
 			s.opts.Logger.Error("a backup was cut off", "error", err)
 			panic(http.ErrAbortHandler)

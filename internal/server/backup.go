@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tutti-project/tutti"
 )
@@ -16,8 +17,28 @@ type Copy interface {
 	Blob(content []byte) error
 }
 
+// allThere finds content that must be there and is not. CodeDamaged.
+func (s *Server) allThere(ctx context.Context, needed map[tutti.Digest]string) error {
+	var gone []string
+	for _, digest := range slices.Sorted(maps.Keys(needed)) {
+		has, err := s.opts.Blobs.Has(ctx, digest)
+		if err != nil {
+			return err
+		}
+		if !has {
+			gone = append(gone, needed[digest]+" ("+string(digest)+")")
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return tutti.Errorf(tutti.CodeDamaged, "content that was acknowledged is gone, %d in all: %s; a backup would lack it as well: look for an earlier one, and at the disk",
+		len(gone), strings.Join(gone[:min(len(gone), 5)], "; "))
+}
+
 // CopyLog hands out the log as of one event, and all content that it needs.
-// Nothing is let go meanwhile. It also works while Run does not.
+// Nothing is let go meanwhile. It also works while Run does not. CodeDamaged: content that
+// it needs is gone; nothing was handed out.
 func (s *Server) CopyLog(ctx context.Context, to Copy) error {
 	log, ok := s.opts.Log.(trimmedLog)
 	if !ok {
@@ -34,6 +55,14 @@ func (s *Server) CopyLog(ctx context.Context, to Copy) error {
 	var link tutti.Digest
 	if taken != nil {
 		after, link = taken.Through, taken.Link
+	}
+	// Nothing is begun that would not be whole.
+	_, needed, err := (&keeper{s, log}).content(ctx)
+	if err == nil {
+		err = s.allThere(ctx, needed)
+	}
+	if err != nil {
+		return err
 	}
 	if err := to.Begin(after, link); err != nil {
 		return err

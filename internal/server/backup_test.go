@@ -1,0 +1,74 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// copyOf is what a copy of a log has.
+type copyOf struct{ begun, entries, blobs int }
+
+func (c *copyOf) Begin(uint64, tutti.Digest) error { c.begun++; return nil }
+func (c *copyOf) Entry(tutti.Entry) error          { c.entries++; return nil }
+func (c *copyOf) Blob([]byte) error                { c.blobs++; return nil }
+
+// A backup without content that was acknowledged would prove itself whole: there is none, and it is said
+// what is gone (finding F24). Reports may have been let go.
+func TestABackupLacksNothing(t *testing.T) {
+	cases := map[string]struct {
+		gone func(f *fenced) tutti.Digest
+		says string // empty: the backup is made
+	}{
+		"nothing":            {func(*fenced) tutti.Digest { return "" }, ""},
+		"a file of code":     {func(*fenced) tutti.Digest { return tutti.DigestOf([]byte(servertest.CodeContent)) }, "a file of code"},
+		"a manifest of code": {func(f *fenced) tutti.Digest { return f.last("code.pushed").(*tutti.CodePushed).Signed }, "the manifest of code"},
+		"exports":            {func(f *fenced) tutti.Digest { return f.last("exports.set").(*tutti.ExportsSet).Set }, "the exports of db-01"},
+		"questions":          {func(f *fenced) tutti.Digest { return f.last("run.compiled").(*tutti.RunCompiled).Asked }, "asked"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFenced(t)
+			f.Push(oneNode + "grants:\n  - {to: db, exports: [Database]}\n")
+			f.converge()
+			order := f.claim()
+			gate := full(order.Run)
+			gate.Exports = []tutti.Export{database("a")}
+			f.db.Gate(gate)
+			f.db.Gate(gate)
+			f.db.Finish(order.Run)
+			if digest := tc.gone(f); digest != "" {
+				if err := f.Blobs.Delete(t.Context(), digest); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := &copyOf{}
+			err := f.CopyLog(t.Context(), got)
+			if tc.says == "" {
+				if err != nil || got.begun != 1 || got.entries == 0 || got.blobs == 0 {
+					t.Errorf("%+v, %v", got, err)
+				}
+				return
+			}
+			wantCode(t, err, tutti.CodeDamaged, tc.says)
+			if *got != (copyOf{}) {
+				t.Errorf("handed out before: %+v", got)
+			}
+		})
+	}
+}
+
+// last is the last event of a kind.
+func (f *fenced) last(kind string) (out tutti.Body) {
+	f.t.Helper()
+	for _, e := range f.Events() {
+		if e.Body.Kind() == kind {
+			out = e.Body
+		}
+	}
+	if out == nil {
+		f.t.Fatalf("no %s in the log", kind)
+	}
+	return out
+}
