@@ -82,6 +82,9 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 	if err := head.inFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
 		return archive.End{}, err
 	}
+	if err := openContent(o.Dir).inFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
+		return archive.End{}, err
+	}
 	st, err := openStores(ctx, o.Dir)
 	if err != nil {
 		return archive.End{}, err

@@ -45,7 +45,7 @@ func (s stored) trimmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	core := server.New(server.Options{Log: witnessed{log, h}, Blobs: st.blobs, Logger: logger, Identity: &serverIdentity{authority: authority, bus: st.bus}, SnapshotEvery: 40})
+	core := server.New(server.Options{Log: witnessed{log, h, openContent(s.dir), st.blobs}, Blobs: st.blobs, Logger: logger, Identity: &serverIdentity{authority: authority, bus: st.bus}, SnapshotEvery: 40})
 	ended := make(chan error, 1)
 	go func() { ended <- core.Run(ctx) }()
 	for i := range 100 { // most of them are overwritten or gone in the end

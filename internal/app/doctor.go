@@ -95,7 +95,11 @@ func lostLog(dir string) error {
 		return nil // the permissions' business
 	}
 	defer h.file.Close()
-	return h.inFiles(filepath.Join(dir, "jetstream"))
+	files := filepath.Join(dir, "jetstream")
+	if err := h.inFiles(files); err != nil {
+		return err
+	}
+	return openContent(dir).inFiles(files)
 }
 
 func nodeFacts(ctx context.Context, dir string) *doctor.Node {

@@ -125,13 +125,16 @@ func (h *head) lost(end uint64, damage string) error {
 // witnessed is a log whose acknowledged appends the head follows.
 type witnessed struct {
 	*natsbus.Log
-	head *head
+	head    *head
+	content *content
+	blobs   *natsbus.Blobs
 }
 
 func (w witnessed) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
 	seq, err := w.Log.Append(ctx, last, events)
 	if err == nil {
 		w.head.moved(seq, events[len(events)-1].Link)
+		w.content.moved(w.blobs)
 	}
 	return seq, err
 }

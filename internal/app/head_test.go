@@ -225,6 +225,13 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 			s.mustServe(t, writes("shared/two", 2))
 			other("jetstream")
 		}, logFiles, []string{"the log is another one", "event 9"}},
+		{"a bit of content", func(t *testing.T, s stored) {
+			found, err := filepath.Glob(filepath.Join(s.dir, "jetstream/jetstream/*/streams/TUTTI_BLOBS/msgs/1.blk"))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			edit(t, found[0], func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw })
+		}, everything, []string{"content that was acknowledged is damaged", "1.blk at byte", "tutti server restore"}},
 		{"log and head are gone together", func(t *testing.T, s stored) {
 			if err := errors.Join(os.RemoveAll(filepath.Join(s.dir, "jetstream")), os.Remove(filepath.Join(s.dir, headFile))); err != nil {
 				t.Fatal(err)

@@ -93,6 +93,9 @@ func (s *Server) round(ctx context.Context) error {
 	if err := s.head.inFiles(busDir); err != nil {
 		return err
 	}
+	if err := s.content.inFiles(busDir); err != nil {
+		return err
+	}
 	trust, err := s.authority.Trust()
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (s *Server) round(ctx context.Context) error {
 		return err
 	}
 	core := server.New(server.Options{
-		Log: witnessed{eventLog, s.head}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Log: witnessed{eventLog, s.head, s.content, stored}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: &serverIdentity{authority: s.authority, bus: bus, config: s.config},
 		Space:    s.reserve.Check,
 		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Compiles: s.opts.Compiles, Keep: engine.Keep{Jobs: s.opts.KeepJobs}, KeepReports: s.opts.Reports,

@@ -67,6 +67,7 @@ type Server struct {
 	unix      net.Listener
 	doors     doors
 	head      *head
+	content   *content
 	epochs    *epochs
 }
 
@@ -97,6 +98,7 @@ func (s *Server) open() error {
 	if s.epochs, err = openEpochs(s.opts.Dir); err != nil {
 		return err
 	}
+	s.content = openContent(s.opts.Dir)
 	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
 		return err
 	}

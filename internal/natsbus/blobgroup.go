@@ -142,21 +142,24 @@ func (b *Blobs) storeBatch(ctx context.Context, msgs []*nats.Msg) error {
 			return wrap(err, "store blobs")
 		}
 	}
-	if _, err := b.js.PublishMsg(ctx, batch[last]); err != nil {
+	ack, err := b.js.PublishMsg(ctx, batch[last])
+	if err != nil {
 		return wrap(err, "store blobs")
 	}
+	b.acknowledged(ack.Sequence)
 	return nil
 }
 
 func (b *Blobs) storeEach(ctx context.Context, msgs []*nats.Msg) error {
 	for _, m := range msgs {
-		_, err := b.js.PublishMsg(ctx, fresh(m))
+		ack, err := b.js.PublishMsg(ctx, fresh(m))
 		if api, ok := errors.AsType[*jetstream.APIError](err); ok && wrongLast(api) {
 			continue
 		}
 		if err != nil {
 			return wrap(err, "store a blob")
 		}
+		b.acknowledged(ack.Sequence)
 	}
 	return nil
 }

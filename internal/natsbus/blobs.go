@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +32,27 @@ type Blobs struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	group  group
+
+	stored  atomic.Uint64 // see Stored
+	deleted atomic.Bool
+}
+
+// Stored is the sequence in the stream up to which this process has heard that content is stored: a file
+// that lost an acknowledged end is told by it from one that only has a torn one. 0, known: some was deleted
+// since, perhaps the last one; not known: nothing was stored or deleted.
+func (b *Blobs) Stored() (seq uint64, known bool) {
+	seq = b.stored.Load()
+	return seq, seq > 0 || b.deleted.Load()
+}
+
+// acknowledged notes that the stream has stored up to a sequence.
+func (b *Blobs) acknowledged(seq uint64) {
+	for {
+		before := b.stored.Load()
+		if seq <= before || b.stored.CompareAndSwap(before, seq) {
+			return
+		}
+	}
 }
 
 var _ tutti.Blobs = (*Blobs)(nil)

@@ -44,6 +44,8 @@ func (b *Blobs) Delete(ctx context.Context, digest tutti.Digest) error {
 	}
 	ctx, cancel := withTimeout(ctx, blobTimeout)
 	defer cancel()
+	b.deleted.Store(true)
+	b.stored.Store(0) // the last one may be what is deleted
 	for _, subject := range []string{"blob." + digest.Hex(), "chunk." + digest.Hex() + ".*"} {
 		if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return wrap(err, "delete a blob")
