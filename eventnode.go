@@ -92,6 +92,8 @@ type NodeSetBack struct {
 	// the one that the node has begun last.
 	Run   RunID `json:"run,omitempty"`
 	Begun Fence `json:"begun"` // what the node has begun last
+	// During: the node knows that it has begun the run, and not how the run ended.
+	During bool `json:"during,omitempty"`
 }
 
 // Kind implements Body.

@@ -34,6 +34,7 @@ const (
 	OpForeign  = "foreign"  // EncodeForeign → nothing
 	OpLease    = "lease"    // LeaseReport → LeaseOrder
 	RingHello  = "hello"    // server → node: say hello, your ticket does not fit
+	RingBeat   = "beat"     // server → node: Beat at once
 	RingClaim  = "claim"    // server → node: something may be there to claim
 	RingCancel = "cancel"   // server → node: CancelRun
 	RingGate   = "gate"     // server → node: the gate of its run may have decided

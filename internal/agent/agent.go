@@ -121,6 +121,7 @@ type Agent struct {
 	gate   chan struct{} // the gate of the run that holds may have decided
 	lease  chan struct{} // an exclusive job wants to hear of the node
 	greet  chan struct{} // the ticket is to be exchanged
+	beat   chan struct{} // somebody wants to hear at once who is there
 	remote chan tutti.RemoteRequest
 	// lookAgain says that Puppet's last report may be another one, or can be sent.
 	lookAgain chan struct{}
@@ -176,6 +177,7 @@ func New(opts Options) *Agent {
 		gate:  make(chan struct{}, 1),
 		lease: make(chan struct{}, 1),
 		greet: make(chan struct{}, 1),
+		beat:  make(chan struct{}, 1),
 
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 
@@ -234,6 +236,8 @@ func ring(bell chan struct{}) {
 
 func (a *Agent) ring(op string, payload []byte) {
 	switch op {
+	case tutti.RingBeat:
+		ring(a.beat)
 	case tutti.RingHello:
 		a.exchange.due()
 		ring(a.greet)
@@ -277,6 +281,7 @@ func (a *Agent) beats(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-a.beat:
 		}
 	}
 }
@@ -338,17 +343,17 @@ func (a *Agent) setLeaseTrouble(err error) {
 // claimOne ends what was begun and asks once; it reports whether there was a run,
 // which has then ended.
 func (a *Agent) claimOne(ctx context.Context) (bool, error) {
-	if !a.hasGreeted() {
-		return false, errNotGreeted
-	}
 	if err := a.loadBegun(); err != nil {
 		return false, err
 	}
+	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed whoever is away
+		return any, err
+	}
+	if !a.hasGreeted() {
+		return false, errNotGreeted
+	}
 	if err := a.flush(ctx); err != nil {
 		return false, err
-	}
-	if any, err := a.recover(ctx); err != nil || any {
-		return any, err
 	}
 	claimed, err := a.claim(ctx)
 	if err != nil {

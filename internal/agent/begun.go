@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
@@ -19,6 +21,17 @@ type begun struct {
 	Fence  tutti.Fence    `json:"fence"`           // of the last order that was begun
 	Run    tutti.RunID    `json:"run,omitempty"`   // that order's
 	Server tutti.Position `json:"server,omitzero"` // as far as it was seen
+}
+
+// Forget removes from a state directory what an agent remembers of orders, of its server and of its
+// ticket: of another fleet it says nothing.
+func Forget(dir string) error {
+	for _, name := range []string{BegunFile, TicketFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return durable.SyncDir(dir)
 }
 
 // loadBegun takes over what the disk says, if that is not what the agent has written last:
@@ -55,9 +68,12 @@ func (a *Agent) saw(at tutti.Position) error {
 	return a.writeBegun(b)
 }
 
+// wantedFile is in the directory of a run that may begin: without a marker beside it, it shows that
+// Puppet was not started. A directory that was made to refuse a run never has it.
+const wantedFile = "wanted"
+
 // mayBeginOnce says why an order is not begun, empty if it may be: what was begun
-// before, or is older than what was, is never begun. had says that the run had a directory, which
-// without a marker shows that Puppet was not started.
+// before, or is older than what was, is never begun. had says that the run has its wantedFile.
 func (a *Agent) mayBeginOnce(claimed tutti.Claimed, had bool) string {
 	order := claimed.Fence.Compare(a.begun.Fence)
 	switch {

@@ -67,13 +67,14 @@ func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 // the directory nobody knows.
 func TestTheSameOrderAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason    string
-		directory bool
-		starts    int
-		outcome   tutti.Outcome
+		reason  string
+		left    []string // in its directory; nil: that is gone
+		starts  int
+		outcome tutti.Outcome
 	}{
-		"killed before the marker": {"Puppet was not started", true, 1, tutti.Changed},
-		"directory lost":           {"it may have been", false, 0, tutti.Interrupted},
+		"killed before the marker":    {"Puppet was not started", []string{"wanted"}, 1, tutti.Changed},
+		"directory lost":              {"it may have been", nil, 0, tutti.Interrupted},
+		"killed while it was refused": {"the directory was made to refuse it", []string{}, 0, tutti.Interrupted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, applies)
@@ -98,10 +99,13 @@ func TestTheSameOrderAgain(t *testing.T) {
 			l.line.until(tutti.OpClaim, 2)
 			l.kill()
 			l.line.alter = nil
-			if tc.directory {
+			if tc.left != nil {
 				if err := os.MkdirAll(l.runDir(ordered), 0o700); err != nil {
 					t.Fatal(err)
 				}
+			}
+			for _, name := range tc.left {
+				l.put(ordered, name, []byte{})
 			}
 			l.start()
 			if got := l.end(job); got.Outcome != tc.outcome || l.ruby.started() != tc.starts {
@@ -156,5 +160,39 @@ func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l.troubled("its log has gone back")
 	if l.ruby.started() != 0 {
 		t.Errorf("Puppet was started %d times", l.ruby.started())
+	}
+}
+
+// TestAPuppetIsFollowedWhileTheServerIsAway: an agent that is started again listens where its running
+// Puppet asks, though it has no ticket for the server yet.
+func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
+	applying, ends := make(chan struct{}), make(chan struct{})
+	l := newLab(t, func(p *puppet) tutti.Result {
+		close(applying)
+		<-ends
+		return changed()
+	})
+	l.start()
+	job := l.job()
+	<-applying
+	l.kill()
+	l.line.sever()
+	l.start()
+	dirs, err := filepath.Glob(filepath.Join(l.dir, "runs", "*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	close(ends)
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dirs[0], "result.json")); err == nil {
+			break
+		}
+		if time.Since(began) > hang {
+			t.Fatal("nobody has concluded the run")
+		}
+	}
+	l.line.mend()
+	if got := l.end(job); got.Outcome != tutti.Changed {
+		t.Errorf("result %+v", got)
 	}
 }

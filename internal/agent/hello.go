@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -81,23 +82,43 @@ func Ticket(dir string) string {
 	return kept.Ticket
 }
 
+// Greet says an exchange to its end that an agent has left, so that a bus can be used with the ticket of
+// the node whose state is in dir.
+func Greet(ctx context.Context, bus Bus, dir string) error {
+	kept, err := readSealed[tickets](filepath.Join(dir, TicketFile))
+	if err != nil || kept.Next == "" {
+		bus.SetTicket(kept.Ticket)
+		return nil //nolint:nilerr // it has none
+	}
+	raw, err := json.Marshal(tutti.Hello{Ticket: kept.Ticket, Next: kept.Next})
+	if err != nil {
+		return err
+	}
+	_, err = bus.Call(ctx, tutti.OpHello, raw)
+	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before
+		return nil
+	}
+	bus.SetTicket(kept.Next)
+	return err
+}
+
 // hello exchanges the ticket once. The new one is on disk before it is told, and used once the server
 // has it: whenever this agent is killed, the next one says the same again.
 func (a *Agent) hello(ctx context.Context) error {
 	path := filepath.Join(a.opts.Dir, TicketFile)
 	kept := a.readTicket()
-	if kept.Next == "" {
+	asked := kept.Next != "" // before; perhaps by a machine of which this one is a copy
+	if !asked {
 		kept.Next = rand.Text()
 		if err := writeSealed(path, kept); err != nil {
-			a.opts.Logger.Error("no ticket is exchanged: the present one goes on", "error", err)
-			return nil
+			a.opts.Logger.Error("the ticket that is asked for could not be kept", "error", err)
 		}
 	}
 	killpoint.Here("agent.ticket")
 	_, err := call[struct{}](ctx, a, tutti.OpHello, tutti.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName()})
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before does not know it
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
-		return nil
+		return writeSealed(path, tickets{Ticket: kept.Ticket})
 	}
 	if err != nil {
 		return err
@@ -106,6 +127,9 @@ func (a *Agent) hello(ctx context.Context) error {
 		a.opts.Logger.Error("the new ticket is used, and asked for again after the next start", "error", err)
 	}
 	a.opts.Bus.SetTicket(kept.Next)
+	if asked {
+		return a.hello(ctx) // whoever else has asked for the same one is found out by the next
+	}
 	return nil
 }
 

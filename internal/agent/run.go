@@ -78,12 +78,15 @@ func (a *Agent) execute(ctx context.Context, claimed tutti.Claimed) error {
 // begin starts a run that nobody has started.
 func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) error {
 	order := *claimed.Order
-	had := hasFile(dir, "")
+	had := hasFile(dir, wantedFile)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	if refused := a.mayBeginOnce(claimed, had); refused != "" {
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Interrupted, Message: refused})
+	}
+	if err := os.WriteFile(filepath.Join(dir, wantedFile), nil, 0o600); err != nil {
+		return a.end(ctx, dir, failed(order.Run, tutti.BecauseMachinery, err))
 	}
 	killpoint.Here("agent.run-dir")
 	if err := claimed.Validate(); err != nil {

@@ -264,6 +264,11 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := membership.Validate(); err != nil {
 		return "", err
 	}
+	if membership.CA != m.CA { // what is remembered is of another fleet, or of nobody
+		if err := agent.Forget(o.Dir); err != nil {
+			return "", err
+		}
+	}
 	return membership.Node, membership.Write(dir)
 }
 

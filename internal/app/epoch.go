@@ -19,7 +19,10 @@ const epochFile = "epoch.json"
 type epochs struct {
 	path  string
 	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: none was served yet
-	Next  bool        `json:"next,omitempty"` // the next start begins another one
+	// Above: the next start begins another one, of at least this number. It is the time, in
+	// milliseconds since 1970: a second restore of one backup begins a later epoch than the first
+	// one did. Where the clock is behind, it begins the next number.
+	Above uint64 `json:"above,omitempty"`
 }
 
 var _ server.Epochs = (*epochs)(nil)
@@ -37,14 +40,14 @@ func openEpochs(dir string) (*epochs, error) {
 }
 
 // Last implements server.Epochs.
-func (e *epochs) Last() (tutti.Epoch, bool) { return e.Epoch, e.Next }
+func (e *epochs) Last() (tutti.Epoch, uint64) { return e.Epoch, e.Above }
 
 // Began implements server.Epochs.
 func (e *epochs) Began(now tutti.Epoch) error {
-	if now == e.Epoch && !e.Next {
+	if now == e.Epoch && e.Above == 0 {
 		return nil
 	}
-	e.Epoch, e.Next = now, false
+	e.Epoch, e.Above = now, 0
 	return e.write()
 }
 
@@ -62,7 +65,7 @@ func nextEpoch(dir string) error {
 	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
 		return err
 	}
-	e.Next = true
+	e.Above = uint64(max(1, now().UnixMilli())) //nolint:gosec // not negative
 	return e.write()
 }
 

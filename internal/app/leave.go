@@ -134,8 +134,9 @@ func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) e
 		return err
 	}
 	defer conn.Close()
-	conn.SetTicket(agent.Ticket(dir))
-	_, err = conn.Call(ctx, tutti.OpLeave, []byte("{}"))
+	if err = agent.Greet(ctx, conn, dir); err == nil {
+		_, err = conn.Call(ctx, tutti.OpLeave, []byte("{}"))
+	}
 	switch tutti.CodeOf(err) {
 	case "", tutti.CodeUnauthenticated: // the server does not know the node (any more)
 	case tutti.CodeUnavailable, tutti.CodeDeadline:

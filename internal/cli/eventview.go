@@ -125,6 +125,9 @@ func setBackText(b *tutti.NodeSetBack) string {
 	if b.Run == "" {
 		return fmt.Sprintf("the log does not know what node %s has begun last (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
 	}
+	if b.During {
+		return fmt.Sprintf("node %s was set back to before run %s ended", b.Node, b.Run)
+	}
 	return fmt.Sprintf("node %s was set back to before run %s", b.Node, b.Run)
 }
 

@@ -100,6 +100,8 @@ func unfinished(last engine.Last) string {
 	switch {
 	case a == nil:
 		return "it never ran"
+	case last.SetBack != nil && last.SetBack.During:
+		return fmt.Sprintf("it was set back to before run %s ended", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.Run != "":
 		return fmt.Sprintf("it was set back to before run %s", last.SetBack.Run)
 	case last.SetBack != nil:

@@ -133,7 +133,7 @@ func (s *State) applyRun(e tutti.Event) {
 	case *tutti.RunFinished:
 		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {
 			result := b.Result
-			r.Result = &result
+			r.Result, r.Told = &result, e.By == "node:"+string(r.Node)
 			s.endRun(e, r)
 		}
 	case *tutti.RunLost:

@@ -79,8 +79,9 @@ func (s *State) claim(e tutti.Event, b *tutti.RunClaimed) []tutti.RunID {
 		return nil
 	}
 	if r.ClaimedAt.IsZero() {
-		r.ClaimedAt, r.ClaimedSeq, r.Fenced = e.At, e.Seq, b.Fenced
+		r.ClaimedAt, r.ClaimedSeq = e.At, e.Seq
 	}
+	r.Fenced = r.Fenced || b.Fenced // an agent that was upgraded claims it again
 	return s.judgeBy(r, func(l *last) {
 		l.claimed = r.Run
 		if r.Full() {

@@ -12,17 +12,18 @@ type SetBack struct {
 
 // Compare says what it means that a node has begun no order above a fence: the last run
 // of it that the node must know and does not (nil: it knows all), and whether the node has begun
-// one that the log does not have. It tells nothing of nodes that keep no fences.
+// one that the log does not have. A run is lost only if the node
+// kept fences when it claimed it.
 func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	newest := tutti.Fence{}
 	for _, r := range []*Run{l.Claimed, l.Applied, l.Passed} {
-		if r == nil || !r.Fenced {
+		if r == nil {
 			continue
 		}
 		if r.Fence.Compare(newest) > 0 {
 			newest = r.Fence
 		}
-		if r.Begun() && r.Fence.Compare(begun) > 0 && (lost == nil || r.Fence.Compare(lost.Fence) > 0) {
+		if r.Fenced && r.Begun() && r.Fence.Compare(begun) > 0 && (lost == nil || r.Fence.Compare(lost.Fence) > 0) {
 			lost = r
 		}
 	}

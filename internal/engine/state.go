@@ -108,6 +108,7 @@ type Run struct {
 
 	Fence  tutti.Fence `json:"-"` // of the order
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
+	Told   bool        `json:"-"` // its Result is the node's own word
 
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`

@@ -118,7 +118,9 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.RunClaimed:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.LastClaimed, n.Changes, n.Written = b.Run, 0, 0
-			n.Unended++
+			if r.Claims[b.Run] == nil { // else by an agent that was upgraded meanwhile
+				n.Unended++
+			}
 			r.Claims[b.Run] = n
 		}
 	case *tutti.ValueSet:

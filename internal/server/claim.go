@@ -42,7 +42,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if r.ClaimedAt.IsZero() && full != nil {
 			return full
 		}
-		if r.ClaimedAt.IsZero() {
+		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
 			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
 		if unknown := in.Lacks(r.Needs()); len(unknown) > 0 {

@@ -11,10 +11,11 @@ import (
 // log is not the one that was served here before.
 func (w *writer) beginEpoch(ctx context.Context) error {
 	var last tutti.Epoch
-	var next bool
+	var above uint64
 	if w.opts.Epochs != nil {
-		last, next = w.opts.Epochs.Last()
+		last, above = w.opts.Epochs.Last()
 	}
+	next := above > 0
 	now := w.state.Engine.Epoch
 	if !next && last.Number > 0 && (now.Number < last.Number || now.Number == last.Number && now.Random != last.Random) {
 		return tutti.Errorf(tutti.CodeDamaged,
@@ -24,7 +25,7 @@ func (w *writer) beginEpoch(ctx context.Context) error {
 	if next || now.Random == "" {
 		number := now.Number
 		if next {
-			number = max(number, last.Number) + 1
+			number = max(number+1, last.Number+1, above)
 		}
 		now = tutti.Epoch{Number: number, Random: rand.Text()}
 		if err := w.emitFirst(ctx, &tutti.EpochBegun{Epoch: now}); err != nil {

@@ -20,8 +20,9 @@ const maxHellos = 30
 // hello exchanges a node's ticket.
 //
 // Whoever has the present one is the node. A machine that comes with another one has fallen back, or
-// is a copy: it becomes the node, and the ticket that was the present one becomes a rival. If that is
-// heard again, both machines live.
+// is a copy: it becomes the node, and the ticket that was the present one becomes a rival. A rival comes
+// back if a machine goes to and fro between snapshots. If two come back within a minute, two machines
+// take turns: both live.
 func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := decode[tutti.Hello](tutti.OpHello, payload)
 	if err == nil {
@@ -32,7 +33,7 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	}
 	in.Boot, in.Host = plain.Words(in.Boot), plain.Words(in.Host)
 	has, next := tutti.TicketDigest(in.Ticket), tutti.TicketDigest(in.Next)
-	return nil, s.do(ctx, func(tx *tx) error {
+	err = s.do(ctx, func(tx *tx) error {
 		if ctx.Err() != nil { // the node has given up on it, and may have said another one since
 			return tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "hello")
 		}
@@ -52,6 +53,9 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said hello more than %d times in a minute", n.Node, maxHellos)
 		}
 		s.presence.met(n.Node, has, next, in)
+		if t.Rival(has) {
+			s.presence.displaced(n.Node)
+		}
 		body := &tutti.NodeConnected{Node: n.Node, Ticket: next, Boot: in.Boot, Rivals: t.Rivals, Out: t.Out}
 		if has != t.Present && t.Present != "" {
 			body.Rivals = append(slices.Clone(t.Rivals[max(0, len(t.Rivals)+1-maxRivals):]), t.Present)
@@ -60,6 +64,12 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		s.presence.hear(n.Node)
 		return nil
 	})
+	if err == nil { // a copy that lives says so now, and not by its next beat
+		if err := s.opts.Bus.Ring(key, tutti.RingBeat, nil); err != nil {
+			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
+		}
+	}
+	return nil, err
 }
 
 // notTheNode refuses a ticket that no machine may have that is the node, and finds out that two are.
@@ -68,8 +78,8 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 	switch {
 	case t.Left(ticket):
 		return tx.deny(actorNode(n.Node), "speak for the node from a machine that is it no more",
-			tutti.Errorf(tutti.CodeRefused, "this machine is not node %s: an operator has kept another one; make it a node of its own: tutti leave --offline, then tutti join", n.Node))
-	case t.Conflicted == "" && t.Rival(ticket):
+			tutti.Errorf(tutti.CodeRefused, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
+	case t.Conflicted == "" && t.Rival(ticket) && tx.server.presence.takesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
 		tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
 	case t.Conflicted == "":
@@ -109,7 +119,7 @@ func (s *Server) KeepNode(ctx context.Context, in tutti.KeepNode) error {
 			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(in.Node))
 		}
 		met := s.presence.Machines(in.Node)
-		body := &tutti.NodeKept{Node: in.Node}
+		body := &tutti.NodeKept{Node: in.Node, Out: n.Tickets.Out}
 		switch {
 		case in.Boot != "":
 			kept, others, err := choose(met, in.Boot)

@@ -31,8 +31,11 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // so far it may have been set back
 		t.Fatal(err)
 	}
-	if err := n.Call(tutti.OpBeat, tutti.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
-		t.Fatalf("both machines live: %v", err)
+	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // or goes to and fro between snapshots
+		t.Fatal(err)
+	}
+	if err := first.Call(tutti.OpBeat, tutti.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Fatalf("both machines live, and take turns: %v", err)
 	}
 	return first
 }
@@ -78,7 +81,7 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	if v := view(); v.Conflicted != "" {
 		t.Errorf("after one was kept: %q", v.Conflicted)
 	}
-	if err := second.Hello(ticket("t4"), "boot-2"); err != nil {
+	if err := second.Hello(ticket("t6"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
 	if second.Claim() == nil {
@@ -107,6 +110,11 @@ func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	if err := first.Hello(ticket("t3"), "boot-1"); err != nil {
 		t.Fatal(err)
 	}
+	wantCode(t, f.db.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeUnavailable, "say hello")
+	if err := f.db.Hello(ticket("t4"), "boot-2"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
 	wantCode(t, f.db.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
 	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
 	wantCode(t, first.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeRefused, "two machines")
@@ -139,6 +147,15 @@ func TestOneMachineIsNoConflict(t *testing.T) {
 			hello(f, "b")
 			hello(f, "c")
 			f.db.Ticket = before
+			hello(f, "d")
+		},
+		"it goes to and fro between two snapshots": func(f *fenced) {
+			first := f.db.Ticket
+			hello(f, "b")
+			second := f.db.Ticket
+			f.db.Ticket = first
+			hello(f, "c")
+			f.db.Ticket = second
 			hello(f, "d")
 		},
 		"its ticket was lost": func(f *fenced) {

@@ -32,6 +32,7 @@ type seat struct {
 	tickets fold.Tickets
 	met     []tutti.Machine // that have said hello with its key, the latest last
 	greeted time.Time       // when the last one did
+	turned  time.Time       // when a rival came back
 	minute  time.Time       // since when hellos are counted
 	hellos  int
 }
@@ -107,6 +108,26 @@ func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h tutti.Hello) {
 	place.met = append(place.met, tutti.Machine{Boot: h.Boot, Host: h.Host, Ticket: has})
 	place.met = place.met[max(0, len(place.met)-maxMet):]
 	place.greeted = time.Now()
+}
+
+// turnsWithin is how soon after each other two machines speak that live: each beats every few seconds.
+const turnsWithin = time.Minute
+
+// displaced notes that a machine came back that another one had taken the node from.
+func (p presence) displaced(n tutti.NodeName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if place := p.nodes[n]; place != nil {
+		place.turned = time.Now()
+	}
+}
+
+// takesTurns reports whether that happened of late.
+func (p presence) takesTurns(n tutti.NodeName) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && !place.turned.IsZero() && time.Since(place.turned) < turnsWithin
 }
 
 // mayGreet counts a hello of a node, and reports whether that is not too often.

@@ -41,6 +41,12 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 				delete(tx.server.stored, n.Key)
 			}
 			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plain.Result(in.Result), r.Served)})
+			return nil
+		}
+		last := tx.Engine.Last(n.Node)
+		if r.Told && r.Fenced && r == last.Claimed && r.Result.Outcome != in.Outcome && last.SetBack == nil {
+			// It does not know any more what it has said of its last run.
+			tx.emit(actorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
 		}
 		return nil
 	})

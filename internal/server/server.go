@@ -78,9 +78,9 @@ type Options struct {
 // Epochs is what is known beside the log of its epoch, so that a log which is gone as a whole
 // is told from a new one.
 type Epochs interface {
-	// Last is the epoch that was begun last, the zero one before the first start; next says
-	// that another one is to be begun, because the log was put back.
-	Last() (last tutti.Epoch, next bool)
+	// Last is the epoch that was begun last, the zero one before the first start. If another
+	// one is to be begun, because the log was put back, its number is at least that of above.
+	Last() (last tutti.Epoch, above uint64)
 	// Began hears of the epoch that goes on, before anybody is served.
 	Began(tutti.Epoch) error
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -264,12 +265,12 @@ func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 
 // epochs remembers as a directory does.
 type epochs struct {
-	last tutti.Epoch
-	next bool
+	last  tutti.Epoch
+	above uint64
 }
 
-func (e *epochs) Last() (tutti.Epoch, bool)   { return e.last, e.next }
-func (e *epochs) Began(now tutti.Epoch) error { e.last, e.next = now, false; return nil }
+func (e *epochs) Last() (tutti.Epoch, uint64) { return e.last, e.above }
+func (e *epochs) Began(now tutti.Epoch) error { e.last, e.above = now, 0; return nil }
 
 // Each restore begins an epoch; nodes refuse a server that has gone back (findings F4, F14).
 func TestEpochs(t *testing.T) {
@@ -279,11 +280,11 @@ func TestEpochs(t *testing.T) {
 	if first.Epoch.Number != 1 || first.Epoch.Random == "" {
 		t.Fatalf("the first epoch is %+v", first.Epoch)
 	}
-	memory := &epochs{next: true}
+	memory := &epochs{above: 1}
 	f.restart(func(o *server.Options) { o.Epochs = memory })
 	f.claim()
 	second := f.db.Agent.Seen
-	if second.Epoch.Number != 2 || second.Epoch != memory.last || memory.next || second.Epoch.Random == first.Epoch.Random {
+	if second.Epoch.Number != 2 || second.Epoch != memory.last || memory.above != 0 || second.Epoch.Random == first.Epoch.Random {
 		t.Errorf("after a restore: %+v, noted %+v", second, memory)
 	}
 
@@ -313,7 +314,7 @@ func TestARunFromBeforeARestore(t *testing.T) {
 	job := f.converge()
 	run := f.claim().Run
 	fence := *f.db.Agent.Begun
-	f.restart(func(o *server.Options) { o.Epochs = &epochs{next: true} })
+	f.restart(func(o *server.Options) { o.Epochs = &epochs{above: 1} })
 	var again tutti.Claimed
 	if err := f.db.Call(tutti.OpClaim, f.db.Agent, &again); err != nil || again.Order == nil || again.Order.Run != run || again.Fence != fence {
 		t.Fatalf("claimed again: %+v: %v, want run %s with the fence %+v", again, err, run, fence)
@@ -369,5 +370,50 @@ func TestALogThatWasExchangedIsNotServed(t *testing.T) {
 			}
 			cancel()
 		})
+	}
+}
+
+// The snapshot was taken while the last run went on: the node has begun it, and tells another end than
+// it did.
+func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
+	f := newFenced(t)
+	run := f.pass()
+	n := len(f.Events())
+	f.db.Finish(run)
+	if got := f.Since(n); len(got) != 0 {
+		t.Errorf("the same result again: %v", got)
+	}
+	if err := f.db.Call(tutti.OpResult, servertest.Result(run, tutti.Interrupted), nil); err != nil {
+		t.Fatal(err)
+	}
+	f.claim()
+	wantContains(t, f.why(), "it was set back to before run "+string(run)+" ended")
+	f.pass()
+	if why := f.why(); why != "good: " {
+		t.Errorf("after one run: %s", why)
+	}
+}
+
+// An agent that is upgraded between claiming and beginning keeps a fence of that run, too.
+func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
+	f := newFenced(t)
+	f.db.Agent = tutti.Claim{}
+	f.pass0()
+	f.PushSite("# two")
+	f.converge()
+	first := f.db.MustClaim()
+	f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+	again := f.claim()
+	if again == nil || again.Run != first.Run {
+		t.Fatalf("claimed again: %+v, want run %s", again, first.Run)
+	}
+	f.claim()
+	if why := f.why(); strings.Contains(why, "set back") {
+		t.Errorf("after an upgrade: %s", why)
+	}
+	f.db.Gate(full(first.Run))
+	f.db.Agent.Begun = &tutti.Fence{}
+	if order := f.claim(); order != nil && order.Run == first.Run {
+		t.Errorf("run %s is ordered again after its gate", first.Run)
 	}
 }
