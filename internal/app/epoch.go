@@ -65,7 +65,7 @@ func nextEpoch(dir string) error {
 	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
 		return err
 	}
-	e.Above = uint64(max(1, now().UnixMilli())) //nolint:gosec // not negative
+	e.Above = uint64(max(1, now().UnixMilli()))
 	return e.write()
 }
 
