@@ -123,10 +123,11 @@ func (a *Agent) hello(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.opts.Bus.SetTicket(kept.Next)
 	if err := writeSealed(path, tickets{Ticket: kept.Next}); err != nil {
 		a.opts.Logger.Error("the new ticket is used, and asked for again after the next start", "error", err)
+		return nil
 	}
-	a.opts.Bus.SetTicket(kept.Next)
 	if asked {
 		return a.hello(ctx) // whoever else has asked for the same one is found out by the next
 	}

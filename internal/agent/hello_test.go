@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -67,5 +69,31 @@ func TestAMachineThatIsNotTheNodeSaysSo(t *testing.T) {
 	l.troubled("two machines have the key")
 	if n := l.line.count(tutti.OpClaim); n != 0 || l.ruby.started() != 0 {
 		t.Errorf("it claimed %d times and ran %d times", n, l.ruby.started())
+	}
+}
+
+// TestATicketThatNobodyKeeps: a disk that takes nothing keeps no node from its server, and nobody asks
+// without end.
+func TestATicketThatNobodyKeeps(t *testing.T) {
+	l := newLab(t, applies)
+	l.start()
+	l.line.until(tutti.OpClaim, 1)
+	l.kill()
+	path := filepath.Join(l.dir, "ticket.json")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // no file takes its place
+		t.Fatal(err)
+	}
+	n, c := l.line.count(tutti.OpHello), l.line.count(tutti.OpClaim)
+	l.start()
+	l.line.until(tutti.OpClaim, c+1)
+	l.line.settle()
+	if got := l.line.count(tutti.OpHello) - n; got > 4 {
+		t.Errorf("%d hellos", got)
+	}
+	if v := l.view(); v.Conflicted != "" {
+		t.Errorf("one machine by itself is %q", v.Conflicted)
 	}
 }
