@@ -118,11 +118,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 // troubled waits until the node says what troubles it.
 func (l *lab) troubled(says string) {
 	l.t.Helper()
-	for began := time.Now(); !strings.Contains(l.view().Trouble, says); time.Sleep(time.Millisecond) {
-		if time.Since(began) > hang {
-			l.t.Fatalf("trouble %q, want %q in it", l.view().Trouble, says)
-		}
-	}
+	l.line.wait("the trouble "+says, func() bool { return strings.Contains(l.view().Trouble, says) })
 }
 
 func quick(o *agent.Options) { o.Beat = 10 * time.Millisecond }
@@ -177,20 +173,16 @@ func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
 	<-applying
 	l.kill()
 	l.line.sever()
-	l.start()
+	l.start(quick)
 	dirs, err := filepath.Glob(filepath.Join(l.dir, "runs", "*"))
 	if err != nil || len(dirs) != 1 {
 		t.Fatal(dirs, err)
 	}
 	close(ends)
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dirs[0], "result.json")); err == nil {
-			break
-		}
-		if time.Since(began) > hang {
-			t.Fatal("nobody has concluded the run")
-		}
-	}
+	l.line.wait("the run's conclusion", func() bool {
+		_, err := os.Stat(filepath.Join(dirs[0], "result.json"))
+		return err == nil
+	})
 	l.line.mend()
 	if got := l.end(job); got.Outcome != tutti.Changed {
 		t.Errorf("result %+v", got)

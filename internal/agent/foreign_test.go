@@ -158,18 +158,15 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 			w, opt := witnesses(t)
 			if tc.before {
 				w.leave(t, report(t, 1, foreignID(1)))
-				l.start(opt)
+				l.start(opt, quick)
 			} else {
-				l.start(opt)
+				l.start(opt, quick)
 				w.seen(1)
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(tutti.OpForeign, 1)
-			for began := time.Now(); len(l.told()) == 0; time.Sleep(time.Millisecond) {
-				if time.Since(began) > hang { // a connection that is made meanwhile would have it sent once more
-					t.Fatal("it is not told")
-				}
-			}
+			// A connection that is made meanwhile would have it sent once more.
+			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))
 			w.leave(t, report(t, 1, foreignID(1))) // the same again

@@ -118,7 +118,10 @@ func (a *Agent) hello(ctx context.Context) error {
 	_, err := call[struct{}](ctx, a, tutti.OpHello, tutti.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName()})
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before does not know it
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
-		return writeSealed(path, tickets{Ticket: kept.Ticket})
+		if err := writeSealed(path, tickets{Ticket: kept.Ticket}); err != nil {
+			a.opts.Logger.Error("the ticket that was asked for is still kept", "error", err)
+		}
+		return nil
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -79,8 +80,7 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	ctx = tutti.WithTicket(ctx, l.ticket)
 	l.ops = append(l.ops, op)
 	l.sent[op] = bytes.Clone(payload)
-	close(l.calls)
-	l.calls = make(chan struct{})
+	l.tell()
 	cut, refused, alter, answer := l.cut, l.refuse[op], l.alter, l.answer
 	l.mu.Unlock()
 	if err := l.hang(ctx, op, false); err != nil {
@@ -106,11 +106,43 @@ func (l *line) Send(op string, payload []byte) error {
 	l.mu.Lock()
 	cut, ctx := l.cut, tutti.WithTicket(context.Background(), l.ticket)
 	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.tell()
+	}()
 	if cut {
 		return tutti.Errorf(tutti.CodeUnavailable, "not connected")
 	}
 	_, err := l.fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
 	return err
+}
+
+// tell wakes who waits for a call; a beat wakes, too. l.mu is held.
+func (l *line) tell() {
+	close(l.calls)
+	l.calls = make(chan struct{})
+}
+
+// wait waits until something is so, and looks after each call and each beat.
+func (l *line) wait(what string, so func() bool) {
+	l.t.Helper()
+	deadline := time.NewTimer(hang)
+	defer deadline.Stop()
+	for {
+		l.mu.Lock()
+		next := l.calls
+		l.mu.Unlock()
+		if so() {
+			return
+		}
+		select {
+		case <-next:
+		case <-deadline.C:
+			l.t.Errorf("waited %s for %s", hang, what)
+			return
+		}
+	}
 }
 
 func (l *line) OnRing(f func(op string, payload []byte)) error {
@@ -171,22 +203,7 @@ func (l *line) said(but ...string) string {
 // until waits until the operation was called n times.
 func (l *line) until(op string, n int) {
 	l.t.Helper()
-	deadline := time.NewTimer(hang)
-	defer deadline.Stop()
-	for {
-		l.mu.Lock()
-		next := l.calls
-		l.mu.Unlock()
-		if l.count(op) >= n {
-			return
-		}
-		select {
-		case <-next:
-		case <-deadline.C:
-			l.t.Errorf("waited %s for call %d of %s: there were %d", hang, n, op, l.count(op))
-			return
-		}
-	}
+	l.wait(fmt.Sprintf("call %d of %s", n, op), func() bool { return l.count(op) >= n })
 }
 
 // settle waits until the agent has done what it was at.
