@@ -13,6 +13,9 @@ type Capability string
 // CapabilityRun is the one kind of order: a run of Puppet with its environment, code and timeout.
 const CapabilityRun Capability = "run"
 
+// CapabilityFacts is of an agent that tells, after each run, which facts the node has then.
+const CapabilityFacts Capability = "tells_facts"
+
 // orderOption is a capability that an order asks for by one of its fields.
 type orderOption struct {
 	name  Capability
@@ -40,7 +43,7 @@ var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_fac
 
 // Capabilities are all that this release knows, sorted. An agent lists them in its claims.
 func Capabilities() []Capability {
-	all := []Capability{CapabilityRun}
+	all := []Capability{CapabilityRun, CapabilityFacts}
 	for _, option := range orderOptions {
 		all = append(all, option.name)
 	}

@@ -15,7 +15,7 @@ import (
 
 // plainFields are the fields of an Order that no capability has a name for: whose order it
 // is, what only the server looks at, and what each run has.
-var plainFields = []string{"Run", "Node", "Job", "Step", "Attempt", "Proof", "Environment", "Code", "Timeout"}
+var plainFields = []string{"Run", "Node", "Job", "Step", "Attempt", "Proof", "VolatileFacts", "Environment", "Code", "Timeout"}
 
 // TestEachFieldOfAnOrderNeedsACapability: an agent that does not know a field would do
 // something else than was ordered, so a new field needs a row in orderOptions.

@@ -13,6 +13,7 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeConnected) }, ScopeNode, TrailOperators, KeepLast},
 	{func() Body { return new(NodeConflicted) }, ScopeNode, TrailAlways, KeepLast},
 	{func() Body { return new(NodeKept) }, ScopeNode, TrailAlways, KeepLast},
+	{func() Body { return new(NodeFacts) }, ScopeNode, TrailOperators, KeepLast},
 }
 
 // TokenCreated allows one key to join. Hash is of the token's secret.
@@ -101,6 +102,20 @@ func (*NodeSetBack) Kind() string { return "node.setback" }
 
 // ID implements Body.
 func (b *NodeSetBack) ID() string { return string(b.Node) }
+
+// NodeFacts is a node's word on the facts that it has had since its last run (ADR 0019).
+type NodeFacts struct {
+	Node NodeName `json:"node"`
+	FactsSeen
+	// Vain is how many runs in a row, up to Run, were wanted by facts alone and changed nothing.
+	Vain int `json:"vain,omitempty"`
+}
+
+// Kind implements Body.
+func (*NodeFacts) Kind() string { return "node.facts" }
+
+// ID implements Body.
+func (b *NodeFacts) ID() string { return string(b.Node) }
 
 // NodeConnected says which ticket a node has from now on.
 type NodeConnected struct {

@@ -18,6 +18,8 @@ var runEvents = []eventKind{
 // RunWanted orders one Puppet process; a node claims it.
 type RunWanted struct {
 	Order Order `json:"order"`
+	// ByFacts: there is no other reason than that the node's facts are other ones.
+	ByFacts bool `json:"by_facts,omitempty"`
 }
 
 // Kind implements Body.

@@ -20,6 +20,9 @@ type Fleet struct {
 	// KeepReplaced: what a replaced machine had published stays until the first run of
 	// the new one. Else it is withdrawn when the new one joins.
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
+	// VolatileFacts are names of facts, besides those that the module lists, that say nothing
+	// when they change.
+	VolatileFacts []string `json:"volatile_facts,omitempty"`
 }
 
 // GroupOrder lets the nodes of one group run after those of another one are good.

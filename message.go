@@ -33,6 +33,7 @@ const (
 	OpAnswer   = "answer"   // RemoteReply, no reply
 	OpForeign  = "foreign"  // EncodeForeign → nothing
 	OpLease    = "lease"    // LeaseReport → LeaseOrder
+	OpFacts    = "facts"    // FactsSeen → nothing
 	RingHello  = "hello"    // server → node: say hello, your ticket does not fit
 	RingBeat   = "beat"     // server → node: Beat at once
 	RingClaim  = "claim"    // server → node: something may be there to claim

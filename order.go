@@ -21,6 +21,9 @@ type Order struct {
 	Debug    bool     `json:"debug,omitempty"`
 	// FreshFacts: none that were collected before the run began.
 	FreshFacts bool `json:"fresh_facts,omitempty"`
+	// VolatileFacts are names of facts that do not count where facts are compared. An agent that
+	// does not know it compares none.
+	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// Exclusive: its job holds the node; without that it is not begun.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Proof: it is stopped at its gate, and the node is good, if nothing can have

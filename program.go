@@ -24,6 +24,9 @@ type RunOptions struct {
 	SkipTags    []string `json:"skip_tags,omitempty"`
 	Debug       bool     `json:"debug,omitempty"`
 	FreshFacts  bool     `json:"fresh_facts,omitempty"` // none that were collected before the run began
+	// FactsAhead lets also the first run of a node in a person's job use facts that were collected
+	// before.
+	FactsAhead bool `json:"facts_ahead,omitempty"`
 }
 
 // ProgramOf is the program by which a node of some groups runs where no step says

@@ -83,6 +83,9 @@ type Options struct {
 	// Witness sees the runs that others start; nil: nobody does.
 	Witness Witness
 
+	// Facts sees which facts the node has after its runs; nil: nobody does.
+	Facts Facts
+
 	// Warm has Puppet ready for runs that are to come; nil: nobody does.
 	Warm Warm
 
@@ -125,6 +128,8 @@ type Agent struct {
 	remote chan tutti.RemoteRequest
 	// lookAgain says that Puppet's last report may be another one, or can be sent.
 	lookAgain chan struct{}
+	collects  chan struct{} // facts are being collected after a run
+	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
 	told      map[tutti.RunID]bool // ended, and the disk did not take the result
 	begun     begun                // as on disk, or further; of the claim loop
@@ -180,6 +185,7 @@ func New(opts Options) *Agent {
 		beat:  make(chan struct{}, 1),
 
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
+		collects: make(chan struct{}, 1), tellAgain: make(chan struct{}, 1),
 
 		told: map[tutti.RunID]bool{}, exchange: exchange,
 	}
@@ -217,6 +223,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	beside.Go(func() { a.leases(ctx) })
 	beside.Go(func() { a.foreigns(ctx) })
+	beside.Go(func() { a.tellFacts(ctx) })
 	return a.claims(ctx)
 }
 

@@ -49,6 +49,7 @@ func (a *Agent) hellos(ctx context.Context) {
 			a.poke()
 			ring(a.lease)
 			ring(a.lookAgain)
+			ring(a.tellAgain)
 			continue
 		case away(err):
 			timer.Reset(retryAfter)

@@ -227,6 +227,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 // is set if the agent ended it.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
+	a.collectFacts(dir)
 	if out.StartedAt.IsZero() || spec.StartedAt.Before(out.StartedAt) {
 		out.StartedAt = spec.StartedAt // the process began before its first word
 	}

@@ -101,9 +101,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	conn.SetTicket(agent.Ticket(a.opts.Dir))
 	local := puppet.Local{Root: a.opts.Root}
 	warm := puppet.NewWarm(a.opts.Root, a.launcher, a.opts.Warm)
+	runs := &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm}
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
-		Runner:     &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm},
+		Runner: runs, Facts: runs,
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,

@@ -35,7 +35,7 @@ func (r *runner) Start(dir string, spec agent.Spec) (agent.Process, error) {
 		Protocol: puppet.Protocol, Run: spec.Order.Run, Node: spec.Node, Mode: spec.Order.Mode, Program: spec.Order.Program,
 		Environment: spec.Order.Environment, EnvironmentPath: spec.EnvironmentPath, ModulePath: []string{r.modules},
 		Socket: spec.Socket, LockTimeout: lockTimeout, GateTimeout: gateTimeout,
-		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), Debug: spec.Order.Debug, DigestKey: r.digestKey,
+		Tags: nonNil(spec.Order.Tags), SkipTags: nonNil(spec.Order.SkipTags), VolatileFacts: nonNil(spec.Order.VolatileFacts), Debug: spec.Order.Debug, DigestKey: r.digestKey,
 		Tutti: spec.Order, Launcher: r.launcher, StartedAt: spec.StartedAt,
 	}
 	if spec.Order.Exclusive { // its job has disabled every other Puppet
@@ -95,12 +95,21 @@ func (r *runner) Follow(ctx context.Context, dir string, run tutti.RunID, yield 
 	}
 }
 
-// Judge has facts collected for the next run, too, now that this one is over.
-func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result {
-	if order, err := puppet.ReadOrder(dir); err == nil {
-		r.warm.Collect(dir, code(order.Tutti))
+func (r *runner) Judge(dir string, run tutti.RunID) tutti.Result { return puppet.Judge(dir, run) }
+
+// Collect implements agent.Facts.
+func (r *runner) Collect(dir string) error {
+	order, err := puppet.ReadOrder(dir)
+	if err != nil {
+		return err
 	}
-	return puppet.Judge(dir, run)
+	return r.warm.Collect(dir, code(order.Tutti))
+}
+
+// Collected implements agent.Facts.
+func (r *runner) Collected(dir string) (agent.FactsNow, error) {
+	now, err := puppet.ReadFactsNow(dir)
+	return agent.FactsNow{Facts: now.Facts, Changed: now.Changed, Watch: now.Watch, At: now.At}, err
 }
 
 // code tells the code that facts come from, in part, from another.

@@ -14,6 +14,7 @@ import (
 type answers struct {
 	values  map[string]string
 	exports map[string][]string
+	fact    string // that the node has
 }
 
 // catalog is what a compile makes of the answers.
@@ -31,6 +32,7 @@ type manifest struct {
 	hiera   []string
 	types   []string
 	compile func(answers) catalog
+	makes   func(fact string) string // the fact after each run that has applied; nil: the same
 }
 
 // process is what a node knows of a run of its own.
@@ -47,6 +49,11 @@ func (s *sim) actions() []func() {
 	var out []func()
 	for _, n := range s.names() {
 		r := s.engine.Runs[s.engine.Active[n]]
+		if r == nil && s.tells && !s.mute && !s.gone[n] {
+			if body := s.engine.Tell(n, s.factsOf(n)); body != nil {
+				out = append(out, func() { s.append(body) })
+			}
+		}
 		if r == nil || s.gone[n] {
 			continue
 		}
@@ -72,7 +79,12 @@ func (s *sim) actions() []func() {
 				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke"})
 			})
 		case r.Gate == tutti.GateGo:
-			out = append(out, func() { s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed}) })
+			out = append(out, func() {
+				if m := s.manifests[r.Code][n]; m.makes != nil {
+					s.facts[n] = m.makes(s.facts[n])
+				}
+				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed, Counts: tutti.Counts{Changed: 1}})
+			})
 		}
 	}
 	return out
@@ -118,6 +130,7 @@ func (s *sim) compile(id tutti.RunID) {
 		p.got.exports[typ] = titles
 	}
 	slices.Sort(p.asked.Keys)
+	p.got.fact = s.facts[r.Node]
 	p.catalog = m.compile(p.got)
 	s.memory[r.Run] = p
 }
@@ -149,6 +162,9 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Compiled: tutti.Compiled{
 		Catalog: tutti.DigestOf(fmt.Append(nil, p.catalog)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
 	}}
+	if s.tells {
+		body.Facts = tutti.DigestOf([]byte(p.got.fact))
+	}
 	if s.compiled != nil {
 		s.compiled(&body.Compiled)
 	}
@@ -194,4 +210,7 @@ func (s *sim) finish(result tutti.Result) {
 	}
 	result.StartedAt, result.EndedAt = r.ClaimedAt, s.now
 	s.append(&tutti.RunFinished{Result: result})
+	if s.afterEnd != nil {
+		s.afterEnd(r.Node)
+	}
 }

@@ -37,6 +37,8 @@ type Has struct {
 	Environment string
 	// Recorded: of a compile by its Puppet Server it is known, too, what it read.
 	Recorded bool
+	// TellsFacts: after each run it tells which facts it has then.
+	TellsFacts bool
 }
 
 // Order is an edge of the fleet file: the first are good before the others run.
@@ -48,6 +50,8 @@ const (
 	holdFor = time.Minute
 	// discoverFor is how long a compile is waited for before others are let go.
 	discoverFor = 5 * time.Minute
+	// factsFor is how long a step waits for the facts of a node that it has changed.
+	factsFor = time.Minute
 	// maxHeld bounds the Puppet processes that wait at their gates.
 	maxHeld = 50
 )
@@ -175,7 +179,7 @@ func (d *decision) start(seat *seat) {
 	d.move(seat, compiling)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
 	order.Proof = seat.standing.Need == Proof && order.Mode == tutti.ModeApply && order.Program != tutti.ProgramAgent
-	d.out = append(d.out, &tutti.RunWanted{Order: order})
+	d.out = append(d.out, &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts})
 	d.started++
 }
 
@@ -291,7 +295,7 @@ func (d *decision) discovering() bool {
 func (d *decision) over(spent bool) bool {
 	for _, seat := range d.seats {
 		switch seat.phase {
-		case compiling, held, soon:
+		case compiling, held, soon, telling:
 			return false
 		case applying:
 			if len(seat.runs) > 0 || seat.standing.Need != Nothing {
@@ -301,7 +305,7 @@ func (d *decision) over(spent bool) bool {
 			if !spent {
 				return false
 			}
-		case good, failed, waiting, diverging, absent, paused, deferred: // nothing more by itself
+		case good, restless, failed, waiting, diverging, absent, paused, deferred: // nothing more by itself
 		}
 	}
 	return true

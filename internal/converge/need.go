@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -29,6 +30,8 @@ type Standing struct {
 
 	// Foreign: something is needed only because of a run that Tutti did not start.
 	Foreign bool
+	// Facts: something is needed only because the node has other facts now.
+	Facts bool
 
 	why string // empty: because of Changed, if there is need
 }
@@ -87,10 +90,27 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.why = "its last run had other code"
 	case has.Puppet != "" && passed.Compiled != nil && passed.Compiled.Puppet != "" && passed.Compiled.Puppet != has.Puppet:
 		out.why = fmt.Sprintf("its last run was of Puppet %s, it has %s now", passed.Compiled.Puppet, has.Puppet)
+	case s.engine.Facts(node).Since(passed):
+		out.Facts, out.why = true, factsWhy(s.engine.Facts(node))
 	default:
 		out.Need = Nothing
 	}
 	return out
+}
+
+// maxVain is how many runs in a row may come to nothing that are wanted by facts alone.
+const maxVain = 2
+
+// factsWhy says why a node is not good that has other facts.
+func factsWhy(f *engine.Facts) string {
+	what := "its facts have changed since its last run"
+	if f.Vain >= maxVain {
+		what = "its facts keep changing"
+	}
+	if len(f.Changed) > 0 {
+		what += ": " + strings.Join(f.Changed, ", ")
+	}
+	return what
 }
 
 // unfinished says why a node is not good whatever it read, or returns the empty

@@ -129,6 +129,9 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 	if standing.Foreign { // who undoes it by itself may do so for ever
 		return false, false
 	}
+	if standing.Facts && s.engine.Facts(standing.Run.Node).Vain >= maxVain { // it would go on for ever
+		return false, false
+	}
 	if len(standing.Changed) == 0 {
 		return true, false
 	}
@@ -160,6 +163,18 @@ func (s *State) When(r *tutti.Reaction, q tutti.Query) tutti.ReactionTime {
 // hopeless reports whether a node has failed, or waits, and nothing has changed
 // since.
 func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
+	return s.same(n, standing, code) && !s.otherFacts(n)
+}
+
+// otherFacts reports whether a node has told since its last run that its facts are other ones,
+// and a run for that may help.
+func (s *State) otherFacts(n tutti.NodeName) bool {
+	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
+	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && f.Vain < maxVain
+}
+
+// same reports whether a node has failed, or waits, and has the same inputs since, but facts.
+func (s *State) same(n tutti.NodeName, standing Standing, code tutti.Digest) bool {
 	last := s.engine.Last(n).Applied
 	if last == nil || last.Result == nil || last.Result.Stopped || last.Program != tutti.ProgramAgent && last.Code != code || len(standing.Changed) > 0 ||
 		last.EndedSeq < s.fleetSeq { // grants are inputs, too

@@ -19,6 +19,7 @@ type seat struct {
 	runs     []*engine.Run // of the step
 	why      string        // empty: as standing says
 	retryAt  time.Time     // of phase resting
+	byFacts  bool          // it failed, and only its facts are other ones since
 	known    bool          // what it reads and exports can be relied on
 }
 
@@ -39,6 +40,8 @@ const (
 	paused    phase = "paused"
 	deferred  phase = "deferred" // its reasons are for a later reaction
 	soon      phase = "soon"     // changes are collected a moment longer
+	telling   phase = "telling"  // it is good, and has yet to say which facts it has after its run
+	restless  phase = "restless" // its facts keep changing, which made no difference
 )
 
 // reason is why a node is where it is.
@@ -183,6 +186,8 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		seat.phase = good // as far as a job goes that changes nothing
 	case j.Mode == tutti.ModeCompile && v.Has(seat.node).Program == tutti.ProgramAgent:
 		seat.phase = good // its Puppet Server would store the catalog
+	case seat.standing.Need == Nothing && s.tells(v, seat, last):
+		seat.phase = telling
 	case seat.standing.Need == Nothing:
 		seat.phase = good
 	case v.Paused(seat.node) != "":
@@ -191,11 +196,34 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		seat.phase = absent
 	case last == nil:
 		s.begin(v, j, st, seat)
+	case seat.standing.Facts && byFacts(seat.runs) >= maxVain:
+		seat.phase = diverging
+		if s.engine.Facts(seat.node).Vain >= maxVain {
+			seat.phase = restless
+		}
 	case last.Outcome().Good() && !s.urgent(v, st, seat.standing):
 		seat.phase = deferred
 	default:
 		s.again(v, seat, last, lastGood)
 	}
+}
+
+// tells reports whether a node is to say which facts it has after its last run in the step. From
+// who is away, or whose agent does not, nothing is to come.
+func (s *State) tells(v View, seat *seat, last *engine.Run) bool {
+	return last != nil && s.engine.Facts(seat.node).ToTell(last) && v.Has(seat.node).TellsFacts && v.connected(seat.node) &&
+		v.Now.Sub(later(v.from(last.EndedAt), v.Since)) < factsFor
+}
+
+// byFacts is how many runs of a step were wanted by facts alone.
+func byFacts(runs []*engine.Run) int {
+	n := 0
+	for _, r := range runs {
+		if r.ByFacts {
+			n++
+		}
+	}
+	return n
 }
 
 // usable reports whether the order can rely on what is known of a node: it has
@@ -217,7 +245,10 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 // again if a person asks, if something has changed since, or at its turn.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {
 	seat.phase = ready
-	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.hopeless(seat.node, seat.standing, j.Code) {
+	if !st.Converge.Reaction || s.turn(v, seat.node) || !s.same(seat.node, seat.standing, j.Code) {
+		return
+	}
+	if seat.byFacts = s.otherFacts(seat.node); seat.byFacts {
 		return
 	}
 	seat.phase = failed

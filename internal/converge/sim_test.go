@@ -41,7 +41,11 @@ type sim struct {
 	late      []func()                                      // messages that come (once more) some time
 
 	order    []converge.Order
-	disabled bool // no node may run
+	tells    bool // the agents tell which facts there are after a run
+	mute     bool // and none comes
+	facts    map[tutti.NodeName]string
+	afterEnd func(tutti.NodeName) // a run of the node has ended
+	disabled bool                 // no node may run
 	gone     map[tutti.NodeName]bool
 	puppet   string
 	program  tutti.Program
@@ -68,7 +72,7 @@ func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
 func emptySim(t tester) *sim {
 	s := &sim{
 		t: t, now: epoch, since: epoch, manifests: map[tutti.Digest]map[tutti.NodeName]*manifest{},
-		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{},
+		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{}, facts: map[tutti.NodeName]string{},
 	}
 	s.fold()
 	s.since = epoch.Add(-48 * time.Hour)
@@ -137,7 +141,9 @@ func (s *sim) view() converge.View {
 			}
 			return s.now
 		},
-		Has: func(tutti.NodeName) converge.Has { return converge.Has{Puppet: s.puppet, Program: s.program} },
+		Has: func(tutti.NodeName) converge.Has {
+			return converge.Has{Puppet: s.puppet, Program: s.program, TellsFacts: s.tells}
+		},
 		Paused: func(n tutti.NodeName) string {
 			if n == s.paused {
 				return "paused: somebody works on it"

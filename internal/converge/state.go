@@ -86,6 +86,8 @@ func (s *State) Apply(e tutti.Event) {
 		s.judgeAgain(b.Node)
 	case *tutti.NodeSetBack:
 		s.judgeAgain(b.Node)
+	case *tutti.NodeFacts:
+		s.judgeAgain(b.Node)
 	case *tutti.JobStarted:
 		if reaction(b.Plan) {
 			s.reacted = e.At

@@ -47,7 +47,8 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	case away || resting:
 		return say(tutti.VerdictPartial)
 	}
-	return tutti.VerdictConverged, ""
+	tell("%s is as its code says, but %s", restless)
+	return say(tutti.VerdictConverged)
 }
 
 // tell says of a node why it is not good.
@@ -95,6 +96,9 @@ func outcomeOf(outcome tutti.Outcome, reason tutti.Reason, lost, message string)
 
 // changers names the questions whose answers kept changing, and who changed them.
 func (d *decision) changers(seat *seat) string {
+	if seat.standing.Facts {
+		return seat.reason()
+	}
 	tries, _, stops := count(seat.runs)
 	text := fmt.Sprintf("after %d runs and %d stopped compiles", tries, stops)
 	if len(seat.standing.Changed) == 0 {

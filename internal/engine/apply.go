@@ -23,6 +23,8 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		s.Epoch = b.Epoch
 	case *tutti.NodeSetBack:
 		s.setBack[b.Node] = &SetBack{NodeSetBack: b, Seq: e.Seq}
+	case *tutti.NodeFacts:
+		s.facts[b.Node] = &Facts{NodeFacts: b, Seq: e.Seq, At: e.At}
 	case *tutti.JobStarted:
 		s.startJob(e, b)
 	case *tutti.JobCancelled:
@@ -72,6 +74,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		before := s.last[b.Node]
 		delete(s.last, b.Node)
 		delete(s.setBack, b.Node)
+		delete(s.facts, b.Node)
 		return slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
 	}
 	return nil
@@ -116,7 +119,7 @@ func (s *State) startJob(e tutti.Event, b *tutti.JobStarted) {
 func (s *State) applyRun(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.RunWanted:
-		s.wantRun(e, b.Order)
+		s.wantRun(e, b)
 	case *tutti.RunCompiled:
 		if r := s.Runs[b.Run]; r != nil {
 			compiled := b.Compiled
@@ -161,8 +164,9 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	return s.pass(r)
 }
 
-func (s *State) wantRun(e tutti.Event, o tutti.Order) {
-	r := &Run{Order: o, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
+func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
+	o := b.Order
+	r := &Run{Order: o, ByFacts: b.ByFacts, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
 	s.Runs[o.Run] = r
 	s.Active[o.Node] = o.Run
 	if j := s.Jobs[o.Job]; j != nil {

@@ -97,8 +97,21 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 		o.Mode = tutti.ModeNoop
 	}
 	o.Exclusive = j.Leases != nil
-	o.Tags, o.SkipTags, o.Debug, o.FreshFacts = options.Tags, options.SkipTags, options.Debug, options.FreshFacts
+	o.Tags, o.SkipTags, o.Debug = options.Tags, options.SkipTags, options.Debug
+	o.FreshFacts = options.FreshFacts || !options.FactsAhead && j.byPerson(st) && !j.ranOn(node)
 	return o
+}
+
+// byPerson reports whether a person wants the runs of a step: what that person has just changed on
+// the nodes, the first runs are to see.
+func (j *Job) byPerson(st *Step) bool { return st.Kind() != tutti.StepConverge || !st.Converge.Reaction }
+
+// ranOn reports whether a job has had a run on a node.
+func (j *Job) ranOn(node tutti.NodeName) bool {
+	return slices.ContainsFunc(j.Steps, func(st *Step) bool {
+		n := st.byNode[node]
+		return n != nil && len(n.Runs) > 0
+	})
 }
 
 // skips ends the runs of a halted job that no node has claimed: they would

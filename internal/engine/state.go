@@ -20,6 +20,7 @@ type State struct {
 	exclusive []*Job // of these
 	last      map[tutti.NodeName]last
 	setBack   map[tutti.NodeName]*SetBack
+	facts     map[tutti.NodeName]*Facts
 	foreign   map[tutti.NodeName]retain.Foreigns
 	runs      int // of Jobs
 	started   int // jobs, ever
@@ -110,6 +111,8 @@ type Run struct {
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
 	Told   bool        `json:"-"` // its Result is the node's own word
 
+	ByFacts bool `json:"by_facts,omitempty"` // it was wanted only because the node's facts are other ones
+
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`
 	// CompiledAt is when its catalog was handed over; a run that is compiled and has
@@ -198,6 +201,7 @@ func NewState() *State {
 		last:   map[tutti.NodeName]last{},
 
 		setBack: map[tutti.NodeName]*SetBack{},
+		facts:   map[tutti.NodeName]*Facts{},
 		foreign: map[tutti.NodeName]retain.Foreigns{},
 	}
 }

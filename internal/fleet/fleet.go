@@ -82,6 +82,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"reaction":    func(n *yaml.Node) { reaction = n },
 		"order":       func(n *yaml.Node) { order = n },
 		"replaced":    func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
+		"facts":       func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")
@@ -115,6 +116,24 @@ func (r *reader) fleetName(n *yaml.Node) string {
 	}
 	return name
 }
+
+// facts reads the names of facts that say nothing when they change.
+func (r *reader) facts(n *yaml.Node) (volatile []string) {
+	r.mapping(n, "facts", fields{
+		"volatile": func(n *yaml.Node) {
+			for _, name := range r.oneOrMore(n, "facts: volatile") {
+				if !factRE.MatchString(name.string) {
+					r.report(name.at, "the name of a whole fact, like `uptime`: no dots", "facts: volatile: %q is no name of a fact", name.string)
+				}
+				volatile = append(volatile, name.string)
+			}
+		},
+	})
+	return volatile
+}
+
+// factRE is a name of a fact as modules have them.
+var factRE = regexp.MustCompile(`^[A-Za-z0-9_:-]{1,200}$`)
 
 // keepReplaced says what becomes of what a replaced machine had published.
 func (r *reader) keepReplaced(n *yaml.Node) bool {

@@ -31,7 +31,7 @@ func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	return fields{
 		"mode":        func(n *yaml.Node) { into.Program = r.program(n, "step") },
 		"environment": func(n *yaml.Node) { into.Environment = r.environmentName(n, "step: environment") },
-		"facts":       func(n *yaml.Node) { into.FreshFacts = r.freshFacts(n) },
+		"facts":       func(n *yaml.Node) { into.FreshFacts, into.FactsAhead = r.whichFacts(n) },
 		"noop":        func(n *yaml.Node) { into.Noop = r.isTrue(n, "step: noop") },
 		"debug":       func(n *yaml.Node) { into.Debug = r.isTrue(n, "step: debug") },
 		"tags":        func(n *yaml.Node) { into.Tags = r.tags(n, "step: tags") },
@@ -39,15 +39,15 @@ func (r *reader) runOptionKeys(into *tutti.RunOptions) fields {
 	}
 }
 
-// freshFacts returns whether the runs of a step collect their own facts, whatever was
-// collected before.
-func (r *reader) freshFacts(n *yaml.Node) bool {
+// whichFacts returns whether the runs of a step collect their own facts, whatever was
+// collected before, or may all use these.
+func (r *reader) whichFacts(n *yaml.Node) (fresh, ahead bool) {
 	word, ok := r.text(n, "step: facts")
 	known := []string{"ahead", "fresh"}
 	if ok && !slices.Contains(known, word) {
 		r.report(n, r.suggest(word, known), "step: facts: unknown %q", word)
 	}
-	return word == "fresh"
+	return word == "fresh", word == "ahead"
 }
 
 // checkRunOptions refuses an environment for runs that have the fleet's. It has the values
@@ -82,6 +82,9 @@ func runOptions(o tutti.RunOptions) []string {
 	}
 	if o.FreshFacts {
 		parts = append(parts, "facts fresh")
+	}
+	if o.FactsAhead {
+		parts = append(parts, "facts ahead")
 	}
 	return parts
 }

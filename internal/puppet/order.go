@@ -29,6 +29,7 @@ type Order struct {
 	GateTimeout     int            `json:"gate_timeout"`
 	Tags            []string       `json:"tags"`
 	SkipTags        []string       `json:"skip_tags"`
+	VolatileFacts   []string       `json:"volatile_facts"`
 	Debug           bool           `json:"debug"`
 	DigestKey       string         `json:"digest_key,omitempty"`
 	// DisabledLock stands for Puppet's agent_disabled_lockfile; empty: Puppet's own.

@@ -46,7 +46,8 @@ type Warm struct {
 	last   factsAhead // by which facts may be collected again
 	ahead  factsAhead
 	at     time.Time // when those were asked for
-	turn   bool      // the node waits for its turn
+	cold   *collector
+	turn   bool // the node waits for its turn
 	wanted chan tutti.Expectation
 	used   chan struct{}
 }
@@ -77,7 +78,7 @@ func (w *Warm) Run(ctx context.Context) error {
 		case <-w.used:
 			rest.Reset(w.idle)
 		case <-rest.C:
-			w.end()
+			w.rest()
 		}
 	}
 }
@@ -141,12 +142,19 @@ func (w *Warm) expect() error {
 
 // Collect has facts collected for a run that may follow the one of a directory, which
 // has ended, with the same code (any name that tells it from others). Facts that were
-// collected before are forgotten.
-func (w *Warm) Collect(dir, code string) {
+// collected before are forgotten. Without a parent another process does it, and no run can
+// use its facts. ReadFactsNow says what was found.
+func (w *Warm) Collect(dir, code string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.cold.end()
 	w.last = factsAhead{dir: dir, code: code}
-	w.collect()
+	if w.collect(); w.ahead == w.last {
+		return nil
+	}
+	var err error
+	w.cold, err = startCollector(w.root, w.launcher, dir)
+	return err
 }
 
 func (w *Warm) collect() {
@@ -161,11 +169,12 @@ func (w *Warm) collect() {
 // collects its own facts. Without a child it says why (no error: it is turned off), and
 // it is certain that none will begin.
 func (w *Warm) Start(dir, code string) (*Process, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cold.end() // the run has the node
 	if w.idle == 0 {
 		return nil, nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.parent != nil && (w.Memory() > warmMemory || !w.parent.current(w.root)) {
 		w.drop()
 	}
@@ -192,10 +201,17 @@ func (w *Warm) Start(dir, code string) (*Process, error) {
 	}
 }
 
+func (w *Warm) rest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop()
+}
+
 func (w *Warm) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop()
+	w.cold.end()
 }
 
 // drop ends the parent; its children go on.

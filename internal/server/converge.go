@@ -66,7 +66,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	for _, b := range bodies {
 		switch b := b.(type) {
 		case *tutti.RunWanted:
-			b.Order.Run = w.opts.NewRunID()
+			tx.name(b)
 		case *tutti.RunGated:
 			tx.letGo(b)
 			continue

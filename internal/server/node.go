@@ -34,6 +34,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpAnswer:   s.answered,
 		tutti.OpForeign:  s.foreign,
 		tutti.OpLease:    s.lease,
+		tutti.OpFacts:    s.facts,
 	}
 }
 
@@ -146,5 +147,7 @@ func (tx *tx) expects(node tutti.NodeName) tutti.Expectation {
 // has is what a node has to run with.
 func (tx *tx) has(name tutti.NodeName) converge.Has {
 	_, beat := tx.server.presence.Last(name)
-	return tx.Has(name, beat.Puppet)
+	has := tx.Has(name, beat.Puppet)
+	has.TellsFacts = tx.server.presence.tellsFacts(name)
+	return has
 }

@@ -29,6 +29,7 @@ type seat struct {
 	beat tutti.Beat
 
 	lacks   []tutti.Capability // what this release may ask and its agent does not know
+	claimed bool               // lacks is known
 	tickets fold.Tickets
 	met     []tutti.Machine // that have said hello with its key, the latest last
 	greeted time.Time       // when the last one did
@@ -220,7 +221,7 @@ func (p presence) claims(n tutti.NodeName, version string, lacks []tutti.Capabil
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if place := p.nodes[n]; place != nil {
-		place.lacks = lacks
+		place.lacks, place.claimed = lacks, true
 		if version != "" {
 			place.beat.Version = version
 		}
@@ -257,7 +258,7 @@ func (p presence) forget(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if place := p.nodes[n]; place != nil {
-		place.seen, place.beat, place.lacks = time.Time{}, tutti.Beat{}, nil
+		place.seen, place.beat, place.lacks, place.claimed = time.Time{}, tutti.Beat{}, nil, false
 	}
 }
 
@@ -275,6 +276,14 @@ func (p presence) Last(n tutti.NodeName) (time.Time, tutti.Beat) {
 		return place.seen, place.beat
 	}
 	return time.Time{}, tutti.Beat{}
+}
+
+// tellsFacts reports whether a node's agent is known to tell which facts the node has.
+func (p presence) tellsFacts(n tutti.NodeName) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && place.claimed && !slices.Contains(place.lacks, tutti.CapabilityFacts)
 }
 
 // Lacks implements explain.Present.

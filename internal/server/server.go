@@ -406,7 +406,7 @@ func (w *writer) decide(tx *tx) {
 		}
 		for _, b := range bodies {
 			if want, ok := b.(*tutti.RunWanted); ok {
-				want.Order.Run = w.opts.NewRunID()
+				tx.name(want)
 			}
 			tx.emit(actorServer, b)
 			tx.mayCut()

@@ -52,6 +52,7 @@ module PuppetX
       # In the child of a run: waits for it. Once.
       # @return [FactsAhead::Facts, nil] nil: it has none
       def facts
+        hurry
         nil until ended?(1)
         @said.rewind
         FactsAhead::Facts.read(@said.read)
@@ -79,6 +80,13 @@ module PuppetX
       end
 
       private
+
+      # A run waits for it now. It has a group of its own.
+      def hurry
+        Process.setpriority(Process::PRIO_PGRP, @pid, 0)
+      rescue SystemCallError
+        nil # it is over, or has none yet
+      end
 
       def nameless(path)
         File.open(path, 'w+b', 0o600).tap { File.unlink(path) }

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require 'fileutils'
+require_relative 'fact_leavings'
+require_relative 'facts_digest'
 require_relative 'launcher'
 
 module PuppetX
@@ -8,6 +10,12 @@ module PuppetX
     # Facts that are collected after one run for the next one. It is what a run is up to its lock, in a directory of its own and without an
     # agent: its settings are a run's, and Facter is asked through Puppet's terminus. Whatever ends it before it has facts, there are none.
     class FactsAhead < Launcher
+      # Of the run whose facts they are compared with; what it says is for the agent.
+      NOW = 'facts-now.json'
+      # How many names of changed facts are told.
+      NAMES = 10
+      # As little of the processor as there can be.
+      LOWEST = 19
       # A type, or a part of one.
       TYPE = %r{/puppet/type/(?<type>[^/]+?)(?<part>/.+)?\.rb\z}.freeze
 
@@ -21,7 +29,9 @@ module PuppetX
       # @param paths [Array<String>] where Ruby looks for libraries since: a gem's, a module's
       # @param libraries [Array<String>] what facts have required, in that order
       # @param ended [Array, nil] which was the last Puppet run before
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended) do
+      # @param external [Array<String>] the directories in which Facter itself looks for facts
+      # @param leaves [String, nil] what a fact's file has left in the process, and this one lacks
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended, :external, :leaves) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -36,7 +46,7 @@ module PuppetX
 
         # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
         def valid?
-          ended == FactsAhead.last_run && plugins == FactsAhead.plugins
+          ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external)
         rescue SystemCallError
           false # a plugin went between two looks
         end
@@ -45,6 +55,8 @@ module PuppetX
         # code of a module counts on a library.
         # @return [String, nil] why that cannot be
         def leave
+          return "its facts were collected before, and #{leaves}" if leaves
+
           variables, umask, directory = process
           ENV.update(variables)
           $LOAD_PATH.unshift(*(paths - $LOAD_PATH))
@@ -106,9 +118,16 @@ module PuppetX
       end
 
       # The fact plugins that are not in the code of an environment, which is known by its digest.
-      def self.plugins
-        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR), *elsewhere]
-        Dir.glob(dirs.map { |dir| "#{dir}/**/*" }).sort.to_h { |file| [file, File.lstat(file).mtime] }
+      # @param external [Array<String>] see external
+      def self.plugins(external)
+        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR), *elsewhere, *external]
+        Dir.glob(dirs.map { |dir| "#{dir}/**/*" }).sort.to_h { |file| [file, File.lstat(file).ctime] }
+      end
+
+      # The directories of facts that Facter knows by itself, or by facter.conf: after facts were found.
+      def self.external
+        code = "#{Puppet[:environmentpath]}/"
+        [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }.uniq.reject { |dir| dir.start_with?(code) }
       end
 
       # Where modules have facts that are on the modulepath and not in the environment (basemodulepath).
@@ -161,8 +180,10 @@ module PuppetX
       end
 
       # @param dir [String] of the run whose order it follows
+      # @param preload [Preload, nil] nil: nothing was loaded ahead
       # @param out [IO] where it goes
       def self.collect(dir, preload, out)
+        Process.setpriority(Process::PRIO_PROCESS, 0, LOWEST) # nobody waits for it; see Ahead#facts
         Launcher.current = new(Order.read(dir), scratch(dir), preload, out)
         Launcher.current.start
       end
@@ -194,10 +215,13 @@ module PuppetX
         told = Told.by
         environment = @order.agent? ? Puppet::Node::Environment.remote(Puppet[:environment]) : Puppet.lookup(:current_environment)
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
-        Puppet::Node::Facts.indirection.terminus(:facter).find(request)
+        found = nil
+        leaves = FactLeavings.of { found = Puppet::Node::Facts.indirection.terminus(:facter).find(request) }
+        external = FactsAhead.external
+        compare(found.values, external)
         single = asked.to_h { |name| [name, told.value(name)] }
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins, FactCosts.record, FactsAhead.changed(before),
-                                          $LOAD_PATH - path, FactsAhead.required(loaded), ended)))
+        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
+                                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves)))
         @out.close
         exit
       end
@@ -207,6 +231,15 @@ module PuppetX
       end
 
       private
+
+      # Says whether these are the facts that the run had.
+      def compare(values, external)
+        volatile = @order.volatile_facts
+        changed = FactsDigest.changed(JSON.parse(File.read(file('../facts.json'))), values, volatile)
+        Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES), 'watch' => external })
+      rescue SystemCallError, JSON::ParserError
+        nil # it has collected none, or a full disk
+      end
 
       # What the run asked for one by one.
       def asked

@@ -1,26 +1,38 @@
 # frozen_string_literal: true
 
+require 'json'
 require_relative 'canonical'
 
 module PuppetX
   module Tutti
-    # The digest of a node's facts without those that change at each collection and would keep the node stale for ever.
+    # The digest of a node's facts without those that change at each collection and would keep the node suspect for ever, and without
+    # those that are the run's and not the node's.
     module FactsDigest
       # Whole facts. The list is part of the module's documentation (README).
       VOLATILE = %w[
         system_uptime load_averages memory mountpoints disks
         uptime uptime_seconds uptime_hours uptime_days timestamp
         memoryfree memoryfree_mb memorysize memorysize_mb swapfree swapfree_mb swapsize swapsize_mb
+        clientnoop
       ].freeze
       # Parts of structured facts.
       VOLATILE_PARTS = { 'processors' => %w[speed] }.freeze
 
-      def self.of(facts)
-        Canonical.digest(stable(facts))
+      # @param volatile [Array<String>] names of further whole facts
+      def self.of(facts, volatile = [])
+        Canonical.digest(stable(facts, volatile))
       end
 
-      def self.stable(facts)
-        facts.reject { |name, _| VOLATILE.include?(name.to_s) }.to_h do |name, value|
+      # @param before [Hash] facts, as JSON has them
+      # @return [Array<String>] the names of those that are other ones now, sorted
+      def self.changed(before, now, volatile = [])
+        before, now = [before, now].map { |facts| stable(JSON.parse(JSON.generate(facts)), volatile) }
+        (before.keys | now.keys).reject { |name| before.key?(name) && now.key?(name) && before[name] == now[name] }.sort
+      end
+
+      def self.stable(facts, volatile = [])
+        passing = VOLATILE + volatile
+        facts.reject { |name, _| passing.include?(name.to_s) }.to_h do |name, value|
           parts = VOLATILE_PARTS[name.to_s]
           value = value.reject { |part, _| parts.include?(part.to_s) } if parts && value.is_a?(Hash)
           [name.to_s, value]

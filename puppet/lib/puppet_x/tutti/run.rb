@@ -143,7 +143,7 @@ module PuppetX
 
       def asked
         @handed = keys.keys
-        { 'keys' => @handed, 'facts_digest' => FactsDigest.of(facts) }
+        { 'keys' => @handed, 'facts_digest' => FactsDigest.of(facts, order.volatile_facts) }
       end
 
       # What a catalog is, without showing it.

@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Facts has the node's facts collected again after a run, to see whether they are what the
+// run compiled with (docs/adr/0019-facts.md).
+type Facts interface {
+	// Collect begins, by the order of the run of a directory, which has ended. What goes on
+	// for another run ends.
+	Collect(dir string) error
+	// Collected is what was found last for that run; fs.ErrNotExist: nothing yet.
+	Collected(dir string) (FactsNow, error)
+}
+
+// FactsNow is what was found.
+type FactsNow struct {
+	Facts   tutti.Digest
+	Changed []string  // names of those that are not what the run had
+	Watch   []string  // directories whose files make facts
+	At      time.Time // when
+}
+
+const (
+	// factsEvery is how often facts are collected though nothing is seen that has changed.
+	factsEvery = 10 * time.Minute
+	// factsPatience is how long a collection is waited for before another one begins.
+	factsPatience = 5 * time.Minute
+	// factsSoon is how often it is looked whether a collection has ended.
+	factsSoon = 200 * time.Millisecond
+	// maxWatched bounds the files that are looked at.
+	maxWatched = 2000
+)
+
+// collectFacts is for a run that has just ended.
+func (a *Agent) collectFacts(dir string) {
+	if a.opts.Facts == nil {
+		return
+	}
+	if err := a.opts.Facts.Collect(dir); err != nil {
+		a.opts.Logger.Debug("facts are not collected", "error", err) // no Puppet, or it has no facts: the next run says so
+	}
+	ring(a.collects)
+}
+
+// factsWatch is what is known of the node's facts since its last run.
+type factsWatch struct {
+	*Agent
+	begun  bool      // this agent has had facts collected
+	dir    string    // of that run
+	asked  time.Time // when a collection began
+	now    FactsNow  // the last one
+	seen   uint64    // of the files that were there when it was found
+	told   tutti.Digest
+	toldOf string // the run's directory
+	said   string
+}
+
+// tellFacts tells the server which facts the node has, until ctx ends. Nothing that runs do
+// waits for it.
+func (a *Agent) tellFacts(ctx context.Context) {
+	if a.opts.Facts == nil {
+		return
+	}
+	f := &factsWatch{Agent: a}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.collects: // begun
+			f.begun, f.asked = true, time.Now()
+		case <-a.tellAgain: // the server may know nothing of it
+			f.toldOf = ""
+		case <-timer.C:
+		}
+		f.look(time.Now())
+		err := f.tell(ctx)
+		if said := errorText(err); said != f.said && ctx.Err() == nil {
+			if f.said = said; err != nil {
+				a.opts.Logger.Warn("the server does not know yet which facts the node has", "error", err)
+			}
+		}
+		wait := a.opts.Beat
+		if !f.asked.IsZero() {
+			wait = min(wait, max(factsSoon, time.Since(f.asked)/8))
+		}
+		timer.Reset(wait)
+	}
+}
+
+// look begins a collection where one is due, and takes what one has found.
+func (f *factsWatch) look(now time.Time) {
+	dir := f.lastWithFacts()
+	if dir == "" || f.running() {
+		return
+	}
+	if dir != f.dir {
+		f.dir, f.now, f.seen = dir, FactsNow{}, 0
+	}
+	found, err := f.opts.Facts.Collected(dir)
+	if err == nil && !found.At.Equal(f.now.At) {
+		f.now, f.asked = found, time.Time{}
+		f.seen = stamp(found.Watch)
+	}
+	switch {
+	case !f.asked.IsZero() && now.Sub(f.asked) < factsPatience:
+		return
+	case !f.begun: // while no agent was here the machine may have become another one
+	case f.now.At.IsZero(), now.Sub(f.now.At) > factsEvery, f.now.At.After(now):
+	case stamp(f.now.Watch) != f.seen:
+	default:
+		return
+	}
+	f.begun, f.asked = true, now
+	if err := f.opts.Facts.Collect(dir); err != nil {
+		f.opts.Logger.Debug("facts are not collected", "error", err)
+	}
+}
+
+func (f *factsWatch) running() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active != nil
+}
+
+// lastWithFacts is the directory of the last run that has ended and has collected facts; empty:
+// there is none.
+func (f *factsWatch) lastWithFacts() string {
+	dirs, err := f.runDirs()
+	if err != nil {
+		return ""
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if hasFile(dir, factsFile) && (hasFile(dir, resultFile) || hasFile(dir, sentFile)) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// tell says which facts there are, unless the server has heard so.
+func (f *factsWatch) tell(ctx context.Context) error {
+	if f.now.Facts == "" || f.running() || !hasFile(f.dir, sentFile) || f.toldOf == f.dir && f.told == f.now.Facts {
+		return nil
+	}
+	in := tutti.FactsSeen{Run: tutti.RunID(filepath.Base(f.dir)), Facts: f.now.Facts, Changed: f.now.Changed}
+	_, err := call[struct{}](ctx, f.Agent, tutti.OpFacts, in)
+	if err == nil || final(err) { // a server of an earlier release does not know it
+		f.told, f.toldOf = f.now.Facts, f.dir
+	}
+	return err
+}
+
+// stamp is another number when a file in these directories was added, changed or removed.
+func stamp(dirs []string) uint64 {
+	h, n := fnv.New64a(), 0
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if n++; n > maxWatched {
+				return fs.SkipAll
+			}
+			var st unix.Stat_t
+			if err == nil && unix.Lstat(path, &st) == nil { // else it is not there, or not any more
+				fmt.Fprintf(h, "%s %d %d %d %d\n", path, st.Ino, st.Ctim.Sec, st.Ctim.Nsec, st.Size)
+			}
+			return nil
+		})
+	}
+	return h.Sum64()
+}

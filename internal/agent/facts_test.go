@@ -1,0 +1,90 @@
+package agent_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+)
+
+// facter is an agent.Facts: it finds what it is told.
+type facter struct {
+	mu      sync.Mutex
+	text    string // of all facts
+	found   agent.FactsNow
+	dir     string
+	watch   string
+	count   int
+	collect chan struct{} // one for each collection
+}
+
+func (f *facter) Collect(dir string) error {
+	f.mu.Lock()
+	f.count++
+	f.dir = dir
+	f.found = agent.FactsNow{Facts: tutti.DigestOf([]byte(f.text)), Changed: []string{"ssh"}, Watch: []string{f.watch}, At: time.Now()}
+	f.mu.Unlock()
+	f.collect <- struct{}{}
+	return nil
+}
+
+func (f *facter) Collected(dir string) (agent.FactsNow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if dir != f.dir {
+		return agent.FactsNow{}, fs.ErrNotExist
+	}
+	return f.found, nil
+}
+
+func (f *facter) set(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.text = text
+}
+
+// factsTold are the digests in the log.
+func (l *lab) factsTold() []tutti.Digest {
+	var out []tutti.Digest
+	for _, e := range l.fleet.Events() {
+		if b, ok := e.Body.(*tutti.NodeFacts); ok {
+			out = append(out, b.Facts)
+		}
+	}
+	return out
+}
+
+// TestFactsAreToldAfterARun, when a file of them has changed, and after a start of the agent.
+func TestFactsAreToldAfterARun(t *testing.T) {
+	f := &facter{text: "of the run", watch: t.TempDir(), collect: make(chan struct{}, 100)}
+	use := func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond }
+	l := started(t, use)
+	l.inRun(func(p *puppet) {
+		if err := os.WriteFile(filepath.Join(p.dir, "facts.json"), []byte(`{"a": 1}`), 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	<-f.collect
+	l.line.until(tutti.OpFacts, 1)
+	f.set("role written")
+	if err := os.WriteFile(filepath.Join(f.watch, "role.txt"), []byte("role=web\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-f.collect
+	l.line.until(tutti.OpFacts, 2)
+	l.kill()
+	f.set("while no agent was there")
+	l.start(use)
+	<-f.collect
+	l.line.until(tutti.OpFacts, 3)
+	l.kill()
+	told := l.factsTold()
+	if len(told) == 0 || told[0] != tutti.DigestOf([]byte("of the run")) {
+		t.Errorf("the log has %v", told)
+	}
+}

@@ -1,0 +1,195 @@
+package converge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tutti-project/tutti"
+)
+
+// factsOf is what the agent of a node tells after its last run.
+func (s *sim) factsOf(n tutti.NodeName) tutti.FactsSeen {
+	out := tutti.FactsSeen{Facts: tutti.DigestOf([]byte(s.facts[n]))}
+	last := s.engine.Last(n).Claimed
+	if last == nil {
+		return out
+	}
+	out.Run = last.Run
+	if p := s.memory[last.Run]; p != nil && p.got.fact != s.facts[n] {
+		out.Changed = []string{"ssh"}
+	}
+	return out
+}
+
+// hosts are nodes that export the key which the package makes that they install, and collect
+// those of all others.
+func hosts(names ...tutti.NodeName) map[tutti.NodeName]*manifest {
+	out := map[tutti.NodeName]*manifest{}
+	for _, n := range names {
+		out[n] = &manifest{
+			types: []string{"Sshkey"},
+			makes: func(string) string { return "key of " + string(n) },
+			compile: func(a answers) catalog {
+				c := catalog{extra: fmt.Sprint(a.exports)}
+				if a.fact != "" {
+					c.exports = map[string][]string{"Sshkey": {a.fact}}
+				}
+				return c
+			},
+		}
+	}
+	return out
+}
+
+// TestPackageFactSecondRun: a run installs a package, the package makes a fact, and the fact makes
+// another catalog. One job does all of it, in any order of events.
+func TestPackageFactSecondRun(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		names := []tutti.NodeName{"a", "b", "c"}
+		s := newSim(rt, hosts(names...))
+		s.tells = true
+		j := s.all(pick(d))
+		if j.Verdict != tutti.VerdictConverged {
+			rt.Fatalf("verdict %s: %s\n%s", j.Verdict, j.Message, s.tail())
+		}
+		for _, n := range names {
+			p := s.memory[s.engine.Last(n).Passed.Run]
+			if p.got.fact == "" || len(p.got.exports["Sshkey"]) != len(names)-1 {
+				rt.Fatalf("%s is good with fact %q and keys %v\n%s", n, p.got.fact, p.got.exports, s.tail())
+			}
+		}
+		if again := s.all(first); len(done(again)) > 0 {
+			rt.Fatalf("the second: %v\n%s", done(again), s.tail())
+		}
+	})
+}
+
+// keeper is a node whose fact is another one after each collection.
+func (s *sim) restless(n tutti.NodeName) {
+	count := 0
+	s.onWanted = func(b *tutti.RunWanted) {
+		count++
+		s.facts[n] = fmt.Sprint("at compile ", count)
+	}
+	s.afterEnd = func(node tutti.NodeName) {
+		if node == n {
+			count++
+			s.facts[n] = fmt.Sprint("at end ", count)
+		}
+	}
+}
+
+func TestFactsThatChange(t *testing.T) {
+	uses := func(a answers) catalog { return catalog{extra: a.fact} }
+	ignores := func(answers) catalog { return catalog{} }
+	once := func(string) string { return "installed" }
+	for name, tc := range map[string]struct {
+		manifest *manifest
+		change   func(s *sim) // before the job, after a first one
+		silent   bool         // the agent tells no facts
+		restless bool
+		did      string
+		verdict  tutti.Verdict
+		message  string
+	}{
+		"a fact of a run that the catalog uses":   {&manifest{compile: uses, makes: once}, nil, false, false, "run run ", tutti.VerdictConverged, ""},
+		"one that it does not use":                {&manifest{compile: ignores, makes: once}, nil, false, false, "run proved ", tutti.VerdictConverged, ""},
+		"an agent that tells nothing":             {&manifest{compile: uses, makes: once}, nil, true, false, "run ", tutti.VerdictConverged, ""},
+		"one that never stays, and is not used":   {&manifest{compile: ignores}, nil, false, true, "run proved proved ", tutti.VerdictConverged, "a is as its code says, but its facts keep changing: ssh"},
+		"one that never stays, and is used":       {&manifest{compile: uses}, nil, false, true, "run run run ", tutti.VerdictDiverging, "a keeps changing: its facts have changed since its last run: ssh"},
+		"somebody has written a fact since":       {&manifest{compile: uses}, func(s *sim) { s.facts["a"] = "role" }, false, false, "run ", tutti.VerdictConverged, ""},
+		"somebody has written one that is no use": {&manifest{compile: ignores}, func(s *sim) { s.facts["a"] = "role" }, false, false, "proved ", tutti.VerdictConverged, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, map[tutti.NodeName]*manifest{"a": tc.manifest})
+			s.tells = !tc.silent
+			if tc.restless {
+				s.restless("a")
+			}
+			if tc.change != nil {
+				s.all(first)
+				tc.change(s)
+				for _, act := range s.actions() { // it tells
+					act()
+				}
+			}
+			j := s.all(first)
+			if diff := cmp.Diff([]string{tc.did, string(tc.verdict), tc.message}, []string{done(j)["a"], string(j.Verdict), j.Message}); diff != "" {
+				t.Errorf("-want +got\n%s\n%s", diff, s.tail())
+			}
+		})
+	}
+}
+
+// TestNobodyWaitsForEverForFacts: a node that is there, and does not tell, keeps the job for a minute.
+func TestNobodyWaitsForEverForFacts(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.tells = true
+	s.mute = true
+	j := s.all(first)
+	ended := s.engine.Last("a").Passed.EndedAt
+	if took := j.EndedAt.Sub(ended); j.Verdict != tutti.VerdictConverged || took < time.Minute || took > 2*time.Minute {
+		t.Errorf("%s, %s after the run\n%s", j.Verdict, took, s.tail())
+	}
+}
+
+// TestAReactionToFacts: a fact that was written makes a node run by itself; one that never stays makes it
+// run twice and is then let alone; a person's job looks again.
+func TestAReactionToFacts(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}})
+	s.tells = true
+	s.push("two", s.nodes)
+	s.live(5 * time.Minute)
+	before := s.runs()
+	s.facts["a"] = "role"
+	s.live(5 * time.Minute)
+	if diff := cmp.Diff(map[tutti.NodeName]int{"a": 1}, since(before, s.runs())); diff != "" {
+		t.Fatalf("-want +runs\n%s\n%s", diff, s.tail())
+	}
+	s.push("three", map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}})
+	s.live(5 * time.Minute)
+	from := len(s.log)
+	s.restless("a")
+	s.facts["a"] = "begin"
+	s.live(24 * time.Hour)
+	compiled := 0
+	for _, e := range s.log[from:] {
+		if _, is := e.Body.(*tutti.RunCompiled); is {
+			compiled++
+		}
+	}
+	if why := s.standing("a").Why(); compiled != 2 || why != "its facts keep changing: ssh" {
+		t.Errorf("%d compiles, and %q\n%s", compiled, why, s.tail())
+	}
+	if j := s.all(first); done(j)["a"] != "proved proved " {
+		t.Errorf("a person's job: %v\n%s", done(j), s.tail())
+	}
+}
+
+// TestAFailedNodeWithOtherFacts: what failed by its facts is tried again when these are other ones.
+func TestAFailedNodeWithOtherFacts(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.tells = true
+	broken := &manifest{compile: func(a answers) catalog {
+		if a.fact == "" {
+			return catalog{fails: tutti.BecauseResources}
+		}
+		return catalog{}
+	}}
+	s.push("two", map[tutti.NodeName]*manifest{"a": broken})
+	s.live(time.Hour)
+	if why := s.standing("a").Why(); !strings.Contains(why, "it broke") {
+		t.Fatalf("%q\n%s", why, s.tail())
+	}
+	s.facts["a"] = "role"
+	s.live(5 * time.Minute)
+	if why := s.standing("a").Why(); why != "" {
+		t.Errorf("it is still %q\n%s", why, s.tail())
+	}
+}

@@ -1,0 +1,90 @@
+package puppet
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// FactsNow is what the collector of facts says after a run.
+type FactsNow struct {
+	Facts   tutti.Digest `json:"facts"`
+	Changed []string     `json:"changed"` // names of facts that are not what the run had
+	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
+	// At is when they were collected.
+	At time.Time `json:"-"`
+}
+
+const (
+	factsNowFile = "facts-now.json"
+	// coldFacts is how long a collector without a warm parent may take.
+	coldFacts = 5 * time.Minute
+)
+
+// ReadFactsNow returns what was collected last after the run of a directory;
+// os.ErrNotExist: nothing yet.
+func ReadFactsNow(dir string) (FactsNow, error) {
+	var now FactsNow
+	file, err := os.Open(filepath.Join(dir, factsNowFile))
+	if err != nil {
+		return now, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil {
+		err = json.NewDecoder(file).Decode(&now)
+	}
+	now.At = info.ModTime()
+	return now, tutti.Wrap(tutti.CodeDamaged, err, "%s", file.Name())
+}
+
+// collector is a process that collects facts, without a warm parent.
+type collector struct {
+	cmd  *exec.Cmd
+	late *time.Timer
+	over chan struct{}
+}
+
+// startCollector collects facts after the run of a directory. A Puppet that is not there
+// has none.
+func startCollector(root, launcher, dir string) (*collector, error) {
+	install, err := Find(root)
+	if err != nil {
+		return nil, err
+	}
+	unit := "tutti-facts-" + strconv.FormatInt(time.Now().UnixNano(), 36) + ".scope"
+	cmd := inScope(unit, "Facts after a Puppet run", []string{install.Ruby, launcher, "--facts", dir})
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &collector{cmd: cmd, over: make(chan struct{})}
+	c.late = time.AfterFunc(coldFacts, c.kill)
+	go func() {
+		defer close(c.over)
+		_ = cmd.Wait() // what it said is in its file
+		c.late.Stop()
+	}()
+	return c, nil
+}
+
+// kill ends it with all that it has started: it is the first of its session.
+func (c *collector) kill() { _ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
+
+// end returns when it is gone.
+func (c *collector) end() {
+	if c == nil {
+		return
+	}
+	select {
+	case <-c.over:
+	default:
+		c.kill()
+		<-c.over
+	}
+}

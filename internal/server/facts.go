@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
+)
+
+// name gives an order what only the server knows.
+func (tx *tx) name(b *tutti.RunWanted) {
+	b.Order.Run, b.Order.VolatileFacts = tx.server.opts.NewRunID(), tx.Fleet().VolatileFacts
+}
+
+// factsEvery is how often a node may tell other facts without a run.
+const factsEvery = 10 * time.Second
+
+// facts takes a node's word on which facts it has since its last run. What is known, or not of
+// that run any more, is let go.
+func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.FactsSeen](tutti.OpFacts, payload)
+	if err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range in.Changed {
+		in.Changed[i] = plain.Words(name)
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		body := tx.Engine.Tell(n.Node, in)
+		if body == nil {
+			return nil
+		}
+		if f := tx.Engine.Facts(n.Node); f != nil && f.Run == in.Run {
+			if since := tx.now.Sub(f.At); since >= 0 && since < factsEvery { // less than none: the server's clock was set back
+				return tutti.Errorf(tutti.CodeUnavailable, "node %s has told its facts %s ago: at most once each %s", n.Node, since.Round(time.Second), factsEvery)
+			}
+		}
+		if err := tx.server.opts.Space(); err != nil {
+			return err
+		}
+		tx.emit(actorNode(n.Node), body)
+		return nil
+	})
+}

@@ -1,0 +1,216 @@
+package server_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
+
+// compiles lets a node claim a run and hand over a catalog that it compiled with some facts.
+func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
+	h.t.Helper()
+	run, same := h.db.MustClaim().Run, factsDigest("catalog")
+	gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Facts: factsDigest(facts)}}
+	h.db.Gate(gate)
+	synctest.Wait()
+	return run, h.db.Gate(gate).Verdict
+}
+
+// pass lets a node pass the gate of a converge job with some facts, change something and end.
+func (h *factsHouse) pass(facts string) tutti.RunID {
+	h.t.Helper()
+	run, verdict := h.compiles(facts)
+	if verdict != tutti.GateGo {
+		h.t.Fatalf("the gate says %s", verdict)
+	}
+	result := servertest.Result(run, tutti.Changed)
+	result.Counts.Changed = 1
+	h.end(result)
+	return run
+}
+
+func (h *factsHouse) end(result tutti.Result) {
+	h.t.Helper()
+	if err := h.db.Call(tutti.OpResult, result, nil); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// stopped ends a run that was stopped at its gate.
+func (h *factsHouse) stopped(run tutti.RunID) {
+	h.t.Helper()
+	result := servertest.Result(run, "")
+	result.Stopped = true
+	h.end(result)
+}
+
+func (h *factsHouse) standing() tutti.NodeStanding {
+	h.t.Helper()
+	d, err := h.f.ShowNode(servertest.Operator(), "db-01")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d.Standing
+}
+
+type factsHouse struct {
+	t  *testing.T
+	f  *servertest.Fleet
+	db *servertest.Node
+}
+
+// tell says which facts the node has.
+func (h *factsHouse) tell(run tutti.RunID, facts string, changed ...string) error {
+	return h.db.Call(tutti.OpFacts, tutti.FactsSeen{Run: run, Facts: factsDigest(facts), Changed: changed}, nil)
+}
+
+func (h *factsHouse) events() int {
+	n := 0
+	for _, e := range h.f.Events() {
+		if _, is := e.Body.(*tutti.NodeFacts); is {
+			n++
+		}
+	}
+	return n
+}
+
+func newFactsHouse(t *testing.T) *factsHouse {
+	f := servertest.Start(t)
+	f.Push(everyFleet)
+	f.PushSite("notify { 'one': }\n")
+	return &factsHouse{t, f, f.Join("db-01")}
+}
+
+func (h *factsHouse) converge() tutti.JobID {
+	h.t.Helper()
+	j, err := h.f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: "db-01"}, Mode: tutti.ModeApply})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return j
+}
+
+// TestOtherFactsMakeANodeSuspect: what a node tells after its run is compared with what the run
+// compiled with, also after a start of the server. One job compiles it again.
+func TestOtherFactsMakeANodeSuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFactsHouse(t)
+		h.db.Claim() // its agent says what it knows
+		h.converge()
+		run := h.pass("before")
+		if s := h.standing(); s.State != tutti.NodeGood {
+			t.Fatalf("before it has told: %+v", s)
+		}
+		h.must(h.tell(run, "with sshd", "ssh"))
+		h.f = h.f.Restart()
+		h.db.Fleet = h.f
+		h.wants(tutti.NodeSuspect, "its facts have changed since its last run: ssh")
+
+		proof, verdict := h.compiles("with sshd")
+		if verdict != tutti.GateStop {
+			t.Fatalf("the proof is told %s", verdict)
+		}
+		h.stopped(proof)
+		for range 2 { // the second time nothing is new
+			h.must(h.tell(proof, "with sshd"))
+		}
+		if n := h.events(); n != 2 {
+			t.Errorf("%d events", n)
+		}
+		h.wants(tutti.NodeGood, "")
+		if j := h.f.Job("converge-1"); j.Verdict != tutti.VerdictConverged {
+			t.Errorf("%+v", j)
+		}
+		// Another digest without a run: not more often than each ten seconds.
+		if err := h.tell(proof, "third"); tutti.CodeOf(err) != tutti.CodeUnavailable {
+			t.Errorf("at once: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		h.must(h.tell(proof, "third"))
+		h.wants(tutti.NodeSuspect, "its facts have changed since its last run")
+		time.Sleep(10 * time.Second)
+		h.must(h.tell(proof, "with sshd"))
+		h.wants(tutti.NodeGood, "")
+	})
+}
+
+func (h *factsHouse) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *factsHouse) wants(state tutti.NodeState, why string) {
+	h.t.Helper()
+	if s := h.standing(); s.State != state || s.Why != why {
+		h.t.Errorf("%s, %q, want %s, %q", s.State, s.Why, state, why)
+	}
+}
+
+// TestFactsOfWhichNothingFollows: of a run that is not the node's last one, of another node's, and
+// what is no word of an agent.
+func TestFactsOfWhichNothingFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFactsHouse(t)
+		other := h.f.Join("web-01")
+		h.converge()
+		first := h.pass("before")
+		if err := h.tell(first, "before"); err != nil {
+			t.Fatal(err)
+		}
+		n := h.events()
+		if err := other.Call(tutti.OpFacts, tutti.FactsSeen{Run: first, Facts: factsDigest("x")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.f.PushSite("notify { 'two': }\n")
+		h.converge()
+		if err := h.tell(first, "while a run is wanted"); err != nil {
+			t.Fatal(err)
+		}
+		second, _ := h.compiles("before")
+		h.stopped(second)
+		if err := h.tell(first, "of the run before"); err != nil {
+			t.Fatal(err)
+		}
+		if h.events() != n {
+			t.Errorf("%d events more", h.events()-n)
+		}
+		for name, in := range map[string]tutti.FactsSeen{
+			"no run": {Facts: factsDigest("x")}, "no digest": {Run: first},
+			"eleven names":  {Run: first, Facts: factsDigest("x"), Changed: make([]string, 11)},
+			"an empty name": {Run: first, Facts: factsDigest("x"), Changed: []string{""}},
+		} {
+			if err := h.db.Call(tutti.OpFacts, in, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// TestAPersonsJobHasFreshFacts: the first run of a node in it collects its own, and no later one.
+func TestAPersonsJobHasFreshFacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFactsHouse(t)
+		h.converge()
+		o := h.db.MustClaim()
+		if !o.FreshFacts {
+			t.Errorf("the first run of a person's job may use facts of before")
+		}
+		gate := tutti.Gate{Run: o.Run, Compiled: tutti.Compiled{Catalog: factsDigest("c")}, Reads: []tutti.Read{{Query: asksShared, Found: true, Digest: factsDigest("old")}}}
+		h.db.Gate(gate)
+		synctest.Wait()
+		if g := h.db.Gate(gate); g.Verdict != tutti.GateStop {
+			t.Fatalf("%+v", g)
+		}
+		h.stopped(o.Run)
+		if again := h.db.MustClaim(); again.FreshFacts {
+			t.Error("the second run of the job must collect its own facts")
+		}
+	})
+}

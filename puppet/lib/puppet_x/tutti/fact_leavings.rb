@@ -1,0 +1,83 @@
+# frozen_string_literal: true
+
+module PuppetX
+  module Tutti
+    # What the files of facts leave in a process besides facts: where facts were collected in another process, it is missing. What they
+    # require is no part of it, and neither is what they define inside of Facter.
+    class FactLeavings
+      CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Numeric, Integer, Float, Array, Hash, Range, Proc, NilClass].freeze
+
+      # Watches the block.
+      # @return [String, nil] the first thing that was left, and where
+      def self.of(&block)
+        new.of(&block)
+      end
+
+      def of
+        constants = Object.constants
+        globals = global_variables
+        methods = methods_of_core
+        @read = []
+        @opened = []
+        traces.each(&:enable)
+        yield
+        traces.each(&:disable)
+        constant(Object.constants - constants) || opened || method(methods_of_core - methods) || written(global_variables - globals)
+      end
+
+      private
+
+      def traces
+        @traces ||= [
+          TracePoint.new(:script_compiled) { |trace| @read << trace.path },
+          TracePoint.new(:class) { |trace| @opened << [trace.self, trace.path] }
+        ]
+      end
+
+      # A file that was loaded, not required: facts are, and nothing else that is read while facts are collected.
+      def fact?(path)
+        path && path.start_with?('/') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && File.file?(path)
+      end
+
+      def methods_of_core
+        CORE.flat_map do |one|
+          (one.instance_methods(false) + one.private_instance_methods(false)).map { |name| [one, name, false] } +
+            one.singleton_methods(false).map { |name| [one, name, true] }
+        end
+      end
+
+      def constant(names)
+        name = names.find { |one| fact?(Object.const_source_location(one)&.first) }
+        "#{short(Object.const_source_location(name).first)} defines #{name}" if name
+      end
+
+      def opened
+        one, path = @opened.find { |what, file| fact?(file) && what.name && !what.name.match?(/\AFacter(?:::|\z)/) }
+        "#{short(path)} extends #{one.name}" if one
+      end
+
+      def method(found)
+        found.each do |one, name, single|
+          path, = (single ? one.method(name) : one.instance_method(name)).source_location
+          return "#{short(path)} defines the method #{name} of #{one}" if fact?(path)
+        end
+        nil
+      end
+
+      # Of global variables and handlers nobody knows where they come from.
+      def written(globals)
+        @read.uniq.select { |path| fact?(path) }.each do |path|
+          text = File.binread(path)
+          name = globals.find { |one| text.include?(one.to_s) } || text[/^\s*(?:Kernel\.)?at_exit\b/]&.strip
+          return "#{short(path)} has #{name}" if name
+        end
+        nil
+      end
+
+      # From the module's directory on.
+      def short(path)
+        path[%r{[^/]+/lib/facter/.*}] || path
+      end
+    end
+  end
+end
