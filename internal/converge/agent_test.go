@@ -159,8 +159,10 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 	}
 	s.exports(r, exports, true)
 	same := tutti.DigestOf([]byte("same"))
-	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Compiled: tutti.Compiled{
-		Catalog: tutti.DigestOf(fmt.Append(nil, p.catalog)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
+	applied := p.catalog // what is exported is no part of it
+	applied.exports = nil
+	body := &tutti.RunCompiled{Run: id, Reads: p.asked, Set: setOf(exports), Compiled: tutti.Compiled{
+		Catalog: tutti.DigestOf(fmt.Append(nil, applied)), Sources: same, Lib: same, Values: sortedKeys(p.catalog.values), Puppet: s.puppet,
 	}}
 	if s.tells {
 		body.Facts = tutti.DigestOf([]byte(p.got.fact))
@@ -169,6 +171,14 @@ func (s *sim) gate(id tutti.RunID, p *process) {
 		s.compiled(&body.Compiled)
 	}
 	s.append(body)
+}
+
+// setOf is the digest of the exports of a run; empty: it has none.
+func setOf(exports []tutti.Export) tutti.Digest {
+	if len(exports) == 0 {
+		return ""
+	}
+	return tutti.DigestOf(fmt.Append(nil, exports))
 }
 
 func (s *sim) wait(id tutti.RunID, p *process) {

@@ -128,7 +128,7 @@ func TestAChangeInALargerFleet(t *testing.T) {
 	})
 }
 
-// The five points of which each must hold for a compile to show that its node is
+// The six points of which each must hold for a compile to show that its node is
 // good (DESIGN 4.6).
 func TestWhatProvesANodeGood(t *testing.T) {
 	other := tutti.DigestOf([]byte("other"))
@@ -137,6 +137,7 @@ func TestWhatProvesANodeGood(t *testing.T) {
 		before, after func(*tutti.Compiled)
 		first         tutti.Mode
 		change        bool
+		exports       bool // the new code exports something else
 		fails         bool
 		want          string
 	}{
@@ -148,18 +149,19 @@ func TestWhatProvesANodeGood(t *testing.T) {
 		"other lib":       {reason: "a provider is another one", after: func(c *tutti.Compiled) { c.Lib = other }, want: "run "},
 		"deferred now":    {reason: "a value is made while applying", after: func(c *tutti.Compiled) { c.Deferred = true }, want: "run "},
 		"deferred before": {reason: "a value was made while applying", before: func(c *tutti.Compiled) { c.Deferred = true }, want: "run "},
+		"other exports":   {reason: "what others collect from it is another thing", exports: true, want: "run "},
 		"only noop":       {reason: "a noop run changed nothing", first: tutti.ModeNoop, want: "run "},
 		"failed":          {reason: "the last run was not good", fails: true, want: "run "},
 		"read":            {reason: "what it read has changed, though its catalog has not", change: true, want: "run "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			broken := tc.fails
+			broken, exports := tc.fails, map[string][]string{"Host": {"one"}}
 			s := newSim(t, map[tutti.NodeName]*manifest{"a": {values: []string{"x"}, compile: func(answers) catalog {
 				if broken {
 					return catalog{fails: tutti.BecauseRefused}
 				}
-				return catalog{}
+				return catalog{exports: exports}
 			}}})
 			s.compiled = tc.before
 			mode := tc.first
@@ -169,6 +171,9 @@ func TestWhatProvesANodeGood(t *testing.T) {
 			s.run(s.begin(mode, tutti.ConvergeStep{}), first)
 			broken = false
 			s.compiled = tc.after
+			if tc.exports {
+				exports = map[string][]string{"Host": {"two"}}
+			}
 			s.push("two", s.nodes)
 			if tc.change {
 				s.write("x", "1")

@@ -199,14 +199,15 @@ func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query
 }
 
 // provable reports whether a compile shows that nothing can have changed since the
-// last run of its node (DESIGN 4.6): each of the five points must hold. Facts are
-// part of the catalog as far as it uses them.
+// last run of its node (DESIGN 4.6): each of the six points must hold. Facts are
+// part of the catalog as far as it uses them. What it exports is no part of it: nothing of
+// that is applied on the node.
 func provable(passed, now *engine.Run) bool {
 	if passed == nil || passed.Compiled == nil || now.Compiled == nil || !goodBasis(passed) {
 		return false
 	}
 	before, after := passed.Compiled, now.Compiled
-	return before.Catalog != "" && before.Catalog == after.Catalog &&
+	return before.Catalog != "" && before.Catalog == after.Catalog && passed.Set == now.Set &&
 		before.Sources != "" && before.Sources == after.Sources &&
 		before.Lib != "" && before.Lib == after.Lib &&
 		!before.Deferred && !after.Deferred
