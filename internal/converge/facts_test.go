@@ -63,6 +63,9 @@ func TestPackageFactSecondRun(t *testing.T) {
 			if p.got.fact == "" || len(p.got.exports["Sshkey"]) != len(names)-1 {
 				rt.Fatalf("%s is good with fact %q and keys %v\n%s", n, p.got.fact, p.got.exports, s.tail())
 			}
+			if keys := s.data.Exports(n); len(keys) != 1 {
+				rt.Fatalf("%s is good and exports %v\n%s", n, keys, s.tail())
+			}
 		}
 		if again := s.all(first); len(done(again)) > 0 {
 			rt.Fatalf("the second: %v\n%s", done(again), s.tail())

@@ -2,6 +2,7 @@
 
 require_relative '../spec_helper'
 require_relative '../support/certificates'
+require_relative '../support/own_facter'
 require_relative '../support/warm_rows'
 
 # Facts that a child of the warm parent collects after one run, for the next.
@@ -155,6 +156,82 @@ RSpec.describe 'facts that are collected ahead' do
     FileUtils.touch(based, mtime: Time.now - 60)
     run = second { first.write('base/b/lib/facter/mine.rb', fact.call("'two'")) }
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
+  end
+
+  # What the agent is told after a run.
+  def now
+    JSON.parse(File.read(first.path("#{first.run}/facts-now.json")))
+  end
+
+  it 'are told to be those that the run had' do
+    first.call
+    parent.collect(first.dir)
+    expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])
+  end
+
+  it 'are told to be other ones, by name' do
+    first.call
+    first.write(plugin, fact.call("'two'"))
+    parent.collect(first.dir)
+    expect(now['changed']).to eq(['mine'])
+    expect(now['facts']).not_to eq(first.agent.asked('gate').first['facts_digest'])
+  end
+
+  it 'are told to be the same where only those are other ones that the order lists' do
+    first.order['volatile_facts'] = ['mine']
+    first.call
+    first.write(plugin, fact.call("'two'"))
+    parent.collect(first.dir)
+    expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])
+  end
+
+  it 'are told where there is no warm parent, too' do
+    first.call
+    first.write(plugin, fact.call("'two'"))
+    system(first.environment, RbConfig.ruby, RealRun::LAUNCHER, '--facts', first.dir, exception: true)
+    expect(now['changed']).to eq(['mine'])
+    expect(Dir.children(first.dir)).not_to include('ahead')
+  end
+
+  {
+    'a constant' => "OfFacts = 1\n",
+    'a method of a class of Ruby' => "class String; def shout; upcase; end; end\n"
+  }.each do |what, text|
+    it "are not taken where a fact's file defines #{what}: the run is cold, and says why" do
+      first.write(plugin, "#{text}#{fact.call("'one'")}")
+      run = second
+      expect([ages(run), said(run).first, colds(run)]).to match([[], /one/, [%r{its facts were collected before, and m/lib/facter/mine\.rb}]]), run.said
+    end
+  end
+
+  describe 'with facts of the machine that no module has' do
+    let(:facter) { OwnFacter.new }
+    let(:parent) { WarmParent.new(RealRun.environment.merge('RUBYLIB' => facter.dir)) }
+
+    before do
+      File.write(facter.conf, "global : { external-dir : [ \"#{facter.path('facts.d')}\" ] }\n")
+      FileUtils.mkdir(facter.path('facts.d'))
+      File.write(facter.path('facts.d/role.txt'), "role=one\n")
+      first.manifest('notify { $facts["role"]: }')
+    end
+
+    after { facter.clean }
+
+    it 'are taken while these are as they were' do
+      run = second
+      expect([ages(run).length, said(run)]).to eq([1, ['Notify[one]']]), run.said
+    end
+
+    it 'are not taken when one was written since: a script writes a role, and the run has it' do
+      run = second { File.write(facter.path('facts.d/role.txt'), "role=two\n") }
+      expect([ages(run), said(run)]).to eq([[], ['Notify[two]']]), run.said
+      expect(now['watch']).to include(facter.path('facts.d'))
+    end
+
+    it 'are not taken when one was added since' do
+      run = second { File.write(facter.path('facts.d/other.txt'), "other=two\n") }
+      expect(ages(run)).to eq([]), run.said
+    end
   end
 
   # A fact that asks for the type package does so: it sets what apt is to ask nobody for.

@@ -69,6 +69,7 @@ RSpec.describe 'digests' do
     'a volatile fact' => [true, facts.merge('memory' => { 'free' => 2 })],
     'a volatile fact that comes and goes' => [true, facts.merge('system_uptime' => { 'seconds' => 1 })],
     'the speed of processors' => [true, facts.merge('processors' => { 'count' => 2, 'speed' => '3 GHz' })],
+    'whether the run is a noop' => [true, facts.merge('clientnoop' => true)],
     'the count of processors' => [false, facts.merge('processors' => { 'count' => 3, 'speed' => '2 GHz' })],
     'a role' => [false, facts.merge('role' => 'b')],
     'the type of a fact' => [false, facts.merge('role' => :a, 'x' => 1)]

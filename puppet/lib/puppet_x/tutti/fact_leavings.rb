@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require 'facter'
+
 module PuppetX
   module Tutti
     # What the files of facts leave in a process besides facts: where facts were collected in another process, it is missing. What they
@@ -29,14 +31,18 @@ module PuppetX
 
       def traces
         @traces ||= [
-          TracePoint.new(:script_compiled) { |trace| @read << trace.path },
+          TracePoint.new(:script_compiled) { |trace| @read << trace.instruction_sequence.path },
           TracePoint.new(:class) { |trace| @opened << [trace.self, trace.path] }
         ]
       end
 
-      # A file that was loaded, not required: facts are, and nothing else that is read while facts are collected.
+      # A file that was loaded from where facts are, and not required: what is required the run requires, too.
       def fact?(path)
-        path && path.start_with?('/') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && File.file?(path)
+        path && path.end_with?('.rb') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && facts?(File.dirname(path))
+      end
+
+      def facts?(dir)
+        File.basename(dir) == 'facter' || Facter.search_path.any? { |other| File.expand_path(other) == dir }
       end
 
       def methods_of_core

@@ -1,0 +1,94 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+const factsFleet = `
+fleet: e2e
+environment: {name: production, path: ./code}
+groups:
+  keyed: {nodes: [node-01]}
+grants:
+  - {to: keyed, exports: [Marked]}
+plans:
+  keyed:
+    steps:
+      - run: keyed
+`
+
+// factsSite has a node whose run makes a fact, as a package does that makes host keys, and another
+// one that collects what is made of it.
+const factsSite = `
+define marked() {
+  file { "/var/tmp/e2e-marked-${title}": content => "x\n" }
+}
+node 'node-01' {
+  file { ['/etc/facter', '/etc/facter/facts.d']: ensure => directory }
+  -> file { '/etc/facter/facts.d/e2e_key.txt': content => "e2e_key=made\n" }
+  file { '/var/tmp/e2e-role': content => pick($facts['e2e_role'], 'none') }
+  if $facts['e2e_key'] {
+    @@marked { $facts['e2e_key']: }
+  }
+}
+node 'node-02' {
+  Marked <<| |>>
+}
+node 'node-03' {
+}
+`
+
+// pick is stdlib's, which the hosts of this lab lack.
+const factsPick = `
+Puppet::Functions.create_function(:pick) { dispatch(:pick) { repeated_param 'Any', :all }; def pick(*all) all.compact.first end }
+`
+
+// TestFacts: a fact that a run makes is seen after it, in the same job: one job brings package, fact,
+// second run and whoever collects. A role that somebody writes makes the node suspect by itself, and a
+// run that a person orders at once has it.
+func TestFacts(t *testing.T) {
+	clean := func() {
+		for _, name := range []string{"node-01", "node-02"} {
+			sh(t, host(t, name), "rm -rf /etc/facter/facts.d/e2e_* /var/tmp/e2e-marked-* /var/tmp/e2e-role")
+		}
+	}
+	clean()
+	defer clean()
+	push(t, factsFleet, factsSite, map[string]string{"modules/e2e/lib/puppet/functions/pick.rb": factsPick})
+	converge(t, fleet).end().checkGood()
+	if got := sh(t, host(t, "node-02"), "ls /var/tmp | grep e2e-marked || true"); got != "e2e-marked-made" {
+		t.Errorf("node-02 has %q of what node-01's new fact makes", got)
+	}
+	again := converge(t, fleet).end()
+	again.checkSummary(tutti.VerdictConverged, 0, 0)
+
+	role := func(word string) {
+		sh(t, host(t, "node-01"), "echo e2e_role="+word+" > /etc/facter/facts.d/e2e_role.txt")
+	}
+	role("web")
+	eventually(t, "the node to be suspect", func() bool {
+		d, err := fleet.Client.ShowNode(t.Context(), "node-01")
+		return err == nil && d.Standing.State == tutti.NodeSuspect
+	})
+	converge(t, fleet).end().checkConverged(map[tutti.NodeName]int{"node-01": 1})
+	if got := sh(t, host(t, "node-01"), "cat /var/tmp/e2e-role"); got != "web" {
+		t.Errorf("after converging the role is %q", got)
+	}
+	role("db")
+	execute(t, "keyed", tutti.ModeApply)
+	if got := sh(t, host(t, "node-01"), "cat /var/tmp/e2e-role"); got != "db" {
+		t.Errorf("after a run that was ordered at once the role is %q", got)
+	}
+}
+
+// checkGood fails unless a job converged.
+func (j *job) checkGood() {
+	j.t.Helper()
+	if j.Verdict != tutti.VerdictConverged {
+		j.t.Fatalf("job %s: %s: %s", j.id, j.Verdict, j.Message)
+	}
+}
