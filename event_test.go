@@ -54,6 +54,7 @@ var (
 		&tutti.NodeConnected{Node: aNode, Ticket: aDigest, Boot: "b", Rivals: []tutti.Digest{aDigest}, Out: []tutti.Digest{aDigest}},
 		&tutti.NodeConflicted{Node: aNode, Why: "two machines"},
 		&tutti.NodeKept{Node: aNode, Ticket: aDigest, Out: []tutti.Digest{aDigest}},
+		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},
@@ -63,7 +64,7 @@ var (
 		&tutti.LeaseChanged{Job: "deploy-1", Node: aNode, State: tutti.LeaseRefused, Message: "disabled: new disk"},
 		&tutti.RunWanted{Order: tutti.Order{
 			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
-		}},
+		}, ByFacts: true},
 		&tutti.RunClaimed{Run: aRun, Node: aNode, Fenced: true},
 		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
 		&tutti.RunFinished{Result: tutti.Result{
@@ -198,7 +199,7 @@ func TestEveryKindHasItsColumns(t *testing.T) {
 	scopes := []tutti.Scope{tutti.ScopeJob, tutti.ScopeRun, tutti.ScopeNode, tutti.ScopeNone}
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
 	elsewhere := map[string]string{
-		"run.foreign": "its run is of no job", "node.setback": "the end of the run says it",
+		"run.foreign": "its run is of no job", "node.facts": "the next run says it", "node.setback": "the end of the run says it",
 		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run",
 		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
 		"job.retired": "whoever folded it would lose the job that is shown",

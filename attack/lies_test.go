@@ -82,6 +82,8 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"a key that climbs", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/../node-01/x", Value: json.RawMessage("1")}, invalid, ""},
 		{"a key that is too long", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/" + long, Value: json.RawMessage("1")}, invalid, ""},
 
+		{"facts after another node's run", tutti.OpFacts, tutti.FactsSeen{Run: theirs, Facts: tutti.DigestOf(nil)}, refused, speak},
+		{"facts with names of no end", tutti.OpFacts, tutti.FactsSeen{Run: own.Run, Facts: tutti.DigestOf(nil), Changed: []string{long}}, invalid, ""},
 		{"a foreign run under the id of another node's, without a report", tutti.OpForeign, tutti.Foreign{Result: result(theirs)}, invalid, ""},
 		{"the result of another node's run", tutti.OpResult, result(theirs), refused, speak},
 		{"the result of a run that is no UUID", tutti.OpResult, result(tutti.RunID(up)), invalid, ""},

@@ -107,7 +107,7 @@ func TestFactsThatChange(t *testing.T) {
 		"one that never stays, and is not used":   {&manifest{compile: ignores}, nil, false, true, "run proved proved ", tutti.VerdictConverged, "a is as its code says, but its facts keep changing: ssh"},
 		"one that never stays, and is used":       {&manifest{compile: uses}, nil, false, true, "run run run ", tutti.VerdictDiverging, "a keeps changing: its facts have changed since its last run: ssh"},
 		"somebody has written a fact since":       {&manifest{compile: uses}, func(s *sim) { s.facts["a"] = "role" }, false, false, "run ", tutti.VerdictConverged, ""},
-		"somebody has written one that is no use": {&manifest{compile: ignores}, func(s *sim) { s.facts["a"] = "role" }, false, false, "proved ", tutti.VerdictConverged, ""},
+		"somebody has written one that it ignores": {&manifest{compile: ignores}, func(s *sim) { s.facts["a"] = "role" }, false, false, "proved ", tutti.VerdictConverged, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, map[tutti.NodeName]*manifest{"a": tc.manifest})

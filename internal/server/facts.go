@@ -34,6 +34,10 @@ func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
+		if r := tx.Engine.Runs[in.Run]; r != nil && r.Node != n.Node {
+			return tx.deny(actorNode(n.Node), "speak for run "+string(in.Run),
+				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
+		}
 		body := tx.Engine.Tell(n.Node, in)
 		if body == nil {
 			return nil

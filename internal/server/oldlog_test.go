@@ -410,6 +410,7 @@ func everythingHappens(t *testing.T, p *past) {
 		p.act(t, web, "web/x", false) // it may not write there
 	}
 	p.convergeOnce(t, second)
+	p.factsChange(t)
 	p.exclusive(t, second, web)
 	run, report := foreign(1, tutti.Changed, whole)
 	mustTell(t, second, run, report)
@@ -441,6 +442,18 @@ func everythingHappens(t *testing.T, p *past) {
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
+}
+
+// factsChange lets db-01 tell other facts than those of its last run, and prove under these that
+// it is good.
+func (p *past) factsChange(t *testing.T) {
+	t.Helper()
+	h := &factsHouse{t, p.Fleet, p.db}
+	r, err := p.ShowNode(servertest.Operator(), "db-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.must(h.tell(r.LastRun, "other", "ssh"))
 }
 
 // exclusive begins an exclusive job, of which one node is disabled.
