@@ -217,6 +217,8 @@ type ConvergeStep struct {
 	Limit  int    `json:"limit,omitempty"`  // runs at once, 0: no limit of its own
 	// MaxFailed is after how many failed nodes nothing more begins, 0: never.
 	MaxFailed int `json:"max_failed,omitempty"`
+	// Prove: also a node that needs nothing compiles once, and applies if it has to.
+	Prove bool `json:"prove,omitempty"`
 	// Reaction: the server began it, by a change.
 	Reaction bool `json:"reaction,omitempty"`
 }

@@ -41,6 +41,7 @@ are paused).`,
 	f := cmd.Flags()
 	f.BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	f.BoolVar(&plan, "plan", false, "only compile, up to the gates, and say what would run, in which order and why")
+	f.BoolVar(&in.Prove, "prove", false, "compile also where nothing has changed, and apply if the catalog is another one; nodes of a Puppet Server run")
 	f.IntVar(&in.Limit, "limit", 0, "runs at once, 0: no limit of its own")
 	f.IntVar(&in.MaxFailed, "max-failed", 0, "after so many failed nodes nothing more begins, 0: go on")
 	cmd.MarkFlagsMutuallyExclusive("noop", "plan")

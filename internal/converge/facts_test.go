@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // factsOf is what the agent of a node tells after its last run.
@@ -101,12 +102,12 @@ func TestFactsThatChange(t *testing.T) {
 		verdict  tutti.Verdict
 		message  string
 	}{
-		"a fact of a run that the catalog uses":   {&manifest{compile: uses, makes: once}, nil, false, false, "run run ", tutti.VerdictConverged, ""},
-		"one that it does not use":                {&manifest{compile: ignores, makes: once}, nil, false, false, "run proved ", tutti.VerdictConverged, ""},
-		"an agent that tells nothing":             {&manifest{compile: uses, makes: once}, nil, true, false, "run ", tutti.VerdictConverged, ""},
-		"one that never stays, and is not used":   {&manifest{compile: ignores}, nil, false, true, "run proved proved ", tutti.VerdictConverged, "a is as its code says, but its facts keep changing: ssh"},
-		"one that never stays, and is used":       {&manifest{compile: uses}, nil, false, true, "run run run ", tutti.VerdictDiverging, "a keeps changing: its facts have changed since its last run: ssh"},
-		"somebody has written a fact since":       {&manifest{compile: uses}, func(s *sim) { s.facts["a"] = "role" }, false, false, "run ", tutti.VerdictConverged, ""},
+		"a fact of a run that the catalog uses":    {&manifest{compile: uses, makes: once}, nil, false, false, "run run ", tutti.VerdictConverged, ""},
+		"one that it does not use":                 {&manifest{compile: ignores, makes: once}, nil, false, false, "run proved ", tutti.VerdictConverged, ""},
+		"an agent that tells nothing":              {&manifest{compile: uses, makes: once}, nil, true, false, "run ", tutti.VerdictConverged, ""},
+		"one that never stays, and is not used":    {&manifest{compile: ignores}, nil, false, true, "run proved proved ", tutti.VerdictConverged, "a is as its code says, but its facts keep changing: ssh"},
+		"one that never stays, and is used":        {&manifest{compile: uses}, nil, false, true, "run run run ", tutti.VerdictDiverging, "a keeps changing: its facts have changed since its last run: ssh"},
+		"somebody has written a fact since":        {&manifest{compile: uses}, func(s *sim) { s.facts["a"] = "role" }, false, false, "run ", tutti.VerdictConverged, ""},
 		"somebody has written one that it ignores": {&manifest{compile: ignores}, func(s *sim) { s.facts["a"] = "role" }, false, false, "proved ", tutti.VerdictConverged, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,5 +195,36 @@ func TestAFailedNodeWithOtherFacts(t *testing.T) {
 	s.live(5 * time.Minute)
 	if why := s.standing("a").Why(); why != "" {
 		t.Errorf("it is still %q\n%s", why, s.tail())
+	}
+}
+
+// TestProve: a person's job compiles every node of its target once, and applies where the catalog is another
+// one though nothing that Tutti records has changed.
+func TestProve(t *testing.T) {
+	hidden := "one" // what no fact and no answer says, like a file that a function reads
+	nodes := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{extra: hidden} }}, "b": reads(), "c": reads()}
+	s := newSim(t, nodes)
+	s.all(first)
+	hidden = "two"
+	if again := s.all(first); len(done(again)) > 0 {
+		t.Fatalf("without: %v", done(again))
+	}
+	prove := func(spec tutti.ConvergeStep, mode tutti.Mode) *engine.Job {
+		spec.Prove = true
+		return s.run(s.begin(mode, spec), first)
+	}
+	if diff := cmp.Diff(map[tutti.NodeName]string{"b": "proved "}, done(prove(tutti.ConvergeStep{Target: "b"}, tutti.ModeApply))); diff != "" {
+		t.Errorf("one node: -want +got\n%s", diff)
+	}
+	j := prove(tutti.ConvergeStep{}, tutti.ModeApply)
+	if diff := cmp.Diff(map[tutti.NodeName]string{"a": "run ", "b": "proved ", "c": "proved "}, done(j)); diff != "" || j.Verdict != tutti.VerdictConverged {
+		t.Errorf("all: %s: -want +got\n%s\n%s", j.Verdict, diff, s.tail())
+	}
+	if j := prove(tutti.ConvergeStep{}, tutti.ModeCompile); j.Summary(s.now).Runs != 0 || j.Verdict != tutti.VerdictConverged {
+		t.Errorf("--plan: %s, %v\n%s", j.Verdict, done(j), s.tail())
+	}
+	s.gone["c"] = true
+	if j := prove(tutti.ConvergeStep{}, tutti.ModeApply); j.Verdict != tutti.VerdictPartial || j.Message != "c is not connected: a proof was asked for" {
+		t.Errorf("%s: %s", j.Verdict, j.Message)
 	}
 }

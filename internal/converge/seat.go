@@ -84,6 +84,13 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 			out[n] = &seat{node: n}
 		}
 	}
+	if st.Converge.Prove {
+		for n := range s.nodes {
+			if member(n) {
+				out[n] = &seat{node: n}
+			}
+		}
+	}
 	var later []tutti.NodeName
 	if st.Converge.Reaction && v.Reaction != nil {
 		later = s.soon(v)
@@ -181,6 +188,9 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	if last == nil && s.scheduled[seat.node] && seat.standing.Need == Nothing {
 		seat.standing.Need, seat.why = Apply, "nothing has changed; it runs once in a while all the same"
 	}
+	if st.Converge.Prove && seat.standing.Need == Nothing && !slices.ContainsFunc(seat.runs, shows) {
+		seat.standing.Need, seat.why = Proof, "a proof was asked for"
+	}
 	switch {
 	case j.Mode != tutti.ModeApply && last != nil && (last.Passed() || j.Mode == tutti.ModeCompile && last.Gate == tutti.GateStop):
 		seat.phase = good // as far as a job goes that changes nothing
@@ -207,6 +217,10 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		s.again(v, seat, last, lastGood)
 	}
 }
+
+// shows reports whether a run has shown that its node is as the code says: it has applied that, or
+// proved it.
+func shows(r *engine.Run) bool { return r.Proved || r.Passed() && r.Ended() && r.Outcome().Good() }
 
 // tells reports whether a node is to say which facts it has after its last run in the step. From
 // who is away, or whose agent does not, nothing is to come.

@@ -104,7 +104,9 @@ func (j *Job) Want(st *Step, node tutti.NodeName, attempt int, program tutti.Pro
 
 // byPerson reports whether a person wants the runs of a step: what that person has just changed on
 // the nodes, the first runs are to see.
-func (j *Job) byPerson(st *Step) bool { return st.Kind() != tutti.StepConverge || !st.Converge.Reaction }
+func (j *Job) byPerson(st *Step) bool {
+	return st.Kind() != tutti.StepConverge || !st.Converge.Reaction
+}
 
 // ranOn reports whether a job has had a run on a node.
 func (j *Job) ranOn(node tutti.NodeName) bool {

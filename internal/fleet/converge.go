@@ -23,6 +23,7 @@ func (convergeKind) read(r *reader) reading {
 		"converge":   func(n *yaml.Node) { spec.Target = r.convergeTarget(n) },
 		"limit":      func(n *yaml.Node) { spec.Limit = r.limit(n, "step: limit") },
 		"max_failed": func(n *yaml.Node) { spec.MaxFailed = r.maxFailed(n) },
+		"prove":      func(n *yaml.Node) { spec.Prove = r.isTrue(n, "step: prove") },
 		"timeout":    func(n *yaml.Node) { timeout = r.duration(n, "timeout") },
 	}, func(d *draft, _ map[string]*yaml.Node) {
 		d.Converge, d.target, d.Timeout = &spec, cmp.Or(spec.Target, wholeFleet), timeout
@@ -41,6 +42,9 @@ func (convergeKind) options(s tutti.Step) []string {
 	parts := limitText(s.Converge.Limit)
 	if s.Converge.MaxFailed > 0 {
 		parts = append(parts, fmt.Sprintf("max_failed %d", s.Converge.MaxFailed))
+	}
+	if s.Converge.Prove {
+		parts = append(parts, "prove")
 	}
 	return append(parts, timeoutText(s))
 }

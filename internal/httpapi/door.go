@@ -12,7 +12,8 @@ import (
 // Door is a listener whose connections have finished TLS. Who does not finish it
 // in time is put out, and only so many are at it at once: when there is another
 // one, the oldest of the source that has the most goes, so that whoever means it
-// gets in.
+// gets in. Those go first that have not even said hello: a busy machine may need long for
+// the rest.
 type Door struct {
 	net.Listener
 	o      DoorOptions
@@ -22,8 +23,31 @@ type Door struct {
 	wait   sync.WaitGroup
 
 	mu      sync.Mutex
-	waiting map[string][]net.Conn // by source, the oldest first
+	waiting map[string][]*guest // by source, the oldest first
 	total   int                   // in waiting
+}
+
+// guest is a connection that has not finished TLS.
+type guest struct {
+	net.Conn
+	door *Door
+	said int  // bytes
+	came bool // it has said hello; under the door's lock
+}
+
+// hello is how many bytes of a client's first message there are at least.
+const hello = 100
+
+// Read counts what the client says.
+func (g *guest) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if g.said < hello && g.said+n >= hello {
+		g.door.mu.Lock()
+		g.came = true
+		g.door.mu.Unlock()
+	}
+	g.said = min(g.said+n, hello)
+	return n, err
 }
 
 // DoorOptions say who gets through. Zero values take the defaults.
@@ -50,7 +74,7 @@ func NewDoor(l net.Listener, o DoorOptions) *Door {
 	if o.Most == 0 {
 		o.Most = doorMost
 	}
-	d := &Door{Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}), waiting: map[string][]net.Conn{}}
+	d := &Door{Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}), waiting: map[string][]*guest{}}
 	d.wait.Go(d.run)
 	return d
 }
@@ -85,9 +109,9 @@ func (d *Door) run() {
 	for {
 		c, err := d.Listener.Accept()
 		if err == nil {
-			from := source(c)
-			d.enter(from, c)
-			d.wait.Go(func() { d.shake(from, c) })
+			from, g := source(c), &guest{Conn: c, door: d}
+			d.enter(from, g)
+			d.wait.Go(func() { d.shake(from, g) })
 			continue
 		}
 		select {
@@ -107,7 +131,7 @@ func source(c net.Conn) string {
 	return host
 }
 
-func (d *Door) enter(from string, c net.Conn) {
+func (d *Door) enter(from string, c *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.total >= d.o.Most {
@@ -122,7 +146,8 @@ func (d *Door) enter(from string, c net.Conn) {
 	}
 }
 
-// expel ends the oldest connection of the source that has the most.
+// expel ends the oldest connection of the source that has the most, of those that have not said
+// hello if there are any.
 func (d *Door) expel() {
 	var most string
 	for from, conns := range d.waiting {
@@ -130,13 +155,14 @@ func (d *Door) expel() {
 			most = from
 		}
 	}
-	oldest := d.waiting[most][0]
+	who := max(0, slices.IndexFunc(d.waiting[most], func(g *guest) bool { return !g.came }))
+	oldest := d.waiting[most][who]
 	oldest.Close()
 	d.remove(most, oldest)
 }
 
 // remove forgets a connection, if it is known.
-func (d *Door) remove(from string, c net.Conn) {
+func (d *Door) remove(from string, c *guest) {
 	i := slices.Index(d.waiting[from], c)
 	if i < 0 {
 		return
@@ -147,13 +173,13 @@ func (d *Door) remove(from string, c net.Conn) {
 	}
 }
 
-func (d *Door) leave(from string, c net.Conn) {
+func (d *Door) leave(from string, c *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.remove(from, c)
 }
 
-func (d *Door) shake(from string, c net.Conn) {
+func (d *Door) shake(from string, c *guest) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.o.Timeout)
 	defer cancel()
 	t := tls.Server(c, d.o.TLS)

@@ -95,6 +95,84 @@ func TestTheDoor(t *testing.T) {
 	}
 }
 
+// slowConn is a client's connection on a machine that is busy: it answers when it is let.
+type slowConn struct {
+	net.Conn
+	answered chan struct{} // closed when the server has answered the hello
+	once     sync.Once
+	goOn     chan struct{}
+}
+
+func (c *slowConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.once.Do(func() { close(c.answered) })
+	<-c.goOn
+	return n, err
+}
+
+// TestWhoHasSaidHelloStays: connections that say nothing go before one that is slow, though they came later.
+func TestWhoHasSaidHelloStays(t *testing.T) {
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := make(chan struct{}, 100)
+	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: authority.HTTPS(), Most: 2, Timeout: time.Hour, Refused: func(string, error) { put <- struct{}{} }})
+	defer door.Close()
+	config, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	slow := &slowConn{Conn: dial(), answered: make(chan struct{}), goOn: make(chan struct{})}
+	config = config.Clone()
+	config.ServerName = "127.0.0.1"
+	client := tls.Client(slow, config)
+	shaken := make(chan error, 1)
+	go func() { shaken <- client.HandshakeContext(t.Context()) }()
+	<-slow.answered
+	for range 5 {
+		dial()
+	}
+	for range 4 { // of these, and nobody else
+		<-put
+	}
+	close(slow.goOn)
+	if err := <-shaken; err != nil {
+		t.Fatalf("who was slow: %v", err)
+	}
+	passed := make(chan error, 1)
+	go func() {
+		_, err := door.Accept()
+		passed <- err
+	}()
+	gone := make(chan error, 1)
+	go func() {
+		_, err := client.Read(make([]byte, 1))
+		gone <- err
+	}()
+	select {
+	case err := <-passed:
+		if err != nil {
+			t.Error(err)
+		}
+	case err := <-gone:
+		t.Errorf("who had said hello was put out: %v", err)
+	}
+}
+
 // A panic in a handler is the failure of that request, and is told of.
 func TestAPanicFailsOneRequest(t *testing.T) {
 	var denied []string

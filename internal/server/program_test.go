@@ -59,7 +59,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	setFleet(t, f, agentFleet)
 	f.Start("deploy", tutti.ModeApply)
 	first := db.MustClaim()
-	want := tutti.Order{Node: "db-01", Job: "deploy-1", Step: "run-db", Mode: tutti.ModeApply, Program: tutti.ProgramAgent, Timeout: first.Timeout, Attempt: 1}
+	want := tutti.Order{Node: "db-01", Job: "deploy-1", Step: "run-db", Mode: tutti.ModeApply, Program: tutti.ProgramAgent, Timeout: first.Timeout, Attempt: 1, FreshFacts: true}
 	if diff := cmp.Diff(want, withoutRun(first)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
