@@ -83,8 +83,10 @@ type Options struct {
 	// Witness sees the runs that others start; nil: nobody does.
 	Witness Witness
 
-	// Facts sees which facts the node has after its runs; nil: nobody does.
-	Facts Facts
+	// Facts sees which facts the node has after its runs; nil: nobody does. FactsEvery is how often
+	// it looks though nothing is seen to have changed; 0: never.
+	Facts      Facts
+	FactsEvery time.Duration
 
 	// Warm has Puppet ready for runs that are to come; nil: nobody does.
 	Warm Warm

@@ -33,8 +33,6 @@ type FactsNow struct {
 }
 
 const (
-	// factsEvery is how often facts are collected though nothing is seen that has changed.
-	factsEvery = 10 * time.Minute
 	// factsPatience is how long a collection is waited for before another one begins.
 	factsPatience = 5 * time.Minute
 	// factsSoon is how often it is looked whether a collection has ended.
@@ -119,7 +117,7 @@ func (f *factsWatch) look(now time.Time) {
 	case !f.asked.IsZero() && now.Sub(f.asked) < factsPatience:
 		return
 	case !f.begun: // while no agent was here the machine may have become another one
-	case f.now.At.IsZero(), now.Sub(f.now.At) > factsEvery, f.now.At.After(now):
+	case f.now.At.IsZero(), f.opts.FactsEvery > 0 && now.Sub(f.now.At) > f.opts.FactsEvery, f.now.At.After(now):
 	case stamp(f.now.Watch) != f.seen:
 	default:
 		return

@@ -40,7 +40,9 @@ type AgentOptions struct {
 	Beat   time.Duration
 	Policy string        // the file of the node's policy, empty: none
 	Warm   time.Duration // how long Puppet stays loaded for the next run; 0: it never is
-	Logger *slog.Logger
+	// FactsEvery is how often facts are collected besides after each run; 0: never.
+	FactsEvery time.Duration
+	Logger     *slog.Logger
 }
 
 // Agent is the whole agent process.
@@ -104,7 +106,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	runs := &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm}
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
-		Runner: runs, Facts: runs,
+		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,

@@ -116,7 +116,7 @@ func runServer(ctx context.Context, o cli.ServerRun) error {
 }
 
 func runAgent(ctx context.Context, o cli.AgentRun) error {
-	a, err := NewAgent(AgentOptions{Dir: o.Dir, Root: o.Root, Beat: o.Beat, Policy: o.Policy, Warm: o.Warm, Logger: logger()})
+	a, err := NewAgent(AgentOptions{Dir: o.Dir, Root: o.Root, Beat: o.Beat, Policy: o.Policy, Warm: o.Warm, FactsEvery: o.FactsEvery, Logger: logger()})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ type AgentRun struct {
 	Policy string
 	// Warm is how long Puppet stays loaded for the next run.
 	Warm time.Duration
+	// FactsEvery is how often facts are collected though nothing is seen to have changed; 0: never.
+	FactsEvery time.Duration
 }
 
 // JoinNode is how a machine joins.
@@ -48,6 +50,7 @@ func newAgentCommand(o *options) *cobra.Command {
 	_ = f.MarkHidden("root") // for tests: a node has one Puppet
 	f.StringVar(&run.Policy, "policy", DefaultPolicy, "who may ask this node's Puppet for what; without that file: see tutti policy check --help")
 	f.DurationVar(&run.Warm, "warm", 10*time.Minute, "how long Puppet stays loaded for the next run; 0: each run starts a Puppet of its own")
+	f.DurationVar(&run.FactsEvery, "facts-every", 10*time.Minute, "how often facts are collected besides after each run, to see changes; 0: never")
 	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
 	return cmd
 }

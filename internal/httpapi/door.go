@@ -24,7 +24,7 @@ type Door struct {
 
 	mu      sync.Mutex
 	waiting map[string][]*guest // by source, the oldest first
-	total   int                   // in waiting
+	total   int                 // in waiting
 }
 
 // guest is a connection that has not finished TLS.

@@ -67,7 +67,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	db.Finish(first.Run)
 	want = tutti.Order{
 		Node: "web-01", Job: "deploy-1", Step: "run-web", Mode: tutti.ModeNoop, Program: tutti.ProgramAgent, Environment: "staging",
-		Tags: []string{"base"}, Debug: true, Timeout: first.Timeout, Attempt: 1,
+		Tags: []string{"base"}, Debug: true, Timeout: first.Timeout, Attempt: 1, FreshFacts: true,
 	}
 	if diff := cmp.Diff(want, withoutRun(web.MustClaim())); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -80,7 +80,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	}
 	want = tutti.Order{
 		Node: "db-01", Job: "puppet-2", Step: "run", Mode: tutti.ModeApply, Program: tutti.ProgramAgent, Environment: "staging",
-		SkipTags: []string{"slow"}, Timeout: first.Timeout, Attempt: 1,
+		SkipTags: []string{"slow"}, Timeout: first.Timeout, Attempt: 1, FreshFacts: true,
 	}
 	if diff := cmp.Diff(want, withoutRun(db.MustClaim())); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
