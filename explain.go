@@ -98,6 +98,7 @@ type NodeExplanation struct {
 	Node     NodeName      `json:"node"`
 	Standing NodeStanding  `json:"standing"`
 	Active   *RunView      `json:"active,omitempty"` // the run that goes on
+	Basis    *NodeBasis    `json:"basis,omitempty"`  // besides answers, nil: it never passed a gate
 	Reads    int           `json:"reads"`            // how many answers it was given
 	Changed  []ChangedRead `json:"changed,omitempty"`
 	Waits    []WaitedFor   `json:"waits,omitempty"`
@@ -105,6 +106,18 @@ type NodeExplanation struct {
 	// Before are its questions into which nodes publish that need something
 	// themselves: these run before it in a job that converges, unless it is a cycle.
 	Before []WaitedFor `json:"before,omitempty"`
+}
+
+// NodeBasis is what the standing of a node rests on besides the answers that it was given: what the run
+// had by which it is judged.
+type NodeBasis struct {
+	Environment string `json:"environment,omitempty"`
+	Code        Digest `json:"code,omitempty"` // empty: a Puppet Server's
+	Puppet      string `json:"puppet,omitempty"`
+	Facts       Digest `json:"facts,omitempty"`
+	// FactsAt is when the node last told which facts it has since; zero: it has not.
+	FactsAt time.Time `json:"facts_at,omitzero"`
+	Machine time.Time `json:"machine,omitzero"` // when this machine became the node
 }
 
 // ChangedRead is a question that has another answer by now, where it was asked,

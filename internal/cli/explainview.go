@@ -52,6 +52,9 @@ func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
 	if r := e.Standing.Run; r != nil {
 		line := root.add("judged by %s", runText(*r, now))
 		line.add("it was given %s, %s", count(e.Reads, "answer"), stillSo(e))
+		if e.Basis != nil {
+			line.add("it had %s", basisText(*e.Basis, now))
+		}
 	}
 	for _, f := range e.Failures {
 		root.add("%s", failure(f))
@@ -80,6 +83,29 @@ func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
 		root.add("next: a run")
 	}
 	root.print(w)
+}
+
+// basisText is what a standing rests on besides answers, in one line.
+func basisText(b tutti.NodeBasis, now time.Time) string {
+	var parts []string
+	if b.Code != "" {
+		parts = append(parts, fmt.Sprintf("code %.19s of environment %s", b.Code, b.Environment))
+	}
+	if b.Puppet != "" {
+		parts = append(parts, "Puppet "+b.Puppet)
+	}
+	switch {
+	case b.Facts == "":
+		parts = append(parts, "facts that nobody has noted")
+	case b.FactsAt.IsZero():
+		parts = append(parts, fmt.Sprintf("facts %.19s, and none that are new were told since", b.Facts))
+	default:
+		parts = append(parts, fmt.Sprintf("facts %.19s, last told %s", b.Facts, ago(b.FactsAt, now)))
+	}
+	if !b.Machine.IsZero() {
+		parts = append(parts, "the machine that joined "+stamp(b.Machine))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func stillSo(e tutti.NodeExplanation) string {

@@ -204,3 +204,28 @@ func TestAStoppedCompileLeavesTheNeed(t *testing.T) {
 		t.Errorf("%q, want the run that was stopped\n%s", got, s.tail())
 	}
 }
+
+// TestAProofWaitsForWhoFeedsIt: b collects what a exports, c reads what b publishes, a what c does. New code
+// lets a export and b publish something else. The compile of c shows at first that nothing has
+// changed: were it good by that, a would run before c, and again after it.
+func TestAProofWaitsForWhoFeedsIt(t *testing.T) {
+	round := func(word string) map[tutti.NodeName]*manifest {
+		return map[tutti.NodeName]*manifest{
+			"a": {values: []string{"v/c"}, compile: func(got answers) catalog {
+				return catalog{exports: map[string][]string{"Host": {word}}, extra: got.values["v/c"]}
+			}},
+			"b": {types: []string{"Host"}, compile: func(answers) catalog { return catalog{values: map[string]string{"v/b": word}} }},
+			"c": {values: []string{"v/b"}, compile: func(got answers) catalog { return catalog{values: map[string]string{"v/c": got.values["v/b"]}} }},
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newSim(rt, round("one"))
+		s.atLast(first)
+		s.all(first)
+		s.push("two", round("two"))
+		j := s.all(pick(rapidDice{rt}))
+		if runs := j.Summary(s.now).Runs; runs != 3 || j.Verdict != tutti.VerdictConverged {
+			rt.Fatalf("%s with %d runs, want 3: %v\n%s", j.Verdict, runs, done(j), s.tail())
+		}
+	})
+}

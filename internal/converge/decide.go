@@ -208,10 +208,10 @@ func (d *decision) gate(seat *seat, spent bool) {
 		stop(r.Behind())
 	case len(outdated) > 0:
 		stop("the answer to " + outdated[0].String() + " has changed since it was read")
-	case r.Proof && d.proves(r):
+	case r.Proof && d.free(seat) && d.proves(r): // before, who feeds it may tell it something new
 		d.out = append(d.out, &tutti.RunProved{Run: r.Run, Rests: d.state.engine.Last(seat.node).Passed.Began()})
 		stop("nothing can have changed since its last run: it is good")
-	case d.unknown || !d.before.free(seat.node) || !d.room(applying):
+	case !d.free(seat) || !d.room(applying):
 		if why := d.tooLong(seat); why != "" {
 			stop(why)
 		}
@@ -220,6 +220,9 @@ func (d *decision) gate(seat *seat, spent bool) {
 		d.move(seat, applying)
 	}
 }
+
+// free reports whether nobody has to go before a node.
+func (d *decision) free(seat *seat) bool { return !d.unknown && d.before.free(seat.node) }
 
 // proves reports whether a compile shows that its node is good as it is.
 func (d *decision) proves(r *engine.Run) bool {

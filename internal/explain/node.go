@@ -108,6 +108,8 @@ func (x *examined) since(t *trail) {
 	case tutti.NodeSuspect:
 		if e, known := t.pushed[x.code]; known && st.Run != nil && st.Run.Code != x.code {
 			st.Since = e.At
+		} else if x.rests != nil && !x.rests.FactsAt.IsZero() {
+			st.Since = x.rests.FactsAt
 		}
 	case tutti.NodeStale:
 		first := time.Time{}
@@ -195,7 +197,7 @@ func (rd *Reader) ExplainNode(ctx context.Context, node tutti.NodeName) (tutti.N
 		return tutti.NodeExplanation{}, err
 	}
 	out := tutti.NodeExplanation{
-		Node: node, Standing: x.standing, Active: x.active, Reads: len(x.reads), Waits: x.waits, Failures: x.failures, Before: x.before,
+		Node: node, Standing: x.standing, Active: x.active, Basis: x.rests, Reads: len(x.reads), Waits: x.waits, Failures: x.failures, Before: x.before,
 	}
 	for _, id := range x.order {
 		out.Changed = append(out.Changed, x.changed[id])

@@ -37,6 +37,7 @@ type stood struct {
 	asOf     time.Time    // what it asked is as of then or later
 	record   kept         // of the basis
 	code     tutti.Digest // the current one
+	rests    *tutti.NodeBasis
 	waits    []tutti.WaitedFor
 	failures []tutti.Failure
 	before   []tutti.WaitedFor
@@ -67,6 +68,10 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	if st.Run == nil {
 		out.standing.Since = n.JoinedAt
 	}
+	if r := last.Passed; r != nil {
+		out.rests = basisOf(r, v.Engine.Facts(name))
+		out.rests.Machine = n.JoinedAt
+	}
 	if r := v.Engine.Runs[view.Active]; r != nil {
 		run := v.run(r)
 		out.active = &run
@@ -92,6 +97,18 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 		out.before = v.before(name)
 	}
 	return out, nil
+}
+
+// basisOf is what a standing by a run rests on besides answers.
+func basisOf(r *engine.Run, f *engine.Facts) *tutti.NodeBasis {
+	out := &tutti.NodeBasis{Environment: r.Environment, Code: r.Code}
+	if r.Compiled != nil {
+		out.Puppet, out.Facts = r.Compiled.Puppet, r.Compiled.Facts
+	}
+	if f != nil && f.Seq > r.GatedSeq {
+		out.FactsAt = f.At
+	}
+	return out
 }
 
 // before returns the questions of a node that others answer who need something
