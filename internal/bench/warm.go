@@ -20,7 +20,7 @@ import (
 const warmRounds = 7
 
 // warmPlans run one node each: the first one is warm, the second one cold.
-const warmPlans = "  warm: {steps: [{run: storage-01}]}\n  cold: {steps: [{run: storage-02}]}\n"
+const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {steps: [{run: storage-02}]}\n"
 
 // measureWarm measures runs that find Puppet loaded beside runs that load it, in turn:
 // of two storage nodes of the Swift example, which has converged, then of one notify,

@@ -44,7 +44,9 @@ func TestExplanations(t *testing.T) {
 		{"a node that is good", func() {
 			standing := tutti.NodeStanding{State: tutti.NodeGood, Needs: "nothing", Since: began.Add(-time.Hour), Run: ranIn(run1, "web-01", "converge-6")}
 			standing.Run.Outcome, standing.Run.Stopped, standing.Run.Proved = "", true, true
-			printNodeExplanation(&out, tutti.NodeExplanation{Node: "web-01", Reads: 1, Standing: standing}, began)
+			printNodeExplanation(&out, tutti.NodeExplanation{Node: "web-01", Reads: 1, Standing: standing, Basis: &tutti.NodeBasis{
+				Environment: "production", Code: digest, Puppet: "8.10.0", Facts: digest, FactsAt: began.Add(-time.Minute), Machine: began.Add(-24 * time.Hour),
+			}}, began)
 		}},
 		{"a node that is stale", func() {
 			printNodeExplanation(&out, tutti.NodeExplanation{

@@ -278,12 +278,13 @@ func (p presence) Last(n tutti.NodeName) (time.Time, tutti.Beat) {
 	return time.Time{}, tutti.Beat{}
 }
 
-// tellsFacts reports whether a node's agent is known to tell which facts the node has.
+// tellsFacts reports whether a node's agent tells which facts the node has, as far as it has said
+// what it knows: it does with its next claim.
 func (p presence) tellsFacts(n tutti.NodeName) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	place := p.nodes[n]
-	return place != nil && place.claimed && !slices.Contains(place.lacks, tutti.CapabilityFacts)
+	return place != nil && (!place.claimed || !slices.Contains(place.lacks, tutti.CapabilityFacts))
 }
 
 // Lacks implements explain.Present.

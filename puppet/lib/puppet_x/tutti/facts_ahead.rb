@@ -14,6 +14,8 @@ module PuppetX
       NOW = 'facts-now.json'
       # How many names of changed facts are told.
       NAMES = 10
+      # Seconds that a collection may take which the agent has lost.
+      LIMIT = 600
       # As little of the processor as there can be.
       LOWEST = 19
       # A type, or a part of one.
@@ -184,9 +186,19 @@ module PuppetX
       # @param out [IO] where it goes
       def self.collect(dir, preload, out)
         Process.setpriority(Process::PRIO_PROCESS, 0, LOWEST) # nobody waits for it; see Ahead#facts
+        ends_at_last unless preload
         Launcher.current = new(Order.read(dir), scratch(dir), preload, out)
         Launcher.current.start
       end
+
+      # Without a parent nobody may be left who ends a collection that hangs. It is the first of its session.
+      def self.ends_at_last
+        Thread.new do
+          sleep LIMIT
+          Process.kill('KILL', -Process.getpgrp)
+        end
+      end
+      private_class_method :ends_at_last
 
       # A directory in the run's, which goes with it if nobody removes it before.
       def self.scratch(dir)
