@@ -38,7 +38,7 @@ module PuppetX
 
       # A file that was loaded from where facts are, and not required: what is required the run requires, too.
       def fact?(path)
-        path && path.end_with?('.rb') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && facts?(File.dirname(path))
+        path&.end_with?('.rb') && @read.include?(path) && !$LOADED_FEATURES.include?(path) && facts?(File.dirname(path))
       end
 
       def facts?(dir)
