@@ -120,6 +120,14 @@ func TestVerdicts(t *testing.T) {
 			spec:    tutti.ConvergeStep{MaxFailed: 1, Limit: 1},
 			verdict: tutti.VerdictFailed, says: []string{"1 nodes have failed: nothing more began", "b was not run", "c was not run"}, most: 1, within: time.Minute,
 		},
+		"budget of tries": {
+			reason: "a node that would be tried again has failed, too, and is not tried again",
+			nodes: map[tutti.NodeName]*manifest{
+				"a": breaks(tutti.BecauseResources), "b": publishes("v/b", constant("1")), "c": publishes("v/c", constant("1")),
+			},
+			spec:    tutti.ConvergeStep{MaxFailed: 1, Limit: 1},
+			verdict: tutti.VerdictFailed, says: []string{"a failed: failed:resources", "1 nodes have failed: nothing more began", "b was not run", "c was not run"}, most: 1, within: 20 * time.Second,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -323,4 +331,24 @@ func (s *sim) stepSeen(n tutti.NodeName) {
 	s.step(first)
 	s.gone[n] = false
 	s.settle()
+}
+
+// TestASlowCompileIsWaitedForOnce: a node compiles for four minutes, is stopped, and compiles again. Others are
+// held for five minutes, not for five more.
+func TestASlowCompileIsWaitedForOnce(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": publishes("v/a", constant("1")), "c": publishes("v/c", constant("1"))})
+	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
+	began, failed := s.now, false
+	for s.now.Sub(began) < 6*time.Minute {
+		r := s.of("a")
+		s.gone["a"] = r != nil && !r.ClaimedAt.IsZero()
+		if !failed && s.now.Sub(began) > 4*time.Minute {
+			failed = true
+			s.finish(tutti.Result{Run: r.Run, Stopped: true, Message: "the Puppet Server says nothing"})
+		}
+		s.stepSeen("a")
+	}
+	if r := s.lastOf(id, "c"); !failed || !r.Passed() {
+		t.Errorf("c still waits\n%s", s.tail())
+	}
 }

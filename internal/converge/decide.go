@@ -48,7 +48,7 @@ const (
 	// holdFor is how long a compiled run is held at most. One that is held longer
 	// ends, and compiles again when its turn comes.
 	holdFor = time.Minute
-	// discoverFor is how long a compile is waited for before others are let go.
+	// discoverFor is how long the compiles of a node are waited for before others are let go.
 	discoverFor = 5 * time.Minute
 	// factsFor is how long a step waits for the facts of a node that it has changed.
 	factsFor = time.Minute
@@ -120,7 +120,7 @@ func (d *decision) decide() []tutti.Body {
 		}
 	}
 	d.unknown = d.discovering()
-	spent := d.step.Converge.MaxFailed > 0 && d.count(failed) >= d.step.Converge.MaxFailed
+	spent := d.spent()
 	names := sortedSeats(d.seats)
 	for _, n := range names {
 		if seat := d.seats[n]; seat.phase == held {
@@ -148,6 +148,33 @@ func (d *decision) decide() []tutti.Body {
 		d.out = []tutti.Body{end}
 	}
 	return d.out
+}
+
+// spent reports whether so many nodes have failed that nothing more begins. Those that would be tried
+// again then have failed for good.
+func (d *decision) spent() bool {
+	most := d.step.Converge.MaxFailed
+	if most == 0 {
+		return false
+	}
+	var again []*seat
+	for _, seat := range d.seats {
+		if (seat.phase == resting || seat.phase == ready) && broke(lastOf(seat.runs)) {
+			again = append(again, seat)
+		}
+	}
+	if d.count(failed)+len(again) < most {
+		return false
+	}
+	for _, seat := range again {
+		d.move(seat, failed)
+	}
+	return true
+}
+
+// broke reports whether a run ended badly. What PuppetDB was too late for has not.
+func broke(r *engine.Run) bool {
+	return r != nil && r.Ended() && !r.Lagged() && (r.Lost != "" || r.Result != nil && !r.Result.Stopped && !r.Outcome().Good() && r.Outcome() != tutti.Waiting)
 }
 
 func (d *decision) count(phases ...phase) int {
@@ -282,10 +309,9 @@ func (d *decision) discovering() bool {
 			continue
 		}
 		switch seat.phase {
-		case ready:
-			return true
-		case compiling:
-			if seat.run == nil || d.view.Now.Sub(later(d.view.from(seat.run.WantedAt), d.view.Since)) < discoverFor {
+		case ready, compiling:
+			// From its first compile in the step: who was waited for in vain is not waited for again.
+			if len(seat.runs) == 0 || d.view.Now.Sub(later(d.view.from(seat.runs[0].WantedAt), d.view.Since)) < discoverFor {
 				return true
 			}
 		default: // it does not compile
