@@ -42,6 +42,16 @@ func (f *facter) Collected(dir string) (agent.FactsNow, error) {
 	return f.found, nil
 }
 
+// collected waits for the next collection.
+func (f *facter) collected(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.collect:
+	case <-time.After(hang):
+		t.Fatal("nothing is collected")
+	}
+}
+
 func (f *facter) set(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,18 +79,18 @@ func TestFactsAreToldAfterARun(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	<-f.collect
+	f.collected(t)
 	l.line.until(tutti.OpFacts, 1)
 	f.set("role written")
 	if err := os.WriteFile(filepath.Join(f.watch, "role.txt"), []byte("role=web\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-f.collect
+	f.collected(t)
 	l.line.until(tutti.OpFacts, 2)
 	l.kill()
 	f.set("while no agent was there")
 	l.start(use)
-	<-f.collect
+	f.collected(t)
 	l.line.until(tutti.OpFacts, 3)
 	l.kill()
 	told := l.factsTold()

@@ -158,6 +158,12 @@ RSpec.describe 'facts that are collected ahead' do
     expect([ages(run), said(run).first]).to match([[], /two/]), run.said
   end
 
+  it 'are not taken when a module came since that is not in the environment' do
+    first.puppet_conf("basemodulepath = #{first.path('base')}\n").write('base/b/lib/facter/other.rb', '')
+    run = second { first.write('base/c/lib/facter/late.rb', fact.call("'two'")) }
+    expect(ages(run)).to eq([]), run.said
+  end
+
   # What the agent is told after a run.
   def now
     JSON.parse(File.read(first.path("#{first.run}/facts-now.json")))
