@@ -160,7 +160,8 @@ func TestConvergeFaults(t *testing.T) {
 		b.wait()
 		power(t, off)
 		j.end()
-		j.checkSummary(tutti.VerdictConverged, 4, 1)
+		// node-01 has something else to export: it runs while node-03 is off, and again after that.
+		j.checkSummary(tutti.VerdictConverged, 5, 1)
 		checkRound(t, "power")
 	})
 }
