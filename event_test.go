@@ -54,7 +54,7 @@ var (
 		&tutti.NodeConnected{Node: aNode, Ticket: aDigest, Boot: "b", Rivals: []tutti.Digest{aDigest}, Out: []tutti.Digest{aDigest}},
 		&tutti.NodeConflicted{Node: aNode, Why: "two machines"},
 		&tutti.NodeKept{Node: aNode, Ticket: aDigest, Out: []tutti.Digest{aDigest}},
-		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Vain: 1},
+		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Row: 2, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
 		&tutti.JobCancelled{Job: "deploy-1", Reason: "lunch"},

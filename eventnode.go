@@ -107,7 +107,9 @@ func (b *NodeSetBack) ID() string { return string(b.Node) }
 type NodeFacts struct {
 	Node NodeName `json:"node"`
 	FactsSeen
-	// Vain is how many runs in a row, up to Run, were wanted by facts alone and changed nothing.
+	// Row is how many runs in a row, up to Run, were wanted by facts alone, and Vain how many of these
+	// changed nothing.
+	Row  int `json:"row,omitempty"`
 	Vain int `json:"vain,omitempty"`
 }
 

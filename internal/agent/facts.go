@@ -30,6 +30,7 @@ type FactsNow struct {
 	Changed []string  // names of those that are not what the run had
 	Watch   []string  // directories whose files make facts
 	At      time.Time // when
+	Began   time.Time // when it was begun to be found; zero: not known
 }
 
 const (
@@ -38,7 +39,7 @@ const (
 	// factsSoon is how often it is looked whether a collection has ended.
 	factsSoon = 200 * time.Millisecond
 	// maxWatched bounds the files that are looked at.
-	maxWatched = 2000
+	maxWatched = 20_000
 )
 
 // collectFacts is for a run that has just ended.
@@ -60,6 +61,7 @@ type factsWatch struct {
 	asked  time.Time // when a collection began
 	now    FactsNow  // the last one
 	seen   uint64    // of the files that were there when it was found
+	late   bool      // one of them was written meanwhile
 	told   tutti.Digest
 	toldOf string // the run's directory
 	said   string
@@ -88,7 +90,7 @@ func (a *Agent) tellFacts(ctx context.Context) {
 		err := f.tell(ctx)
 		if said := errorText(err); said != f.said && ctx.Err() == nil {
 			if f.said = said; err != nil {
-				a.opts.Logger.Warn("the server does not know yet which facts the node has", "error", err)
+				a.opts.Logger.Info("the server does not know yet which facts the node has", "error", err)
 			}
 		}
 		wait := a.opts.Beat
@@ -111,14 +113,19 @@ func (f *factsWatch) look(now time.Time) {
 	found, err := f.opts.Facts.Collected(dir)
 	if err == nil && !found.At.Equal(f.now.At) {
 		f.now, f.asked = found, time.Time{}
-		f.seen = stamp(found.Watch)
+		var newest time.Time
+		f.seen, newest = stamp(found.Watch)
+		// Something was written while facts were found. Once more, and not for ever: a fact may write there itself.
+		if f.late = !f.late && !found.Began.IsZero() && !newest.Before(found.Began) && !newest.After(now); f.late {
+			f.seen = 0
+		}
 	}
 	switch {
 	case !f.asked.IsZero() && now.Sub(f.asked) < factsPatience:
 		return
 	case !f.begun: // while no agent was here the machine may have become another one
 	case f.now.At.IsZero(), f.opts.FactsEvery > 0 && now.Sub(f.now.At) > f.opts.FactsEvery, f.now.At.After(now):
-	case stamp(f.now.Watch) != f.seen:
+	case f.late, stampOf(f.now.Watch) != f.seen:
 	default:
 		return
 	}
@@ -162,20 +169,42 @@ func (f *factsWatch) tell(ctx context.Context) error {
 	return err
 }
 
-// stamp is another number when a file in these directories was added, changed or removed.
-func stamp(dirs []string) uint64 {
+// stamp is another number when a file in these directories was added, changed or removed, or what it links
+// to; newest is when that was last.
+func stamp(dirs []string) (sum uint64, newest time.Time) {
 	h, n := fnv.New64a(), 0
+	note := func(path string, stat func(string, *unix.Stat_t) error) {
+		var st unix.Stat_t
+		if stat(path, &st) != nil { // it is not there, or not any more
+			return
+		}
+		at := time.Unix(st.Ctim.Unix())
+		if at.After(newest) {
+			newest = at
+		}
+		fmt.Fprintf(h, "%s %d %d %d\n", path, st.Ino, at.UnixNano(), st.Size)
+	}
 	for _, dir := range dirs {
-		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if n++; n > maxWatched {
 				return fs.SkipAll
 			}
-			var st unix.Stat_t
-			if err == nil && unix.Lstat(path, &st) == nil { // else it is not there, or not any more
-				fmt.Fprintf(h, "%s %d %d %d %d\n", path, st.Ino, st.Ctim.Sec, st.Ctim.Nsec, st.Size)
+			if err == nil {
+				note(path, unix.Lstat)
+			}
+			if err == nil && e.Type()&fs.ModeSymlink != 0 {
+				note(path, unix.Stat)
 			}
 			return nil
 		})
 	}
-	return h.Sum64()
+	return h.Sum64(), newest
+}
+
+func stampOf(dirs []string) uint64 {
+	sum, _ := stamp(dirs)
+	return sum
 }

@@ -109,7 +109,7 @@ func (r *runner) Collect(dir string) error {
 // Collected implements agent.Facts.
 func (r *runner) Collected(dir string) (agent.FactsNow, error) {
 	now, err := puppet.ReadFactsNow(dir)
-	return agent.FactsNow{Facts: now.Facts, Changed: now.Changed, Watch: now.Watch, At: now.At}, err
+	return agent.FactsNow{Facts: now.Facts, Changed: now.Changed, Watch: now.Watch, At: now.At, Began: now.Began}, err
 }
 
 // code tells the code that facts come from, in part, from another.

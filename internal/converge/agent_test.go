@@ -50,7 +50,7 @@ func (s *sim) actions() []func() {
 	for _, n := range s.names() {
 		r := s.engine.Runs[s.engine.Active[n]]
 		if r == nil && s.tells && !s.mute && !s.gone[n] {
-			if body := s.engine.Tell(n, s.factsOf(n)); body != nil {
+			if body := s.engine.Tell(n, s.factsOf(n), s.now); body != nil && s.now.Sub(s.engine.Last(n).Claimed.EndedAt) >= s.delay {
 				out = append(out, func() { s.append(body) })
 			}
 		}
@@ -76,14 +76,14 @@ func (s *sim) actions() []func() {
 			out = append(out, func() { s.publish(r.Run, p, which) })
 		case r.Gate == tutti.GateGo && p.catalog.fails != "":
 			out = append(out, func() {
-				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke"})
+				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Failed, Reason: p.catalog.fails, Message: "it broke", Counts: tutti.Counts{Changed: s.changes}})
 			})
 		case r.Gate == tutti.GateGo:
 			out = append(out, func() {
 				if m := s.manifests[r.Code][n]; m.makes != nil {
 					s.facts[n] = m.makes(s.facts[n])
 				}
-				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed, Counts: tutti.Counts{Changed: 1}})
+				s.finish(tutti.Result{Run: r.Run, Outcome: tutti.Changed, Counts: tutti.Counts{Changed: s.changes}})
 			})
 		}
 	}

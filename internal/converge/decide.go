@@ -122,6 +122,7 @@ func (d *decision) decide() []tutti.Body {
 	d.unknown = d.discovering()
 	spent := d.spent()
 	names := sortedSeats(d.seats)
+	d.proveAll(names)
 	for _, n := range names {
 		if seat := d.seats[n]; seat.phase == held {
 			d.gate(seat, spent)
@@ -235,10 +236,7 @@ func (d *decision) gate(seat *seat, spent bool) {
 		stop(r.Behind())
 	case len(outdated) > 0:
 		stop("the answer to " + outdated[0].String() + " has changed since it was read")
-	case r.Proof && d.free(seat) && d.proves(r): // before, who feeds it may tell it something new
-		d.out = append(d.out, &tutti.RunProved{Run: r.Run, Rests: d.state.engine.Last(seat.node).Passed.Began()})
-		stop("nothing can have changed since its last run: it is good")
-	case !d.free(seat) || !d.room(applying):
+	case d.unknown || !d.before.free(seat.node) || !d.room(applying):
 		if why := d.tooLong(seat); why != "" {
 			stop(why)
 		}
@@ -248,8 +246,34 @@ func (d *decision) gate(seat *seat, spent bool) {
 	}
 }
 
-// free reports whether nobody has to go before a node.
-func (d *decision) free(seat *seat) bool { return !d.unknown && d.before.free(seat.node) }
+// proveAll ends the held runs that show that their nodes are good, and then those of nodes that waited
+// for these.
+func (d *decision) proveAll(names []tutti.NodeName) {
+	for again := true; again; {
+		again = false
+		for _, n := range names {
+			if seat := d.seats[n]; seat.phase == held && d.prove(seat) {
+				d.before.gone[n] = true
+				again = true
+			}
+		}
+	}
+}
+
+// prove ends a held run that shows that its node is good, unless who feeds it may yet tell it something
+// new.
+func (d *decision) prove(seat *seat) bool {
+	r := seat.run
+	if !r.Proof || r.Mode == tutti.ModeCompile || r.Behind() != "" || !d.before.free(seat.node) || d.view.Paused(seat.node) != "" ||
+		len(d.state.data.OutdatedOf(seat.node, d.job.ID, 1)) > 0 || !d.proves(r) {
+		return false
+	}
+	d.out = append(d.out,
+		&tutti.RunProved{Run: r.Run, Rests: d.state.engine.Last(seat.node).Passed.Began()},
+		&tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: "nothing can have changed since its last run: it is good"})
+	d.move(seat, compiling)
+	return true
+}
 
 // proves reports whether a compile shows that its node is good as it is.
 func (d *decision) proves(r *engine.Run) bool {
@@ -310,7 +334,7 @@ func (d *decision) discovering() bool {
 		}
 		switch seat.phase {
 		case ready, compiling:
-			// From its first compile in the step: who was waited for in vain is not waited for again.
+			// From its first compile in the step: who was waited for so long is not waited for again.
 			if len(seat.runs) == 0 || d.view.Now.Sub(later(d.view.from(seat.runs[0].WantedAt), d.view.Since)) < discoverFor {
 				return true
 			}

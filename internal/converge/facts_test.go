@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -226,5 +227,151 @@ func TestProve(t *testing.T) {
 	s.gone["c"] = true
 	if j := prove(tutti.ConvergeStep{}, tutti.ModeApply); j.Verdict != tutti.VerdictPartial || j.Message != "c is not connected: a proof was asked for" {
 		t.Errorf("%s: %s", j.Verdict, j.Message)
+	}
+}
+
+// compiledSince is how many runs have compiled since the log had so many events.
+func (s *sim) compiledSince(from int) (n int) {
+	for _, e := range s.log[from:] {
+		if _, is := e.Body.(*tutti.RunCompiled); is {
+			n++
+		}
+	}
+	return n
+}
+
+// tellAll lets all nodes tell which facts they have.
+func (s *sim) tellAll() {
+	for _, act := range s.actions() {
+		act()
+	}
+	s.settle()
+}
+
+// TestNoFactsKeepAFleetBusy: however facts change, a fleet that reacts leaves the node alone after a few runs.
+func TestNoFactsKeepAFleetBusy(t *testing.T) {
+	uses := func(a answers) catalog { return catalog{extra: a.fact} }
+	ignores := func(answers) catalog { return catalog{} }
+	fails := func(answers) catalog { return catalog{fails: tutti.BecauseResources} }
+	for name, tc := range map[string]struct {
+		compile func(answers) catalog
+		program tutti.Program
+		delay   time.Duration // until the facts are told
+		changes int           // resources of a run
+		every   time.Duration // how often the fact is another one; 0: at each look
+		most    int           // compiles in six hours
+	}{
+		"used":                                    {compile: uses, changes: 1, most: 8},
+		"used, and told late":                     {compile: uses, changes: 1, delay: 70 * time.Second, most: 8},
+		"used by the agent, told late":            {compile: uses, program: tutti.ProgramAgent, changes: 1, delay: 70 * time.Second, most: 8},
+		"not used":                                {compile: ignores, most: 3},
+		"not used, by the clock":                  {compile: ignores, every: 10 * time.Minute, most: 3},
+		"of a node that fails":                    {compile: fails, most: 14},
+		"of one that changes something and fails": {compile: fails, changes: 1, most: 14},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := living(t, map[tutti.NodeName]*manifest{"a": reads()})
+			s.by(tc.program)
+			s.tells, s.delay, s.changes = true, tc.delay, tc.changes
+			if tc.every == 0 {
+				s.restless("a")
+			}
+			s.push("two", map[tutti.NodeName]*manifest{"a": {compile: tc.compile}})
+			from := len(s.log)
+			for i := range 6 {
+				s.live(10 * time.Minute)
+				for k := range 5 {
+					if tc.every > 0 {
+						s.facts["a"] = fmt.Sprint(i, k)
+					}
+					s.live(10 * time.Minute)
+				}
+			}
+			if n := s.compiledSince(from); n > tc.most {
+				t.Errorf("%d compiles in six hours, want at most %d\n%s", n, tc.most, s.tail())
+			}
+		})
+	}
+}
+
+// TestOtherFactsAreNotForgotten: what a node told before counts after a run for another reason, too, and
+// after one that judges nothing.
+func TestOtherFactsAreNotForgotten(t *testing.T) {
+	uses := map[tutti.NodeName]*manifest{"a": {compile: func(a answers) catalog { return catalog{extra: a.fact} }}}
+	ignores := map[tutti.NodeName]*manifest{"a": {compile: func(answers) catalog { return catalog{} }}}
+	for name, tc := range map[string]struct {
+		nodes map[tutti.NodeName]*manifest
+		do    func(s *sim)
+	}{
+		"told again after a proof by code": {ignores, func(s *sim) {
+			s.facts["a"] = "two"
+			s.tellAll()
+			s.push("two", s.nodes)
+			s.facts["a"] = "one" // as it compiles
+			s.afterEnd = func(tutti.NodeName) { s.facts["a"] = "two" }
+			s.all(first)
+			s.tellAll()
+		}},
+		"told after a noop run": {uses, func(s *sim) {
+			s.facts["a"] = "two"
+			s.run(s.begin(tutti.ModeNoop, tutti.ConvergeStep{Prove: true}), first)
+			s.tellAll()
+		}},
+		"told after a foreign run through the agent": {uses, func(s *sim) {
+			s.by(tutti.ProgramAgent)
+			s.now = s.now.Add(time.Minute)
+			s.tell("a", s.now.Add(-10*time.Second), others(whole))
+			s.now = s.now.Add(time.Minute)
+			s.facts["a"] = "two"
+			s.tellAll()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, tc.nodes)
+			s.tells, s.changes = true, 0
+			s.facts["a"] = "one"
+			if strings.Contains(name, "agent") {
+				s.by(tutti.ProgramAgent)
+			}
+			s.all(first)
+			s.tellAll()
+			tc.do(s)
+			if st := s.standing("a"); st.Need == converge.Nothing {
+				t.Errorf("it is good, and has other facts than its run\n%s", s.tail())
+			}
+		})
+	}
+}
+
+// TestProofsOfAChain: after code that changes nothing, each node compiles once, whoever feeds whom and
+// whatever bounds there are.
+func TestProofsOfAChain(t *testing.T) {
+	const count = 60
+	for name, bound := range map[string]func(s *sim){
+		"no bound": func(*sim) {}, "runs at once": func(s *sim) { s.inFlight = 20 }, "compiles at once": func(s *sim) { s.compiles = 10 },
+	} {
+		for shape, feeds := range map[string]bool{"chain": true, "none": false} {
+			t.Run(shape+", "+name, func(t *testing.T) {
+				nodes := map[tutti.NodeName]*manifest{}
+				for i := range count {
+					m := &manifest{compile: func(answers) catalog { return catalog{} }}
+					if feeds {
+						m.types = []string{fmt.Sprint("Type", i-1)}
+						m.compile = func(a answers) catalog {
+							return catalog{extra: fmt.Sprint(a.exports), exports: map[string][]string{fmt.Sprint("Type", i): {"x"}}}
+						}
+					}
+					nodes[tutti.NodeName(fmt.Sprintf("n%03d", i))] = m
+				}
+				s := newSim(t, nodes)
+				s.all(first)
+				s.push("two", nodes)
+				bound(s)
+				from := len(s.log)
+				if j := s.all(first); j.Verdict != tutti.VerdictConverged || s.compiledSince(from) != count {
+					t.Errorf("%s with %d compiles of %d nodes", j.Verdict, s.compiledSince(from), count)
+				}
+			})
+		}
 	}
 }

@@ -15,7 +15,7 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	agent := has.Program == tutti.ProgramAgent
 	last := s.engine.Last(node)
 	for _, f := range last.Foreign { // the latest that says anything
-		told := last.SetBack == nil || f.EndedSeq > last.SetBack.Seq
+		told := (last.SetBack == nil || f.EndedSeq > last.SetBack.Seq) && (!out.Facts || f.EndedSeq > s.engine.Facts(node).Seq)
 		switch {
 		case agent && !f.Outcome().Good():
 			out.Foreign, out.Need = out.Need == Nothing, Apply

@@ -98,13 +98,13 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// maxVain is how many runs in a row may come to nothing that are wanted by facts alone.
-const maxVain = 2
+// maxByFacts is how many runs of a node in a step are wanted by facts alone.
+const maxByFacts = 2
 
 // factsWhy says why a node is not good that has other facts.
 func factsWhy(f *engine.Facts) string {
 	what := "its facts have changed since its last run"
-	if f.Vain >= maxVain {
+	if f.KeepChanging() {
 		what = "its facts keep changing"
 	}
 	if len(f.Changed) > 0 {

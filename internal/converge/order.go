@@ -51,7 +51,7 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 			is, known := produced[q]
 			if !known {
 				for producer := range q.Producers(job) {
-					if p := seats[producer]; p != nil && p.toDo() {
+					if p := seats[producer]; p != nil && p.toDo() && (p.run == nil || !p.run.Proved) {
 						is = true
 						o.edges = append(o.edges, edge{from: vertex{node: producer}, to: vertex{question: q}, soft: !q.Hard})
 					}
@@ -187,10 +187,11 @@ func (o *order) first(knot map[vertex]bool) vertex {
 type predecessors struct {
 	between map[tutti.NodeName][]vertex
 	before  map[vertex][]tutti.NodeName
+	gone    map[tutti.NodeName]bool // nobody follows them any more
 }
 
 func (o *order) predecessors() predecessors {
-	p := predecessors{map[tutti.NodeName][]vertex{}, map[vertex][]tutti.NodeName{}}
+	p := predecessors{map[tutti.NodeName][]vertex{}, map[vertex][]tutti.NodeName{}, map[tutti.NodeName]bool{}}
 	for _, e := range o.edges {
 		if e.from.isNode() {
 			p.before[e.to] = append(p.before[e.to], e.from.node)
@@ -204,8 +205,11 @@ func (o *order) predecessors() predecessors {
 // free reports whether a node follows nobody.
 func (p predecessors) free(node tutti.NodeName) bool {
 	for _, v := range p.between[node] {
+		for len(p.before[v]) > 0 && p.gone[p.before[v][0]] {
+			p.before[v] = p.before[v][1:]
+		}
 		for _, other := range p.before[v] {
-			if other != node {
+			if other != node && !p.gone[other] {
 				return false
 			}
 		}
@@ -218,7 +222,7 @@ func (p predecessors) of(node tutti.NodeName) []tutti.NodeName {
 	var out []tutti.NodeName
 	for _, v := range p.between[node] {
 		for _, other := range p.before[v] {
-			if other != node {
+			if other != node && !p.gone[other] {
 				out = append(out, other)
 			}
 		}

@@ -129,7 +129,7 @@ func (s *State) urgency(v View, standing Standing) (now, wide bool) {
 	if standing.Foreign { // who undoes it by itself may do so for ever
 		return false, false
 	}
-	if standing.Facts && s.engine.Facts(standing.Run.Node).Vain >= maxVain { // it would go on for ever
+	if standing.Facts && s.engine.Facts(standing.Run.Node).KeepChanging() { // it would go on for ever
 		return false, false
 	}
 	if len(standing.Changed) == 0 {
@@ -170,7 +170,7 @@ func (s *State) hopeless(n tutti.NodeName, standing Standing, code tutti.Digest)
 // and a run for that may help.
 func (s *State) otherFacts(n tutti.NodeName) bool {
 	last, f := s.engine.Last(n).Applied, s.engine.Facts(n)
-	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && f.Vain < maxVain
+	return last != nil && f != nil && f.Run == last.Run && len(f.Changed) > 0 && !f.KeepChanging()
 }
 
 // same reports whether a node has failed, or waits, and has the same inputs since, but facts.

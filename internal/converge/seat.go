@@ -206,9 +206,9 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		seat.phase = absent
 	case last == nil:
 		s.begin(v, j, st, seat)
-	case seat.standing.Facts && byFacts(seat.runs) >= maxVain:
+	case seat.standing.Facts && byFacts(seat.runs) >= maxByFacts:
 		seat.phase = diverging
-		if s.engine.Facts(seat.node).Vain >= maxVain {
+		if s.engine.Facts(seat.node).Harmless() {
 			seat.phase = restless
 		}
 	case last.Outcome().Good() && !s.urgent(v, st, seat.standing):
@@ -287,6 +287,7 @@ func (s *State) again(v View, seat *seat, last *engine.Run, lastGood map[tutti.N
 	changed := len(seat.standing.Changed) > 0
 	outcome := last.Outcome()
 	again, over := engine.Lagging(seat.runs, v.from)
+	seat.byFacts = last.ByFacts && !changed && !outcome.Good() // it is that run again
 	switch {
 	case over:
 		seat.phase, seat.why = failed, last.Result.Message

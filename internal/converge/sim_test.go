@@ -41,8 +41,10 @@ type sim struct {
 	late      []func()                                      // messages that come (once more) some time
 
 	order    []converge.Order
-	tells    bool // the agents tell which facts there are after a run
-	mute     bool // and none comes
+	tells    bool          // the agents tell which facts there are after a run
+	mute     bool          // and none comes
+	delay    time.Duration // so long after a run
+	changes  int           // resources that a run changes
 	facts    map[tutti.NodeName]string
 	afterEnd func(tutti.NodeName) // a run of the node has ended
 	disabled bool                 // no node may run
@@ -72,7 +74,7 @@ func newSim(t tester, nodes map[tutti.NodeName]*manifest) *sim {
 func emptySim(t tester) *sim {
 	s := &sim{
 		t: t, now: epoch, since: epoch, manifests: map[tutti.Digest]map[tutti.NodeName]*manifest{},
-		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{}, facts: map[tutti.NodeName]string{},
+		memory: map[tutti.RunID]*process{}, gone: map[tutti.NodeName]bool{}, facts: map[tutti.NodeName]string{}, changes: 1,
 	}
 	s.fold()
 	s.since = epoch.Add(-48 * time.Hour)

@@ -28,46 +28,61 @@ func (f *Facts) ToTell(r *Run) bool {
 	return r.Full() && r.Result != nil && (r.Result.Counts.Changed > 0 || r.ByFacts) && (f == nil || f.Seq < r.EndedSeq)
 }
 
-// vain returns how many runs in a row came to nothing that were wanted by facts alone, the last of
-// which is r: it has changed nothing, and the facts are other ones again.
-func (f *Facts) vain(r *Run, in tutti.FactsSeen) int {
-	other := len(in.Changed) > 0
-	if r.Compiled != nil && r.Compiled.Facts != "" {
-		other = r.Compiled.Facts != in.Facts
+// factsRow is within which time runs that are wanted by facts alone are a row.
+const factsRow = time.Hour
+
+// count notes how many runs in a row were wanted by facts alone, the last of which is r, and how many of
+// these came to nothing.
+func (f *Facts) count(body *tutti.NodeFacts, r *Run, now time.Time) {
+	if !r.ByFacts {
+		return
 	}
-	switch {
-	case !r.ByFacts, !other, r.Passed() && r.Result != nil && r.Result.Counts.Changed > 0:
-		return 0
-	case f == nil:
-		return 1
+	if f != nil && now.Sub(f.At) < factsRow {
+		body.Row, body.Vain = f.Row, f.Vain
 	}
-	return f.Vain + 1
+	body.Row++
+	if body.Vain++; r.Passed() && r.Result != nil && r.Result.Outcome.Good() && r.Result.Counts.Changed > 0 {
+		body.Vain = 0
+	}
 }
 
+// Bounds of runs in a row that are wanted by facts alone.
+const (
+	maxVain = 2 // that come to nothing
+	maxRow  = 6
+)
+
+// KeepChanging reports whether facts have changed too often for more runs by them alone.
+func (f *Facts) KeepChanging() bool { return f != nil && (f.Vain >= maxVain || f.Row >= maxRow) }
+
+// Harmless reports whether they keep changing, and that made no difference.
+func (f *Facts) Harmless() bool { return f != nil && f.Vain >= maxVain }
+
 // Tell returns what is to be appended when a node says which facts it has, nil: nothing new.
-// Only what was collected after the node's last run counts.
-func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen) *tutti.NodeFacts {
+// Only what was collected after the node's last run that collected any counts.
+func (s *State) Tell(node tutti.NodeName, in tutti.FactsSeen, now time.Time) *tutti.NodeFacts {
 	r, f := s.Runs[in.Run], s.facts[node]
-	last := s.Last(node).Claimed
+	last := s.Last(node)
 	switch {
-	case r == nil || r.Node != node || r.Foreign != nil || last == nil || s.Active[node] != "":
+	case r == nil || r.Node != node || r.Foreign != nil || last.Claimed == nil || s.Active[node] != "":
 		return nil
-	case r != last && (last.Compiled != nil || last.Served != nil || r.EndedSeq > last.EndedSeq): // it has facts of its own
+	case r != last.Claimed && (last.Claimed.Compiled != nil || last.Claimed.Served != nil || r.EndedSeq > last.Claimed.EndedSeq): // it has facts of its own
 		return nil
 	}
 	body := &tutti.NodeFacts{Node: node, FactsSeen: in}
-	switch {
-	case f != nil && f.Run == in.Run: // the run is counted
-		body.Vain = f.Vain
-		if f.Facts == in.Facts {
+	same := f == nil && r.Compiled != nil && r.Compiled.Facts == in.Facts || f != nil && f.Facts == in.Facts
+	if f != nil && f.Run == in.Run { // the run is counted
+		body.Vain, body.Row = f.Vain, f.Row
+	} else {
+		if f != nil && s.Runs[f.Run] != nil && s.Runs[f.Run].Seq > r.Seq { // more is known
 			return nil
 		}
-	default:
-		body.Vain = f.vain(r, in)
-		same := f == nil && r.Compiled != nil && r.Compiled.Facts == in.Facts || f != nil && f.Facts == in.Facts && f.Vain == body.Vain
-		if same && !f.ToTell(r) {
-			return nil
-		}
+		f.count(body, r, now)
+		same = same && !f.ToTell(r) && (f == nil || f.Vain == body.Vain)
+	}
+	told := &Facts{NodeFacts: body, Seq: max(last.Claimed.EndedSeq, r.EndedSeq) + 1}
+	if same && told.Since(last.Passed) == f.Since(last.Passed) {
+		return nil
 	}
 	return body
 }

@@ -17,8 +17,9 @@ type FactsNow struct {
 	Facts   tutti.Digest `json:"facts"`
 	Changed []string     `json:"changed"` // names of facts that are not what the run had
 	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
-	// At is when they were collected.
-	At time.Time `json:"-"`
+	// Began is when their collection began, At when it had ended.
+	Began time.Time `json:"began"`
+	At    time.Time `json:"-"`
 }
 
 const (

@@ -38,7 +38,10 @@ func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return tx.deny(actorNode(n.Node), "speak for run "+string(in.Run),
 				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
 		}
-		body := tx.Engine.Tell(n.Node, in)
+		if run := tx.Engine.Active[n.Node]; run != "" { // it may never begin
+			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s is wanted, or goes on: facts count after it", run, n.Node)
+		}
+		body := tx.Engine.Tell(n.Node, in, tx.now)
 		if body == nil {
 			return nil
 		}

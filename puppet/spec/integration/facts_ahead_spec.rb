@@ -234,6 +234,24 @@ RSpec.describe 'facts that are collected ahead' do
       expect(now['watch']).to include(facter.path('facts.d'))
     end
 
+    it 'are not taken when one was written while they were collected' do
+      first.write(plugin, <<~RUBY)
+        Facter.add(:mine) do
+          setcode do
+            was = Facter.value('role')
+            File.write('#{facter.path('facts.d/role.txt')}', "role=two\\n") if File.exist?('#{first.path('marker')}')
+            was
+          end
+        end
+      RUBY
+      first.call
+      first.write('marker', '')
+      parent.collect(first.dir)
+      FileUtils.rm(first.path('marker'))
+      run = first.again.call
+      expect([ages(run), said(run)]).to eq([[], ['Notify[two]']]), run.said
+    end
+
     it 'are not taken when one was added since' do
       run = second { File.write(facter.path('facts.d/other.txt'), "other=two\n") }
       expect(ages(run)).to eq([]), run.said

@@ -27,6 +27,8 @@ RSpec.describe PuppetX::Tutti::FactLeavings do
     'def Array.shout; end' => 'm/lib/facter/mine.rb defines the method shout of Array',
     'def helper; end' => 'm/lib/facter/mine.rb defines the method helper of Object',
     '$of_facts = 1' => 'm/lib/facter/mine.rb has $of_facts',
+    'Facter.add(:mine) { setcode { at_exit { } } }' => 'm/lib/facter/mine.rb has at_exit',
+    'File.class_eval { def self.shout; end }' => 'm/lib/facter/mine.rb defines the method shout of File',
     'at_exit { }' => 'm/lib/facter/mine.rb has at_exit'
   }.each do |text, what|
     it "says so of `#{text}`" do
@@ -35,7 +37,7 @@ RSpec.describe PuppetX::Tutti::FactLeavings do
   end
 
   it 'says nothing of a fact' do
-    expect(said("Facter.add(:mine) { setcode { 'at_exit $of_facts' } }\n")).to eq('nil')
+    expect(said("Facter.add(:mine) { setcode { 'the end of $of_facts' } }\n")).to eq('nil')
   end
 
   it 'says nothing of what is inside of Facter' do

@@ -7,7 +7,8 @@ module PuppetX
     # What the files of facts leave in a process besides facts: where facts were collected in another process, it is missing. What they
     # require is no part of it, and neither is what they define inside of Facter.
     class FactLeavings
-      CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Numeric, Integer, Float, Array, Hash, Range, Proc, NilClass].freeze
+      CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
+              Exception, IO, File, Dir, Time, Process, Encoding].freeze
 
       # Watches the block.
       # @return [String, nil] the first thing that was left, and where
@@ -74,7 +75,7 @@ module PuppetX
       def written(globals)
         @read.uniq.select { |path| fact?(path) }.each do |path|
           text = File.binread(path)
-          name = globals.find { |one| text.include?(one.to_s) } || text[/^\s*(?:Kernel\.)?at_exit\b/]&.strip
+          name = globals.find { |one| text.include?(one.to_s) } || text[/\bat_exit\b|^\s*END\s*\{/]&.strip
           return "#{short(path)} has #{name}" if name
         end
         nil

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require 'fileutils'
+require 'time'
 require_relative 'fact_leavings'
 require_relative 'facts_digest'
 require_relative 'launcher'
@@ -32,8 +33,9 @@ module PuppetX
       # @param libraries [Array<String>] what facts have required, in that order
       # @param ended [Array, nil] which was the last Puppet run before
       # @param external [Array<String>] the directories in which Facter itself looks for facts
+      # @param began [Time] when their collection did, by the clock that files have
       # @param leaves [String, nil] what a fact's file has left in the process, and this one lacks
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended, :external, :leaves) do
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended, :external, :leaves, :began) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -46,9 +48,9 @@ module PuppetX
           Process.clock_gettime(Process::CLOCK_BOOTTIME) - at
         end
 
-        # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now.
+        # Whether no Puppet run has ended since, whoever started it, and there are no other plugins now than before.
         def valid?
-          ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external)
+          ended == FactsAhead.last_run && plugins == FactsAhead.plugins(external) && plugins.values.flatten.none? { |time| time.between?(began, Time.now) }
         rescue SystemCallError
           false # a plugin went between two looks
         end
@@ -122,14 +124,22 @@ module PuppetX
       # The fact plugins that are not in the code of an environment, which is known by its digest.
       # @param external [Array<String>] see external
       def self.plugins(external)
-        dirs = [*Puppet[:factpath].split(File::PATH_SEPARATOR), *Puppet[:pluginfactdest].split(File::PATH_SEPARATOR), *elsewhere, *external]
-        Dir.glob(dirs.map { |dir| "#{dir}/**/*" }).sort.to_h { |file| [file, File.lstat(file).ctime] }
+        dirs = [*puppets, *elsewhere, *external]
+        files = external.select { |dir| File.directory?(dir) } + Dir.glob(dirs.map { |dir| "#{dir}/**/*" })
+        files.uniq.sort.to_h { |file| [file, [File.lstat(file).ctime, *(File.stat(file).ctime if File.exist?(file))]] }
       end
+
+      # Those of Puppet's settings.
+      def self.puppets
+        [Puppet[:factpath], Puppet[:pluginfactdest]].flat_map { |paths| paths.split(File::PATH_SEPARATOR) }
+      end
+      private_class_method :puppets
 
       # The directories of facts that Facter knows by itself, or by facter.conf: after facts were found.
       def self.external
         code = "#{Puppet[:environmentpath]}/"
-        [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }.uniq.reject { |dir| dir.start_with?(code) }
+        dirs = [*Facter.search_external_path, *Facter.search_path].map { |dir| File.expand_path(dir) }
+        dirs.uniq.reject { |dir| dir.start_with?(code) } - puppets.map { |dir| File.expand_path(dir) }
       end
 
       # Where modules have facts that are on the modulepath and not in the environment (basemodulepath).
@@ -219,6 +229,7 @@ module PuppetX
       # Asks instead of running.
       def surround
         at = Process.clock_gettime(Process::CLOCK_BOOTTIME)
+        @began = Time.now
         ended = FactsAhead.last_run
         loaded = $LOADED_FEATURES.dup
         path = $LOAD_PATH.dup
@@ -233,7 +244,7 @@ module PuppetX
         compare(found.values, external)
         single = asked.to_h { |name| [name, told.value(name)] }
         @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
-                                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves)))
+                                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, @began)))
         @out.close
         exit
       end
@@ -248,7 +259,8 @@ module PuppetX
       def compare(values, external)
         volatile = @order.volatile_facts
         changed = FactsDigest.changed(JSON.parse(File.read(file('../facts.json'))), values, volatile)
-        Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES), 'watch' => external })
+        Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES), 'watch' => external,
+                                             'began' => @began.utc.iso8601(6) })
       rescue SystemCallError, JSON::ParserError
         nil # it has collected none, or a full disk
       end
