@@ -122,7 +122,11 @@ func TestWhoHasSaidHelloStays(t *testing.T) {
 	}
 	put := make(chan struct{}, 100)
 	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: authority.HTTPS(), Most: 2, Timeout: time.Hour, Refused: func(string, error) { put <- struct{}{} }})
-	defer door.Close()
+	defer func() {
+		if err := door.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	config, err := identity.ClientTLS(authority.CA())
 	if err != nil {
 		t.Fatal(err)

@@ -164,11 +164,17 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 			t.Fatal(err)
 		}
 	}
-	w.Collect("/before", "a") // there is no parent that could
+	collect := func(dir string) {
+		t.Helper()
+		if err := w.Collect(dir, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	collect("/before") // there is no parent that could, and no run can use what another process finds
 	start("a")
-	w.Collect("/first", "a")
+	collect("/first")
 	start("a")
-	w.Collect("/second", "a")
+	collect("/second")
 	start("b")
 	start("")
 	raw, err := os.ReadFile(orders)
@@ -198,7 +204,11 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 		says   string
 	}{
 		{"a turn, and nothing ran before", func() {}, tutti.ExpectTurn, ""},
-		{"no turn", func() { w.Collect("/first", "a") }, tutti.ExpectNothing, `{"do":"facts","dir":"/first"}`},
+		{"no turn", func() {
+			if err := w.Collect("/first", "a"); err != nil {
+				t.Fatal(err)
+			}
+		}, tutti.ExpectNothing, `{"do":"facts","dir":"/first"}`},
 		{"a turn, and there are facts", func() {}, tutti.ExpectTurn, ""},
 		{"it still waits", func() { w.Older(time.Hour) }, tutti.ExpectTurn, ""},
 		{"a fleet that reacts", func() {}, tutti.ExpectChange, ""},

@@ -126,7 +126,7 @@ module PuppetX
       def self.plugins(external)
         dirs = [*puppets, *elsewhere, *external]
         files = external.select { |dir| File.directory?(dir) } + Dir.glob(dirs.map { |dir| "#{dir}/**/*" })
-        files.uniq.sort.to_h { |file| [file, [File.lstat(file).ctime, *(File.stat(file).ctime if File.exist?(file))]] }
+        files.uniq.sort.to_h { |file| [file, [File.lstat(file).ctime, (File.stat(file).ctime if File.exist?(file))].compact] }
       end
 
       # Those of Puppet's settings.
