@@ -108,7 +108,7 @@ func (f *factsWatch) look(now time.Time) {
 		return
 	}
 	if dir != f.dir {
-		f.dir, f.now, f.seen = dir, FactsNow{}, 0
+		f.dir, f.now, f.seen, f.late = dir, FactsNow{}, 0, false
 	}
 	found, err := f.opts.Facts.Collected(dir)
 	if err == nil && !found.At.Equal(f.now.At) {

@@ -98,3 +98,36 @@ func TestFactsAreToldAfterARun(t *testing.T) {
 		t.Errorf("the log has %v", told)
 	}
 }
+
+// TestFactsBehindLinksAreWatched: a directory that is a link, and a file in it.
+func TestFactsBehindLinksAreWatched(t *testing.T) {
+	real := t.TempDir()
+	link, role := filepath.Join(t.TempDir(), "facts.d"), filepath.Join(real, "role.txt")
+	target := filepath.Join(t.TempDir(), "target")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write(target, "a=1\n")
+	for _, err := range []error{os.Symlink(real, link), os.Symlink(target, filepath.Join(real, "linked.txt"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &facter{text: "of the run", watch: link, collect: make(chan struct{}, 100)}
+	l := started(t, func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond })
+	l.inRun(func(p *puppet) { write(filepath.Join(p.dir, "facts.json"), `{"a": 1}`) })
+	f.collected(t)
+	l.line.until(tutti.OpFacts, 1)
+	for what, do := range map[string]func(){
+		"a directory that is a link": func() { write(role, "role=web\n") },
+		"a file that is a link":      func() { write(target, "a=22\n") },
+	} {
+		f.set(what)
+		n := l.line.count(tutti.OpFacts)
+		do()
+		f.collected(t)
+		l.line.until(tutti.OpFacts, n+1)
+	}
+}

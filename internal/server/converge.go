@@ -77,6 +77,11 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 	return len(bodies) > 0
 }
 
+// name gives an order what only the server knows.
+func (tx *tx) name(b *tutti.RunWanted) {
+	b.Order.Run, b.Order.VolatileFacts = tx.server.opts.NewRunID(), tx.Fleet().VolatileFacts
+}
+
 // react starts a job if something has changed to which the fleet reacts by itself.
 func (tx *tx) react(view converge.View) bool {
 	code, pushed := tx.Registry.Code[view.Environment]

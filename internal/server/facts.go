@@ -8,11 +8,6 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// name gives an order what only the server knows.
-func (tx *tx) name(b *tutti.RunWanted) {
-	b.Order.Run, b.Order.VolatileFacts = tx.server.opts.NewRunID(), tx.Fleet().VolatileFacts
-}
-
 // factsEvery is how often a node may tell other facts without a run.
 const factsEvery = 10 * time.Second
 
