@@ -306,6 +306,9 @@ func (a *Agent) claims(ctx context.Context) error {
 		case <-a.wake:
 		case <-retry.C:
 		}
+		if ctx.Err() != nil { // more than one of them was ready
+			return context.Cause(ctx)
+		}
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)

@@ -29,6 +29,7 @@ type tickets struct {
 func (a *Agent) hellos(ctx context.Context) {
 	timer := time.NewTimer(claimEvery)
 	defer timer.Stop()
+	defer a.exchange.leave()
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,15 +144,28 @@ func (a *Agent) hello(ctx context.Context) error {
 type exchange struct {
 	mu    sync.Mutex
 	count int           // that have ended
+	left  bool          // the agent ends: none comes any more
+	cut   bool          // and one was due
 	ended chan struct{} // closed when the one that is due has ended, well or not; nil: none is
 }
 
 func (x *exchange) due() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ended == nil {
+	switch {
+	case x.left:
+		x.cut = true
+	case x.ended == nil:
 		x.ended = make(chan struct{})
 	}
+}
+
+// leave ends the wait of whoever waits: the agent ends, and exchanges nothing more.
+func (x *exchange) leave() {
+	x.mu.Lock()
+	x.left, x.cut = true, x.ended != nil
+	x.mu.Unlock()
+	x.end()
 }
 
 func (x *exchange) end() {
@@ -168,8 +182,11 @@ func (x *exchange) end() {
 func (x *exchange) wait(ctx context.Context) (int, error) {
 	for {
 		x.mu.Lock()
-		count, ended := x.count, x.ended
+		count, ended, cut := x.count, x.ended, x.cut
 		x.mu.Unlock()
+		if cut {
+			return 0, errNotGreeted
+		}
 		if ended == nil {
 			return count, nil
 		}
