@@ -64,7 +64,7 @@ var (
 		&tutti.LeaseChanged{Job: "deploy-1", Node: aNode, State: tutti.LeaseRefused, Message: "disabled: new disk"},
 		&tutti.RunWanted{Order: tutti.Order{
 			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
-		}, ByFacts: true},
+		}, ByFacts: true, Changed: []tutti.Query{{Kind: tutti.QueryValue, Key: "shared/x"}}},
 		&tutti.RunClaimed{Run: aRun, Node: aNode, Fenced: true},
 		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
 		&tutti.RunFinished{Result: tutti.Result{

@@ -105,7 +105,7 @@ type ConvergeFinished struct {
 	Verdict Verdict  `json:"verdict"`
 	Message string   `json:"message,omitempty"`
 	// Diverging are nodes that are let alone, each with the digest of the answers
-	// that it last had: another digest is a reason to try again.
+	// that it last had: another digest is a reason to try again. Empty: only new code is, or a person.
 	Diverging map[NodeName]Digest `json:"diverging,omitempty"`
 }
 
@@ -166,6 +166,7 @@ const (
 	VerdictStuck     Verdict = "stuck"     // all that is not good waits for a missing answer
 	VerdictDiverging Verdict = "diverging" // nodes keep changing each other's data
 	VerdictPartial   Verdict = "partial"   // all are good but nodes that are not connected
+	VerdictDeferred  Verdict = "deferred"  // of a reaction: other nodes are not good, and run later or for a person
 )
 
 // Good reports whether a job that ended so did what it was to do.

@@ -20,7 +20,13 @@ type RunWanted struct {
 	Order Order `json:"order"`
 	// ByFacts: there is no other reason than that the node's facts are other ones.
 	ByFacts bool `json:"by_facts,omitempty"`
+	// Changed are questions of the node whose answers had changed, at most MaxChanged: of a run that the
+	// server wants by itself.
+	Changed []Query `json:"changed,omitempty"`
 }
+
+// MaxChanged bounds how many questions a RunWanted names.
+const MaxChanged = 20
 
 // Kind implements Body.
 func (*RunWanted) Kind() string { return "run.wanted" }

@@ -43,6 +43,8 @@ type NodeStanding struct {
 	State NodeState `json:"state"`
 	Needs string    `json:"needs"` // next: `nothing`, `proof` or `apply`
 	Why   string    `json:"why,omitempty"`
+	// Rests is why a node of a reactive fleet that is not good does not run by itself at once.
+	Rests string    `json:"rests,omitempty"`
 	Since time.Time `json:"since,omitzero"` // of the event that made it so, as far as it is known
 	// Run is the run by which the node is judged, Job its job.
 	Run *RunView `json:"run,omitempty"`

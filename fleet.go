@@ -1,6 +1,7 @@
 package tutti
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -46,7 +47,27 @@ type Reaction struct {
 	// AskAbove is how many runs a change may cause before it asks for confirmation.
 	AskAbove int            `json:"ask_above"`
 	Reads    []ReadReaction `json:"reads,omitempty"` // the first that fits counts
+	// Bound is how often a node reacts to one question whose answer other runs change; zero: DefaultBound.
+	Bound ReactionBound `json:"bound,omitzero"`
 }
+
+// ReactionBound is a number of reactions within some time.
+type ReactionBound struct {
+	Times int           `json:"times"`
+	Per   time.Duration `json:"per"`
+}
+
+// The limits of a ReactionBound.
+const (
+	MaxReactions    = 100
+	MaxReactionTime = 24 * time.Hour
+)
+
+// DefaultBound is that of a fleet file that says nothing.
+var DefaultBound = ReactionBound{Times: 6, Per: time.Hour}
+
+// Bounds returns the bound, or its default.
+func (r Reaction) Bounds() ReactionBound { return cmp.Or(r.Bound, DefaultBound) }
 
 // ReadReaction says how the readers of some answers react. One of Type (of a
 // collector) and Key (a pattern of values or, with hiera/ before it, hiera keys)

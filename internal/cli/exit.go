@@ -29,6 +29,7 @@ const (
 	ExitStuck       = 7
 	ExitDiverging   = 8
 	ExitPartial     = 9
+	ExitDeferred    = 10
 	ExitInternal    = 70
 	ExitInterrupted = 130
 )
@@ -44,6 +45,7 @@ const exitCodes = `   0  success
    7  converge: all that is not good waits for a missing answer
    8  converge: nodes keep changing each other's data
    9  all is good but for nodes that are not connected, do not answer, or are paused
+  10  a job that the server began: nodes are not good, and run later or for a person
   70  a mistake of tutti itself
  130  interrupted; a job goes on`
 

@@ -74,6 +74,9 @@ func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
 	for _, b := range e.Before {
 		root.add("%s is published by %s, not good yet: they run before it", question(b.Query), some(b.Publishers))
 	}
+	if e.Standing.Rests != "" {
+		root.add("it does not run by itself now: %s", e.Standing.Rests)
+	}
 	switch {
 	case e.Active != nil:
 		root.add("now %s: %s", e.Active.Phase, runText(*e.Active, now))

@@ -146,6 +146,8 @@ func verdictExit(v tutti.Verdict) error {
 		return CommandExit(ExitDiverging)
 	case tutti.VerdictPartial:
 		return CommandExit(ExitPartial)
+	case tutti.VerdictDeferred:
+		return CommandExit(ExitDeferred)
 	case tutti.VerdictFailed:
 		return CommandExit(ExitFailed)
 	case tutti.VerdictCancelled:

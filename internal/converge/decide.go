@@ -143,7 +143,9 @@ func (d *decision) decide() []tutti.Body {
 				if end.Diverging == nil {
 					end.Diverging = map[tutti.NodeName]tutti.Digest{}
 				}
-				end.Diverging[n] = d.state.fingerprint(n)
+				if end.Diverging[n] = ""; seat.cycle == nil {
+					end.Diverging[n] = d.state.fingerprint(n)
+				}
 			}
 		}
 		d.out = []tutti.Body{end}
@@ -207,7 +209,11 @@ func (d *decision) start(seat *seat) {
 	d.move(seat, compiling)
 	order := d.job.Want(d.step, seat.node, len(seat.runs)+1, d.view.Has(seat.node).Program)
 	order.Proof = seat.standing.Need == Proof && order.Mode == tutti.ModeApply && order.Program != tutti.ProgramAgent
-	d.out = append(d.out, &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts})
+	wanted := &tutti.RunWanted{Order: order, ByFacts: seat.standing.Facts || seat.byFacts}
+	if d.step.Converge.Reaction {
+		wanted.Changed = seat.standing.Changed[:min(len(seat.standing.Changed), tutti.MaxChanged)]
+	}
+	d.out = append(d.out, wanted)
 	d.started++
 }
 

@@ -168,7 +168,7 @@ func (s *State) look(v View) {
 		if standing := s.Standing(n, v.Has(n)); standing.Need != Nothing {
 			s.needy[n] = standing
 		}
-		if d := s.diverged[n]; d != "" && d != s.fingerprint(n) {
+		if d, is := s.diverged[n]; is && d != "" && d != s.fingerprint(n) {
 			delete(s.diverged, n)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fleet"
 )
 
 // wide is from which part of the fleet on, and from how many nodes on, the readers
@@ -81,14 +82,23 @@ func (s *State) Due(v View) []tutti.NodeName {
 // what would mend it may be nothing that Tutti knows of. Those that keep changing
 // each other's data it would set off again.
 func (s *State) turn(v View, n tutti.NodeName) bool {
-	return s.scheduled[n] && s.diverged[n] == "" && !s.alone(v, n).After(v.Now)
+	return s.scheduled[n] && !s.letAlone(n) && !s.alone(v, n).After(v.Now)
+}
+
+// letAlone reports whether a job has found that a node keeps changing.
+func (s *State) letAlone(n tutti.NodeName) bool {
+	_, is := s.diverged[n]
+	return is
 }
 
 // due reports whether the time has come for a node that needs something. What
 // failed waits for a change of its inputs, for a person, or for its turn.
 func (s *State) due(v View, n tutti.NodeName, standing Standing) bool {
-	if s.diverged[n] != "" || s.hopeless(n, standing, s.code[v.Environment]) {
+	if s.letAlone(n) || s.hopeless(n, standing, s.code[v.Environment]) {
 		return false
+	}
+	if q, from := s.bounded(v, n, standing); v.Now.Before(from) {
+		return s.cycle(v, n, q) != nil // to say so, once
 	}
 	w := s.waked[n]
 	now, wide := s.urgency(v, standing)
@@ -115,12 +125,37 @@ func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
 		standing, needy := s.needy[n]
-		if needy && !w.now.IsZero() && !s.due(v, n, standing) && !s.alone(v, n).After(v.Now) &&
-			s.diverged[n] == "" && !s.hopeless(n, standing, s.code[v.Environment]) && v.connected(n) && v.Paused(n) == "" {
+		if needy && !w.now.IsZero() && !s.due(v, n, standing) && s.Rests(v, n, standing) == "" && v.connected(n) && v.Paused(n) == "" {
 			out = append(out, n)
 		}
 	}
 	return out
+}
+
+// Rests says why a node that is not good does not run by itself within Reaction.Window, empty: it does. All
+// of it is the same for many nodes, where that can be.
+func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
+	now, wide := s.urgency(v, standing)
+	q, from := s.bounded(v, n, standing)
+	switch {
+	case s.letAlone(n):
+		return "it kept changing, as an earlier job says: it runs after new code, or for a person"
+	case s.hopeless(n, standing, s.code[v.Environment]):
+		return "nothing has changed since its last run, which did not go well: it runs after a change, or for a person"
+	case s.alone(v, n).After(v.Now):
+		return "its last run ended unknown, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)
+	case v.Now.Before(from):
+		return fmt.Sprintf("it has reacted to %s %d times within %s: it runs when that is over", q, v.Reaction.Bounds().Times, fleet.Duration(v.Reaction.Bounds().Per))
+	case now:
+		return ""
+	case wide:
+		return "this change may wait for others: it runs within " + fleet.Duration(v.Reaction.Wide)
+	case standing.Foreign:
+		return "a run that Tutti did not start has changed it: it runs after a change, with the safety run, or for a person"
+	case standing.Facts:
+		return "its facts keep changing: it runs after another change, with the safety run, or for a person"
+	}
+	return "the fleet file lets it wait: it runs with the next run for another reason, with the safety run, or for a person"
 }
 
 // urgency says by when a node's reasons let it run: now, or later with many

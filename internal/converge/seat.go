@@ -20,6 +20,7 @@ type seat struct {
 	why      string        // empty: as standing says
 	retryAt  time.Time     // of phase resting
 	byFacts  bool          // it failed, and only its facts are other ones since
+	cycle    []link        // of phase diverging: nodes that react to each other
 	known    bool          // what it reads and exports can be relied on
 }
 
@@ -135,7 +136,7 @@ func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 // these others a run, if they read what the nodes then publish.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
 	for _, n := range s.data.AffectedBy(j.ID) {
-		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.diverged[n] != "" {
+		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.letAlone(n) {
 			continue
 		}
 		standing := s.standing(n, j.ID, j.Code, v.in(j, n))
@@ -204,6 +205,7 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 		seat.phase, seat.why = paused, v.Paused(seat.node)
 	case !v.connected(seat.node):
 		seat.phase = absent
+	case st.Converge.Reaction && v.Reaction != nil && s.tooOften(v, seat):
 	case last == nil:
 		s.begin(v, j, st, seat)
 	case seat.standing.Facts && byFacts(seat.runs) >= maxByFacts:
@@ -216,6 +218,19 @@ func (s *State) sit(v View, j *engine.Job, st *engine.Step, seat *seat, lastGood
 	default:
 		s.again(v, seat, last, lastGood)
 	}
+}
+
+// tooOften lets a node alone that has reacted as often as it may.
+func (s *State) tooOften(v View, seat *seat) bool {
+	q, from := s.bounded(v, seat.node, seat.standing)
+	if !v.Now.Before(from) {
+		return false
+	}
+	seat.phase = deferred
+	if seat.cycle = s.cycle(v, seat.node, q); seat.cycle != nil {
+		seat.phase = diverging
+	}
+	return true
 }
 
 // shows reports whether a run has shown that its node is as the code says: it has applied that, or

@@ -26,7 +26,10 @@ type State struct {
 	needy   map[tutti.NodeName]Standing // that need something, but for those that are dirty
 
 	// Of reactions (react.go).
-	diverged   map[tutti.NodeName]tutti.Digest // that are let alone, until they would be told something else
+	// diverged are nodes that are let alone, until they would be told something else than this digest;
+	// empty: until new code, or a person.
+	diverged   map[tutti.NodeName]tutti.Digest
+	reactions  map[tutti.NodeName]reactionsOf
 	waked      map[tutti.NodeName]waked
 	scheduled  map[tutti.NodeName]bool
 	nextSafety time.Time
@@ -47,6 +50,7 @@ func New(e *engine.State, d *data.State) *State {
 		needy: map[tutti.NodeName]Standing{},
 
 		diverged:  map[tutti.NodeName]tutti.Digest{},
+		reactions: map[tutti.NodeName]reactionsOf{},
 		waked:     map[tutti.NodeName]waked{},
 		scheduled: map[tutti.NodeName]bool{},
 		pushedBy:  map[string]string{},
@@ -69,6 +73,7 @@ func (s *State) Apply(e tutti.Event) {
 		delete(s.needy, b.Node)
 		delete(s.waked, b.Node)
 		delete(s.diverged, b.Node)
+		delete(s.reactions, b.Node)
 		s.data.Forget(b.Node)
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
@@ -79,6 +84,7 @@ func (s *State) Apply(e tutti.Event) {
 	case *tutti.CodePushed:
 		s.code[b.Environment], s.pushedBy[b.Environment] = b.Code, e.By
 		clear(s.diverged)
+		clear(s.reactions)
 		for n := range s.nodes {
 			s.dirty[n] = true
 		}
@@ -98,7 +104,7 @@ func (s *State) Apply(e tutti.Event) {
 		s.leave(s.engine.Jobs[b.Job])
 	case *tutti.RunCompiled, *tutti.RunGated, *tutti.RunAsked, *tutti.RunProved, *tutti.RunClaimed, *tutti.RunFinished, *tutti.RunLost:
 		if r := s.engine.Runs[tutti.RunID(e.Body.ID())]; r != nil && s.nodes[r.Node] {
-			s.follow(r, e.Body)
+			s.follow(r, e)
 			s.dirty[r.Node] = true
 		}
 	}
@@ -112,19 +118,23 @@ func (s *State) judgeAgain(node tutti.NodeName) {
 
 // follow keeps what is remembered of a node in step with its run: in a converge
 // step what it has just compiled, elsewhere what it applies.
-func (s *State) follow(r *engine.Run, body tutti.Body) {
+func (s *State) follow(r *engine.Run, e tutti.Event) {
 	job := s.overlay(r)
-	switch b := body.(type) {
+	switch b := e.Body.(type) {
 	case *tutti.RunClaimed:
 		delete(s.scheduled, r.Node)
 		if j := s.engine.Jobs[r.Job]; j != nil && !reaction(j.Plan) {
 			delete(s.diverged, r.Node) // a person has asked for it
+			delete(s.reactions, r.Node)
 		}
 	case *tutti.RunCompiled:
 		if job != "" {
 			s.remember(r, job)
 		}
 	case *tutti.RunGated:
+		if b.Verdict == tutti.GateGo {
+			s.noteReaction(r, e.At)
+		}
 		if b.Verdict == tutti.GateGo && job == "" && r.Full() {
 			s.remember(r, "")
 		}

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,6 +38,9 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is %s", paused)
+	later, gone := d.left()
+	lines = append(lines, later...)
+	lines = append(lines, gone...)
 	switch {
 	case divergent:
 		return say(tutti.VerdictDiverging)
@@ -44,11 +48,46 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return say(tutti.VerdictFailed)
 	case stuck:
 		return say(tutti.VerdictStuck)
-	case away || resting:
+	case len(later) > 0:
+		return say(tutti.VerdictDeferred)
+	case away || resting || len(gone) > 0:
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
 	return say(tutti.VerdictConverged)
+}
+
+// left says of the nodes that are not good after a reaction, and did not take part in it, why they do not
+// run now: those for which there is another time, and those that cannot run.
+func (d *decision) left() (later, gone []string) {
+	if !d.step.Converge.Reaction || d.view.Reaction == nil {
+		return nil, nil
+	}
+	waiting, away := map[string][]tutti.NodeName{}, map[string][]tutti.NodeName{}
+	for _, n := range slices.Sorted(maps.Keys(d.state.needy)) {
+		seat := d.seats[n]
+		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
+			continue // what the seat says counts
+		}
+		standing := d.state.needy[n]
+		switch why := d.state.Rests(d.view, n, standing); {
+		case !d.view.connected(n):
+			away["not connected"] = append(away["not connected"], n)
+		case d.view.Paused(n) != "":
+			away[d.view.Paused(n)] = append(away[d.view.Paused(n)], n)
+		case why == "":
+			waiting["the next job takes it up: "+standing.Why()] = append(waiting["the next job takes it up: "+standing.Why()], n)
+		default:
+			waiting[why] = append(waiting[why], n)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(waiting)) {
+		later = append(later, fmt.Sprintf("deferred: %s: %s", list(waiting[why]), why))
+	}
+	for _, why := range slices.Sorted(maps.Keys(away)) {
+		gone = append(gone, fmt.Sprintf("not good and %s: %s", why, list(away[why])))
+	}
+	return later, gone
 }
 
 // tell says of a node why it is not good.
@@ -96,7 +135,10 @@ func outcomeOf(outcome tutti.Outcome, reason tutti.Reason, lost, message string)
 
 // changers names the questions whose answers kept changing, and who changed them.
 func (d *decision) changers(seat *seat) string {
-	if seat.standing.Facts {
+	switch {
+	case seat.cycle != nil:
+		return d.state.tellCycle(d.view, seat.cycle)
+	case seat.standing.Facts:
 		return seat.reason()
 	}
 	tries, _, stops := count(seat.runs)

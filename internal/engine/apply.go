@@ -166,7 +166,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 
 func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {
 	o := b.Order
-	r := &Run{Order: o, ByFacts: b.ByFacts, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
+	r := &Run{Order: o, ByFacts: b.ByFacts, Changed: b.Changed, Seq: e.Seq, Fence: tutti.Fence{Epoch: s.Epoch.Number, Seq: e.Seq}, WantedAt: e.At}
 	s.Runs[o.Run] = r
 	s.Active[o.Node] = o.Run
 	if j := s.Jobs[o.Job]; j != nil {

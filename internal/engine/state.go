@@ -111,7 +111,8 @@ type Run struct {
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
 	Told   bool        `json:"-"` // its Result is the node's own word
 
-	ByFacts bool `json:"by_facts,omitempty"` // it was wanted only because the node's facts are other ones
+	ByFacts bool          `json:"by_facts,omitempty"` // it was wanted only because the node's facts are other ones
+	Changed []tutti.Query `json:"-"`                  // its reasons, of a reaction
 
 	WantedAt  time.Time `json:"wanted_at,omitzero"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero"`

@@ -95,6 +95,9 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	}
 	if st.Need != converge.Nothing {
 		out.before = v.before(name)
+		if f := v.Fleet(); f.Reaction != nil {
+			out.standing.Rests = v.Converge.Rests(converge.View{Now: v.Now, Since: v.Now, Reaction: f.Reaction, Environment: f.Environment.Name}, name, st)
+		}
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 		"ask_above": func(n *yaml.Node) {
 			out.AskAbove = r.whole(n, "reaction: ask_above", 0, "0 asks before every change that causes a run")
 		},
+		"bound": func(n *yaml.Node) { out.Bound = r.reactionBound(n) },
 		"reads": func(n *yaml.Node) { out.Reads = r.readReactions(n) },
 	})
 	if len(r.problems) == reported && out.Wide < out.Window {
@@ -35,6 +37,27 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 			"reaction: wide, %s, is shorter than window, %s", Duration(out.Wide), Duration(out.Window))
 	}
 	return out
+}
+
+// reactionBound is a number and a duration, like 6/1h.
+func (r *reader) reactionBound(n *yaml.Node) tutti.ReactionBound {
+	const what, hint = "reaction: bound", "like 6/1h: a node reacts to one question six times an hour"
+	word, ok := r.text(n, what)
+	if !ok {
+		return tutti.ReactionBound{}
+	}
+	times, per, cut := strings.Cut(word, "/")
+	number, err := strconv.Atoi(times)
+	d, wrong := time.ParseDuration(per)
+	switch {
+	case !cut || err != nil || wrong != nil:
+		r.report(n, hint, "%s: %q is not a number and a duration", what, word)
+	case number < 1 || number > tutti.MaxReactions:
+		r.report(n, hint, "%s: %d times; from 1 to %d", what, number, tutti.MaxReactions)
+	case d < time.Minute || d > tutti.MaxReactionTime:
+		r.report(n, hint, "%s: within %s; from 1m to %s", what, Duration(d), Duration(tutti.MaxReactionTime))
+	}
+	return tutti.ReactionBound{Times: number, Per: d}
 }
 
 // safety is a duration, or `never`.

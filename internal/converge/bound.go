@@ -1,0 +1,193 @@
+package converge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// What is kept of the reactions of a node to one question: as much as the widest bound of a fleet file
+// can ask for.
+const (
+	maxReacted = tutti.MaxReactions
+	reactedFor = tutti.MaxReactionTime
+)
+
+// reacted is a run that a node began by itself because the answer to a question had changed, by a run
+// of some node.
+type reacted struct {
+	at time.Time
+	by tutti.NodeName
+}
+
+// reactionsOf are those of one node, by question.
+type reactionsOf map[string]*reactions
+
+type reactions struct {
+	query tutti.Query
+	runs  []reacted // the latest last
+}
+
+// noteReaction counts a run that has passed its gate in a job that the server began by itself. What an
+// operator has changed, or who left, does not count: a person may change their mind as often as they like.
+func (s *State) noteReaction(r *engine.Run, at time.Time) {
+	j := s.engine.Jobs[r.Job]
+	if j == nil || !reaction(j.Plan) {
+		return
+	}
+	for _, q := range r.Changed {
+		by := s.changer(r.Node, q)
+		if by == "" {
+			continue
+		}
+		all := s.reactions[r.Node]
+		if all == nil {
+			all = reactionsOf{}
+			s.reactions[r.Node] = all
+		}
+		for key, old := range all { // the node's, so few
+			if at.Sub(old.runs[len(old.runs)-1].at) > reactedFor {
+				delete(all, key)
+			}
+		}
+		key := q.String()
+		if all[key] == nil {
+			all[key] = &reactions{query: q}
+		}
+		runs := append(all[key].runs, reacted{at, by})
+		all[key].runs = runs[max(0, len(runs)-maxReacted):]
+	}
+}
+
+// changer is the node whose run has changed the answer to a node's question last, empty: none did.
+func (s *State) changer(n tutti.NodeName, q tutti.Query) tutti.NodeName {
+	c, known := s.data.LastChange(n, q)
+	if !known {
+		return ""
+	}
+	if c.Event == (*tutti.ExportsSet)(nil).Kind() {
+		return c.Node
+	}
+	if name, node := strings.CutPrefix(c.By, "node:"); node {
+		return tutti.NodeName(name)
+	}
+	return ""
+}
+
+// spentOn returns the reactions of a node to a question within the time of the bound.
+func (s *State) spentOn(v View, n tutti.NodeName, key string) []reacted {
+	of := s.reactions[n][key]
+	if of == nil {
+		return nil
+	}
+	i := slices.IndexFunc(of.runs, func(r reacted) bool { return v.Now.Sub(v.from(r.at)) < v.Reaction.Bounds().Per })
+	if i < 0 {
+		return nil
+	}
+	return of.runs[i:]
+}
+
+// bounded returns, for a node that would react now, one of the questions because of which it would, and
+// from when on it may: it has reacted to each of them as often as the fleet file allows. A zero time:
+// it may.
+func (s *State) bounded(v View, n tutti.NodeName, standing Standing) (tutti.Query, time.Time) {
+	var worst tutti.Query
+	var from time.Time
+	bound := v.Reaction.Bounds()
+	for _, q := range standing.Changed {
+		if s.When(v.Reaction, q) == tutti.ReactScheduled {
+			continue
+		}
+		runs := s.spentOn(v, n, q.String())
+		if len(runs) < bound.Times || s.changer(n, q) == "" {
+			return tutti.Query{}, time.Time{}
+		}
+		if may := v.from(runs[len(runs)-bound.Times].at).Add(bound.Per); from.IsZero() || may.Before(from) {
+			worst, from = q, may
+		}
+	}
+	return worst, from
+}
+
+// link is a node that reacts to a question whose answer another one changes.
+type link struct {
+	node  tutti.NodeName
+	query tutti.Query
+	by    tutti.NodeName
+}
+
+// cycle returns what keeps the answer to a node's question changing, if that is nodes that react to each
+// other: from the node on to the one where it closes. Nil: each change has a cause of its own.
+func (s *State) cycle(v View, n tutti.NodeName, q tutti.Query) []link {
+	often := max(2, v.Reaction.Bounds().Times/2)
+	var follow func(path []link, n tutti.NodeName, query tutti.Query) []link
+	seen := map[string]bool{}
+	follow = func(path []link, n tutti.NodeName, query tutti.Query) []link {
+		runs, key := s.spentOn(v, n, query.String()), string(n)+" "+query.String()
+		if len(runs) < often || seen[key] {
+			return nil
+		}
+		seen[key] = true
+		for _, by := range sources(runs) {
+			next := append(slices.Clone(path), link{n, query, by})
+			if by == n || slices.ContainsFunc(path, func(l link) bool { return l.node == by }) {
+				return next
+			}
+			for _, key := range slices.Sorted(maps.Keys(s.reactions[by])) {
+				if found := follow(next, by, s.reactions[by][key].query); found != nil {
+					return found
+				}
+			}
+		}
+		return nil
+	}
+	return follow(nil, n, q)
+}
+
+// sources are the nodes that caused some reactions, the latest first.
+func sources(runs []reacted) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, r := range slices.Backward(runs) {
+		if !slices.Contains(out, r.by) {
+			out = append(out, r.by)
+		}
+	}
+	return out
+}
+
+// maxShown bounds an answer in a message, in bytes.
+const maxShown = 60
+
+// tellCycle names the nodes of a cycle, their questions, and the answers of now.
+func (s *State) tellCycle(v View, cycle []link) string {
+	first := cycle[0]
+	bound := v.Reaction.Bounds()
+	text := fmt.Sprintf("it reacted to %s %d times within %s, and nodes react to each other: ",
+		first.query, len(s.spentOn(v, first.node, first.query.String())), fleet.Duration(bound.Per))
+	parts := make([]string, len(cycle))
+	for i, l := range cycle {
+		parts[i] = fmt.Sprintf("%s runs because of %s = %s by %s", l.node, l.query, s.shown(l), l.by)
+	}
+	return text + strings.Join(parts, ", ") + ". It does not react any more until new code is pushed, or a person runs: tutti converge " + string(first.node)
+}
+
+// shown is the answer to a question, short.
+func (s *State) shown(l link) string {
+	a := s.data.Answer(l.query, data.Asker{Node: l.node})
+	text := cmp.Or(string(a.Value), "nothing")
+	if l.query.Kind == tutti.QueryCollect {
+		text = fmt.Sprintf("%d resources (%.12s)", len(a.Exports), a.Digest.Hex())
+	}
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+package converge_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// ends are the verdicts of all jobs that have ended, with their messages.
+func (s *sim) ends() (verdicts []tutti.Verdict, messages []string) {
+	for _, id := range s.engine.Order {
+		if j := s.engine.Jobs[id]; j.Steps[0].Verdict != "" {
+			verdicts, messages = append(verdicts, j.Steps[0].Verdict), append(messages, j.Steps[0].Message)
+		}
+	}
+	return verdicts, messages
+}
+
+func plusOne(key string) func(answers) string {
+	return func(a answers) string { n, _ := strconv.Atoi(a.values[key]); return strconv.Itoa(n + 1) }
+}
+
+// storm is a fleet whose nodes a and b count on from each other, and c reads what a counts: each change is
+// for the window, so that each job ends before the next change counts.
+func storm(t *testing.T) *sim {
+	s := newSim(t, map[tutti.NodeName]*manifest{
+		"a": publishes("v/a", plusOne("v/b"), "v/b"), "b": publishes("v/b", plusOne("v/a"), "v/a"), "c": reads("v/a"),
+	})
+	s.reaction = reactive()
+	s.reaction.Wide = time.Minute
+	s.reaction.Reads = []tutti.ReadReaction{{Key: "v/**", When: tutti.ReactWindow}}
+	return s
+}
+
+// Nodes that react to each other do so six times within an hour, however many jobs that takes, and are
+// named then.
+func TestNodesThatReactToEachOther(t *testing.T) {
+	s := storm(t)
+	s.live(10 * time.Hour)
+	for n, runs := range s.runs() {
+		if runs > 10 {
+			t.Errorf("%s ran %d times in ten hours, want the first run and six reactions, and a few between", n, runs)
+		}
+	}
+	verdicts, messages := s.ends()
+	told := strings.Join(messages, "\n")
+	for _, says := range []string{
+		`keeps changing: it reacted to value "v/`, "6 times within 1h", `a runs because of value "v/b" = "`, `b runs because of value "v/a" = "`, "tutti converge",
+	} {
+		if !strings.Contains(told, says) {
+			t.Errorf("no job says %q:\n%s", says, told)
+		}
+	}
+	diverging := 0
+	for _, v := range verdicts {
+		if v == tutti.VerdictDiverging {
+			diverging++
+		}
+		if v == tutti.VerdictConverged {
+			t.Errorf("%v: a job is converged, and nodes were not good", verdicts)
+		}
+	}
+	if diverging == 0 || diverging > 3 {
+		t.Errorf("%v: %d jobs diverge, want that it is said once for each node at most", verdicts, diverging)
+	}
+
+	before := s.runs()
+	s.fold()          // a restart forgets nothing
+	s.set("v/b", "5") // and the answer of a person is for a, which is not let alone
+	s.live(10 * time.Hour)
+	if got := since(before, s.runs()); got["a"] != 1 || len(got) != 1 {
+		t.Errorf("%v ran after a restart, want a once\n%s", got, s.tail())
+	}
+
+	s.push("two", map[tutti.NodeName]*manifest{"a": reads("v/b"), "b": reads("v/a"), "c": reads("v/a")})
+	s.live(time.Hour)
+	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
+		t.Errorf("after new code %v are not good\n%s", needy, s.tail())
+	}
+}
+
+// A person's converge lets a node react again.
+func TestAPersonEndsThatANodeIsLetAlone(t *testing.T) {
+	s := storm(t)
+	s.live(10 * time.Hour)
+	s.reaction = nil
+	s.begin(tutti.ModeApply, tutti.ConvergeStep{Target: "c"})
+	s.live(10 * time.Minute)
+	s.reaction = reactive()
+	before := s.runs()["c"]
+	s.set("v/a", "by a person")
+	s.live(time.Minute)
+	if got := s.runs()["c"] - before; got != 1 {
+		t.Errorf("c ran %d times after a change, want once: a person has run it before\n%s", got, s.tail())
+	}
+}
+
+// What changes often without a cycle is taken up again when the bound lets it: seven nodes that join one
+// after the other are no mistake.
+func TestManyChangesAreNoCycle(t *testing.T) {
+	exporter := func(i int) *manifest {
+		return &manifest{compile: func(answers) catalog { return catalog{exports: map[string][]string{"Sshkey": {fmt.Sprint(i)}}} }}
+	}
+	s := newSim(t, map[tutti.NodeName]*manifest{"collector": {types: []string{"Sshkey"}, compile: func(a answers) catalog {
+		return catalog{extra: strings.Join(a.exports["Sshkey"], " ")}
+	}}})
+	s.reaction = reactive()
+	s.live(time.Hour)
+	before := s.runs()["collector"]
+	for i := range 9 {
+		s.join(tutti.NodeName(fmt.Sprintf("node-%d", i)), exporter(i))
+		s.live(2 * time.Minute)
+	}
+	if got := s.runs()["collector"] - before; got != 6 {
+		t.Errorf("the collector ran %d times within 20 minutes, want six\n%s", got, s.tail())
+	}
+	verdicts, messages := s.ends()
+	if last := len(verdicts) - 1; verdicts[last] != tutti.VerdictDeferred || !strings.Contains(messages[last], "deferred: collector: it has reacted to ") {
+		t.Errorf("%s: %s, want deferred", verdicts[last], messages[last])
+	}
+	s.live(time.Hour)
+	if got := s.runs()["collector"] - before; got < 7 || got > 9 {
+		t.Errorf("the collector ran %d times in all, want that it runs once the hour is over\n%s", got, s.tail())
+	}
+	if needy := s.converge.Needy(s.view()); len(needy) > 0 {
+		t.Errorf("%v are not good\n%s", needy, s.tail())
+	}
+}
+
+// A person may change their mind as often as they like.
+func TestAPersonIsNotBounded(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	before := s.runs()["a"]
+	for i := range 20 {
+		s.set("x", fmt.Sprint(i))
+		s.live(time.Minute)
+	}
+	if got := s.runs()["a"] - before; got != 20 {
+		t.Errorf("a ran %d times for 20 changes\n%s", got, s.tail())
+	}
+}
+
+// A job that the server began is not converged while a node that is connected is not good.
+func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
+	cases := map[string]struct {
+		nodes map[tutti.NodeName]*manifest
+		rules []tutti.ReadReaction
+		gone  tutti.NodeName
+		want  tutti.Verdict
+		says  string
+	}{
+		"all good":        {nil, nil, "", tutti.VerdictConverged, ""},
+		"for the window":  {map[tutti.NodeName]*manifest{"b": reads("y")}, []tutti.ReadReaction{{Key: "y", When: tutti.ReactWindow}}, "", tutti.VerdictDeferred, "deferred: b: this change may wait for others: it runs within 15m"},
+		"for its turn":    {map[tutti.NodeName]*manifest{"b": reads("y")}, []tutti.ReadReaction{{Key: "y", When: tutti.ReactScheduled}}, "", tutti.VerdictDeferred, "deferred: b: the fleet file lets it wait"},
+		"failed before":   {map[tutti.NodeName]*manifest{"b": breaks(tutti.BecauseCompile)}, nil, "", tutti.VerdictDeferred, "deferred: b: nothing has changed since its last run"},
+		"is not there":    {map[tutti.NodeName]*manifest{"b": reads("y")}, nil, "b", tutti.VerdictPartial, "not good and not connected: b"},
+		"two, for a rule": {map[tutti.NodeName]*manifest{"b": reads("y"), "c": reads("y")}, []tutti.ReadReaction{{Key: "y", When: tutti.ReactScheduled}}, "", tutti.VerdictDeferred, "deferred: b, c: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			nodes := map[tutti.NodeName]*manifest{"a": reads("x")}
+			for n, m := range tc.nodes {
+				nodes[n] = m
+			}
+			s := newSim(t, nodes)
+			s.reaction = reactive()
+			s.reaction.Reads = tc.rules
+			s.live(5 * time.Minute)
+			s.gone[tc.gone] = tc.gone != ""
+			s.write("y", "1")
+			s.write("x", "1")
+			s.settle()
+			s.live(time.Minute)
+			verdicts, messages := s.ends()
+			if last := len(verdicts) - 1; verdicts[last] != tc.want || !strings.Contains(messages[last], tc.says) {
+				t.Errorf("%s: %q, want %s with %q\n%s", verdicts[last], messages[last], tc.want, tc.says, s.tail())
+			}
+		})
+	}
+}
