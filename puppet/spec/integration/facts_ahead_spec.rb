@@ -210,6 +210,16 @@ RSpec.describe 'facts that are collected ahead' do
     end
   end
 
+  it "lend what a fact's file defines outside of any class: whoever calls it has the file loaded" do
+    first.write('code/production/modules/m/lib/puppet/functions/m/word.rb', <<~RUBY)
+      Puppet::Functions.create_function(:'m::word') { def word; Object.new.instance_eval { of_fact('a', last: 'b') { 'c' } }; end }
+    RUBY
+    first.manifest("notify { m::word(): } -> notify { \"again ${m::word()}\": }\n")
+    first.write(plugin, "def of_fact(one, last: 'none')\n  one + last + yield\nend\n#{fact.call("'one'")}")
+    run = second
+    expect([ages(run).length, said(run)]).to eq([1, ['Notify[abc]', 'Notify[again abc]']]), run.said
+  end
+
   describe 'with facts of the machine that no module has' do
     let(:facter) { OwnFacter.new }
     let(:parent) { WarmParent.new(RealRun.environment.merge('RUBYLIB' => facter.dir)) }

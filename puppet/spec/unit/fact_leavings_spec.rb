@@ -15,7 +15,7 @@ RSpec.describe PuppetX::Tutti::FactLeavings do
     FileUtils.mkdir_p(File.dirname(path))
     File.write(path, text)
     IO.popen([RbConfig.ruby, '-W0', *$LOAD_PATH.flat_map { |one| ['-I', one] }, '-r', 'puppet_x/tutti/fact_leavings', '-e',
-              "print PuppetX::Tutti::FactLeavings.of { #{how} '#{path}' }.inspect"], &:read)
+              "print PuppetX::Tutti::FactLeavings.of { #{how} '#{path}' }.first.inspect"], &:read)
   end
 
   {
@@ -25,7 +25,7 @@ RSpec.describe PuppetX::Tutti::FactLeavings do
     'module Comparable; X = 1; end' => 'm/lib/facter/mine.rb extends Comparable',
     'String.class_eval { def shout; upcase; end }' => 'm/lib/facter/mine.rb defines the method shout of String',
     'def Array.shout; end' => 'm/lib/facter/mine.rb defines the method shout of Array',
-    'def helper; end' => 'm/lib/facter/mine.rb defines the method helper of Object',
+    'def Object.helper; end' => 'm/lib/facter/mine.rb defines the method helper of Object',
     '$of_facts = 1' => 'm/lib/facter/mine.rb has $of_facts',
     'Facter.add(:mine) { setcode { at_exit { } } }' => 'm/lib/facter/mine.rb has at_exit',
     'File.class_eval { def self.shout; end }' => 'm/lib/facter/mine.rb defines the method shout of File',

@@ -5,15 +5,29 @@ require 'facter'
 module PuppetX
   module Tutti
     # What the files of facts leave in a process besides facts: where facts were collected in another process, it is missing. What they
-    # require is no part of it, and neither is what they define inside of Facter.
+    # require is no part of it, and neither is what they define inside of Facter. Methods that they define outside of any class, as those
+    # of puppetlabs-apt do, are lent: the first call loads the file.
     class FactLeavings
       CORE = [Object, Kernel, Module, Comparable, Enumerable, String, Symbol, Regexp, Numeric, Integer, Float, Array, Hash, Range, Struct, Proc, NilClass,
               Exception, IO, File, Dir, Time, Process, Encoding].freeze
 
       # Watches the block.
-      # @return [String, nil] the first thing that was left, and where
+      # @return [Array] the first thing that was left, and where, or nil; and the file of each method that can be lent
       def self.of(&block)
         new.of(&block)
+      end
+
+      # Has a method load its file when it is called for the first time.
+      def self.lend(name, path)
+        Object.class_eval do
+          define_method(name) do |*all, &block|
+            Object.__send__(:remove_method, name)
+            load path
+            __send__(name, *all, &block)
+          end
+          ruby2_keywords name
+          private name
+        end
       end
 
       def of
@@ -25,7 +39,8 @@ module PuppetX
         traces.each(&:enable)
         yield
         traces.each(&:disable)
-        constant(Object.constants - constants) || opened || method(methods_of_core - methods) || written(global_variables - globals)
+        own, others = (methods_of_core - methods).partition { |one, _, single| one == Object && !single }
+        [constant(Object.constants - constants) || opened || method(others) || written(global_variables - globals), lent(own)]
       end
 
       private
@@ -69,6 +84,10 @@ module PuppetX
           return "#{short(path)} defines the method #{name} of #{one}" if fact?(path)
         end
         nil
+      end
+
+      def lent(found)
+        found.to_h { |_, name, _| [name, Object.instance_method(name).source_location&.first] }.select { |_, path| fact?(path) }
       end
 
       # Of global variables and handlers nobody knows where they come from.

@@ -35,7 +35,8 @@ module PuppetX
       # @param external [Array<String>] the directories in which Facter itself looks for facts
       # @param began [Time] when their collection did, by the clock that files have
       # @param leaves [String, nil] what a fact's file has left in the process, and this one lacks
-      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended, :external, :leaves, :began) do
+      # @param lent [Hash] the files of methods that facts' files have defined outside of any class
+      Facts = Struct.new(:at, :said, :single, :messages, :plugins, :costs, :process, :paths, :libraries, :ended, :external, :leaves, :lent, :began) do
         # @return [Facts, nil] nil where it is not whole
         def self.read(text)
           Marshal.load(text) # rubocop:disable Security/MarshalLoad # written by a child of this process, through a pipe
@@ -65,6 +66,7 @@ module PuppetX
           ENV.update(variables)
           $LOAD_PATH.unshift(*(paths - $LOAD_PATH))
           libraries.each { |file| require file }
+          lent.each { |name, path| FactLeavings.lend(name, path) }
           Dir.chdir(directory) if directory
           File.umask(umask) if umask # the last one: with a reason nothing of a process has changed that it keeps
           nil
@@ -239,12 +241,12 @@ module PuppetX
         environment = @order.agent? ? Puppet::Node::Environment.remote(Puppet[:environment]) : Puppet.lookup(:current_environment)
         request = Puppet::Indirector::Request.new(:facts, :find, Puppet[:node_name_value], nil, environment: environment)
         found = nil
-        leaves = FactLeavings.of { found = Puppet::Node::Facts.indirection.terminus(:facter).find(request) }
+        leaves, lent = FactLeavings.of { found = Puppet::Node::Facts.indirection.terminus(:facter).find(request) }
         external = FactsAhead.external
         compare(found.values, external)
         single = asked.to_h { |name| [name, told.value(name)] }
         @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
-                                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, @began)))
+                                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)))
         @out.close
         exit
       end
