@@ -58,3 +58,11 @@ func DangerousPattern(pattern string) bool {
 }
 
 const sharedHiera = "shared/hiera/"
+
+// Withdrawal is what a node has published and the fleet file does not grant: it is taken back.
+type Withdrawal struct {
+	Node    NodeName `json:"node"`
+	Values  []string `json:"values,omitempty"`  // keys
+	Exports int      `json:"exports,omitempty"` // how many resources
+	Types   []string `json:"types,omitempty"`   // of these
+}

@@ -80,6 +80,10 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	if len(out.Changed) > 0 {
 		return out
 	}
+	if s.withdrawn[node] > passed.GatedSeq {
+		out.why = "a fleet file did not grant what it has published: that was withdrawn"
+		return out
+	}
 	out.Need = Proof
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):

@@ -25,6 +25,9 @@ type State struct {
 	dirty   map[tutti.NodeName]bool     // whose need is to be found again
 	needy   map[tutti.NodeName]Standing // that need something, but for those that are dirty
 
+	// withdrawn is when what a node had published was withdrawn last, because nothing grants it any more.
+	withdrawn map[tutti.NodeName]uint64
+
 	// Of reactions (react.go).
 	// diverged are nodes that are let alone, until they would be told something else than this digest;
 	// empty: until new code, or a person.
@@ -49,6 +52,7 @@ func New(e *engine.State, d *data.State) *State {
 		dirty: map[tutti.NodeName]bool{},
 		needy: map[tutti.NodeName]Standing{},
 
+		withdrawn: map[tutti.NodeName]uint64{},
 		diverged:  map[tutti.NodeName]tutti.Digest{},
 		reactions: map[tutti.NodeName]reactionsOf{},
 		waked:     map[tutti.NodeName]waked{},
@@ -74,6 +78,7 @@ func (s *State) Apply(e tutti.Event) {
 		delete(s.waked, b.Node)
 		delete(s.diverged, b.Node)
 		delete(s.reactions, b.Node)
+		delete(s.withdrawn, b.Node)
 		s.data.Forget(b.Node)
 		s.data.Declare(b.Node, nil)
 	case *tutti.FleetSet:
@@ -90,6 +95,11 @@ func (s *State) Apply(e tutti.Event) {
 		}
 	case *tutti.RunForeign:
 		s.judgeAgain(b.Node)
+	case *tutti.ExportsSet:
+		if b.Run == "" && !b.Overlay {
+			s.withdrawn[b.Node] = e.Seq
+			s.judgeAgain(b.Node)
+		}
 	case *tutti.NodeSetBack:
 		s.judgeAgain(b.Node)
 	case *tutti.NodeFacts:

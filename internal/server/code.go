@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/fold"
 )
@@ -102,13 +103,73 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	if err := s.opts.Space(); err != nil {
 		return tutti.Fleet{}, err
 	}
-	digest := tutti.DigestOf(in.Source)
-	return f, s.do(ctx, func(tx *tx) error {
-		if tx.Registry.FleetDigest != digest {
-			tx.emit(tutti.Actor(ctx), &tutti.FleetSet{Fleet: f, Digest: digest, Source: string(in.Source)})
+	return f, s.setFleet(ctx, &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source)})
+}
+
+// setFleet makes a fleet file the current one, and withdraws what nodes have published and it does not grant
+// them. What they keep is stored before: who publishes meanwhile makes that to be done again.
+func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
+	const tries = 5
+	kept := map[tutti.Digest]bool{"": true}
+	for again := range tries {
+		var plan []explain.Ungranted
+		if err := s.look(ctx, func(v explain.View) error {
+			plan = explain.UngrantedBy(v.State, set.Fleet)
+			return nil
+		}); err != nil {
+			return err
 		}
-		return nil
-	})
+		for _, u := range plan {
+			digest, err := s.storeExports(ctx, u.Keeps)
+			if err != nil {
+				return err
+			}
+			kept[digest] = true
+		}
+		done := false
+		if err := s.do(ctx, func(tx *tx) (err error) {
+			done, err = tx.setFleet(tutti.Actor(ctx), set, again == 0 && len(plan) == 0, kept)
+			return err
+		}); err != nil || done {
+			return err
+		}
+	}
+	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish what it does not grant, faster than it is withdrawn: push it again")
+}
+
+// setFleet reports whether it could: it cannot if what a node keeps is not stored. nothing: with the same
+// fleet file there was nothing to withdraw.
+func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
+	same := tx.Registry.FleetDigest == set.Digest
+	if same && nothing {
+		return true, nil
+	}
+	plan := explain.UngrantedBy(tx.State, set.Fleet)
+	digests := make([]tutti.Digest, len(plan))
+	for i, u := range plan {
+		if len(u.Keeps) > 0 {
+			raw, err := json.Marshal(u.Keeps)
+			if err != nil {
+				return false, err
+			}
+			digests[i] = tutti.DigestOf(raw)
+		}
+		if !kept[digests[i]] {
+			return false, nil
+		}
+	}
+	if !same {
+		tx.emit(by, set)
+	}
+	for i, u := range plan {
+		tx.mayCut()
+		for _, key := range u.Values {
+			tx.emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
+		}
+		// Also where only values go: a set that no run has published says that the node has to run.
+		tx.emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
+	}
+	return true, nil
 }
 
 // codeGet gives a node the manifest of the code that it was told to run.

@@ -1,0 +1,53 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// Ungranted is what a node has published and may not publish by some fleet file.
+type Ungranted struct {
+	tutti.Withdrawal
+	Keeps []tutti.Export // what it exports and may
+}
+
+// UngrantedBy returns, by name, the nodes that have published what a fleet file does not grant them.
+func UngrantedBy(s *fold.State, f tutti.Fleet) []Ungranted {
+	var out []Ungranted
+	members := fleet.NewMembership(f)
+	for _, n := range s.Registry.Nodes {
+		groups := members.GroupsOf(n.Node, n.Groups)
+		u := Ungranted{Withdrawal: tutti.Withdrawal{Node: n.Node}}
+		for _, key := range s.Data.OwnedBy(n.Node) {
+			if policy.MayWrite(f, groups, n.Node, key) != nil {
+				u.Values = append(u.Values, key)
+			}
+		}
+		exports := s.Data.Exports(n.Node)
+		may := map[string]bool{}
+		for _, e := range exports {
+			if _, known := may[e.Type]; !known {
+				may[e.Type] = policy.MayExport(f, groups, n.Node, e.Type) == nil
+				if !may[e.Type] {
+					u.Types = append(u.Types, e.Type)
+				}
+			}
+			if !may[e.Type] {
+				u.Exports++
+			}
+		}
+		if len(u.Values) == 0 && u.Exports == 0 {
+			continue
+		}
+		u.Keeps = slices.DeleteFunc(exports, func(e tutti.Export) bool { return !may[e.Type] })
+		slices.Sort(u.Types)
+		out = append(out, u)
+	}
+	slices.SortFunc(out, func(a, b Ungranted) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
