@@ -59,11 +59,13 @@ func (s *State) noteReaction(r *engine.Run, at time.Time) {
 			}
 		}
 		key := q.String()
-		if all[key] == nil {
-			all[key] = &reactions{query: q}
+		of := all[key]
+		if of == nil {
+			of = &reactions{query: q}
+			all[key] = of
 		}
-		runs := append(all[key].runs, reacted{at, by})
-		all[key].runs = runs[max(0, len(runs)-maxReacted):]
+		of.runs = append(of.runs, reacted{at, by})
+		of.runs = of.runs[max(0, len(of.runs)-maxReacted):]
 	}
 }
 

@@ -352,3 +352,31 @@ func TestASlowCompileIsWaitedForOnce(t *testing.T) {
 		t.Errorf("c still waits\n%s", s.tail())
 	}
 }
+
+// After a push only those wait long for a slow compile that could follow its node: by its last record, with
+// the code of before.
+func TestOnlyWhoCouldFollowWaitsForASlowCompile(t *testing.T) {
+	nodes := func(by string) map[tutti.NodeName]*manifest {
+		return map[tutti.NodeName]*manifest{
+			"a": publishes("v/a", constant(by)), "b": publishes("v/b", constant(by), "v/a"), "c": publishes("v/c", constant(by)),
+		}
+	}
+	s := newSim(t, nodes("one"))
+	s.all(first)
+	s.push("two", nodes("two"))
+	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{})
+	began := s.now
+	for s.now.Sub(began) < 4*time.Minute {
+		r := s.of("a")
+		s.gone["a"] = r != nil && !r.ClaimedAt.IsZero()
+		s.stepSeen("a")
+	}
+	if c := s.lastOf(id, "c"); c == nil || !c.Passed() {
+		t.Errorf("c waits for a, whose answers it has never read\n%s", s.tail())
+	} else if took := c.GatedAt.Sub(began); took > 90*time.Second {
+		t.Errorf("c waited for %s", took)
+	}
+	if b := s.lastOf(id, "b"); b != nil && b.Passed() {
+		t.Errorf("b reads what a publishes, and did not wait for it\n%s", s.tail())
+	}
+}

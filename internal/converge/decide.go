@@ -50,6 +50,9 @@ const (
 	holdFor = time.Minute
 	// discoverFor is how long the compiles of a node are waited for before others are let go.
 	discoverFor = 5 * time.Minute
+	// recordedFor is the same for a node of which there is a record of earlier code: by that, it precedes
+	// whom it could precede, and only these wait for longer.
+	recordedFor = holdFor
 	// factsFor is how long a step waits for the facts of a node that it has changed.
 	factsFor = time.Minute
 	// maxHeld bounds the Puppet processes that wait at their gates.
@@ -341,7 +344,11 @@ func (d *decision) discovering() bool {
 		switch seat.phase {
 		case ready, compiling:
 			// From its first compile in the step: who was waited for so long is not waited for again.
-			if len(seat.runs) == 0 || d.view.Now.Sub(later(d.view.from(seat.runs[0].WantedAt), d.view.Since)) < discoverFor {
+			limit := discoverFor
+			if d.state.recordedBefore(seat) {
+				limit = recordedFor
+			}
+			if len(seat.runs) == 0 || d.view.Now.Sub(later(d.view.from(seat.runs[0].WantedAt), d.view.Since)) < limit {
 				return true
 			}
 		default: // it does not compile

@@ -270,6 +270,12 @@ func (s *State) usable(j *engine.Job, seat *seat) bool {
 	return basis.Served != nil || basis.Program != tutti.ProgramAgent && basis.Code == j.Code
 }
 
+// recordedBefore reports whether there is a record of what a node asked and published with other code.
+func (s *State) recordedBefore(seat *seat) bool {
+	basis := s.Basis(seat.node)
+	return basis != nil && basis.Asked != nil
+}
+
 // begin is for a node that has not run in this step. What failed before is tried
 // again if a person asks, if something has changed since, or at its turn.
 func (s *State) begin(v View, j *engine.Job, st *engine.Step, seat *seat) {

@@ -35,7 +35,7 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}
 			gate := tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, Compiled: tutti.Compiled{Values: []string{"db/a", "db/b", "node/db-01/own"}}}
 			f.db.Gate(gate)
-			for _, key := range gate.Compiled.Values {
+			for _, key := range gate.Values {
 				if err := f.db.Publish(order.Run, key, "1"); err != nil {
 					t.Fatal(err)
 				}
