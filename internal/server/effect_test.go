@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +92,12 @@ func TestEffect(t *testing.T) {
 		tutti.EffectRuns{When: tutti.ReactNow, Runs: 1, Nodes: names{"both-01"}},
 		tutti.EffectRuns{When: tutti.ReactWindow, Runs: 1, Nodes: names{"hiera-01"}}), "who reads it in two ways runs at the first time")
 	value("app/nothing", "2", reactive(0), "nobody")
+
+	set(t, f, "shared/hiera/app::x", "2")
+	for n, says := range map[tutti.NodeName]string{"hiera-01": "it runs within 30m", "silent-01": ""} {
+		got, err := f.ExplainNode(servertest.Operator(), n)
+		if err != nil || !strings.HasSuffix(got.Standing.Rests, says) || (says == "") != (got.Standing.Rests == "") {
+			t.Errorf("%s does not run by itself because %q, %v; want %q", n, got.Standing.Rests, err, says)
+		}
+	}
 }
