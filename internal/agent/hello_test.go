@@ -15,7 +15,7 @@ func (l *lab) hellos(n int) (out []tutti.Hello) {
 	for i := range n {
 		l.line.until(tutti.OpHello, i+1)
 		var h tutti.Hello
-		if err := json.Unmarshal(l.line.payload(tutti.OpHello), &h); err != nil {
+		if err := json.Unmarshal(l.line.payloads(tutti.OpHello)[i], &h); err != nil {
 			l.t.Fatal(err)
 		}
 		out = append(out, h)

@@ -24,7 +24,7 @@ type line struct {
 	cut     bool
 	ticket  string
 	ops     []string
-	sent    map[string][]byte                    // the last payload of each operation
+	sent    map[string][][]byte                  // the payloads of each operation
 	refuse  map[string]error                     // by operation
 	alter   func(op string, reply []byte) []byte // what an attacker would
 	answer  string                               // the operation that alter answers, whatever the server says
@@ -65,21 +65,31 @@ func (l *line) hang(ctx context.Context, op string, answered bool) error {
 }
 
 func newLine(t *testing.T, n *servertest.Node) *line {
-	return &line{t: t, fleet: n.Fleet, key: n.Key, sent: map[string][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
+	return &line{t: t, fleet: n.Fleet, key: n.Key, sent: map[string][][]byte{}, refuse: map[string]error{}, calls: make(chan struct{})}
 }
 
-// payload is what was last sent for an operation.
+// payload is what was last sent for an operation, nil: nothing.
 func (l *line) payload(op string) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent[op]
+	if len(l.sent[op]) == 0 {
+		return nil
+	}
+	return l.sent[op][len(l.sent[op])-1]
+}
+
+// payloads are all that was sent for an operation.
+func (l *line) payloads(op string) [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.sent[op])
 }
 
 func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	l.mu.Lock()
 	ctx = tutti.WithTicket(ctx, l.ticket)
 	l.ops = append(l.ops, op)
-	l.sent[op] = bytes.Clone(payload)
+	l.sent[op] = append(l.sent[op], bytes.Clone(payload))
 	l.tell()
 	cut, refused, alter, answer := l.cut, l.refuse[op], l.alter, l.answer
 	l.mu.Unlock()
