@@ -2,6 +2,7 @@ package converge_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -180,5 +181,35 @@ func TestConvergedMeansThatNobodyIsStale(t *testing.T) {
 				t.Errorf("%s: %q, want %s with %q\n%s", verdicts[last], messages[last], tc.want, tc.says, s.tail())
 			}
 		})
+	}
+}
+
+// A node is stale, as everybody sees it, until what it has read of another one's compile is published. It is
+// not named when that has happened, whenever it was judged in between.
+func TestWhatIsNotStaleAnyMoreIsNotNamed(t *testing.T) {
+	for seed := range uint64(50) {
+		s := newSim(t, map[tutti.NodeName]*manifest{"builder": {types: []string{"Sshkey"}, compile: func(a answers) catalog {
+			return catalog{values: map[string]string{"rings": strings.Join(a.exports["Sshkey"], " ")}}
+		}}})
+		s.reaction, s.tells = reactive(), true
+		s.live(5 * time.Minute)
+		s.join("storage", &manifest{values: []string{"rings"}, compile: func(a answers) catalog {
+			return catalog{exports: map[string][]string{"Sshkey": {"storage"}}, extra: a.values["rings"]}
+		}})
+		dice := rand.New(rand.NewPCG(seed, 1))
+		for range 100 {
+			s.settle()
+			s.step(dice.IntN)
+		}
+		s.settle()
+		verdicts, messages := s.ends()
+		for i, v := range verdicts {
+			if v != tutti.VerdictConverged {
+				t.Fatalf("seed %d: %s: %q, want converged\n%s", seed, v, messages[i], s.tail())
+			}
+		}
+		if needy := s.converge.Needy(s.view()); len(needy) > 0 {
+			t.Fatalf("seed %d: %v are not good\n%s", seed, needy, s.tail())
+		}
 	}
 }
