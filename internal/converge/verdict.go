@@ -69,7 +69,7 @@ func (d *decision) left() (later, gone []string) {
 		if !d.view.Member(d.step.Converge.Target, n) || seat != nil && seat.phase != good && seat.phase != deferred {
 			continue // what the seat says counts
 		}
-		// Judged anew: while its record is of the view of this job, others may have published what it
+		// Judged again: while its record is of the view of this job, others may have published what it
 		// has read of their compiles, which touches nobody who sees that already.
 		standing := d.state.Standing(n, d.view.Has(n))
 		if standing.Need == Nothing {
