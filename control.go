@@ -57,9 +57,43 @@ type Codes interface {
 	// MissingBlobs returns those of the digests that the server does not have.
 	MissingBlobs(ctx context.Context, digests []Digest) ([]Digest, error)
 	PutBlob(ctx context.Context, content []byte) (Digest, error)
-	PushCode(ctx context.Context, in SignedCode) (CodePushed, error)
+	PushCode(ctx context.Context, in CodePush) (CodePushed, error)
+	// PushEffect says what pushing code and fleet file would cause, and changes nothing.
+	PushEffect(ctx context.Context, in AskPush) (PushEffect, error)
+	// ReleaseCode lets nodes run by themselves with the code of an environment (empty: the fleet file's)
+	// that is held. CodeConflict: none is.
+	ReleaseCode(ctx context.Context, environment string) (CodeReleased, error)
 	SetFleet(ctx context.Context, in FleetSource) (Fleet, error)
 	GetFleet(ctx context.Context) (Fleet, error)
+}
+
+// AskPush names what would be pushed: the digest of the manifest (empty: no code) and the fleet file.
+type AskPush struct {
+	Code  Digest      `json:"code,omitempty"`
+	Fleet FleetSource `json:"fleet"`
+}
+
+// PushEffect is which nodes need a run after a push, because they have other code or lose what they have
+// published, and the first few of them.
+type PushEffect struct {
+	Runs      int          `json:"runs"`
+	Nodes     []NodeName   `json:"nodes,omitempty"`
+	Withdrawn []Withdrawal `json:"withdrawn,omitempty"` // what the fleet file does not grant any more
+	// By the fleet file that would be pushed. Reactive: nodes run by themselves, as Reaction says.
+	Reactive bool         `json:"reactive"`
+	Reaction CodeReaction `json:"reaction,omitzero"`
+	AskAbove int          `json:"ask_above,omitempty"`
+}
+
+// Begins is how many nodes run by themselves at once.
+func (e PushEffect) Begins() int {
+	switch {
+	case !e.Reactive, e.Reaction.Confirm:
+		return 0
+	case e.Reaction.Canary > 0:
+		return min(e.Reaction.Canary, e.Runs)
+	}
+	return e.Runs
 }
 
 // Values is the operators' side of the data plane.

@@ -10,6 +10,7 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(EpochBegun) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(FleetSet) }, ScopeNone, TrailOperators, KeepLast},
 	{func() Body { return new(CodePushed) }, ScopeNone, TrailOperators, KeepOwn},
+	{func() Body { return new(CodeReleased) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(Paused) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(Unpaused) }, ScopeNone, TrailOperators, KeepOwn},
 }
@@ -44,6 +45,34 @@ type CodePushed struct {
 	Signed      Digest `json:"signed"` // the blob of SignedCode
 	Files       int    `json:"files"`
 	Bytes       int64  `json:"bytes"`
+	// Held: nodes do not run with it by themselves before it is released, but Canary nodes.
+	Held   bool `json:"held,omitempty"`
+	Canary int  `json:"canary,omitempty"`
+	// Of code that is held: what nodes go on with, empty: nothing; and what was pushed since and never
+	// released, the latest last.
+	Released   Digest   `json:"released,omitempty"`
+	PassedOver []Digest `json:"passed_over,omitempty"`
+}
+
+// CodeReleased lets nodes react to code that was held.
+type CodeReleased struct {
+	Environment string `json:"environment"`
+	Code        Digest `json:"code"`
+	Reason      string `json:"reason,omitempty"` // empty: a person wanted it
+}
+
+// Kind implements Body.
+func (*CodeReleased) Kind() string { return "code.released" }
+
+// ID implements Body.
+func (b *CodeReleased) ID() string { return b.Environment }
+
+// Goes returns the code with which nodes run by themselves, but canaries; empty: with none.
+func (b CodePushed) Goes() Digest {
+	if b.Held {
+		return b.Released
+	}
+	return b.Code
 }
 
 // Kind implements Body.

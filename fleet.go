@@ -49,7 +49,21 @@ type Reaction struct {
 	Reads    []ReadReaction `json:"reads,omitempty"` // the first that fits counts
 	// Bound is how often a node reacts to one question whose answer other runs change; zero: DefaultBound.
 	Bound ReactionBound `json:"bound,omitzero"`
+	// Code is how nodes react to new code; zero: as to any other change.
+	Code CodeReaction `json:"code,omitzero"`
 }
+
+// CodeReaction says which nodes run by themselves with code that was pushed. At most one field is set.
+type CodeReaction struct {
+	Confirm bool `json:"confirm,omitempty"` // none, until the code is released
+	Canary  int  `json:"canary,omitempty"`  // so many, and when these are good all others; 0: all at once
+}
+
+// Holds reports whether code waits for its release.
+func (c CodeReaction) Holds() bool { return c.Confirm || c.Canary > 0 }
+
+// MaxCanary bounds CodeReaction.Canary.
+const MaxCanary = 1000
 
 // ReactionBound is a number of reactions within some time.
 type ReactionBound struct {

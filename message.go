@@ -248,6 +248,13 @@ type SignedCode struct {
 	Signature []byte `json:"signature"`
 }
 
+// CodePush brings code. Reaction is that of the fleet file that comes with it, nil: of the one that the
+// server has.
+type CodePush struct {
+	SignedCode
+	Reaction *CodeReaction `json:"reaction,omitempty"`
+}
+
 // CodeFile is one file of a manifest. Links point inside the environment.
 type CodeFile struct {
 	Digest Digest `json:"digest,omitempty"`

@@ -202,9 +202,9 @@ func TestForgedCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = fleet.Client.PushCode(t.Context(), tutti.SignedCode{
+	_, err = fleet.Client.PushCode(t.Context(), tutti.CodePush{SignedCode: tutti.SignedCode{
 		Manifest: manifest, Signature: identity.SignManifest(private, "production", manifest),
-	})
+	}})
 	if tutti.CodeOf(err) != tutti.CodeRefused {
 		t.Errorf("the server said %v to a foreign signature, want that it refuses", err)
 	}

@@ -49,7 +49,7 @@ func TestTamperedServer(t *testing.T) {
 	sign := func(manifest []byte) ([]byte, error) {
 		return identity.SignManifest(private, "production", manifest), nil
 	}
-	if _, err := app.Push(t.Context(), fleet.Client, dir, "production", sign); err != nil {
+	if _, err := app.Push(t.Context(), fleet.Client, dir, "production", nil, sign); err != nil {
 		t.Fatalf("the server does not take code that its key signed: %v", err)
 	}
 	j := execute(t, "every", tutti.ModeApply)

@@ -29,7 +29,7 @@ func (l *lab) push(files map[string]string) tutti.CodePushed {
 		}
 		m.Files[name] = tutti.CodeFile{Digest: digest, Size: int64(len(content)), Exec: strings.HasPrefix(content, "#!")}
 	}
-	pushed, err := l.fleet.PushCode(servertest.Operator(), servertest.Sign(m))
+	pushed, err := l.fleet.PushCode(servertest.Operator(), tutti.CodePush{SignedCode: servertest.Sign(m)})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ func Commands() cli.Deps {
 		Lab:        Lab(),
 		Connect:    connect,
 		Push:       push,
+		CodeDigest: CodeDigest,
 		InitServer: initServer,
 		RunServer:  runServer,
 		RunAgent:   runAgent,
@@ -69,8 +70,8 @@ func renewOperator(c cli.Connection) error {
 	return RenewOperator(ctx, ConnectOptions(c), time.Now())
 }
 
-func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string) (tutti.CodePushed, error) {
-	return Push(ctx, s, dir, environment, func(manifest []byte) ([]byte, error) {
+func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error) {
+	return Push(ctx, s, dir, environment, reaction, func(manifest []byte) ([]byte, error) {
 		return SignManifest(c.OperatorDir, environment, manifest)
 	})
 }

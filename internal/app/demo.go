@@ -173,7 +173,7 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := push(ctx, f.Client, f.Conn, filepath.Join(dir, "code"), "production"); err != nil {
+	if _, err := push(ctx, f.Client, f.Conn, filepath.Join(dir, "code"), "production", nil); err != nil {
 		return err
 	}
 	_, err = f.Client.SetFleet(ctx, tutti.FleetSource{File: file, Source: source})

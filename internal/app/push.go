@@ -15,7 +15,7 @@ import (
 
 // Push sends the environment in dir to the server: what it lacks of the files,
 // then the manifest, signed. Pushing what is there already changes nothing.
-func Push(ctx context.Context, codes tutti.Codes, dir, environment string, sign func(manifest []byte) ([]byte, error)) (tutti.CodePushed, error) {
+func Push(ctx context.Context, codes tutti.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) ([]byte, error)) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
 		return tutti.CodePushed{}, err
@@ -50,7 +50,17 @@ func Push(ctx context.Context, codes tutti.Codes, dir, environment string, sign 
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	return codes.PushCode(ctx, tutti.SignedCode{Manifest: raw, Signature: signature})
+	return codes.PushCode(ctx, tutti.CodePush{SignedCode: tutti.SignedCode{Manifest: raw, Signature: signature}, Reaction: reaction})
+}
+
+// CodeDigest is the digest that the environment in dir would be pushed with.
+func CodeDigest(dir, environment string) (tutti.Digest, error) {
+	manifest, _, err := readCode(dir, environment)
+	if err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(manifest)
+	return tutti.DigestOf(raw), err
 }
 
 const maxCodeFile = 64 << 20

@@ -243,7 +243,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	if _, err := f.server.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(text.String() + plans)}); err != nil {
 		return err
 	}
-	if _, err := f.server.PushCode(ctx, servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production"})); err != nil {
+	if _, err := f.server.PushCode(ctx, tutti.CodePush{SignedCode: servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production"})}); err != nil {
 		return err
 	}
 	for i := 0; i < convergeNodes; i += convergeReaders {

@@ -177,7 +177,7 @@ func (p pastServer) fill(ctx context.Context) error {
 		return err
 	}
 	manifest := servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production"})
-	if _, err := p.PushCode(ctx, manifest); err != nil {
+	if _, err := p.PushCode(ctx, tutti.CodePush{SignedCode: manifest}); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

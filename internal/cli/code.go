@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,22 +17,34 @@ import (
 
 func newCodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "code", Short: "Bring Puppet code and the fleet file to the server"}
-	cmd.AddCommand(newCodePushCommand(o))
+	cmd.AddCommand(newCodePushCommand(o), newCodeReleaseCommand(o))
 	return cmd
 }
 
 func newCodePushCommand(o *options) *cobra.Command {
 	var file string
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "push",
 		Short: "Sign the environment and send it with the fleet file",
-		Args:  cobra.NoArgs,
+		Long: `Signs the environment and sends it with the fleet file. In a reactive fleet the
+nodes run with new code by themselves, as reaction: code of the fleet file says.
+If more nodes than ask_above begin at once, the push wants a yes. --dry-run says
+which nodes need a run, and what the fleet file takes back.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
 				return err
 			}
-			pushed, err := o.push(cmd, server, file)
+			if dryRun {
+				code, err := o.readPush(file)
+				if err != nil {
+					return err
+				}
+				return o.showPushEffect(cmd, server, code)
+			}
+			pushed, effect, err := o.push(cmd, server, file)
 			if err != nil {
 				return err
 			}
@@ -39,14 +53,99 @@ func newCodePushCommand(o *options) *cobra.Command {
 			}
 			if pushed.Code == "" {
 				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; it has no environment: the code is the Puppet Server's.")
-				return nil
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
+			if effect.Runs > 0 {
+				fmt.Fprint(cmd.OutOrStdout(), pushEffectText(effect))
+			}
 			return nil
 		},
 	}
 	fileFlag(cmd, &file)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what is withdrawn")
+	o.addYes(cmd)
 	return cmd
+}
+
+func newCodeReleaseCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "release [ENVIRONMENT]",
+		Short: "Let nodes run by themselves with code that is held",
+		Long: `Lets nodes run by themselves with code that is held, because the fleet file says
+reaction: {code: confirm} or {code: {canary: N}}.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			released, err := server.ReleaseCode(cmd.Context(), strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Nodes run with %.19s of environment %s now.\n", released.Code, released.Environment), map[string]any{"environment": released.Environment, "code": released.Code})
+		},
+	}
+}
+
+// heldText says of a push what nodes wait for.
+func heldText(b tutti.CodePushed) string {
+	switch {
+	case !b.Held:
+		return ""
+	case b.Canary > 0:
+		return fmt.Sprintf(", held for %d canaries", b.Canary)
+	}
+	return ", held until it is released"
+}
+
+// pushEffectText says what a push causes.
+func pushEffectText(e tutti.PushEffect) string {
+	if e.Runs == 0 {
+		return "No run: nodes have this code, and lose nothing.\n"
+	}
+	names := make([]string, len(e.Nodes))
+	for i, n := range e.Nodes {
+		names[i] = string(n)
+	}
+	if more := e.Runs - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	text := fmt.Sprintf("%s: %s; %s.\n", needText(e.Runs), strings.Join(names, ", "), beginText(e))
+	for _, w := range e.Withdrawn {
+		text += "  " + withdrawalText(w) + "\n"
+	}
+	return text
+}
+
+func needText(runs int) string {
+	if runs == 1 {
+		return "1 node needs a run"
+	}
+	return fmt.Sprintf("%d nodes need a run", runs)
+}
+
+// beginText says when the nodes of a push run.
+func beginText(e tutti.PushEffect) string {
+	switch {
+	case !e.Reactive:
+		return "they run with the next `tutti converge`"
+	case e.Reaction.Confirm:
+		return "they run after `tutti code release`"
+	case e.Reaction.Canary > 0 && e.Begins() < e.Runs:
+		return fmt.Sprintf("%d of them run first, the others when these are good", e.Begins())
+	}
+	return "they run by themselves now"
+}
+
+// withdrawalText says what a node loses that no grant covers any more.
+func withdrawalText(w tutti.Withdrawal) string {
+	what := slices.Clone(w.Values)
+	if w.Exports > 0 {
+		what = append(what, fmt.Sprintf("%d exported resources of %s", w.Exports, strings.Join(w.Types, ", ")))
+	}
+	return fmt.Sprintf("withdrawn, no grant covers it: %s of %s", strings.Join(what, ", "), w.Node)
 }
 
 func fileFlag(cmd *cobra.Command, file *string) {
@@ -66,25 +165,68 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 	return f, source, err
 }
 
-// push sends code and fleet file. The fleet file comes last: a plan never
-// meets code that is not there.
-func (o *options) push(cmd *cobra.Command, server Server, file string) (tutti.CodePushed, error) {
+// pushable is what a fleet file says is to be pushed.
+type pushable struct {
+	fleet  tutti.Fleet
+	source tutti.FleetSource
+	dir    string       // of the environment; empty: its Puppet Server has the code
+	code   tutti.Digest // of what is there
+}
+
+func (o *options) readPush(file string) (pushable, error) {
 	f, source, err := readFleet(file)
+	out := pushable{fleet: f, source: tutti.FleetSource{File: file, Source: source}}
+	if err != nil || f.Environment.Name == "" {
+		return out, err
+	}
+	out.dir = f.Environment.Path
+	if !filepath.IsAbs(out.dir) {
+		out.dir = filepath.Join(filepath.Dir(file), out.dir)
+	}
+	out.code, err = o.deps.CodeDigest(out.dir, f.Environment.Name)
+	return out, err
+}
+
+func (p pushable) ask() tutti.AskPush { return tutti.AskPush{Code: p.code, Fleet: p.source} }
+
+func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) error {
+	e, err := server.PushEffect(cmd.Context(), p.ask())
 	if err != nil {
-		return tutti.CodePushed{}, err
+		return err
 	}
-	if f.Environment.Name == "" { // its Puppet Server has the code
-		_, err = server.SetFleet(cmd.Context(), tutti.FleetSource{File: file, Source: source})
-		return tutti.CodePushed{}, err
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), e)
 	}
-	dir := f.Environment.Path
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(file), dir)
-	}
-	pushed, err := o.deps.Push(cmd.Context(), server, o.conn, dir, f.Environment.Name)
+	_, err = fmt.Fprint(cmd.OutOrStdout(), pushEffectText(e))
+	return err
+}
+
+// push sends code and fleet file, if few nodes begin to run or somebody says yes. The fleet file comes
+// last: a plan never meets code that is not there.
+func (o *options) push(cmd *cobra.Command, server Server, file string) (tutti.CodePushed, tutti.PushEffect, error) {
+	var pushed tutti.CodePushed
+	p, err := o.readPush(file)
 	if err != nil {
-		return pushed, err
+		return pushed, tutti.PushEffect{}, err
 	}
-	_, err = server.SetFleet(cmd.Context(), tutti.FleetSource{File: file, Source: source})
-	return pushed, err
+	effect, err := server.PushEffect(cmd.Context(), p.ask())
+	if err != nil {
+		return pushed, effect, err
+	}
+	if begins := effect.Begins(); begins > effect.AskAbove {
+		if err := o.confirm(cmd, fmt.Sprintf("push: %d nodes begin to run by themselves", begins)); err != nil {
+			return pushed, effect, err
+		}
+	}
+	if p.dir != "" {
+		reaction := &tutti.CodeReaction{}
+		if p.fleet.Reaction != nil {
+			reaction = &p.fleet.Reaction.Code
+		}
+		if pushed, err = o.deps.Push(cmd.Context(), server, o.conn, p.dir, p.fleet.Environment.Name, reaction); err != nil {
+			return pushed, effect, err
+		}
+	}
+	_, err = server.SetFleet(cmd.Context(), p.source)
+	return pushed, effect, err
 }

@@ -38,6 +38,7 @@ are paused).`,
 		},
 	}
 	l.flags(cmd)
+	o.addYes(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	f.BoolVar(&plan, "plan", false, "only compile, up to the gates, and say what would run, in which order and why")

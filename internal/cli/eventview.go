@@ -26,7 +26,10 @@ var eventViews = map[string]eventView{
 	"epoch.begun": {act: inTrail(func(b *tutti.EpochBegun) string { return "began epoch " + b.String() + " of the log" })},
 	"fleet.set":   {act: inTrail(func(b *tutti.FleetSet) string { return "set the fleet file of " + b.Fleet.Name })},
 	"code.pushed": {act: inTrail(func(b *tutti.CodePushed) string {
-		return fmt.Sprintf("pushed code for %s: %.19s", b.Environment, b.Code)
+		return fmt.Sprintf("pushed code for %s: %.19s%s", b.Environment, b.Code, heldText(*b))
+	})},
+	"code.released": {act: inTrail(func(b *tutti.CodeReleased) string {
+		return because(fmt.Sprintf("released the code of %s: %.19s", b.Environment, b.Code), b.Reason)
 	})},
 	"target.paused": {act: inTrail(func(b *tutti.Paused) string {
 		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)

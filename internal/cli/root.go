@@ -32,7 +32,9 @@ type Deps struct {
 	Connect func(c Connection) (Server, error)
 	// Push sends the environment in dir to the server, signed with the
 	// operator's key.
-	Push func(ctx context.Context, s Server, c Connection, dir, environment string) (tutti.CodePushed, error)
+	Push func(ctx context.Context, s Server, c Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error)
+	// CodeDigest is the digest with which Push would send the environment in dir.
+	CodeDigest func(dir, environment string) (tutti.Digest, error)
 	// InitServer makes a server's data directory and the first operator.
 	InitServer func(o ServerInit) error
 	// RunServer and RunAgent serve until ctx ends.

@@ -35,6 +35,7 @@ the connection, ends nothing.`,
 		},
 	}
 	l.flags(cmd)
+	o.addYes(cmd)
 	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing on the nodes and publish nothing: show what would change")
 	cmd.Flags().StringVar(&exclusive, "exclusive", "", "keep every other Puppet run away from the nodes while the job lives, for this `reason`")
 	cmd.AddCommand(newRunShowCommand(o))
@@ -60,7 +61,7 @@ func (o *options) launch(cmd *cobra.Command, l launch, in tutti.StartJob) error 
 		return err
 	}
 	if !l.noPush {
-		if _, err := o.push(cmd, server, l.file); err != nil {
+		if _, _, err := o.push(cmd, server, l.file); err != nil {
 			return err
 		}
 	}

@@ -37,9 +37,10 @@ func (s *State) cause(v View, due []tutti.NodeName) string {
 // causes are the changes that make one node run.
 func (s *State) causes(v View, n tutti.NodeName) []string {
 	standing, needy := s.needy[n]
+	standing, code, reacts := s.reacts(v, n, standing)
 	last := s.engine.Last(n).Applied
 	switch {
-	case !needy, s.turn(v, n) && s.hopeless(n, standing, s.code[v.Environment]):
+	case !needy, !reacts, s.turn(v, n) && s.hopeless(n, standing, code):
 		return []string{fmt.Sprintf("the safety run of %s", n)}
 	case last == nil:
 		return []string{fmt.Sprintf("node %s joined", n)}
@@ -49,8 +50,8 @@ func (s *State) causes(v View, n tutti.NodeName) []string {
 			out[i] = s.changeOf(n, q)
 		}
 		return out
-	case last.Code != s.code[v.Environment]:
-		return []string{"code pushed by " + who(s.pushedBy[v.Environment])}
+	case last.Code != code:
+		return []string{"code " + s.pushedBy[v.Environment]}
 	case (last.Outcome() == tutti.Failed || last.Outcome() == tutti.Waiting) && last.EndedSeq < s.fleetSeq:
 		return []string{"fleet file set by " + who(s.fleetBy)}
 	}

@@ -27,6 +27,8 @@ type View struct {
 	Hold        bool // no run may begin
 	InFlight    int  // runs at once in the fleet, 0: no limit
 	Compiles    int  // compiles at once, 0: no limit
+
+	rollout *rollout // found by State
 }
 
 // Has is what a node has to run with.
@@ -86,6 +88,11 @@ func later(a, b time.Time) time.Time {
 // decide, and runs come without their ids.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
+	if v.rollout = s.rollout(v); v.Reaction != nil {
+		if released := s.release(v, v.rollout); released != nil {
+			return []tutti.Body{released}
+		}
+	}
 	s.engine.Converging(func(j *engine.Job, st *engine.Step) {
 		if len(out) == 0 { // what is decided in one step changes the others
 			d := &decision{state: s, view: v, job: j, step: st, seats: s.seats(v, j, st)}
@@ -152,6 +159,9 @@ func (d *decision) decide() []tutti.Body {
 			}
 		}
 		d.out = []tutti.Body{end}
+		if released := d.state.releasedBy(d.view, d.job, d.step, verdict); released != nil {
+			d.out = append(d.out, released)
+		}
 	}
 	return d.out
 }

@@ -56,7 +56,7 @@ func (s *State) Standing(node tutti.NodeName, has Has) Standing {
 	if last := s.engine.Last(node).Applied; last != nil {
 		environment = cmp.Or(environment, last.Environment)
 	}
-	return s.standing(node, "", s.code[environment], has)
+	return s.standing(node, "", s.pushed[environment].Code, has)
 }
 
 // recorded judges a node by the runs of ours, in the view of a job (empty:

@@ -31,36 +31,58 @@ const disabledFor = 30 * time.Minute
 // none.
 type waked struct{ now, wide time.Time }
 
-// React returns the job that is to be started now, without its id, because of what
-// has changed, and what that is in words; nil if there is no reason, or one goes on
+// Reaction is a job that is to be started, because of what has changed.
+type Reaction struct {
+	Step  tutti.ConvergeStep
+	Code  tutti.Digest
+	Cause string // in words
+}
+
+// React returns the job that is to be started now; nil if there is no reason, or one goes on
 // that takes care of it.
-func (s *State) React(v View) (*tutti.ConvergeStep, string) {
+func (s *State) React(v View) *Reaction {
 	if v.Reaction == nil || v.Hold || v.Now.Sub(v.from(s.reacted)) < v.Reaction.Window {
-		return nil, ""
+		return nil
 	}
 	goesOn := false
 	s.engine.Open(func(j *engine.Job) { goesOn = goesOn || reaction(j.Plan) })
 	if goesOn {
-		return nil, ""
+		return nil
 	}
-	due := s.Due(v)
+	v.rollout = s.rollout(v)
+	due := s.due(v)
+	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Code: s.pushed[v.Environment].Code}
+	if v.rollout != nil { // a job has one code
+		all := slices.Clone(due)
+		if due = s.ofCode(v, due, out.Code); len(due) == 0 {
+			out.Code = v.rollout.pushed.Goes()
+			due = s.ofCode(v, all, out.Code)
+		}
+	}
 	if len(due) == 0 {
-		return nil, ""
+		return nil
 	}
-	return &tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, s.cause(v, due)
+	out.Cause = s.cause(v, due)
+	return out
 }
 
 // Due returns the nodes that are to run now by themselves, sorted.
 func (s *State) Due(v View) []tutti.NodeName {
+	v.rollout = s.rollout(v)
+	return s.due(v)
+}
+
+func (s *State) due(v View) []tutti.NodeName {
 	s.look(v)
 	var out []tutti.NodeName
 	begin := func(n tutti.NodeName) {
-		if v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
+		_, known := s.codeOf(v, v.rollout, n)
+		if known && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
 			out = append(out, n)
 		}
 	}
 	for n, standing := range s.needy {
-		if s.due(v, n, standing) || s.turn(v, n) {
+		if s.isDue(v, n, standing) || s.turn(v, n) {
 			begin(n)
 		}
 	}
@@ -91,10 +113,15 @@ func (s *State) letAlone(n tutti.NodeName) bool {
 	return is
 }
 
-// due reports whether the time has come for a node that needs something. What
+// isDue reports whether the time has come for a node that needs something. What
 // failed waits for a change of its inputs, for a person, or for its turn.
-func (s *State) due(v View, n tutti.NodeName, standing Standing) bool {
-	if s.letAlone(n) || s.hopeless(n, standing, s.code[v.Environment]) {
+func (s *State) isDue(v View, n tutti.NodeName, standing Standing) bool {
+	standing, code, reacts := s.reacts(v, n, standing)
+	if !reacts {
+		delete(s.waked, n)
+		return false
+	}
+	if s.letAlone(n) || s.hopeless(n, standing, code) {
 		return false
 	}
 	if q, from := s.bounded(v, n, standing); v.Now.Before(from) {
@@ -125,7 +152,7 @@ func (s *State) soon(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	for n, w := range s.waked {
 		standing, needy := s.needy[n]
-		if needy && !w.now.IsZero() && !s.due(v, n, standing) && s.Rests(v, n, standing) == "" && v.connected(n) && v.Paused(n) == "" {
+		if needy && !w.now.IsZero() && !s.isDue(v, n, standing) && s.Rests(v, n, standing) == "" && v.connected(n) && v.Paused(n) == "" {
 			out = append(out, n)
 		}
 	}
@@ -135,12 +162,18 @@ func (s *State) soon(v View) []tutti.NodeName {
 // Rests says why a node that is not good does not run by itself within Reaction.Window, empty: it does. All
 // of it is the same for many nodes, where that can be.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
+	if v.rollout == nil {
+		v.rollout = s.rollout(v)
+	}
+	standing, code, reacts := s.reacts(v, n, standing)
 	now, wide := s.urgency(v, standing)
 	q, from := s.bounded(v, n, standing)
 	switch {
+	case !reacts && v.rollout != nil:
+		return v.rollout.heldBack()
 	case s.letAlone(n):
 		return "it kept changing, as an earlier job says: it runs after new code, or for a person"
-	case s.hopeless(n, standing, s.code[v.Environment]):
+	case s.hopeless(n, standing, code):
 		return "nothing has changed since its last run, which did not go well: it runs after a change, or for a person"
 	case s.alone(v, n).After(v.Now):
 		return "its last run ended unknown, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)

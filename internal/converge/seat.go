@@ -78,7 +78,7 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	out := map[tutti.NodeName]*seat{}
 	candidates := s.Needy
 	if st.Converge.Reaction && v.Reaction != nil {
-		candidates = s.Due
+		candidates = func(v View) []tutti.NodeName { return s.inReaction(v, j, s.due(v)) }
 	}
 	for _, n := range candidates(v) {
 		if member(n) {
@@ -94,7 +94,7 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 	}
 	var later []tutti.NodeName
 	if st.Converge.Reaction && v.Reaction != nil {
-		later = s.soon(v)
+		later = s.inReaction(v, j, s.soon(v))
 	}
 	for _, n := range st.Nodes {
 		if s.nodes[n.Node] {
@@ -112,6 +112,15 @@ func (s *State) seats(v View, j *engine.Job, st *engine.Step) map[tutti.NodeName
 		}
 	}
 	return out
+}
+
+// inReaction keeps the nodes that may run by themselves in a job, which has one code: while other code is
+// held, those that run with that.
+func (s *State) inReaction(v View, j *engine.Job, nodes []tutti.NodeName) []tutti.NodeName {
+	if v.rollout == nil {
+		return nodes
+	}
+	return s.ofCode(v, nodes, j.Code)
 }
 
 // ownRuns are a node's runs in a step, without those of a machine that had its name before.
@@ -135,7 +144,11 @@ func (v View) in(j *engine.Job, n tutti.NodeName) Has {
 // once what others have handed over in the job is published: to know it early saves
 // these others a run, if they read what the nodes then publish.
 func (s *State) affected(v View, j *engine.Job, st *engine.Step, out map[tutti.NodeName]*seat) {
-	for _, n := range s.data.AffectedBy(j.ID) {
+	affected := s.data.AffectedBy(j.ID)
+	if st.Converge.Reaction {
+		affected = s.inReaction(v, j, affected)
+	}
+	for _, n := range affected {
 		if out[n] != nil || !s.nodes[n] || !v.Member(st.Converge.Target, n) || s.letAlone(n) {
 			continue
 		}

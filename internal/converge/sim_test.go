@@ -35,6 +35,7 @@ type sim struct {
 	cuts     []int // lengths of the log at which it may end
 
 	code      tutti.Digest
+	pushed    tutti.CodePushed                              // of it
 	nodes     map[tutti.NodeName]*manifest                  // of the current code
 	manifests map[tutti.Digest]map[tutti.NodeName]*manifest // by code
 	memory    map[tutti.RunID]*process                      // of the nodes
@@ -119,7 +120,8 @@ func (s *sim) names() []tutti.NodeName { return sortedKeys(s.nodes) }
 func (s *sim) push(code string, nodes map[tutti.NodeName]*manifest) {
 	s.code, s.nodes = tutti.DigestOf([]byte(code)), nodes
 	s.manifests[s.code] = nodes
-	s.append(&tutti.CodePushed{Environment: "production", Code: s.code})
+	s.pushed = tutti.CodePushed{Environment: "production", Code: s.code}
+	s.append(&s.pushed)
 }
 
 func (s *sim) append(b tutti.Body) {
@@ -165,13 +167,13 @@ func (s *sim) begin(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
 }
 
 func (s *sim) startJob(mode tutti.Mode, spec tutti.ConvergeStep) tutti.JobID {
-	return s.startJobBecause(mode, spec, "")
+	return s.startJobOf(s.code, mode, spec, "")
 }
 
-func (s *sim) startJobBecause(mode tutti.Mode, spec tutti.ConvergeStep, cause string) tutti.JobID {
+func (s *sim) startJobOf(code tutti.Digest, mode tutti.Mode, spec tutti.ConvergeStep, cause string) tutti.JobID {
 	id := s.engine.NextJob("converge")
 	s.append(&tutti.JobStarted{
-		Job: id, Mode: mode, Env: "production", Code: s.code, Cause: cause,
+		Job: id, Mode: mode, Env: "production", Code: code, Cause: cause,
 		Plan: tutti.Plan{Name: "converge", Steps: []tutti.Step{{Name: "converge", Timeout: time.Hour, Converge: &spec}}},
 	})
 	s.cut()
@@ -184,8 +186,8 @@ func (s *sim) settle() {
 	s.t.Helper()
 	s.cut()
 	for range 1000 {
-		if spec, cause := s.converge.React(s.view()); spec != nil {
-			s.startJobBecause(tutti.ModeApply, *spec, cause)
+		if r := s.converge.React(s.view()); r != nil {
+			s.startJobOf(r.Code, tutti.ModeApply, r.Step, r.Cause)
 		}
 		bodies := s.engine.Decide(engine.View{
 			Now: s.now, Since: s.since, Silence: 24 * time.Hour, Seen: func(tutti.NodeName) time.Time { return s.now },

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"maps"
 	"sync"
 	"time"
@@ -17,9 +18,9 @@ import (
 type State struct {
 	engine *engine.State
 	data   *data.State
-	code   map[string]tutti.Digest   // the current one of each environment
-	nodes  map[tutti.NodeName]bool   // that have joined
-	since  map[tutti.NodeName]uint64 // the sequence at which each of them did, as this machine
+	pushed map[string]tutti.CodePushed // the last one of each environment; Held ends with its release
+	nodes  map[tutti.NodeName]bool     // that have joined
+	since  map[tutti.NodeName]uint64   // the sequence at which each of them did, as this machine
 
 	looking sync.Mutex                  // held while nodes are judged again, which changes what follows
 	dirty   map[tutti.NodeName]bool     // whose need is to be found again
@@ -39,18 +40,18 @@ type State struct {
 	reacted    time.Time // when the last job by itself began
 	fleetSeq   uint64    // of the fleet file
 	fleetBy    string
-	pushedBy   map[string]string // who pushed the code of each environment
+	pushedBy   map[string]string // who pushed the code of each environment, and what released it
 }
 
 // New returns the state before the first event.
 func New(e *engine.State, d *data.State) *State {
 	return &State{
 		engine: e, data: d,
-		code:  map[string]tutti.Digest{},
-		nodes: map[tutti.NodeName]bool{},
-		since: map[tutti.NodeName]uint64{},
-		dirty: map[tutti.NodeName]bool{},
-		needy: map[tutti.NodeName]Standing{},
+		pushed: map[string]tutti.CodePushed{},
+		nodes:  map[tutti.NodeName]bool{},
+		since:  map[tutti.NodeName]uint64{},
+		dirty:  map[tutti.NodeName]bool{},
+		needy:  map[tutti.NodeName]Standing{},
 
 		withdrawn: map[tutti.NodeName]uint64{},
 		diverged:  map[tutti.NodeName]tutti.Digest{},
@@ -87,11 +88,14 @@ func (s *State) Apply(e tutti.Event) {
 			s.dirty[n] = true
 		}
 	case *tutti.CodePushed:
-		s.code[b.Environment], s.pushedBy[b.Environment] = b.Code, e.By
-		clear(s.diverged)
-		clear(s.reactions)
-		for n := range s.nodes {
-			s.dirty[n] = true
+		s.pushed[b.Environment], s.pushedBy[b.Environment] = *b, "pushed by "+who(e.By)
+		s.newCode(!b.Held)
+	case *tutti.CodeReleased:
+		if pushed := s.pushed[b.Environment]; pushed.Held && pushed.Code == b.Code {
+			pushed.Held = false
+			s.pushed[b.Environment] = pushed
+			s.pushedBy[b.Environment] += ", released" + cmp.Or(because(b.Reason), " by "+who(e.By))
+			s.newCode(true)
 		}
 	case *tutti.RunForeign:
 		s.judgeAgain(b.Node)
@@ -117,6 +121,24 @@ func (s *State) Apply(e tutti.Event) {
 			s.follow(r, e)
 			s.dirty[r.Node] = true
 		}
+	}
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// newCode judges all nodes again. If they react to it, those that are let alone do, too.
+func (s *State) newCode(react bool) {
+	if react {
+		clear(s.diverged)
+		clear(s.reactions)
+	}
+	for n := range s.nodes {
+		s.dirty[n] = true
 	}
 }
 

@@ -96,7 +96,10 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	if st.Need != converge.Nothing {
 		out.before = v.before(name)
 		if f := v.Fleet(); f.Reaction != nil {
-			out.standing.Rests = v.Converge.Rests(converge.View{Now: v.Now, Since: v.Now, Reaction: f.Reaction, Environment: f.Environment.Name}, name, st)
+			out.standing.Rests = v.Converge.Rests(converge.View{
+				Now: v.Now, Since: v.Now, Silence: time.Hour, Seen: func(tutti.NodeName) time.Time { return v.Now },
+				Has: v.has, Paused: v.Paused(v.Now), Reaction: f.Reaction, Environment: f.Environment.Name,
+			}, name, st)
 		}
 	}
 	return out, nil

@@ -29,12 +29,40 @@ func (r *reader) reaction(n *yaml.Node) *tutti.Reaction {
 		"ask_above": func(n *yaml.Node) {
 			out.AskAbove = r.whole(n, "reaction: ask_above", 0, "0 asks before every change that causes a run")
 		},
+		"code":  func(n *yaml.Node) { out.Code = r.codeReaction(n) },
 		"bound": func(n *yaml.Node) { out.Bound = r.reactionBound(n) },
 		"reads": func(n *yaml.Node) { out.Reads = r.readReactions(n) },
 	})
 	if len(r.problems) == reported && out.Wide < out.Window {
 		r.report(times[len(times)-1], "wide is for answers that many read, window for the others",
 			"reaction: wide, %s, is shorter than window, %s", Duration(out.Wide), Duration(out.Window))
+	}
+	return out
+}
+
+// codeReaction is `now`, `confirm`, or a mapping with the number of canaries.
+func (r *reader) codeReaction(n *yaml.Node) tutti.CodeReaction {
+	const what, canary = "reaction: code", "reaction: code: canary"
+	var out tutti.CodeReaction
+	if follow(n).Kind == yaml.MappingNode {
+		said := false
+		if r.mapping(n, what, fields{"canary": func(n *yaml.Node) {
+			said = true
+			out.Canary = r.whole(n, canary, 1, "how many nodes run with new code before the others")
+			if out.Canary > tutti.MaxCanary {
+				r.report(n, "`code: confirm` holds it for all", "%s: %d, at most %d", canary, out.Canary, tutti.MaxCanary)
+			}
+		}}) && !said {
+			r.report(n, "like `code: {canary: 3}`", "%s: canary is missing", what)
+		}
+		return out
+	}
+	word, ok := r.text(n, what)
+	switch {
+	case word == "confirm":
+		out.Confirm = true
+	case ok && word != "now":
+		r.report(n, "like `code: now`, `code: confirm` or `code: {canary: 3}`", "%s: %q is no reaction to code", what, word)
 	}
 	return out
 }

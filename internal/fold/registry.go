@@ -14,7 +14,7 @@ import (
 type Registry struct {
 	Fleet       *tutti.Fleet // nil: the server has none yet
 	FleetDigest tutti.Digest
-	Code        map[string]tutti.CodePushed   // the current one, by environment
+	Code        map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
 	Signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
 	Tokens      map[tutti.TokenID]*Token
 	Nodes       map[tutti.NodeName]*Node
@@ -79,9 +79,17 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
 	case *tutti.CodePushed:
-		old := r.Code[b.Environment].Code
+		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
-		r.dropCode(old)
+		r.dropCode(old.Code)
+		r.dropCode(old.Goes())
+	case *tutti.CodeReleased:
+		if c := r.Code[b.Environment]; c.Held && c.Code == b.Code {
+			old := c.Goes()
+			c.Held = false
+			r.Code[b.Environment] = c
+			r.dropCode(old)
+		}
 	case *tutti.JobStarted:
 		r.jobs[b.Job] = b.Code
 	case *tutti.JobRetired:
@@ -145,7 +153,7 @@ func (r *Registry) unclaim(runs ...tutti.RunID) {
 // dropCode forgets where the manifest of code is that nobody can ask for.
 func (r *Registry) dropCode(code tutti.Digest) {
 	for _, current := range r.Code {
-		if current.Code == code {
+		if current.Code == code || current.Goes() == code {
 			return
 		}
 	}

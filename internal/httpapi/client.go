@@ -268,7 +268,7 @@ func (c *Client) PutBlob(ctx context.Context, content []byte) (tutti.Digest, err
 }
 
 // PushCode implements tutti.Codes.
-func (c *Client) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodePushed, error) {
+func (c *Client) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error) {
 	return ask[tutti.CodePushed](ctx, c, callPushCode, in)
 }
 
@@ -280,6 +280,16 @@ func (c *Client) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 // GetFleet implements tutti.Codes.
 func (c *Client) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 	return ask[tutti.Fleet](ctx, c, callGetFleet, nothing{})
+}
+
+// PushEffect implements tutti.Codes.
+func (c *Client) PushEffect(ctx context.Context, in tutti.AskPush) (tutti.PushEffect, error) {
+	return ask[tutti.PushEffect](ctx, c, callPushEffect, in)
+}
+
+// ReleaseCode implements tutti.Codes.
+func (c *Client) ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error) {
+	return ask[tutti.CodeReleased](ctx, c, callReleaseCode, environment)
 }
 
 // SetValue implements tutti.Values.

@@ -101,7 +101,7 @@ func TestWithoutACertificate(t *testing.T) {
 		"remove":  func() error { return nobody.RemoveNode(ctx, "x") },
 		"missing": func() error { _, err := nobody.MissingBlobs(ctx, nil); return err },
 		"put":     func() error { _, err := nobody.PutBlob(ctx, []byte("x")); return err },
-		"push":    func() error { _, err := nobody.PushCode(ctx, tutti.SignedCode{}); return err },
+		"push":    func() error { _, err := nobody.PushCode(ctx, tutti.CodePush{}); return err },
 		"fleet":   func() error { _, err := nobody.SetFleet(ctx, tutti.FleetSource{}); return err },
 		"get":     func() error { _, err := nobody.GetFleet(ctx); return err },
 		"set":     func() error { return nobody.SetValue(ctx, "x", []byte("1")) },

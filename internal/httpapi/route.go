@@ -53,6 +53,8 @@ const (
 	callRemoveNode   = "nodes/remove"
 	callMissingBlobs = "blobs/missing"
 	callPushCode     = "code/push"
+	callPushEffect   = "code/effect"
+	callReleaseCode  = "code/release"
 	callSetFleet     = "fleet/set"
 	callGetFleet     = "fleet/get"
 	callSetValue     = "data/set"
@@ -99,6 +101,8 @@ func (s Services) routes() map[string]call {
 		callRemoveNode:   do(s.Nodes.RemoveNode),
 		callMissingBlobs: answer(s.Codes.MissingBlobs),
 		callPushCode:     answer(s.Codes.PushCode),
+		callPushEffect:   answer(s.Codes.PushEffect),
+		callReleaseCode:  answer(s.Codes.ReleaseCode),
 		callSetFleet:     answer(s.Codes.SetFleet),
 		callGetFleet:     list(s.Codes.GetFleet),
 		callSetValue: do(func(ctx context.Context, in setValue) error {

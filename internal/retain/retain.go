@@ -29,6 +29,7 @@ type Ledger struct {
 	now      time.Time
 	last     map[string]uint64 // of each key
 	codes    map[tutti.JobID]tutti.Digest
+	goes     map[string]tutti.Digest // the code with which an environment goes on while the last push is held
 	finished map[tutti.JobID]bool
 	jobs     map[tutti.RunID]tutti.JobID
 	nodes    map[tutti.RunID]tutti.NodeName
@@ -64,6 +65,7 @@ func New() *Ledger {
 	return &Ledger{
 		last:     map[string]uint64{},
 		codes:    map[tutti.JobID]tutti.Digest{},
+		goes:     map[string]tutti.Digest{},
 		finished: map[tutti.JobID]bool{},
 		jobs:     map[tutti.RunID]tutti.JobID{},
 		nodes:    map[tutti.RunID]tutti.NodeName{},
@@ -99,8 +101,9 @@ var common = map[tutti.Keep]rule{
 
 // rules are those of the kinds that have one of their own.
 var rules = map[string]rule{
-	"epoch.begun": {nil, always}, // the fence of each run rests on the epoch before it
-	"code.pushed": {notePush, needsPush},
+	"epoch.begun":   {nil, always}, // the fence of each run rests on the epoch before it
+	"code.pushed":   {notePush, needsPush},
+	"code.released": {noteReleased, isLast},
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
@@ -175,11 +178,18 @@ func noteLast(l *Ledger, e tutti.Event) { l.last[lastKey(e)] = e.Seq }
 
 func isLast(l *Ledger, e tutti.Event) bool { return l.last[lastKey(e)] == e.Seq }
 
-// Code: the current one of each environment, and that of jobs.
+// Code: the current one of each environment, with which it goes on meanwhile, and that of jobs.
 
 func notePush(l *Ledger, e tutti.Event) {
 	noteLast(l, e)
 	l.last[codeKey(e)] = e.Seq
+	b := e.Body.(*tutti.CodePushed)
+	l.goes[b.Environment] = b.Goes()
+}
+
+func noteReleased(l *Ledger, e tutti.Event) {
+	noteLast(l, e)
+	delete(l.goes, e.Body.ID()) // the last push has it
 }
 
 func codeKey(e tutti.Event) string { return "code " + string(e.Body.(*tutti.CodePushed).Code) }
@@ -190,6 +200,9 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 	}
 	if l.last[codeKey(e)] != e.Seq {
 		return false
+	}
+	if b := e.Body.(*tutti.CodePushed); l.goes[b.Environment] == b.Code {
+		return true
 	}
 	for _, code := range l.codes {
 		if code == e.Body.(*tutti.CodePushed).Code {

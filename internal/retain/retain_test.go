@@ -52,6 +52,12 @@ func TestNeeded(t *testing.T) {
 	push := func(code string) tutti.Body {
 		return &tutti.CodePushed{Environment: "production", Code: tutti.DigestOf([]byte(code))}
 	}
+	hold := func(code, released string) tutti.Body {
+		return &tutti.CodePushed{Environment: "production", Code: tutti.DigestOf([]byte(code)), Held: true, Released: tutti.DigestOf([]byte(released))}
+	}
+	release := func(code string) tutti.Body {
+		return &tutti.CodeReleased{Environment: "production", Code: tutti.DigestOf([]byte(code))}
+	}
 	want := func(run tutti.RunID, job tutti.JobID) tutti.Body {
 		return &tutti.RunWanted{Order: tutti.Order{Run: run, Node: "n", Job: job}}
 	}
@@ -77,6 +83,8 @@ func TestNeeded(t *testing.T) {
 		{"a denial never", log(&tutti.Denied{}), nil},
 		{"nor what nodes were asked", log(&tutti.RemoteAsked{}, &tutti.RemoteAnswered{}), nil},
 		{"the current code", log(push("a"), push("b")), seqs{2}},
+		{"the code with which nodes go on", log(push("a"), hold("b", "a"), hold("c", "a")), seqs{1, 3}},
+		{"not after the release", log(push("a"), hold("b", "a"), release("b")), seqs{2, 3}},
 		{"the code of a job that is there", log(push("a"), job("j", "a"), push("b")), seqs{1, 2, 3}},
 		{"not that of a job that was retired", log(push("a"), job("j", "a"), &tutti.JobFinished{Job: "j"}, push("b"), &tutti.JobRetired{Job: "j"}), seqs{4}},
 		{"the last push of the same code", log(push("a"), job("j", "a"), push("b"), push("a"), push("b")), seqs{2, 4, 5}},

@@ -48,12 +48,12 @@ func (s *Server) PutBlob(ctx context.Context, content []byte) (tutti.Digest, err
 
 // PushCode implements tutti.Codes. All files must be there; the manifest and
 // its signature become one blob, found by the code's digest through the log.
-func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodePushed, error) {
+func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error) {
 	var out tutti.CodePushed
 	if err := s.opts.Space(); err != nil {
 		return out, err
 	}
-	if err := s.opts.Identity.VerifyCode(in); err != nil {
+	if err := s.opts.Identity.VerifyCode(in.SignedCode); err != nil {
 		return out, err
 	}
 	manifest, err := decode[tutti.CodeManifest]("manifest", in.Manifest)
@@ -76,7 +76,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodeP
 			return out, tutti.Wrap(tutti.CodeConflict, orMissing(err), "%s", name)
 		}
 	}
-	signed, err := json.Marshal(in)
+	signed, err := json.Marshal(in.SignedCode)
 	if err != nil {
 		return out, err
 	}
@@ -85,8 +85,49 @@ func (s *Server) PushCode(ctx context.Context, in tutti.SignedCode) (tutti.CodeP
 	}
 	return out, s.do(ctx, func(tx *tx) error {
 		if tx.Registry.Code[out.Environment].Code != out.Code {
+			tx.hold(&out, in.Reaction)
 			tx.emit(tutti.Actor(ctx), &out)
 		}
+		return nil
+	})
+}
+
+// maxPassedOver bounds the codes that are remembered as never released.
+const maxPassedOver = 20
+
+// hold notes in a push whether nodes react to it, and with what they go on if not.
+func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
+	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
+		reaction = &f.Reaction.Code
+	}
+	before := tx.Registry.Code[push.Environment]
+	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
+		return // or it is taken back to what nodes have
+	}
+	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
+	if before.Held {
+		push.PassedOver = slices.Concat(before.PassedOver, []tutti.Digest{before.Code})
+		push.PassedOver = push.PassedOver[max(0, len(push.PassedOver)-maxPassedOver):]
+	}
+}
+
+// ReleaseCode implements tutti.Codes.
+func (s *Server) ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error) {
+	var out tutti.CodeReleased
+	return out, s.do(ctx, func(tx *tx) error {
+		if environment == "" {
+			environment = tx.Fleet().Environment.Name
+		}
+		code, known := tx.Registry.Code[environment]
+		switch {
+		case !known:
+			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", environment)
+		case !code.Held:
+			return tutti.Errorf(tutti.CodeConflict, "the code of environment %s, %.19s, is not held: nodes run with it", environment, code.Code)
+		}
+		out = tutti.CodeReleased{Environment: environment, Code: code.Code}
+		body := out
+		tx.emit(tutti.Actor(ctx), &body)
 		return nil
 	})
 }

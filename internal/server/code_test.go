@@ -71,7 +71,7 @@ func TestWhatCannotBePushed(t *testing.T) {
 			if _, err := f.PutBlob(servertest.Operator(), []byte("here")); err != nil {
 				t.Fatal(err)
 			}
-			_, err := f.PushCode(servertest.Operator(), tc.in)
+			_, err := f.PushCode(servertest.Operator(), tutti.CodePush{SignedCode: tc.in})
 			wantCode(t, err, tc.code, tc.says)
 			if (len(f.Events()) == 1) != (tc.code == "") {
 				t.Errorf("log %v", servertest.Kinds(f.Events()))

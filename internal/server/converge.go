@@ -84,21 +84,20 @@ func (tx *tx) name(b *tutti.RunWanted) {
 
 // react starts a job if something has changed to which the fleet reacts by itself.
 func (tx *tx) react(view converge.View) bool {
-	code, pushed := tx.Registry.Code[view.Environment]
-	if !pushed && view.Environment != "" {
+	if _, pushed := tx.Registry.Code[view.Environment]; !pushed && view.Environment != "" {
 		return false
 	}
-	spec, cause := tx.Converge.React(view)
-	if spec == nil {
+	reaction := tx.Converge.React(view)
+	if reaction == nil {
 		return false
 	}
-	plan, err := tx.convergePlan(*spec)
+	plan, err := tx.convergePlan(reaction.Step)
 	if err != nil { // a target, which reactions have not
 		return false
 	}
 	tx.emit(actorServer, &tutti.JobStarted{
-		Job: tx.Engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: code.Code,
-		Cause: plain.Words(cause),
+		Job: tx.Engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: reaction.Code,
+		Cause: plain.Words(reaction.Cause),
 	})
 	tx.mayCut()
 	return true

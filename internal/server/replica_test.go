@@ -139,7 +139,10 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ExplainResource": func() (any, error) {
 			return rd.ExplainResource(ctx, tutti.ExplainResource{Node: "db-01", Resource: "File[x]"})
 		},
-		"Graph":      func() (any, error) { return rd.Graph(ctx, "") },
+		"Graph": func() (any, error) { return rd.Graph(ctx, "") },
+		"PushEffect": func() (any, error) {
+			return rd.PushEffect(ctx, tutti.AskPush{Fleet: tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
+		},
 		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
 		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },
 		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },

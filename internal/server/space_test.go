@@ -48,8 +48,11 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 			_, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 			return err
 		},
-		"a blob":  func() error { _, err := f.PutBlob(ctx, []byte("x")); return err },
-		"code":    func() error { _, err := f.PushCode(ctx, servertest.Sign(tutti.CodeManifest{Version: 1})); return err },
+		"a blob": func() error { _, err := f.PutBlob(ctx, []byte("x")); return err },
+		"code": func() error {
+			_, err := f.PushCode(ctx, tutti.CodePush{SignedCode: servertest.Sign(tutti.CodeManifest{Version: 1})})
+			return err
+		},
 		"a fleet": func() error { _, err := f.SetFleet(ctx, tutti.FleetSource{Source: []byte(twoSteps)}); return err },
 		"a value": func() error { return f.SetValue(ctx, "shared/x", []byte("1")) },
 		"a token": func() error { _, err := f.CreateToken(ctx, tutti.CreateToken{Name: "x"}); return err },

@@ -127,6 +127,17 @@ func (f *Fleet) PushSite(manifest string) tutti.CodePushed {
 // PushSiteTo gives the server code of an environment with one manifest.
 func (f *Fleet) PushSiteTo(environment, manifest string) tutti.CodePushed {
 	f.t.Helper()
+	return f.pushSite(environment, manifest, nil)
+}
+
+// PushHeld gives the server code with one manifest, whose fleet file says how nodes react to it.
+func (f *Fleet) PushHeld(manifest string, reaction tutti.CodeReaction) tutti.CodePushed {
+	f.t.Helper()
+	return f.pushSite("production", manifest, &reaction)
+}
+
+func (f *Fleet) pushSite(environment, manifest string, reaction *tutti.CodeReaction) tutti.CodePushed {
+	f.t.Helper()
 	digest, err := f.PutBlob(Operator(), []byte(manifest))
 	if err != nil {
 		f.t.Fatal(err)
@@ -135,7 +146,7 @@ func (f *Fleet) PushSiteTo(environment, manifest string) tutti.CodePushed {
 		Version: 1, Environment: environment,
 		Files: map[string]tutti.CodeFile{CodePath: {Digest: digest, Size: int64(len(manifest))}},
 	})
-	pushed, err := f.PushCode(Operator(), signed)
+	pushed, err := f.PushCode(Operator(), tutti.CodePush{SignedCode: signed, Reaction: reaction})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -219,7 +219,7 @@ func TestCodes(t *testing.T, side Side) {
 	signed := Sign(tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{
 		CodePath: {Digest: digest, Size: int64(len(content))}, "x": {Link: CodePath},
 	}})
-	_, err = api.PushCode(ctx, signed)
+	_, err = api.PushCode(ctx, tutti.CodePush{SignedCode: signed})
 	wantCode(t, "code whose file is missing", err, tutti.CodeConflict)
 	got, err := api.PutBlob(ctx, content)
 	want(t, "put", digest, got, err)
@@ -227,12 +227,12 @@ func TestCodes(t *testing.T, side Side) {
 	want(t, "nothing is missing", 0, len(missing), err)
 	_, err = api.MissingBlobs(ctx, []tutti.Digest{"x"})
 	wantCode(t, "no digest", err, tutti.CodeInvalid)
-	pushed, err := api.PushCode(ctx, signed)
+	pushed, err := api.PushCode(ctx, tutti.CodePush{SignedCode: signed})
 	if err != nil || pushed.Code != tutti.DigestOf(signed.Manifest) || pushed.Files != 2 || pushed.Bytes != int64(len(content)) {
 		t.Errorf("pushed %+v, %v", pushed, err)
 	}
 	signed.Signature = []byte("forged")
-	_, err = api.PushCode(ctx, signed)
+	_, err = api.PushCode(ctx, tutti.CodePush{SignedCode: signed})
 	wantCode(t, "forged code", err, tutti.CodeRefused)
 
 	_, err = api.SetFleet(ctx, tutti.FleetSource{File: "my.yaml", Source: []byte("fleet: 3\n")})
@@ -243,6 +243,15 @@ func TestCodes(t *testing.T, side Side) {
 	}
 	now, err := api.GetFleet(ctx)
 	want(t, "the fleet file", set, now, err)
+
+	effect, err := api.PushEffect(ctx, tutti.AskPush{Code: digest, Fleet: tutti.FleetSource{File: "my.yaml", Source: []byte(suiteFleet)}})
+	want(t, "what a push causes where nobody has joined", 0, effect.Runs, err)
+	_, err = api.PushEffect(ctx, tutti.AskPush{Fleet: tutti.FleetSource{File: "my.yaml", Source: []byte("fleet: 3\n")}})
+	wantCode(t, "what a bad fleet file causes", err, tutti.CodeInvalid)
+	_, err = api.ReleaseCode(ctx, "")
+	wantCode(t, "code that is not held", err, tutti.CodeConflict)
+	_, err = api.ReleaseCode(ctx, "test")
+	wantCode(t, "code that was not pushed", err, tutti.CodeNotFound)
 }
 
 // TestValues is the contract of tutti.Values.

@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+)
+
+type pushServer struct {
+	cli.Server
+	effect tutti.PushEffect
+	set    bool
+}
+
+func (s *pushServer) PushEffect(context.Context, tutti.AskPush) (tutti.PushEffect, error) {
+	return s.effect, nil
+}
+
+func (s *pushServer) SetFleet(context.Context, tutti.FleetSource) (tutti.Fleet, error) {
+	s.set = true
+	return tutti.Fleet{}, nil
+}
+
+// TestWidePushesWantAYes: if more nodes than ask_above begin to run by themselves.
+func TestWidePushesWantAYes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tutti.yaml")
+	if err := os.WriteFile(file, []byte("fleet: test\nenvironment: {name: production, path: code}\nreactive: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wide := tutti.PushEffect{Runs: 9, Nodes: []tutti.NodeName{"a", "b", "c", "d", "e"}, Reactive: true, AskAbove: 7}
+	narrow, passive, confirmed, canary := wide, wide, wide, wide
+	narrow.AskAbove, passive.Reactive, confirmed.Reaction.Confirm, canary.Reaction.Canary = 9, false, true, 2
+	withdraws := passive
+	withdraws.Runs, withdraws.Nodes = 1, []tutti.NodeName{"a"}
+	withdraws.Withdrawn = []tutti.Withdrawal{{Node: "a", Values: []string{"db/a"}, Exports: 2, Types: []string{"Sshkey"}}}
+	const pushed, nine = "Environment production is sha256:1: 1 files, 2 bytes.\n", "9 nodes need a run: a, b, c, d, e, 4 more; "
+	for _, tc := range []struct {
+		reason, args string
+		effect       tutti.PushEffect
+		pushes       bool
+		out, err     string
+	}{
+		{"a wide push", "", wide, false, "", "push: 9 nodes begin to run by themselves: not confirmed; add --yes"},
+		{"confirmed", "--yes", wide, true, pushed + nine + "they run by themselves now.\n", ""},
+		{"one that is not wide", "", narrow, true, pushed + nine + "they run by themselves now.\n", ""},
+		{"nodes do not run by themselves", "", passive, true, pushed + nine + "they run with the next `tutti converge`.\n", ""},
+		{"held for a person", "", confirmed, true, pushed + nine + "they run after `tutti code release`.\n", ""},
+		{"held for canaries", "", canary, true, pushed + nine + "2 of them run first, the others when these are good.\n", ""},
+		{"what it would cause", "--dry-run", wide, false, nine + "they run by themselves now.\n", ""},
+		{"nothing", "--dry-run", tutti.PushEffect{}, false, "No run: nodes have this code, and lose nothing.\n", ""},
+		{"what is withdrawn", "--dry-run", withdraws, false, "1 node needs a run: a; they run with the next `tutti converge`.\n" +
+			"  withdrawn, no grant covers it: db/a, 2 exported resources of Sshkey of a\n", ""},
+	} {
+		server, sent := &pushServer{effect: tc.effect}, false
+		root := cli.NewRoot(cli.Deps{
+			Connect:    func(cli.Connection) (cli.Server, error) { return server, nil },
+			CodeDigest: func(string, string) (tutti.Digest, error) { return "sha256:1", nil },
+			Push: func(context.Context, cli.Server, cli.Connection, string, string, *tutti.CodeReaction) (tutti.CodePushed, error) {
+				sent = true
+				return tutti.CodePushed{Environment: "production", Code: "sha256:1", Files: 1, Bytes: 2}, nil
+			},
+		})
+		root.SetArgs(append([]string{"code", "push", "--file", file}, strings.Fields(tc.args)...))
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetIn(strings.NewReader(""))
+		said := ""
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			said = err.Error()
+		}
+		if diff := cmp.Diff(tc.out, out.String()) + cmp.Diff(tc.err, said); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+		}
+		if sent != tc.pushes || server.set != tc.pushes {
+			t.Errorf("%s: code sent %t, fleet file %t, want %t", tc.reason, sent, server.set, tc.pushes)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package converge
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// rollout is how the nodes of an environment react while the code that was pushed last is held.
+type rollout struct {
+	pushed   tutti.CodePushed
+	ahead    map[tutti.NodeName]bool // that have run with it, or do
+	canaries map[tutti.NodeName]bool // that may, the former among them
+	could    int                     // all nodes that run with code of ours
+}
+
+// rollout returns nil if nothing is held. It looks at all nodes.
+func (s *State) rollout(v View) *rollout {
+	pushed := s.pushed[v.Environment]
+	if !pushed.Held {
+		return nil
+	}
+	out := &rollout{pushed: pushed, ahead: map[tutti.NodeName]bool{}, canaries: map[tutti.NodeName]bool{}}
+	var more []tutti.NodeName
+	for n := range s.nodes {
+		if v.Has(n).Program == tutti.ProgramAgent {
+			continue
+		}
+		out.could++
+		switch last := s.engine.Last(n).Applied; {
+		case last != nil && last.Program != tutti.ProgramAgent && last.Code == pushed.Code:
+			out.ahead[n], out.canaries[n] = true, true
+		case v.connected(n) && v.Paused(n) == "" && !s.letAlone(n):
+			more = append(more, n)
+		}
+	}
+	if len(out.ahead) >= pushed.Canary {
+		return out
+	}
+	slices.SortFunc(more, func(a, b tutti.NodeName) int {
+		return cmp.Or(-compareBool(s.passedOver(pushed, a), s.passedOver(pushed, b)), cmp.Compare(lot(a, pushed.Code), lot(b, pushed.Code)), cmp.Compare(a, b))
+	})
+	for _, n := range more[:min(len(more), pushed.Canary-len(out.ahead))] {
+		out.canaries[n] = true
+	}
+	return out
+}
+
+// compareBool is negative if only b holds.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// lot is a node's place among those that could be canaries of some code.
+func lot(n tutti.NodeName, code tutti.Digest) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(string(code) + string(n)))
+	return h.Sum64()
+}
+
+// passedOver reports whether a node's last run had code that was never released.
+func (s *State) passedOver(pushed tutti.CodePushed, n tutti.NodeName) bool {
+	last := s.engine.Last(n).Applied
+	return last != nil && last.Program != tutti.ProgramAgent && slices.Contains(pushed.PassedOver, last.Code)
+}
+
+// codeOf returns the code with which a node runs by itself. It does not if that is not known (false): then
+// nothing was ever released, or it has run with code that was not.
+func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool) {
+	switch {
+	case r == nil, r.canaries[n], v.Has(n).Program == tutti.ProgramAgent:
+		return s.pushed[v.Environment].Code, true
+	case s.passedOver(r.pushed, n):
+		return "", false
+	}
+	return r.pushed.Goes(), r.pushed.Goes() != ""
+}
+
+// ofCode keeps the nodes that run with some code by themselves.
+func (s *State) ofCode(v View, nodes []tutti.NodeName, code tutti.Digest) []tutti.NodeName {
+	return slices.DeleteFunc(nodes, func(n tutti.NodeName) bool {
+		is, known := s.codeOf(v, v.rollout, n)
+		return !known || is != code
+	})
+}
+
+// reacts judges a node by the code with which it runs by itself. It does not run (false) if it has that, or
+// none.
+func (s *State) reacts(v View, n tutti.NodeName, standing Standing) (Standing, tutti.Digest, bool) {
+	code, known := s.codeOf(v, v.rollout, n)
+	if known && code != s.pushed[v.Environment].Code {
+		standing = s.standing(n, "", code, v.Has(n))
+	}
+	return standing, code, known && standing.Need != Nothing
+}
+
+// heldBack says what the code waits for that a node lacks.
+func (r *rollout) heldBack() string {
+	if r.pushed.Canary == 0 {
+		return "the code that was pushed waits for a person: it runs after `tutti code release`"
+	}
+	return fmt.Sprintf("the code that was pushed waits until %s with it: it runs then, or after `tutti code release`", canaries(r.pushed.Canary, "is good", "are good"))
+}
+
+// canaries is their number with a verb.
+func canaries(n int, one, many string) string {
+	if n == 1 {
+		return "1 node " + one
+	}
+	return fmt.Sprintf("%d nodes %s", n, many)
+}
+
+// release returns the end of a hold whose canaries are good, nil: that is not so, or there is none.
+func (s *State) release(v View, r *rollout) *tutti.CodeReleased {
+	if r == nil || r.pushed.Canary == 0 || len(r.ahead) < min(r.pushed.Canary, r.could) || r.could == 0 {
+		return nil
+	}
+	for n := range r.ahead {
+		standing := s.Standing(n, v.Has(n))
+		if restless := standing.Facts && s.engine.Facts(n).KeepChanging(); s.engine.Active[n] != "" || standing.Need != Nothing && !restless {
+			return nil
+		}
+	}
+	return &tutti.CodeReleased{Environment: v.Environment, Code: r.pushed.Code, Reason: canaries(len(r.ahead), "is good with it", "are good with it")}
+}
+
+// releasedBy returns the end of a hold by a converge of the whole fleet that a person wanted.
+func (s *State) releasedBy(v View, j *engine.Job, st *engine.Step, verdict tutti.Verdict) *tutti.CodeReleased {
+	pushed := s.pushed[v.Environment]
+	if !pushed.Held || j.Code != pushed.Code || st.Converge.Reaction || st.Converge.Target != "" || j.Mode != tutti.ModeApply ||
+		verdict != tutti.VerdictConverged && verdict != tutti.VerdictPartial {
+		return nil
+	}
+	return &tutti.CodeReleased{Environment: v.Environment, Code: pushed.Code, Reason: fmt.Sprintf("job %s is %s", j.ID, verdict)}
+}

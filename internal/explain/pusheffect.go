@@ -1,0 +1,39 @@
+package explain
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// PushEffect implements tutti.Codes.
+func (rd *Reader) PushEffect(ctx context.Context, in tutti.AskPush) (tutti.PushEffect, error) {
+	f, err := fleet.Parse(in.Fleet.File, in.Fleet.Source)
+	if err != nil {
+		return tutti.PushEffect{}, err
+	}
+	out := tutti.PushEffect{}
+	if f.Reaction != nil {
+		out.Reactive, out.Reaction, out.AskAbove = true, f.Reaction.Code, f.Reaction.AskAbove
+	}
+	return out, rd.look(ctx, func(v View) error {
+		loses := map[tutti.NodeName]bool{}
+		for _, u := range UngrantedBy(v.State, f) {
+			loses[u.Node] = true
+			out.Withdrawn = append(out.Withdrawn, u.Withdrawal)
+		}
+		other := in.Code != "" && in.Code != v.Registry.Code[f.Environment.Name].Code // or it was pushed before
+		for n := range v.Registry.Nodes {
+			last := v.Engine.Last(n).Applied
+			if loses[n] || other && v.has(n).Program != tutti.ProgramAgent && (last == nil || last.Code != in.Code) {
+				out.Nodes = append(out.Nodes, n)
+			}
+		}
+		slices.Sort(out.Nodes)
+		out.Runs = len(out.Nodes)
+		out.Nodes = slices.Clone(out.Nodes[:min(maxNamed, len(out.Nodes))])
+		return nil
+	})
+}

@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+const heldReaction = "reactive: true\nreaction: {code: confirm, ask_above: 7}\n"
+
+// Code is held by the rule of the fleet file, across a restart, until it is released. Nodes go on with the
+// code before it.
+func TestHeldCode(t *testing.T) {
+	f := newFixture(t)
+	first := f.Push(twoSteps + heldReaction)
+	if first.Held {
+		t.Errorf("%+v: held, and the server had no fleet file that says so", first)
+	}
+	held := f.PushSite("notify { 'two': }\n")
+	if !held.Held || held.Released != first.Code {
+		t.Errorf("%+v, want held, and that nodes go on with %s", held, first.Code)
+	}
+	f.Fleet = f.Restart()
+	third := f.PushSite("notify { 'three': }\n")
+	if diff := cmp.Diff([]tutti.Digest{held.Code}, third.PassedOver); diff != "" || third.Released != first.Code {
+		t.Errorf("%+v passes over: -want +got\n%s", third, diff)
+	}
+	released, err := f.ReleaseCode(servertest.Operator(), "")
+	if err != nil || released.Code != third.Code {
+		t.Errorf("released %+v, %v, want %s", released, err, third.Code)
+	}
+	f.Fleet = f.Restart()
+	if _, err := f.ReleaseCode(servertest.Operator(), "production"); tutti.CodeOf(err) != tutti.CodeConflict {
+		t.Errorf("released twice: %v", err)
+	}
+	if again := f.PushSite("notify { 'four': }\n"); again.Released != third.Code || len(again.PassedOver) > 0 {
+		t.Errorf("%+v, want that nodes go on with %s", again, third.Code)
+	}
+	if back := f.PushSite("notify { 'three': }\n"); back.Held {
+		t.Errorf("%+v: held, and nodes have it", back)
+	}
+}
+
+// The fleet file that comes with code says how nodes react to it, not the one before.
+func TestHeldByTheFleetFileThatComesWithIt(t *testing.T) {
+	f := newFixture(t)
+	f.Push(twoSteps)
+	pushed := f.PushHeld("# two\n", tutti.CodeReaction{Canary: 2})
+	if !pushed.Held || pushed.Canary != 2 {
+		t.Errorf("%+v, want held for two canaries", pushed)
+	}
+}
+
+// What a push causes is known before it is made.
+func TestPushEffect(t *testing.T) {
+	f := newFixture(t)
+	pushed := f.Push(twoSteps + heldReaction)
+	f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
+	order := f.db.MustClaim()
+	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/a"}}})
+	if err := f.db.Publish(order.Run, "db/a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	f.db.Finish(order.Run)
+	n := len(f.Events())
+	ask := func(code tutti.Digest, file string) tutti.PushEffect {
+		t.Helper()
+		got, err := f.PushEffect(servertest.Operator(), tutti.AskPush{Code: code, Fleet: tutti.FleetSource{File: "tutti.yaml", Source: []byte(file)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	other := tutti.DigestOf([]byte("other"))
+	reactive := tutti.PushEffect{Reactive: true, Reaction: tutti.CodeReaction{Confirm: true}, AskAbove: 7}
+	if diff := cmp.Diff(reactive, ask(pushed.Code, twoSteps+heldReaction)); diff != "" {
+		t.Errorf("the same again: -want +got\n%s", diff)
+	}
+	names := []tutti.NodeName{"db-01", "web-01", "web-02"}
+	want := tutti.PushEffect{Runs: len(names), Nodes: names}
+	if diff := cmp.Diff(want, ask(other, twoSteps)); diff != "" {
+		t.Errorf("other code, by a fleet file that does not react: -want +got\n%s", diff)
+	}
+	want = tutti.PushEffect{Runs: 1, Nodes: []tutti.NodeName{"db-01"}, Withdrawn: []tutti.Withdrawal{{Node: "db-01", Values: []string{"db/a"}, Exports: 1, Types: []string{"Database"}}}}
+	if diff := cmp.Diff(want, ask(pushed.Code, strings.Replace(twoSteps, "write: [db/**], exports: [Database]", "read: [x]", 1))); diff != "" {
+		t.Errorf("a grant less: -want +got\n%s", diff)
+	}
+	if len(f.Events()) != n {
+		t.Errorf("%v was appended", f.Since(n))
+	}
+}
