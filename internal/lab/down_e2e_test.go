@@ -62,7 +62,7 @@ func TestDownAfterKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := state{dir: m.labDir("killed")}
-			seen := eventually(10*time.Second, func() bool { return tt.there(s) })
+			seen := eventually(time.Minute, func() bool { return tt.there(s) })
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestInterruptedUpCleansUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := state{dir: m.labDir("killed")}
-	if !eventually(10*time.Second, func() bool { return initOf(s.cgroup(0)) != 0 }) {
+	if !eventually(time.Minute, func() bool { return initOf(s.cgroup(0)) != 0 }) {
 		t.Error("the host never booted")
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -113,7 +113,7 @@ func TestInterruptedUpCleansUp(t *testing.T) {
 func wantTraces(t *testing.T, m Machine, before []string) {
 	t.Helper()
 	var diff string
-	same := eventually(5*time.Second, func() bool {
+	same := eventually(30*time.Second, func() bool {
 		diff = cmp.Diff(before, traces(t, m))
 		return diff == ""
 	})
