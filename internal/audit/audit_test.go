@@ -234,6 +234,7 @@ func TestSegmentsExpire(t *testing.T) {
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",
+		"code.released",
 		"epoch.begun",
 		"job.cancelled", "job.finished", "job.retired", "job.started",
 		"node.conflicted", "node.enrolled", "node.kept", "node.removed", "node.replaceable", "node.setback",
