@@ -25,7 +25,7 @@ func (s *State) rollout(v View) *rollout {
 		return nil
 	}
 	out := &rollout{pushed: pushed, ahead: map[tutti.NodeName]bool{}, canaries: map[tutti.NodeName]bool{}}
-	var more []tutti.NodeName
+	var first, more []tutti.NodeName
 	for n := range s.nodes {
 		if v.Has(n).Program == tutti.ProgramAgent {
 			continue
@@ -34,31 +34,26 @@ func (s *State) rollout(v View) *rollout {
 		switch last := s.engine.Last(n).Applied; {
 		case last != nil && last.Program != tutti.ProgramAgent && last.Code == pushed.Code:
 			out.ahead[n], out.canaries[n] = true, true
-		case v.connected(n) && v.Paused(n) == "" && !s.letAlone(n):
+		case !v.connected(n) || v.Paused(n) != "" || s.letAlone(n):
+		case s.passedOver(pushed, n):
+			first = append(first, n)
+		default:
 			more = append(more, n)
 		}
 	}
-	if len(out.ahead) >= pushed.Canary {
+	if len(out.canaries) >= pushed.Canary {
 		return out
 	}
-	slices.SortFunc(more, func(a, b tutti.NodeName) int {
-		return cmp.Or(-compareBool(s.passedOver(pushed, a), s.passedOver(pushed, b)), cmp.Compare(lot(a, pushed.Code), lot(b, pushed.Code)), cmp.Compare(a, b))
-	})
-	for _, n := range more[:min(len(more), pushed.Canary-len(out.ahead))] {
+	byLot := func(a, b tutti.NodeName) int {
+		return cmp.Or(cmp.Compare(lot(a, pushed.Code), lot(b, pushed.Code)), cmp.Compare(a, b))
+	}
+	for _, n := range slices.Concat(slices.SortedFunc(slices.Values(first), byLot), slices.SortedFunc(slices.Values(more), byLot)) {
+		if len(out.canaries) >= pushed.Canary {
+			break
+		}
 		out.canaries[n] = true
 	}
 	return out
-}
-
-// compareBool is negative if only b holds.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // lot is a node's place among those that could be canaries of some code.
@@ -74,8 +69,8 @@ func (s *State) passedOver(pushed tutti.CodePushed, n tutti.NodeName) bool {
 	return last != nil && last.Program != tutti.ProgramAgent && slices.Contains(pushed.PassedOver, last.Code)
 }
 
-// codeOf returns the code with which a node runs by itself. It does not if that is not known (false): then
-// nothing was ever released, or it has run with code that was not.
+// codeOf returns the code with which a node runs by itself. It returns false if the node does not run by
+// itself: no code was released yet, or the node's last run had code that was never released.
 func (s *State) codeOf(v View, r *rollout, n tutti.NodeName) (tutti.Digest, bool) {
 	switch {
 	case r == nil, r.canaries[n], v.Has(n).Program == tutti.ProgramAgent:
