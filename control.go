@@ -63,6 +63,9 @@ type Codes interface {
 	// ReleaseCode lets nodes run by themselves with the code of an environment (empty: the fleet file's)
 	// that is held. CodeConflict: none is.
 	ReleaseCode(ctx context.Context, environment string) (CodeReleased, error)
+	// SuggestGrants returns what the runs of a job were refused, and what the old grants of the log admit
+	// that a push would not (ADR 0022). An empty job is the last noop converge, if there is one.
+	SuggestGrants(ctx context.Context, job JobID) (SuggestedGrants, error)
 	SetFleet(ctx context.Context, in FleetSource) (Fleet, error)
 	GetFleet(ctx context.Context) (Fleet, error)
 }
@@ -83,6 +86,22 @@ type PushEffect struct {
 	Reactive bool         `json:"reactive"`
 	Reaction CodeReaction `json:"reaction,omitzero"`
 	AskAbove int          `json:"ask_above,omitempty"`
+}
+
+// SuggestedGrants are grants that nobody has made yet.
+type SuggestedGrants struct {
+	Job    JobID            `json:"job,omitempty"`
+	At     time.Time        `json:"at,omitzero"`      // when it ended
+	Failed []NodeName       `json:"failed,omitempty"` // whose run in it did not come to its gate: they may want more
+	Old    bool             `json:"old,omitempty"`    // the fleet file has grants of before 0.3.0
+	Grants []SuggestedGrant `json:"grants,omitempty"`
+}
+
+// SuggestedGrant is a grant for nodes that want it. Without To these are in no group.
+type SuggestedGrant struct {
+	Grant
+	Nodes []NodeName `json:"nodes"`
+	Also  []NodeName `json:"also,omitempty"` // that would have it, too, and do not want it
 }
 
 // Begins is how many nodes run by themselves at once.
@@ -263,6 +282,9 @@ type NodeView struct {
 	Puppet    string      `json:"puppet,omitempty"`
 	// TooOldFor is what the server may ask and the node's agent does not know.
 	TooOldFor []Capability `json:"too_old_for,omitempty"`
+	// OldGrants are types that it may export by a grant of before 0.3.0, and that mean root on the
+	// collector: the next push of the fleet file takes the word for them (ADR 0022).
+	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines are the node; Machines are those that have said hello
 	// since the server started, if there is more than one.
 	Conflicted string    `json:"conflicted,omitempty"`

@@ -39,8 +39,10 @@ var (
 			Fleet: tutti.Fleet{
 				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code"},
 				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}},
-				Grants: []tutti.Grant{{To: "db", Write: []string{"db/**"}, Read: []string{"x"}, Exports: []string{"File"}, Dangerous: true}},
-				Plans:  []tutti.Plan{aPlan},
+				Grants: []tutti.Grant{{To: "db", Write: []string{"db/**"}, Read: []string{"x"}, Dangerous: true, Types: []tutti.ExportGrant{{
+					Type: "Database", Defined: true, Parameters: []string{"port"}, OwnTitle: true, Tags: []string{"main"}, NoRelations: true, Most: 3,
+				}}, Exports: []string{"File"}}},
+				Plans: []tutti.Plan{aPlan},
 			},
 			Digest: aDigest, Source: "fleet: test\n",
 		},
@@ -67,6 +69,7 @@ var (
 			Run: aRun, Node: aNode, Job: "deploy-1", Step: "db", Mode: tutti.ModeNoop, Environment: "production", Code: aDigest, Timeout: time.Hour, Attempt: 2,
 		}, ByFacts: true, Changed: []tutti.Query{{Kind: tutti.QueryValue, Key: "shared/x"}}},
 		&tutti.RunClaimed{Run: aRun, Node: aNode, Fenced: true},
+		&tutti.RunRefused{Run: aRun, Wants: []tutti.Grant{{Write: []string{"db/a"}}, {Types: []tutti.ExportGrant{{Type: "Service", Parameters: []string{"ensure"}}}, Dangerous: true}}},
 		&tutti.RunGated{Run: aRun, Verdict: tutti.GateStop, Reason: "changed", Catalog: aDigest, Values: []string{"db/ready"}},
 		&tutti.RunFinished{Result: tutti.Result{
 			Run: aRun, Outcome: tutti.Failed, Reason: tutti.BecauseResources, Message: "1 resource failed",

@@ -9,6 +9,7 @@ var runEvents = []eventKind{
 	{func() Body { return new(RunCompiled) }, ScopeRun, TrailOperators, KeepWithRun},
 	{func() Body { return new(RunAsked) }, ScopeRun, TrailOperators, KeepWithRun},
 	{func() Body { return new(RunProved) }, ScopeRun, TrailOperators, KeepOwn},
+	{func() Body { return new(RunRefused) }, ScopeRun, TrailOperators, KeepWithRun},
 	{func() Body { return new(RunGated) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunFinished) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunLost) }, ScopeRun, TrailOperators, KeepOwn},
@@ -95,6 +96,21 @@ func (*RunProved) Kind() string { return "run.proved" }
 
 // ID implements Body.
 func (b *RunProved) ID() string { return string(b.Run) }
+
+// RunRefused says what a run wanted to read or publish without a grant. It holds all that was refused
+// of the run until then.
+type RunRefused struct {
+	Run RunID `json:"run"`
+	// Wants are the grants that would have admitted it, without To: what takes the word in one that is
+	// dangerous, the rest in one that is not.
+	Wants []Grant `json:"wants"`
+}
+
+// Kind implements Body.
+func (*RunRefused) Kind() string { return "run.refused" }
+
+// ID implements Body.
+func (b *RunRefused) ID() string { return string(b.Run) }
 
 // RunGated is the gate's answer.
 type RunGated struct {

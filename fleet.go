@@ -168,15 +168,18 @@ type Group struct {
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
 
 // Grant lets the nodes of a group publish and read more than a node may without
-// one. Write and Read hold key patterns (see ValidatePattern), Exports names
-// resource types; what a node may write it may read. Dangerous admits what means
-// root on other nodes (see DangerousExport and DangerousPattern).
+// one. Write and Read hold key patterns (see ValidatePattern), Types says which
+// resources they may export; what a node may write it may read. Dangerous admits
+// what means root on other nodes (see ExportGrant.Dangers and DangerousPattern).
 type Grant struct {
-	To        GroupName `json:"to"`
-	Write     []string  `json:"write,omitempty"`
-	Read      []string  `json:"read,omitempty"`
-	Exports   []string  `json:"exports,omitempty"`
-	Dangerous bool      `json:"dangerous,omitempty"`
+	To    GroupName     `json:"to"`
+	Write []string      `json:"write,omitempty"`
+	Read  []string      `json:"read,omitempty"`
+	Types []ExportGrant `json:"types,omitempty"`
+	// Exports are the types that a fleet file of before 0.3.0 granted. They keep the
+	// meaning of that time (see OldDangerousExport): no fleet file is read into them.
+	Exports   []string `json:"exports,omitempty"`
+	Dangerous bool     `json:"dangerous,omitempty"`
 	// Compile: the Puppet Server of these nodes compiles for all others, with the
 	// answers that they would get (see Compile). It takes Dangerous.
 	Compile bool `json:"compile,omitempty"`

@@ -2,14 +2,10 @@ package tutti
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
 var typeRE = regexp.MustCompile(`^[A-Z][a-z0-9_]*(::[A-Z][a-z0-9_]*)*$`)
-
-// dangerousExports let whoever exports them run anything on the collector.
-var dangerousExports = []string{"Cron", "Exec", "File", "Package", "Ssh_authorized_key", "User"}
 
 // ValidateType accepts the name of a resource type as a reference writes it:
 // `Ring_object_device`, `Swift::Ringsync`.
@@ -19,10 +15,6 @@ func ValidateType(name string) error {
 	}
 	return nil
 }
-
-// DangerousExport reports whether exporting resources of the type means root on
-// the nodes that collect them.
-func DangerousExport(name string) bool { return slices.Contains(dangerousExports, name) }
 
 // ValidatePattern accepts a key (see ValidateKey), whose last part may be `**`:
 // it stands for one part or more. `**` alone is any key.

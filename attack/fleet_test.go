@@ -63,7 +63,7 @@ groups:
   honest: {nodes: [node-01, node-02]}
   victims: {nodes: [taken]}
 grants:
-  - {to: honest, exports: [Database], write: [honest/**]}
+  - {to: honest, exports: [{type: Database, defined: true}], write: [honest/**]}
 plans:
   every: {steps: [{run: honest}]}
   taken: {steps: [{run: victims}]}

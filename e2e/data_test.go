@@ -19,7 +19,7 @@ groups:
   second: {nodes: [node-02]}
   third:  {nodes: [node-03]}
 grants:
-  - {to: first, exports: [Probe, Mark], write: [shared/e2e/**]}
+  - {to: first, exports: [{type: Probe, defined: true}, {type: Mark, defined: true}], write: [shared/e2e/**]}
 plans:
   data:
     steps:
@@ -110,7 +110,7 @@ func TestData(t *testing.T) {
 		}
 	}
 	refused := execute(t, "refused", tutti.ModeApply)
-	refused.expect(refused.last("run-third", "node-03"), tutti.Failed, tutti.BecauseRefused, "- {to: third, exports: [Mark]}")
+	refused.expect(refused.last("run-third", "node-03"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Mark: no grant; if it is to, add to the grants of the fleet file: - {to: third, exports: [Mark], dangerous: true}")
 }
 
 // TestWithdrawn: a value that the catalog no longer declares goes with the

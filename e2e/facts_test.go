@@ -14,7 +14,7 @@ environment: {name: production, path: ./code}
 groups:
   keyed: {nodes: [node-01]}
 grants:
-  - {to: keyed, exports: [Marked]}
+  - {to: keyed, exports: [{type: Marked, defined: true}]}
 plans:
   keyed:
     steps:

@@ -16,7 +16,7 @@ groups:
   first:  {nodes: [node-01]}
   second: {nodes: [node-02]}
 grants:
-  - {to: first, exports: [Mark], write: [shared/noop/**]}
+  - {to: first, exports: [{type: Mark, defined: true}], write: [shared/noop/**]}
 plans:
   both:
     steps:

@@ -21,7 +21,7 @@ groups:
   in:  {nodes: [node-02]}
   bad: {nodes: [node-03]}
 grants:
-  - {to: out, exports: [Kinds]}
+  - {to: out, exports: [{type: Kinds, defined: true}]}
   - {to: bad, write: [shared/secret/**]}
 plans:
   secret:

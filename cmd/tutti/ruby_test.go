@@ -101,6 +101,9 @@ func (r *fakeRun) do() error {
 	}
 	r.phase(ask{"phase": "gate"})
 	gate := r.say(ask{"op": "gate", "exports": r.exports, "values": r.values, "keys": []any{}})
+	if gate["error"] != nil { // as the module: its code is the verdict
+		gate["verdict"], gate["reason"] = gate["code"], gate["error"]
+	}
 	r.phase(ask{"phase": "gate", "verdict": gate["verdict"], "reason": gate["reason"]})
 	if gate["verdict"] != "go" {
 		r.phase(ask{"phase": "done", "exit": 76})

@@ -21,7 +21,7 @@ const compilePlan = `
 fleet: test
 mode: agent
 groups: {db: {nodes: [db-01]}, web: {nodes: [web-01]}}
-grants: [{to: db, compile: true, dangerous: true}, {to: web, exports: [Database]}]
+grants: [{to: db, compile: true, dangerous: true}, {to: web, exports: [{type: Database, defined: true}]}]
 plans: {deploy: {steps: [{run: web}]}}
 `
 

@@ -22,7 +22,7 @@ fleet: test
 environment: {name: production, path: ./code}
 groups: {db: {nodes: [db-01]}}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true}]}
 plans:
   deploy:
     steps: [{run: db}]

@@ -170,7 +170,7 @@ func fleetFile(nodes int) string {
 			fmt.Fprintf(&b, "      - %s\n", nodeName(i))
 		}
 	}
-	fmt.Fprintf(&b, "grants:\n  - {to: all, exports: [%s]}\nplans:\n", exportType)
+	fmt.Fprintf(&b, "grants:\n  - {to: all, exports: [{type: %s, defined: true}]}\nplans:\n", exportType)
 	for _, group := range []string{"few", "all"} {
 		fmt.Fprintf(&b, "  %s-warm:\n    steps: [{run: %s}]\n  %s-stages:\n    steps:\n", group, group, group)
 		for i := range stages {

@@ -105,14 +105,7 @@ func pushEffectText(e tutti.PushEffect) string {
 	if e.Runs == 0 {
 		return "No run: nodes have this code, and lose nothing.\n"
 	}
-	names := make([]string, len(e.Nodes))
-	for i, n := range e.Nodes {
-		names[i] = string(n)
-	}
-	if more := e.Runs - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	text := fmt.Sprintf("%s: %s; %s.\n", needText(e.Runs), strings.Join(names, ", "), beginText(e))
+	text := fmt.Sprintf("%s: %s; %s.\n", needText(e.Runs), someNodes(e.Nodes, e.Runs), beginText(e))
 	for _, w := range e.Withdrawn {
 		text += "  " + withdrawalText(w) + "\n"
 	}

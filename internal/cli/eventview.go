@@ -69,6 +69,7 @@ var eventViews = map[string]eventView{
 	"run.compiled": {line: atGate},
 	"run.asked":    {},
 	"run.proved":   {},
+	"run.refused":  {},
 	"run.gated":    {line: atGate, above: badNews(atGate)},
 	"run.finished": {line: endLine, above: endAbove},
 	"run.lost":     {line: endLine, above: endAbove},

@@ -93,6 +93,9 @@ func newNodeListCommand(o *options) *cobra.Command {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor))
 				}
 			}
+			if old := tutti.OldGrants(nodes); old != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s; see: tutti grants suggest\n", old)
+			}
 			return err
 		},
 	}
@@ -172,6 +175,9 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	}
 	if len(n.TooOldFor) > 0 {
 		fmt.Fprintf(w, "too old   %s\n", tutti.TooOld(n.Node, n.Version, n.TooOldFor))
+	}
+	if len(n.OldGrants) > 0 {
+		fmt.Fprintf(w, "grants    %s\n", tutti.OldGrants([]tutti.NodeView{n}))
 	}
 	if n.Paused != "" {
 		fmt.Fprintf(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))

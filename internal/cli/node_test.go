@@ -15,7 +15,7 @@ import (
 type nodesOnly struct{ cli.Server }
 
 func (nodesOnly) ListNodes(context.Context) ([]tutti.NodeView, error) {
-	return []tutti.NodeView{{Node: "db-01", Version: "0.3.0"}, {Node: "web-01", Version: "0.2.0", TooOldFor: []tutti.Capability{"debug", "of_later"}}}, nil
+	return []tutti.NodeView{{Node: "db-01", Version: "0.3.0", OldGrants: []string{"Mount", "Service"}}, {Node: "web-01", Version: "0.2.0", TooOldFor: []tutti.Capability{"debug", "of_later"}}}, nil
 }
 
 func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (tutti.NodeDetail, error) {
@@ -28,16 +28,17 @@ func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (tutti.Nod
 	return tutti.NodeDetail{}, err
 }
 
-// TestWhoIsTooOld: both views of nodes name it with the agent's version and what to do, and
+// TestWhoIsTooOld: of an agent, or of a grant; both views of nodes name it with the agent's version and what to do, and
 // say nothing of the others.
 func TestWhoIsTooOld(t *testing.T) {
 	const says = "its agent (0.2.0) does not know debug, of_later: upgrade tutti on web-01"
+	const old = "node db-01 may export Mount, Service by grants of a fleet file of before 0.3.0: that means root on who collects it"
 	cases := []struct {
 		args, out, err string
 	}{
-		{"node list", "", "web-01: " + says + "\n"},
+		{"node list", "", "web-01: " + says + "\n" + old + "; see: tutti grants suggest\n"},
 		{"node show web-01", "too old   " + says + "\n", ""},
-		{"node show db-01", "", ""},
+		{"node show db-01", "grants    " + old + "\n", ""},
 		{"node list --json", `"too_old_for": [`, ""},
 	}
 	for _, tc := range cases {

@@ -75,6 +75,7 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"a node's agent is too old", func(f *doctor.Facts) {
 			f.Server.Nodes[0].Version, f.Server.Nodes[0].TooOldFor = "0.2.0", []tutti.Capability{"debug"}
 		}, "nodes", "node db-01: its agent (0.2.0) does not know debug: upgrade tutti on db-01"},
+		{"a grant of an old fleet file", func(f *doctor.Facts) { f.Server.Nodes[0].OldGrants = []string{"Service"} }, "nodes", "db-01 may export Service by grants"},
 		{"a node's disk is full", func(f *doctor.Facts) { f.Server.Nodes[0].Trouble = "full" }, "nodes", "db-01 says: full"},
 		{"Puppet was removed", func(f *doctor.Facts) { f.Node.Puppet = errors.New("no Puppet") }, "puppet", "install puppet-agent"},
 		{"the module was edited", func(f *doctor.Facts) { f.Node.Module = "changed" }, "module", "systemctl restart tutti-agent"},

@@ -59,7 +59,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		}
 	case *tutti.RunGated:
 		return s.gate(e, b)
-	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunFinished, *tutti.RunLost:
+	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunFinished, *tutti.RunLost:
 		s.applyRun(e)
 	case *tutti.ConvergeFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
@@ -132,6 +132,10 @@ func (s *State) applyRun(e tutti.Event) {
 				r.Served = b.Served
 				r.Records++
 			}
+		}
+	case *tutti.RunRefused:
+		if r := s.Runs[b.Run]; r != nil {
+			r.Wants = b.Wants
 		}
 	case *tutti.RunFinished:
 		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {

@@ -132,6 +132,7 @@ type Run struct {
 	Proved  bool              `json:"proved,omitempty"` // stopped, because its node is good
 	Rests   time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog wants published
+	Wants   []tutti.Grant     `json:"wants,omitempty"`  // what it was refused, see tutti.RunRefused
 	EndedAt time.Time         `json:"ended_at,omitzero"`
 	Lost    string            `json:"lost,omitempty"`   // why it was given up, empty if it was not
 	Result  *tutti.Result     `json:"result,omitempty"` // also one that came after Lost

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // View is one version of the fold, as of State.Seq, and at one moment what no event
@@ -85,6 +86,7 @@ func (v View) node(n *fold.Node) tutti.NodeView {
 		Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Warm: beat.Warm,
 		TooOldFor: v.Present.Lacks(n.Node), Active: v.Engine.Active[n.Node],
 	}
+	out.OldGrants = policy.ExportsOf(v.Fleet(), out.Groups, n.Node).OldDangers()
 	out.Conflicted = n.Tickets.Conflicted
 	if met := v.Present.Machines(n.Node); len(met) > 1 {
 		out.Machines = met

@@ -29,22 +29,19 @@ func UngrantedBy(s *fold.State, f tutti.Fleet) []Ungranted {
 			}
 		}
 		exports := s.Data.Exports(n.Node)
-		may := map[string]bool{}
+		may := policy.ExportsOf(f, groups, n.Node)
 		for _, e := range exports {
-			if _, known := may[e.Type]; !known {
-				may[e.Type] = policy.MayExport(f, groups, n.Node, e.Type) == nil
-				if !may[e.Type] {
-					u.Types = append(u.Types, e.Type)
-				}
+			if may.May(e) == nil {
+				u.Keeps = append(u.Keeps, e)
+				continue
 			}
-			if !may[e.Type] {
-				u.Exports++
+			if u.Exports++; !slices.Contains(u.Types, e.Type) {
+				u.Types = append(u.Types, e.Type)
 			}
 		}
 		if len(u.Values) == 0 && u.Exports == 0 {
 			continue
 		}
-		u.Keeps = slices.DeleteFunc(exports, func(e tutti.Export) bool { return !may[e.Type] })
 		slices.Sort(u.Types)
 		out = append(out, u)
 	}

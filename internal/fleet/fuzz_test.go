@@ -106,8 +106,14 @@ func checkFleet(t *testing.T, f tutti.Fleet) {
 		for _, p := range slices.Concat(g.Write, g.Read) {
 			valid(tutti.ValidatePattern(p))
 		}
-		for _, e := range g.Exports {
-			valid(tutti.ValidateType(e))
+		if len(g.Exports) > 0 {
+			t.Errorf("a grant of before 0.3.0: %+v", g)
+		}
+		for _, e := range g.Types {
+			valid(tutti.ValidateType(e.Type))
+			if e.Dangers() != "" && !g.Dangerous || e.Defined && e.Native() {
+				t.Errorf("accepted: %+v", g)
+			}
 		}
 	}
 	checkOrder(t, f.Order)

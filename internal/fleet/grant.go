@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"fmt"
+	"regexp"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
@@ -18,13 +21,14 @@ func (r *reader) grants(n *yaml.Node) []tutti.Grant {
 func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	var g tutti.Grant
 	var to *yaml.Node
-	var write, read, exports []text
+	var write, read []text
+	var exports []exportGrant
 	grants := false
 	complete := r.mapping(at, "grant", fields{
 		"to":        func(n *yaml.Node) { to = n; g.To = r.grantee(n) },
 		"write":     func(n *yaml.Node) { grants, write = true, r.patterns(n, "grant: write") },
 		"read":      func(n *yaml.Node) { grants, read = true, r.patterns(n, "grant: read") },
-		"exports":   func(n *yaml.Node) { grants, exports = true, r.exportTypes(n) },
+		"exports":   func(n *yaml.Node) { grants, exports = true, r.exports(n) },
 		"compile":   func(n *yaml.Node) { grants, g.Compile = true, r.isTrue(n, "grant: compile") },
 		"dangerous": func(n *yaml.Node) { g.Dangerous = r.isTrue(n, "grant: dangerous") },
 	})
@@ -34,7 +38,7 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 	if complete && !grants {
 		r.report(at, "add exports, write, read or compile", "grant: nothing is granted")
 	}
-	g.Write, g.Read, g.Exports = values(write), values(read), values(exports)
+	g.Write, g.Read = values(write), values(read)
 	if g.Compile && !g.Dangerous {
 		r.report(at, "if that is meant, add `dangerous: true` to this grant",
 			"grant: who compiles for other nodes reads and exports as any of them")
@@ -45,10 +49,10 @@ func (r *reader) grant(at *yaml.Node) tutti.Grant {
 				"grant: writing %q changes the data of other nodes", pattern.string)
 		}
 	}
-	for _, name := range exports {
-		if tutti.DangerousExport(name.string) && !g.Dangerous {
-			r.report(name.at, "if that is meant, add `dangerous: true` to this grant",
-				"grant: who exports %s is root on every node that collects it", name.string)
+	for _, e := range exports {
+		g.Types = append(g.Types, e.ExportGrant)
+		if why := e.Dangers(); why != "" && !g.Dangerous {
+			r.report(e.at, e.hint(), "grant: %s", why)
 		}
 	}
 	return g
@@ -74,14 +78,101 @@ func (r *reader) patterns(n *yaml.Node, what string) []text {
 	return patterns
 }
 
-func (r *reader) exportTypes(n *yaml.Node) []text {
-	names := r.texts(n, "grant: exports")
+// exportGrant is an element of exports with its place.
+type exportGrant struct {
+	tutti.ExportGrant
+	at *yaml.Node
+}
+
+// hint says what to do about a grant that takes the word.
+func (e exportGrant) hint() string {
+	if e.Native() {
+		return "if that is meant, add `dangerous: true` to this grant"
+	}
+	return fmt.Sprintf("if your Puppet code defines the type, say {type: %s, defined: true}; if it is a native type of a module, add `dangerous: true` to this grant", e.Type)
+}
+
+// exports returns the types of a grant, each a name or a mapping.
+func (r *reader) exports(n *yaml.Node) []exportGrant {
+	elements, _ := r.list(n, "grant: exports")
+	seen := map[string]bool{}
+	var out []exportGrant
+	for _, at := range elements {
+		e := r.export(at)
+		if e.Type == "" {
+			continue
+		}
+		if seen[e.Type] {
+			r.report(at, "", "grant: exports: %q is there twice", e.Type)
+			continue
+		}
+		seen[e.Type] = true
+		out = append(out, e)
+	}
+	return out
+}
+
+func (r *reader) export(at *yaml.Node) exportGrant {
+	e := exportGrant{at: at}
+	if follow(at).Kind != yaml.MappingNode {
+		name, ok := r.text(at, "grant: exports")
+		if ok {
+			e.Type = r.exportType(text{name, at})
+		}
+		return e
+	}
+	const what = "grant: exports"
+	complete := r.mapping(at, what, fields{
+		"type": func(n *yaml.Node) {
+			if name, ok := r.text(n, what+": type"); ok {
+				e.Type = r.exportType(text{name, n})
+			}
+		},
+		"defined":    func(n *yaml.Node) { e.Defined = r.isTrue(n, what+": defined") },
+		"parameters": func(n *yaml.Node) { e.Parameters = r.parameters(n, what+": parameters") },
+		"title":      func(n *yaml.Node) { e.OwnTitle = r.isOwn(n, what+": title") },
+		"tags":       func(n *yaml.Node) { e.Tags = values(r.texts(n, what+": tags")) },
+		"relations":  func(n *yaml.Node) { e.NoRelations = r.is(false, n, what+": relations") },
+		"most": func(n *yaml.Node) {
+			e.Most = r.whole(n, what+": most", 1, fmt.Sprintf("leave the key out for %d", tutti.MostExports))
+		},
+	})
+	if complete && e.Type == "" {
+		r.report(at, "say it with `type: TYPE`", what+": the type is missing")
+	}
+	if e.Defined && e.Native() {
+		r.report(at, "leave `defined` out", "%s: %s is a native type of Puppet, no defined one", what, e.Type)
+	}
+	return e
+}
+
+// exportType returns the name of a type, empty if it is none.
+func (r *reader) exportType(name text) string {
+	if err := tutti.ValidateType(name.string); err != nil {
+		r.report(name.at, capitalHint(name.string), "grant: exports: %s", err.Error())
+		return ""
+	}
+	return name.string
+}
+
+var parameterRE = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+func (r *reader) parameters(n *yaml.Node, what string) []string {
+	names := r.texts(n, what)
 	for _, name := range names {
-		if err := tutti.ValidateType(name.string); err != nil {
-			r.report(name.at, capitalHint(name.string), "grant: exports: %s", err.Error())
+		if !parameterRE.MatchString(name.string) {
+			r.report(name.at, "", "%s: %q is no name of a parameter", what, name.string)
 		}
 	}
-	return names
+	return values(names)
+}
+
+func (r *reader) isOwn(n *yaml.Node, what string) bool {
+	word, ok := r.text(n, what)
+	if ok && word != "own" {
+		r.report(n, "leave the key out, or say `title: own`", "%s: not understood: %q", what, word)
+	}
+	return ok
 }
 
 func values(texts []text) []string {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -100,15 +101,18 @@ func (r *reader) group(e entry, program *tutti.Program) []text {
 }
 
 // isTrue accepts `true` only: what is false is left out of the file.
-func (r *reader) isTrue(n *yaml.Node, what string) bool {
+func (r *reader) isTrue(n *yaml.Node, what string) bool { return r.is(true, n, what) }
+
+// is accepts the one value that has a meaning.
+func (r *reader) is(want bool, n *yaml.Node, what string) bool {
 	n = follow(n)
 	if n.ShortTag() != "!!bool" {
-		r.wrong(n, what, "true")
+		r.wrong(n, what, fmt.Sprint(want))
 		return false
 	}
 	var value bool
-	if n.Decode(&value) != nil || !value {
-		r.report(n, "leave the key out", "%s: only true has a meaning here", what)
+	if n.Decode(&value) != nil || value != want {
+		r.report(n, "leave the key out", "%s: only %t has a meaning here", what, want)
 		return false
 	}
 	return true

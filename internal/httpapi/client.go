@@ -272,6 +272,11 @@ func (c *Client) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	return ask[tutti.CodePushed](ctx, c, callPushCode, in)
 }
 
+// SuggestGrants implements tutti.Codes.
+func (c *Client) SuggestGrants(ctx context.Context, job tutti.JobID) (tutti.SuggestedGrants, error) {
+	return ask[tutti.SuggestedGrants](ctx, c, callSuggest, job)
+}
+
 // SetFleet implements tutti.Codes.
 func (c *Client) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Fleet, error) {
 	return ask[tutti.Fleet](ctx, c, callSetFleet, in)

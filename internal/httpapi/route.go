@@ -55,6 +55,7 @@ const (
 	callPushCode     = "code/push"
 	callPushEffect   = "code/effect"
 	callReleaseCode  = "code/release"
+	callSuggest      = "grants/suggest"
 	callSetFleet     = "fleet/set"
 	callGetFleet     = "fleet/get"
 	callSetValue     = "data/set"
@@ -103,6 +104,7 @@ func (s Services) routes() map[string]call {
 		callPushCode:     answer(s.Codes.PushCode),
 		callPushEffect:   answer(s.Codes.PushEffect),
 		callReleaseCode:  answer(s.Codes.ReleaseCode),
+		callSuggest:      answer(s.Codes.SuggestGrants),
 		callSetFleet:     answer(s.Codes.SetFleet),
 		callGetFleet:     list(s.Codes.GetFleet),
 		callSetValue: do(func(ctx context.Context, in setValue) error {

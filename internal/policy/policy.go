@@ -30,7 +30,7 @@ func MayWrite(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, 
 			return nil
 		}
 	}
-	return refuse(groups, node, "write "+fmt.Sprintf("%q", key), word(fmt.Sprintf("write: [%q]", key), tutti.DangerousPattern(key)))
+	return refuse(groups, node, fmt.Sprintf("write %q", key), "no grant", tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
 }
 
 // MayRead returns nil if the node may read the key.
@@ -44,19 +44,7 @@ func MayRead(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, k
 			return nil
 		}
 	}
-	return refuse(groups, node, "read "+fmt.Sprintf("%q", key), fmt.Sprintf("read: [%q]", key))
-}
-
-// MayExport returns nil if the node may export resources of the type. A type that
-// means root on the collector needs a grant that is dangerous itself.
-func MayExport(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, resourceType string) error {
-	dangerous := tutti.DangerousExport(resourceType)
-	for _, g := range granted(fleet, groups) {
-		if slices.Contains(g.Exports, resourceType) && (g.Dangerous || !dangerous) {
-			return nil
-		}
-	}
-	return refuse(groups, node, "export resources of type "+resourceType, word("exports: ["+resourceType+"]", dangerous))
+	return refuse(groups, node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
 }
 
 // MayCompile returns nil if the node may compile for others, who run by their
@@ -67,7 +55,7 @@ func MayCompile(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName
 			return nil
 		}
 	}
-	return refuse(groups, node, "compile for other nodes", word("compile: true", true))
+	return refuse(groups, node, "compile for other nodes", "no grant", tutti.Grant{Compile: true, Dangerous: true})
 }
 
 // Compiles reports whether the fleet has nodes that compile for others.
@@ -89,17 +77,9 @@ func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
 	return grants
 }
 
-// word adds to a grant that it is dangerous.
-func word(grant string, dangerous bool) string {
-	if dangerous {
-		return grant + ", dangerous: true"
-	}
-	return grant
-}
-
 // refuse says what is missing, with the line to paste under `grants:`.
-func refuse(groups []tutti.GroupName, node tutti.NodeName, what, grant string) error {
-	to := "GROUP"
+func refuse(groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
+	wants.To = "GROUP"
 	in := "in no group"
 	if len(groups) > 0 {
 		names := make([]string, len(groups))
@@ -107,8 +87,16 @@ func refuse(groups []tutti.GroupName, node tutti.NodeName, what, grant string) e
 			names[i] = string(g)
 		}
 		slices.Sort(names)
-		to, in = names[0], "in "+strings.Join(names, ", ")
+		wants.To, in = tutti.GroupName(names[0]), "in "+strings.Join(names, ", ")
 	}
-	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: no grant; if it is to, add to the grants of the fleet file: - {to: %s, %s}",
-		string(node), in, what, to, grant)
+	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: %s; if it is to, add to the grants of the fleet file: - %s%s",
+		string(node), in, what, why, wants, orDefined(wants))
+}
+
+// orDefined is what to write instead if a type whose name does not tell is a defined one.
+func orDefined(wants tutti.Grant) string {
+	if len(wants.Types) != 1 || wants.Types[0].Native() || !wants.Dangerous || strings.Contains(wants.Types[0].Type, "::") {
+		return ""
+	}
+	return fmt.Sprintf(" (if your Puppet code defines the type: exports: [{type: %s, defined: true}], without dangerous)", wants.Types[0].Type)
 }

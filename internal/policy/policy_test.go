@@ -12,11 +12,16 @@ import (
 )
 
 var swift = tutti.Fleet{Grants: []tutti.Grant{
-	{To: "storage", Exports: []string{"Ring_object_device", "File"}},
-	{To: "ringbuilder", Write: []string{"swift/rings/**", "node/web/**"}, Exports: []string{"Swift::Ringsync"}},
+	{To: "storage", Types: []tutti.ExportGrant{{Type: "Ring_object_device"}, {Type: "File"}}},
+	{To: "ringbuilder", Write: []string{"swift/rings/**", "node/web/**"}, Types: []tutti.ExportGrant{{Type: "Swift::Ringsync"}}},
 	{To: "reader", Read: []string{"swift/rings/**"}},
-	{To: "trusted", Write: []string{"**"}, Exports: []string{"File"}, Dangerous: true},
+	{To: "trusted", Write: []string{"**"}, Types: []tutti.ExportGrant{{Type: "File"}}, Dangerous: true},
 }}
+
+// mayExport is the check of a resource of a type.
+func mayExport(f tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, name string) error {
+	return policy.ExportsOf(f, groups, node).May(tutti.Export{Type: name, Title: "x"})
+}
 
 type check func(tutti.Fleet, []tutti.GroupName, tutti.NodeName, string) error
 
@@ -56,14 +61,14 @@ func TestPolicy(t *testing.T) {
 		{"anything else is closed", policy.MayRead, "storage-01", []tutti.GroupName{"storage"}, "swift/rings/object",
 			`node "storage-01" (in storage) may not read "swift/rings/object": no grant; if it is to, add to the grants of the fleet file: - {to: storage, read: ["swift/rings/object"]}`},
 
-		{"exports need a grant", policy.MayExport, "web", nil, "Ring_object_device",
+		{"exports need a grant", mayExport, "web", nil, "Ring_object_device",
 			`node "web" (in no group) may not export resources of type Ring_object_device: no grant; if it is to, add to the grants of the fleet file: - {to: GROUP, exports: [Ring_object_device]}`},
-		{"a grant adds a type", policy.MayExport, "storage-01", []tutti.GroupName{"storage"}, "Ring_object_device", ""},
-		{"and only that one", policy.MayExport, "storage-01", []tutti.GroupName{"storage"}, "Swift::Ringsync",
+		{"a grant adds a type", mayExport, "storage-01", []tutti.GroupName{"storage"}, "Ring_object_device", ""},
+		{"and only that one", mayExport, "storage-01", []tutti.GroupName{"storage"}, "Swift::Ringsync",
 			`node "storage-01" (in storage) may not export resources of type Swift::Ringsync: no grant; if it is to, add to the grants of the fleet file: - {to: storage, exports: [Swift::Ringsync]}`},
-		{"root types need the word, also if listed", policy.MayExport, "storage-01", []tutti.GroupName{"storage"}, "File",
-			`node "storage-01" (in storage) may not export resources of type File: no grant; if it is to, add to the grants of the fleet file: - {to: storage, exports: [File], dangerous: true}`},
-		{"and are granted with it", policy.MayExport, "admin", []tutti.GroupName{"trusted"}, "File", ""},
+		{"root types need the word, also if listed", mayExport, "storage-01", []tutti.GroupName{"storage"}, "File",
+			`node "storage-01" (in storage) may not export File[x]: who exports File is root on every node that collects it: it takes ` + "`dangerous: true`" + `; if it is to, add to the grants of the fleet file: - {to: storage, exports: [File], dangerous: true}`},
+		{"and are granted with it", mayExport, "admin", []tutti.GroupName{"trusted"}, "File", ""},
 	} {
 		err := tc.check(swift, tc.groups, tc.node, tc.what)
 		got := ""
@@ -91,8 +96,8 @@ func TestPasteAllows(t *testing.T) {
 		{"a key", policy.MayWrite, "swift/rings/object"},
 		{"a hiera key with colons", policy.MayRead, "swift/hiera/swift::port"},
 		{"another node's data", policy.MayWrite, "node/web.example.net/x"},
-		{"a type", policy.MayExport, "Swift::Ringsync"},
-		{"a dangerous type", policy.MayExport, "Exec"},
+		{"a type", mayExport, "Swift::Ringsync"},
+		{"a dangerous type", mayExport, "Exec"},
 	} {
 		refusal := tc.check(tutti.Fleet{}, groups, "storage-01", tc.what)
 		if refusal == nil {

@@ -30,7 +30,7 @@ func TestABackupLacksNothing(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newFenced(t)
-			f.Push(oneNode + "grants:\n  - {to: db, exports: [Database]}\n")
+			f.Push(oneNode + "grants:\n  - {to: db, exports: [{type: Database, defined: true, most: 50000}]}\n")
 			f.converge()
 			order := f.claim()
 			gate := full(order.Run)

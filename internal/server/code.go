@@ -3,12 +3,16 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 const (
@@ -144,7 +148,50 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	if err := s.opts.Space(); err != nil {
 		return tutti.Fleet{}, err
 	}
+	if err := s.checkDefined(ctx, in.File, f); err != nil {
+		return tutti.Fleet{}, err
+	}
 	return f, s.setFleet(ctx, &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source)})
+}
+
+// checkDefined refuses grants that call a type defined which the code that was pushed last has as a native one.
+func (s *Server) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
+	defined := map[string]string{} // the base name of the file of a native type → the type
+	for _, g := range f.Grants {
+		for _, t := range g.Types {
+			if t.Defined {
+				defined[strings.ToLower(t.Type)+".rb"] = t.Type
+			}
+		}
+	}
+	if len(defined) == 0 {
+		return nil
+	}
+	var digest tutti.Digest
+	if err := s.look(ctx, func(v explain.View) error {
+		digest = v.Registry.Signed[v.Registry.Code[f.Environment.Name].Code]
+		return nil
+	}); err != nil || digest == "" {
+		return err
+	}
+	raw, err := s.opts.Blobs.Get(ctx, digest)
+	if err != nil {
+		return err
+	}
+	signed, err := decode[tutti.SignedCode]("signed code", raw)
+	if err != nil {
+		return err
+	}
+	manifest, err := decode[tutti.CodeManifest]("manifest", signed.Manifest)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(manifest.Files)) {
+		if t := defined[path.Base(name)]; t != "" && strings.HasSuffix(path.Dir(name), "lib/puppet/type") {
+			return tutti.Errorf(tutti.CodeInvalid, "%s: grant: exports: %s is a native type, %s defines it (leave `defined` out, and if that is meant, add `dangerous: true`)", file, t, name)
+		}
+	}
+	return nil
 }
 
 // setFleet makes a fleet file the current one, and withdraws what nodes have published and it does not grant
@@ -181,7 +228,7 @@ func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 // setFleet reports whether it could: it cannot if what a node keeps is not stored. nothing: with the same
 // fleet file there was nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	same := tx.Registry.FleetDigest == set.Digest
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) // of an old release it means something else
 	if same && nothing {
 		return true, nil
 	}

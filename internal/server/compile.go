@@ -178,7 +178,7 @@ func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *fold.Nod
 	case r.Records >= maxRecords:
 		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
 	case in.CatalogUUID != "":
-		err = tx.mayPublish(n, in.Exports, nil)
+		err = tx.mayPublish(n, r, in.Exports, nil)
 	}
 	return host, r, err
 }

@@ -20,7 +20,7 @@ groups:
   web: {nodes: [web-01, web-02]}
 grants:
   - {to: servers, compile: true, dangerous: true}
-  - {to: db, read: [db/**], write: [db/**], exports: [Database]}
+  - {to: db, read: [db/**], write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
 plans:
   deploy: {steps: [{run: db}]}
   own: {steps: [{run: db, mode: apply}]}
@@ -317,7 +317,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 		return job
 	}
 	setFleet(t, f.Fleet, "groups: {nodes: {nodes: [db-01, web-01]}, servers: {nodes: [puppet]}, db: {nodes: [db-01]}}\nfleet: site\nmode: agent\n"+
-		"grants:\n  - {to: servers, compile: true, dangerous: true}\n  - {to: db, exports: [Database]}\n")
+		"grants:\n  - {to: servers, compile: true, dangerous: true}\n  - {to: db, exports: [{type: Database, defined: true, most: 50000}]}\n")
 	compile := func(n *servertest.Node, exports []tutti.Export, queries ...tutti.Query) (tutti.RunID, tutti.Gated) {
 		t.Helper()
 		run := n.MustClaim().Run

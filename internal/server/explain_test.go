@@ -261,7 +261,7 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 			o.Blobs = slow
 		})
 		db := f.Join("db-01")
-		f.Push(onePlan)
+		f.Push(strings.Replace(onePlan, "{type: Database, defined: true, most: 50000}", "Host", 1)) // a push reads no blob
 		f.Start("deploy", tutti.ModeApply)
 		o := db.MustClaim()
 		db.Gate(tutti.Gate{Run: o.Run})

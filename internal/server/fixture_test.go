@@ -21,7 +21,7 @@ groups:
   db: {nodes: [db-01]}
   web: {nodes: [web-01, web-02]}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
   - {to: web, read: [db/**]}
 plans:
   deploy:

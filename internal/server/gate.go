@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/tutti-project/tutti"
@@ -65,7 +66,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 			if r.Served != served {
 				return tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled anew meanwhile", r.Run)
 			}
-			if err := tx.mayPublish(n, in.Exports, in.Values); err != nil {
+			if err := tx.mayPublish(n, r, in.Exports, in.Values); err != nil {
 				return err
 			}
 			if err := tx.mayRead(n, in.Reads); err != nil {
@@ -114,24 +115,32 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in tutti.Gate, kept handed) 
 }
 
 // mayPublish refuses, before anything is applied, a catalog that exports or wants
-// published what its node has no grant for.
-func (tx *tx) mayPublish(n *fold.Node, exports []tutti.Export, keys []string) error {
-	if what, err := tx.ungranted(n, exports, keys); err != nil {
-		return tx.deny(actorNode(n.Node), what, err)
+// published what its node has no grant for. The run may be none of ours: nil.
+func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, exports []tutti.Export, keys []string) error {
+	what, err := tx.ungranted(n, exports, keys)
+	if err == nil {
+		return nil
 	}
-	return nil
+	tx.refused(r, policy.Wants(tx.Fleet(), tx.Registry.Groups(n), n.Node, exports, keys, nil))
+	return tx.deny(actorNode(n.Node), what, err)
+}
+
+// refused notes what a run was refused, besides what is noted of it already.
+func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
+	if r == nil {
+		return
+	}
+	all := policy.Merge(r.Wants, wants)
+	if !reflect.DeepEqual(all, r.Wants) {
+		tx.emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
+	}
 }
 
 // ungranted returns the first thing that a node wants to publish and may not.
 func (tx *tx) ungranted(n *fold.Node, exports []tutti.Export, keys []string) (what string, err error) {
 	fleet, groups := tx.Fleet(), tx.Registry.Groups(n)
-	for i, e := range exports { // sorted by type
-		if i > 0 && e.Type == exports[i-1].Type {
-			continue
-		}
-		if err := policy.MayExport(fleet, groups, n.Node, e.Type); err != nil {
-			return "export " + e.Type, err
-		}
+	if refused, err := policy.ExportsOf(fleet, groups, n.Node).MayAll(exports); err != nil {
+		return "export " + refused, err
 	}
 	for _, key := range keys {
 		if err := policy.MayWrite(fleet, groups, n.Node, key); err != nil {

@@ -226,7 +226,7 @@ func TestAHeldRunIsLetGoByTheGrantsOfNow(t *testing.T) {
 	if got := f.db.Gate(in); got.Verdict != tutti.GateHold {
 		t.Fatalf("while another node compiles: %+v, want it held", got)
 	}
-	without := strings.Replace(twoSteps, ", exports: [Database]", "", 1)
+	without := strings.Replace(twoSteps, ", exports: [{type: Database, defined: true, most: 50000}]", "", 1)
 	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(without)}); err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ environment: {name: production, path: ./code}
 groups:
   db: {nodes: [db-01]}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
 plans:
   deploy:
     steps: [{run: db}]

@@ -358,7 +358,7 @@ groups:
   web: {nodes: [web-01]}
   tokened: {joined: true}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
   - {to: web, read: [db/**]}
 plans:
   deploy:
@@ -535,6 +535,8 @@ func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	if n.Name != "web-01" { // which has no grant, and says nothing of it at its gate
 		gate.Values = []string{key}
 		gate.Exports = []tutti.Export{database(string(n.Name))}
+	} else {
+		wantCode(t, n.Call(tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "other/x"}}, nil), tutti.CodeRefused, "other/x")
 	}
 	if stopped {
 		gate.Reads = []tutti.Read{{Query: asksShared, Found: true, Digest: tutti.DigestOf(nil)}}

@@ -29,6 +29,9 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		}
 		if in.Query.Kind == tutti.QueryValue {
 			if err := policy.MayRead(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Query.Key); err != nil {
+				if r := tx.Engine.Runs[in.Run]; r != nil && r.Node == n.Node {
+					tx.refused(r, []tutti.Grant{{Read: []string{in.Query.Key}}})
+				}
 				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
 			}
 		}

@@ -86,7 +86,7 @@ func TestPushEffect(t *testing.T) {
 		t.Errorf("other code, by a fleet file that does not react: -want +got\n%s", diff)
 	}
 	want = tutti.PushEffect{Runs: 1, Nodes: []tutti.NodeName{"db-01"}, Withdrawn: []tutti.Withdrawal{{Node: "db-01", Values: []string{"db/a"}, Exports: 1, Types: []string{"Database"}}}}
-	if diff := cmp.Diff(want, ask(pushed.Code, strings.Replace(twoSteps, "write: [db/**], exports: [Database]", "read: [x]", 1))); diff != "" {
+	if diff := cmp.Diff(want, ask(pushed.Code, strings.Replace(twoSteps, "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]", "read: [x]", 1))); diff != "" {
 		t.Errorf("a grant less: -want +got\n%s", diff)
 	}
 	if len(f.Events()) != n {

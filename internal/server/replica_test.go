@@ -143,11 +143,12 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"PushEffect": func() (any, error) {
 			return rd.PushEffect(ctx, tutti.AskPush{Fleet: tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
 		},
-		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
-		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },
-		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },
-		"RunRecord":  func() (any, error) { return rd.RunRecord(ctx, run) },
-		"JobChanges": func() (any, error) { return rd.JobChanges(ctx, job) },
+		"SuggestGrants": func() (any, error) { return rd.SuggestGrants(ctx, job) },
+		"Effect":        func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
+		"RunReport":     func() (any, error) { return rd.RunReport(ctx, string(run)) },
+		"RunLog":        func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },
+		"RunRecord":     func() (any, error) { return rd.RunRecord(ctx, run) },
+		"JobChanges":    func() (any, error) { return rd.JobChanges(ctx, job) },
 	}
 	out := map[string]error{}
 	for name, call := range calls {

@@ -21,7 +21,7 @@ groups:
   db: {nodes: [db-01, db-02]}
   web: {nodes: [web-01]}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
   - {to: web, read: [db/**]}
 plans:
   deploy:

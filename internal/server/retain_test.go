@@ -25,7 +25,7 @@ groups:
   all: {joined: true}
   db: {nodes: [db-01, db-02]}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
 plans:
   one:
     steps:

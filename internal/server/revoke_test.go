@@ -13,7 +13,7 @@ import (
 // What a changed fleet file no longer grants is withdrawn with it, and nothing else; its node is not good
 // until a run of its own (finding F9).
 func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
-	const granted = "write: [db/**], exports: [Database]"
+	const granted = "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]"
 	cases := map[string]struct {
 		grants  string
 		exports []string // what others read then
@@ -21,15 +21,15 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 		needs   string // next
 	}{
 		"a type":  {"write: [db/**], exports: [Sshkey]", []string{"Sshkey[db-01]"}, []string{"db/a", "db/b", "node/db-01/own"}, "apply"},
-		"a key":   {"write: [db/a], exports: [Database, Sshkey]", []string{"Database[main]", "Sshkey[db-01]"}, []string{"db/a", "node/db-01/own"}, "apply"},
+		"a key":   {"write: [db/a], exports: [{type: Database, defined: true, most: 50000}, Sshkey]", []string{"Database[main]", "Sshkey[db-01]"}, []string{"db/a", "node/db-01/own"}, "apply"},
 		"both":    {"read: [x]", nil, []string{"node/db-01/own"}, "apply"},
-		"nothing": {"write: [db/**], exports: [Database, Sshkey]", []string{"Database[main]", "Sshkey[db-01]"}, []string{"db/a", "db/b", "node/db-01/own"}, "nothing"},
+		"nothing": {"write: [db/**], exports: [{type: Database, defined: true, most: 50000}, Sshkey]", []string{"Database[main]", "Sshkey[db-01]"}, []string{"db/a", "db/b", "node/db-01/own"}, "nothing"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			with := func(grants string) string { return strings.Replace(twoSteps, granted, grants, 1) }
-			f.Push(with("write: [db/**], exports: [Database, Sshkey]"))
+			f.Push(with("write: [db/**], exports: [{type: Database, defined: true, most: 50000}, Sshkey]"))
 			f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
 			order := f.db.MustClaim()
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}

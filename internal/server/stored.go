@@ -48,7 +48,7 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
 		return false
 	}
-	return policy.MayExport(tx.Fleet(), tx.Registry.Groups(n), n.Node, resourceType) == nil
+	return policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Most(resourceType) > 0
 }
 
 // publishStored makes the exports of a catalog that PuppetDB gets next those of its
@@ -76,9 +76,7 @@ func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tut
 		case n == nil || r != nil:
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
 		}
-		in.Exports = slices.DeleteFunc(in.Exports, func(e tutti.Export) bool {
-			return policy.MayExport(tx.Fleet(), tx.Registry.Groups(n), n.Node, e.Type) != nil
-		})
+		in.Exports = policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Only(in.Exports)
 		return host, nil
 	}
 	if err := s.do(ctx, func(tx *tx) error { _, err := allow(tx); return err }); err != nil {

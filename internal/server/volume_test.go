@@ -100,7 +100,7 @@ func TestThePastIsBounded(t *testing.T) {
 		plans += fmt.Sprintf("  %s: {steps: [{run: %s}]}\n", name, name)
 	}
 	v.Push("fleet: volume\nenvironment: {name: production, path: ./code}\ngroups: {all: {nodes: [" + groups + "]}}\n" +
-		"grants: [{to: all, exports: [Database]}]\nplans:\n" + plans)
+		"grants: [{to: all, exports: [{type: Database, defined: true, most: 50000}]}]\nplans:\n" + plans)
 	var wg sync.WaitGroup
 	for _, n := range nodes {
 		wg.Go(func() { v.run(t, n, volumeJobs/volumeNodes) })

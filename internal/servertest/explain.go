@@ -13,7 +13,7 @@ fleet: explain
 environment: {name: production, path: ./code}
 groups: {db: {nodes: [db-01]}, web: {nodes: [web-01]}, new: {nodes: [new-01]}}
 grants:
-  - {to: db, write: [db/**], exports: [Database]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true}]}
   - {to: web, read: [db/**]}
 plans:
   deploy:

@@ -127,26 +127,32 @@ func (f *Fleet) PushSite(manifest string) tutti.CodePushed {
 // PushSiteTo gives the server code of an environment with one manifest.
 func (f *Fleet) PushSiteTo(environment, manifest string) tutti.CodePushed {
 	f.t.Helper()
-	return f.pushSite(environment, manifest, nil)
+	return f.pushFiles(environment, map[string]string{CodePath: manifest}, nil)
 }
 
 // PushHeld gives the server code with one manifest, whose fleet file says how nodes react to it.
 func (f *Fleet) PushHeld(manifest string, reaction tutti.CodeReaction) tutti.CodePushed {
 	f.t.Helper()
-	return f.pushSite("production", manifest, &reaction)
+	return f.pushFiles("production", map[string]string{CodePath: manifest}, &reaction)
 }
 
-func (f *Fleet) pushSite(environment, manifest string, reaction *tutti.CodeReaction) tutti.CodePushed {
+// PushFiles gives the server code of these files.
+func (f *Fleet) PushFiles(files map[string]string) tutti.CodePushed {
 	f.t.Helper()
-	digest, err := f.PutBlob(Operator(), []byte(manifest))
-	if err != nil {
-		f.t.Fatal(err)
+	return f.pushFiles("production", files, nil)
+}
+
+func (f *Fleet) pushFiles(environment string, files map[string]string, reaction *tutti.CodeReaction) tutti.CodePushed {
+	f.t.Helper()
+	manifest := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
+	for name, content := range files {
+		digest, err := f.PutBlob(Operator(), []byte(content))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		manifest.Files[name] = tutti.CodeFile{Digest: digest, Size: int64(len(content))}
 	}
-	signed := Sign(tutti.CodeManifest{
-		Version: 1, Environment: environment,
-		Files: map[string]tutti.CodeFile{CodePath: {Digest: digest, Size: int64(len(manifest))}},
-	})
-	pushed, err := f.PushCode(Operator(), tutti.CodePush{SignedCode: signed, Reaction: reaction})
+	pushed, err := f.PushCode(Operator(), tutti.CodePush{SignedCode: Sign(manifest), Reaction: reaction})
 	if err != nil {
 		f.t.Fatal(err)
 	}

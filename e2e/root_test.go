@@ -1,0 +1,57 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+)
+
+// TestRootNeedsTheWord: who collects applies as root what others export. A node whose grant is harmless
+// cannot make use of that: not by another type, not by a parameter, not by a value that is a call (finding
+// F6). With the word the same call runs on the collector.
+func TestRootNeedsTheWord(t *testing.T) {
+	const fleetFile = `fleet: e2e
+groups: {all: {nodes: [node-01, node-02, node-03]}, sends: {nodes: [node-01, node-02]}, collects: {nodes: [node-03]}}
+grants:
+  - {to: all, exports: [Sshkey], GRANT}
+plans:
+  send: {steps: [{run: sends}, {run: collects}]}
+`
+	const site = `
+node 'node-01' {
+  @@service { 'e2e-root': ensure => running, provider => base, start => '/bin/sh -c "touch /run/e2e-root-service"', status => '/bin/false' }
+}
+node 'node-02' {
+  @@sshkey { 'e2e-root': ensure => present, type => 'ssh-rsa', key => Deferred('generate', ['/bin/touch', '/run/e2e-root-call']) }
+}
+node 'node-03' {
+  Sshkey <<| |>>
+  Service <<| |>>
+}
+`
+	collector := host(t, "node-03")
+	later(t, collector, "rm -f /run/e2e-root-* /etc/ssh/ssh_known_hosts")
+	push(t, strings.Replace(fleetFile, "GRANT", "read: [e2e/x]", 1), site)
+	j := execute(t, "send", tutti.ModeApply)
+	j.expect(j.last("run-sends", "node-01"), tutti.Failed, tutti.BecauseRefused, "may not export resources of type Service: no grant")
+	j.expect(j.last("run-sends", "node-02"), tutti.Failed, tutti.BecauseRefused, `the value of "key" is more than data, which calls functions on the collector`)
+	if got := sh(t, collector, "ls /run | grep e2e-root || true"); got != "" {
+		t.Errorf("on the collector there is %s", got)
+	}
+
+	// Nothing but the gate keeps it away: so it is worth a word.
+	push(t, strings.Replace(fleetFile, "GRANT", "dangerous: true", 1), `
+node 'node-02' {
+  @@sshkey { 'e2e-root': ensure => present, type => 'ssh-rsa', key => Deferred('generate', ['/bin/touch', '/run/e2e-root-call']) }
+}
+node 'node-03' { Sshkey <<| |>> }
+node default {}
+`)
+	execute(t, "send", tutti.ModeApply)
+	if got := sh(t, collector, "ls /run | grep e2e-root || true"); got != "e2e-root-call" {
+		t.Errorf("with the word there is %q on the collector, want e2e-root-call", got)
+	}
+}

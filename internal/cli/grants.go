@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newGrantsCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "grants", Short: "Find out which grants the fleet's code needs"}
+	cmd.AddCommand(newGrantsSuggestCommand(o))
+	return cmd
+}
+
+func newGrantsSuggestCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "suggest [JOB]",
+		Short: "Print the grants that runs were refused for, to be read and pasted",
+		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs and does not
+have: what the runs of the last "tutti converge --noop" were refused, or those of
+another job. A noop changes nothing on a node, so this is the way to find the
+grants of a new fleet: converge --noop, suggest, read, paste, push, and again until
+nothing is printed. Of a fleet file of before 0.3.0 it also prints what its grants
+admit today and do not after the next push.
+Read each line before you paste it: with "dangerous: true" the nodes of the group
+are root on every node that collects what they export.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			got, err := server.SuggestGrants(cmd.Context(), tutti.JobID(strings.Join(args, "")))
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), got)
+			}
+			if got.Job == "" && !got.Old {
+				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended that could say what is missing; run: tutti converge --noop")
+			}
+			printSuggested(cmd.OutOrStdout(), got)
+			return nil
+		},
+	}
+}
+
+// printSuggested prints grants as a fleet file has them, with what is to be known of them as comments.
+func printSuggested(w io.Writer, got tutti.SuggestedGrants) {
+	var of []string
+	if got.Job != "" {
+		of = append(of, fmt.Sprintf("job %s of %s", got.Job, got.At.Local().Format(time.DateTime)))
+	}
+	if got.Old {
+		of = append(of, "what nodes export by grants of before 0.3.0")
+	}
+	if len(got.Grants) == 0 {
+		fmt.Fprintf(w, "# No grant is missing, by %s.\n", strings.Join(of, ", and "))
+	} else {
+		fmt.Fprintf(w, "# By %s. Read each line before you paste it.\ngrants:\n", strings.Join(of, ", and "))
+	}
+	for _, g := range got.Grants {
+		if g.To == "" {
+			fmt.Fprintf(w, "  # in no group: %s; make one, and name it here\n", someNodes(g.Nodes, len(g.Nodes)))
+			g.To = "GROUP"
+		} else {
+			fmt.Fprintf(w, "  # for %s\n", someNodes(g.Nodes, len(g.Nodes)))
+		}
+		if len(g.Also) > 0 {
+			fmt.Fprintf(w, "  # lets these do it, too: %s\n", someNodes(g.Also, len(g.Also)))
+		}
+		if g.Dangerous {
+			fmt.Fprintln(w, "  # dangerous: these nodes are root where this is collected or read")
+		}
+		for _, t := range g.Types {
+			if g.Dangerous && !t.Native() && !strings.Contains(t.Type, "::") {
+				fmt.Fprintf(w, "  # if your Puppet code defines %s: {type: %s, defined: true}, without dangerous\n", t.Type, t.Type)
+			}
+		}
+		fmt.Fprintf(w, "  - %s\n", g.Grant)
+	}
+	if len(got.Failed) > 0 {
+		fmt.Fprintf(w, "# These did not come so far, and may want more: %s\n", someNodes(got.Failed, len(got.Failed)))
+	}
+}
+
+// maxNodes is how many nodes a line names.
+const maxNodes = 8
+
+// someNodes names the first few of so many nodes.
+func someNodes(nodes []tutti.NodeName, all int) string {
+	var names []string
+	for _, n := range nodes[:min(len(nodes), maxNodes)] {
+		names = append(names, string(n))
+	}
+	if more := all - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}

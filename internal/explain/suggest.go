@@ -1,0 +1,227 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// SuggestGrants implements tutti.Codes.
+func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (tutti.SuggestedGrants, error) {
+	var out tutti.SuggestedGrants
+	return out, rd.look(ctx, func(v View) error {
+		j, err := v.suggestFrom(id)
+		if err != nil {
+			return err
+		}
+		fleet := v.Fleet()
+		wants := map[tutti.NodeName][]tutti.Grant{}
+		if j != nil {
+			out.Job, out.At = j.ID, j.EndedAt
+			out.Failed = refusedIn(j, wants)
+		}
+		out.Old = policy.Old(fleet)
+		now := policy.Renewed(fleet)
+		for name, n := range v.Registry.Nodes {
+			groups := v.Registry.Groups(n)
+			wants[name] = lacking(now, groups, name, wants[name])
+			if out.Old {
+				wants[name] = policy.Merge(wants[name], policy.Wants(now, groups, name, v.Data.Exports(name), nil, nil))
+			}
+		}
+		out.Grants = suggest(wants, func(n tutti.NodeName) []tutti.GroupName {
+			if node := v.Registry.Nodes[n]; node != nil {
+				return v.Registry.Groups(node)
+			}
+			return nil
+		}, slices.Sorted(maps.Keys(v.Registry.Nodes)))
+		return nil
+	})
+}
+
+// suggestFrom returns the job, or the last noop converge (nil: there is none).
+func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
+	if id != "" {
+		return v.Job(id, v.KeepJobs)
+	}
+	for _, id := range slices.Backward(v.Engine.Order) {
+		if j := v.Engine.Jobs[id]; j.Ended() && j.Mode == tutti.ModeNoop && j.Plan.Name == tutti.ConvergePlan {
+			return j, nil
+		}
+	}
+	return nil, nil
+}
+
+// refusedIn adds what the last run of each node in a job was refused, and returns the nodes whose run ended
+// before anybody could know.
+func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []tutti.NodeName) {
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			r := n.Last()
+			switch {
+			case r == nil:
+			case r.Wants != nil:
+				wants[n.Node] = policy.Merge(wants[n.Node], r.Wants)
+			case r.Compiled == nil && r.Ended() && !slices.Contains(failed, n.Node):
+				failed = append(failed, n.Node)
+			}
+		}
+	}
+	slices.Sort(failed)
+	return failed
+}
+
+// lacking returns those of the grants that a node does not have.
+func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, wants []tutti.Grant) []tutti.Grant {
+	has := policy.ExportsOf(fleet, groups, node)
+	var out []tutti.Grant
+	for _, g := range wants {
+		left := tutti.Grant{Dangerous: g.Dangerous}
+		for _, t := range g.Types {
+			e := tutti.Export{Type: t.Type, Title: string(node), Parameters: map[string]json.RawMessage{}}
+			for _, p := range t.Parameters {
+				e.Parameters[p] = json.RawMessage("null")
+			}
+			if has.May(e) != nil || t.Most > has.Most(t.Type) {
+				left.Types = append(left.Types, t)
+			}
+		}
+		for _, key := range g.Write {
+			if policy.MayWrite(fleet, groups, node, key) != nil {
+				left.Write = append(left.Write, key)
+			}
+		}
+		for _, key := range g.Read {
+			if policy.MayRead(fleet, groups, node, key) != nil {
+				left.Read = append(left.Read, key)
+			}
+		}
+		out = append(out, left)
+	}
+	return policy.Merge(out, nil)
+}
+
+// item is one thing that nodes want.
+type item struct {
+	kind      string // exports, write, read
+	name      string
+	dangerous bool
+}
+
+// holder is who gets a grant, and whether it is dangerous.
+type holder struct {
+	group     tutti.GroupName
+	dangerous bool
+}
+
+// suggest makes grants to groups of what nodes want: to those first that hold nobody else.
+func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []tutti.SuggestedGrant {
+	members := map[tutti.GroupName][]tutti.NodeName{}
+	for _, n := range all {
+		for _, g := range groups(n) {
+			members[g] = append(members[g], n)
+		}
+	}
+	who := map[item]map[tutti.NodeName]tutti.Grant{}
+	note := func(i item, n tutti.NodeName, g tutti.Grant) {
+		if who[i] == nil {
+			who[i] = map[tutti.NodeName]tutti.Grant{}
+		}
+		who[i][n] = g
+	}
+	for n, grants := range wants {
+		for _, g := range grants {
+			for _, t := range g.Types {
+				note(item{"exports", t.Type, g.Dangerous}, n, tutti.Grant{Types: []tutti.ExportGrant{t}, Dangerous: g.Dangerous})
+			}
+			for _, key := range g.Write {
+				note(item{"write", key, g.Dangerous}, n, tutti.Grant{Write: []string{key}, Dangerous: g.Dangerous})
+			}
+			for _, key := range g.Read {
+				note(item{"read", key, g.Dangerous}, n, tutti.Grant{Read: []string{key}, Dangerous: g.Dangerous})
+			}
+		}
+	}
+	out := map[holder]*tutti.SuggestedGrant{}
+	for _, nodes := range who {
+		for group, of := range cover(nodes, groups, members) {
+			for _, n := range of {
+				h := holder{group, nodes[n].Dangerous}
+				if out[h] == nil {
+					out[h] = &tutti.SuggestedGrant{}
+				}
+				merged := policy.Merge([]tutti.Grant{out[h].Grant}, []tutti.Grant{nodes[n]})
+				out[h].Grant = merged[len(merged)-1]
+				out[h].Nodes = append(out[h].Nodes, n)
+			}
+		}
+	}
+	var list []tutti.SuggestedGrant
+	for h, g := range out {
+		g.To, g.Dangerous = h.group, h.dangerous
+		slices.Sort(g.Nodes)
+		g.Nodes = slices.Compact(g.Nodes)
+		g.Also = slices.DeleteFunc(slices.Clone(members[h.group]), func(n tutti.NodeName) bool { return slices.Contains(g.Nodes, n) })
+		list = append(list, *g)
+	}
+	slices.SortFunc(list, func(a, b tutti.SuggestedGrant) int {
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(len(a.Write)+len(a.Read), len(b.Write)+len(b.Read)), cmp.Compare(a.String(), b.String()))
+	})
+	return list
+}
+
+// cover chooses groups that hold nodes, those first that hold no others, and says for each which of the nodes
+// it is chosen for. Nodes in no group are those of the empty one.
+func cover[V any](nodes map[tutti.NodeName]V, groups func(tutti.NodeName) []tutti.GroupName, members map[tutti.GroupName][]tutti.NodeName) map[tutti.GroupName][]tutti.NodeName {
+	out := map[tutti.GroupName][]tutti.NodeName{}
+	left := map[tutti.NodeName]bool{}
+	could := map[tutti.GroupName]bool{}
+	for n := range nodes {
+		of := groups(n)
+		if len(of) == 0 {
+			out[""] = append(out[""], n)
+			continue
+		}
+		left[n] = true
+		for _, g := range of {
+			could[g] = true
+		}
+	}
+	for len(left) > 0 {
+		type choice struct {
+			group         tutti.GroupName
+			covers, extra int
+		}
+		var choices []choice
+		for g := range could {
+			c := choice{group: g}
+			for _, n := range members[g] {
+				if left[n] {
+					c.covers++
+				}
+				if _, wants := nodes[n]; !wants {
+					c.extra++
+				}
+			}
+			if c.covers > 0 {
+				choices = append(choices, c)
+			}
+		}
+		best := slices.MinFunc(choices, func(a, b choice) int {
+			return cmp.Or(cmp.Compare(a.extra, b.extra), cmp.Compare(b.covers, a.covers), cmp.Compare(a.group, b.group))
+		})
+		for _, n := range members[best.group] {
+			if left[n] {
+				delete(left, n)
+				out[best.group] = append(out[best.group], n)
+			}
+		}
+	}
+	return out
+}
