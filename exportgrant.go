@@ -77,10 +77,15 @@ func (g ExportGrant) Dangers() string {
 	return ""
 }
 
+// IsParameter reports whether Puppet takes a name for one of a parameter.
+func IsParameter(name string) bool { return parameterRE.MatchString(name) }
+
 // Admits reports whether a resource may have a parameter. Dangerous is the word of the grant.
 func (g ExportGrant) Admits(parameter string, dangerous bool) bool {
 	named := slices.Contains(g.Parameters, parameter)
 	switch safe, listed := safeExports[g.Type]; {
+	case !IsParameter(parameter):
+		return false
 	case slices.Contains(Relations, parameter):
 		return !g.NoRelations
 	case parameter == "tag":

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"regexp"
 
 	"go.yaml.in/yaml/v3"
 
@@ -155,12 +154,10 @@ func (r *reader) exportType(name text) string {
 	return name.string
 }
 
-var parameterRE = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-
 func (r *reader) parameters(n *yaml.Node, what string) []string {
 	names := r.texts(n, what)
 	for _, name := range names {
-		if !parameterRE.MatchString(name.string) {
+		if !tutti.IsParameter(name.string) {
 			r.report(name.at, "", "%s: %q is no name of a parameter", what, name.string)
 		}
 	}

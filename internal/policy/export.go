@@ -150,19 +150,27 @@ func (g granting) refuses(e tutti.Export, node tutti.NodeName) string {
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
-	for _, p := range slices.Sorted(maps.Keys(e.Parameters)) {
-		if !g.Admits(p, g.dangerous) {
-			return fmt.Sprintf("its grant does not admit the parameter %q", p)
+	first := "" // of the parameters that are refused
+	for p, value := range e.Parameters {
+		if (!g.Admits(p, g.dangerous) || !g.dangerous && !isData(value)) && (first == "" || p < first) {
+			first = p
 		}
-		if !g.dangerous && !isData(e.Parameters[p]) {
-			return fmt.Sprintf("the value of %q is more than data, which calls functions on the collector", p)
-		}
+	}
+	switch {
+	case first != "" && g.Admits(first, g.dangerous):
+		return fmt.Sprintf("the value of %q is more than data, which calls functions on the collector", first)
+	case first != "":
+		return fmt.Sprintf("its grant does not admit the parameter %q", first)
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
 		return fmt.Sprintf("its grant admits titles that are %q, or begin with that and one of %q", string(node), titleEnds)
 	}
-	if i := slices.IndexFunc(e.Tags, func(tag string) bool { return len(g.Tags) > 0 && !g.admitsTag(e, tag) }); i >= 0 {
-		return fmt.Sprintf("its grant does not admit the tag %q", e.Tags[i])
+	if len(g.Tags) == 0 {
+		return ""
+	}
+	tags := slices.Concat(e.Tags, tagsOf(e.Parameters["tag"]))
+	if i := slices.IndexFunc(tags, func(tag string) bool { return !g.admitsTag(e, tag) }); i >= 0 {
+		return fmt.Sprintf("its grant does not admit the tag %q", tags[i])
 	}
 	return ""
 }
@@ -174,6 +182,28 @@ const titleEnds = ":/@ _"
 func owns(node tutti.NodeName, title string) bool {
 	rest, begins := strings.CutPrefix(title, string(node))
 	return begins && (rest == "" || strings.ContainsAny(rest[:1], titleEnds))
+}
+
+// tagsOf returns what the parameter tag makes tags of on the collector. Of a value that is not text it
+// returns the encoding, which nobody grants.
+func tagsOf(value json.RawMessage) []string {
+	var one any
+	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {
+		return nil
+	}
+	many, is := one.([]any)
+	if !is {
+		many = []any{one}
+	}
+	out := make([]string, len(many))
+	for i, tag := range many {
+		text, is := tag.(string)
+		if !is {
+			text = string(value)
+		}
+		out[i] = strings.ToLower(text)
+	}
+	return out
 }
 
 // admitsTag reports whether a resource may have a tag: it is one of the grant, or of those that Puppet
@@ -190,8 +220,8 @@ var (
 		"Binary", "Default", "Hash", "Regexp", "SemVer", "SemVerRange", "Sensitive", "Symbol", "Timespan", "Timestamp", "URI",
 	}
 	typeValues = []string{
-		"Any", "Array", "Binary", "Boolean", "CatalogEntry", "Class", "Collection", "Default", "Enum", "Float", "Hash", "Integer", "Iterable", "NotUndef", "Numeric", "Optional",
-		"Pattern", "Regexp", "Resource", "Scalar", "ScalarData", "SemVer", "SemVerRange", "Sensitive", "String", "Struct", "Timespan", "Timestamp", "Tuple",
+		"Any", "Array", "Binary", "Boolean", "CatalogEntry", "Class", "Collection", "Default", "Enum", "Float", "Hash", "Integer",
+		"Iterable", "NotUndef", "Numeric", "Optional", "Pattern", "Regexp", "Resource", "Scalar", "ScalarData", "SemVer", "SemVerRange", "Sensitive", "String", "Struct", "Timespan", "Timestamp", "Tuple",
 		"Type", "URI", "Undef", "Variant",
 	}
 )
@@ -232,14 +262,14 @@ func isDataValue(v any) bool {
 	return true
 }
 
-// Wanted returns the smallest grant that admits a resource. To is empty.
+// Wanted returns the smallest grant that admits a resource, if one can. To is empty.
 func Wanted(e tutti.Export) tutti.Grant {
 	g := tutti.ExportGrant{Type: e.Type}
 	if safe := (granting{g, false}); safe.refuses(e, "") == "" {
 		return tutti.Grant{Types: []tutti.ExportGrant{g}}
 	}
 	for _, p := range slices.Sorted(maps.Keys(e.Parameters)) {
-		if p != "tag" && !slices.Contains(tutti.Relations, p) {
+		if tutti.IsParameter(p) && p != "tag" && !slices.Contains(tutti.Relations, p) {
 			g.Parameters = append(g.Parameters, p)
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// maxWants bounds the types and keys of what Wants and Merge return.
-const maxWants = 100
+const (
+	maxWants  = 100 // types, and keys, of what Wants and Merge return
+	maxLooked = 50  // resources of a type that are refused: more of them say the same
+)
 
 // Wants returns the grants that a node lacks to publish and read all this, without To: what takes the word
 // in one that is dangerous, the rest in one that is not.
@@ -16,23 +18,20 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	var out []tutti.Grant
 	x := ExportsOf(fleet, groups, node)
 	counts := map[string]int{}
-	lacks := map[string]bool{}
+	lacks := map[string]int{} // how many resources, up to maxLooked
 	for _, e := range exports {
 		counts[e.Type]++
-		if x.May(e) != nil {
-			lacks[e.Type] = true
+		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && x.May(e) != nil {
+			lacks[e.Type]++
 			out = Merge(out, []tutti.Grant{Wanted(e)})
 		}
 	}
-	for _, e := range exports {
-		n := counts[e.Type]
+	for name, n := range counts {
 		switch {
-		case lacks[e.Type] && n > tutti.MostExports:
-			more := Wanted(e)
-			more.Types[0].Most = n
-			out = Merge(out, []tutti.Grant{more})
-		case !lacks[e.Type] && n > x.Most(e.Type):
-			out = Merge(out, []tutti.Grant{x.more(e.Type, n)})
+		case lacks[name] > 0 && n > tutti.MostExports:
+			out = withMost(out, name, n)
+		case lacks[name] == 0 && n > x.Most(name):
+			out = Merge(out, []tutti.Grant{x.more(name, n)})
 		}
 	}
 	for _, key := range writes {
@@ -46,6 +45,20 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		}
 	}
 	return out
+}
+
+// withMost says of a type how many resources there are, in each grant that has it.
+func withMost(grants []tutti.Grant, name string, most int) []tutti.Grant {
+	var more []tutti.Grant
+	for _, g := range grants {
+		for _, t := range g.Types {
+			if t.Type == name {
+				t.Most = most
+				more = append(more, tutti.Grant{Types: []tutti.ExportGrant{t}, Dangerous: g.Dangerous})
+			}
+		}
+	}
+	return Merge(grants, more)
 }
 
 // Merge returns what admits what either of two lists of grants without To admits: at most one that is not
