@@ -52,7 +52,7 @@ groups:
   db: {nodes: [db-01]}
   web: {nodes: [web-01]}
 grants:
-  - {to: db, write: [db/**], exports: [{type: Database, defined: true}]}
+  - {to: db, write: [db/**], exports: [{type: Database, defined: true, most: 50000}]}
   - {to: web, read: [db/**]}
 plans:
   deploy: {steps: [{run: db}, {run: web}]}
