@@ -4,7 +4,7 @@ package deploy
 
 import "embed"
 
-// Units are tutti-server.service and tutti-agent.service.
+// Units are tutti-server.service, tutti-agent.service, and tutti-backup.service with its timer.
 //
-//go:embed *.service
+//go:embed *.service *.timer
 var Units embed.FS

@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -40,7 +44,8 @@ type BackupOptions struct {
 // has been read again and is whole.
 func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if o.File == "-" {
-		return backup(ctx, o, o.Out)
+		end, err := backup(ctx, o, o.Out)
+		return end, errors.Join(err, noteBackup(o, end, err))
 	}
 	if exists(o.File) {
 		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
@@ -60,7 +65,65 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if err := os.Rename(tmp.Name(), o.File); err != nil {
 		return end, err
 	}
-	return end, durable.SyncDir(filepath.Dir(o.File))
+	err = durable.SyncDir(filepath.Dir(o.File))
+	return end, errors.Join(err, noteBackup(o, end, err))
+}
+
+// backupFile, in a server's directory, says which backup was made last.
+const backupFile = "backup.json"
+
+// backupNote is what it says.
+type backupNote struct {
+	At   time.Time `json:"at"`
+	File string    `json:"file"`
+	Seq  uint64    `json:"seq"`
+}
+
+// noteBackup notes a backup that was made without an error, for doctor.
+func noteBackup(o BackupOptions, end archive.End, err error) error {
+	if err != nil {
+		return nil //nolint:nilerr // the caller has it
+	}
+	raw, err := json.Marshal(backupNote{At: now(), File: o.File, Seq: end.Seq})
+	if err == nil {
+		err = durable.WriteFile(filepath.Join(o.Dir, backupFile), raw, 0o600)
+	}
+	return tutti.Wrap("", err, "%s is a whole backup; that it was made could not be noted", o.File)
+}
+
+// lastBackup is when the last backup of a server was made, zero if there was none, and when its directory was.
+func lastBackup(dir string) (made, began time.Time) {
+	if info, err := os.Stat(filepath.Join(dir, serverConfigFile)); err == nil {
+		began = info.ModTime()
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, backupFile))
+	var note backupNote
+	if err != nil || json.Unmarshal(raw, &note) != nil {
+		return time.Time{}, began
+	}
+	return note.At, began
+}
+
+// backupName is the name of a backup in a directory of backups: in the order of time.
+func backupName(at time.Time) string { return "tutti-" + at.UTC().Format("20060102T150405Z") + ".tar" }
+
+var backupRE = regexp.MustCompile(`^tutti-\d{8}T\d{6}Z\.tar$`)
+
+// pruneBackups removes all but the latest backups of a directory, and nothing else there.
+func pruneBackups(dir string, keep int) (removed []string, err error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !backupRE.MatchString(e.Name()) || !e.Type().IsRegular() })
+	for _, e := range entries[:max(0, len(entries)-keep)] {
+		path := filepath.Join(dir, e.Name())
+		if err := os.Remove(path); err != nil {
+			return removed, err
+		}
+		removed = append(removed, path)
+	}
+	return removed, nil
 }
 
 func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, error) {

@@ -94,7 +94,10 @@ func initServer(o cli.ServerInit) error {
 	if err != nil || !o.Unit {
 		return err
 	}
-	return startUnit(context.Background(), unit, "server --dir "+o.Dir)
+	if err := startUnit(context.Background(), unit, "server --dir "+o.Dir); err != nil {
+		return err
+	}
+	return writeBackupUnits(o.Dir)
 }
 
 // serverGarbage is the garbage that a server may have, in percent of what it needs
@@ -149,8 +152,18 @@ func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
 type backups struct{}
 
 func (backups) Backup(ctx context.Context, o cli.ServerBackup) (cli.BackupMade, error) {
-	end, err := Backup(ctx, BackupOptions(o))
-	return cli.BackupMade{File: o.File, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
+	if o.Into != "" {
+		if err := os.MkdirAll(o.Into, 0o700); err != nil {
+			return cli.BackupMade{}, tutti.Wrap(tutti.CodeInvalid, err, "directory for backups")
+		}
+		o.File = filepath.Join(o.Into, backupName(now()))
+	}
+	end, err := Backup(ctx, BackupOptions{Dir: o.Dir, Socket: o.Socket, File: o.File, Out: o.Out})
+	made := cli.BackupMade{File: o.File, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}
+	if err == nil && o.Into != "" {
+		made.Removed, err = pruneBackups(o.Into, o.Keep)
+	}
+	return made, err
 }
 
 func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, error) {

@@ -67,6 +67,7 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 		certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "a CA is not renewed: make a new fleet, and join the nodes again"),
 		certificate("the server's certificate", filepath.Join(dir, "server.crt"), 30*day, "systemctl restart tutti-server"),
 	}
+	s.Backup, s.Made = lastBackup(o.ServerDir)
 	if !s.Running {
 		s.Log = lostLog(o.ServerDir)
 		return s

@@ -42,6 +42,23 @@ func startUnit(ctx context.Context, name, args string) error {
 	return nil
 }
 
+// writeBackupUnits leaves the timer for daily backups of a server, and what it starts. A person enables it:
+// only they know whether there is room for backups.
+func writeBackupUnits(dir string) error {
+	const service, timer = "tutti-backup.service", "tutti-backup.timer"
+	if _, err := os.Stat(packagedUnit + "/" + timer); err == nil {
+		return nil
+	}
+	text, err := deploy.Units.ReadFile(timer)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(unitDir+"/"+timer, text, 0o644); err != nil {
+		return err
+	}
+	return writeUnit(service, "server backup --dir "+dir)
+}
+
 func writeUnit(name, args string) error {
 	text, err := unitText(name, args)
 	if err != nil {

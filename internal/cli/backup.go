@@ -15,6 +15,10 @@ import (
 type ServerBackup struct {
 	Dir, Socket, File string
 	Out               io.Writer
+	// Into is a directory for a file that is named by the time; File is empty then. All but the latest Keep
+	// of those files are removed when the new one is there.
+	Into string
+	Keep int
 }
 
 // BackupMade is what a backup has.
@@ -25,6 +29,7 @@ type BackupMade struct {
 	Link    tutti.Digest `json:"link"`
 	Entries int          `json:"entries"`
 	Blobs   int          `json:"blobs"`
+	Removed []string     `json:"removed,omitempty"` // older backups
 }
 
 // Backups makes and restores backups of a server.
@@ -38,19 +43,33 @@ type Backups interface {
 func newServerBackupCommand(o *options) *cobra.Command {
 	var in ServerBackup
 	cmd := &cobra.Command{
-		Use:   "backup FILE",
+		Use:   "backup [FILE]",
 		Short: "Copy the server into a file, as of one event; - is standard output",
 		Long: `Copies configuration, identity, log and content. The server may run: then it is
 asked through its local socket. FILE holds the key of the fleet's CA: whoever
-has it is the fleet's server. Keep it encrypted.`,
-		Args: cobra.ExactArgs(1),
+has it is the fleet's server. Keep it encrypted.
+With --into DIR the file is named by the time, and older ones are removed. The
+timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in.File, in.Socket, in.Out = args[0], o.conn.Socket, cmd.OutOrStdout()
+			if len(args) == 1 == (in.Into != "") {
+				return tutti.Errorf(tutti.CodeInvalid, "give the name of a file, or a directory with --into")
+			}
+			if in.Keep < 1 {
+				return tutti.Errorf(tutti.CodeInvalid, "--keep %d: at least 1", in.Keep)
+			}
+			if len(args) == 1 {
+				in.File = args[0]
+			}
+			in.Socket, in.Out = o.conn.Socket, cmd.OutOrStdout()
 			made, err := o.deps.Backups.Backup(cmd.Context(), in)
 			if err != nil {
 				return err
 			}
 			text := fmt.Sprintf("%s: up to event %d (%d events, %d blobs). It holds the CA's key: keep it encrypted.\n", made.File, made.Seq, made.Entries, made.Blobs)
+			for _, file := range made.Removed {
+				text += "Removed " + file + "\n"
+			}
 			if in.File == "-" {
 				_, err := io.WriteString(cmd.ErrOrStderr(), text)
 				return err
@@ -62,7 +81,10 @@ has it is the fleet's server. Keep it encrypted.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
+	f := cmd.Flags()
+	f.StringVar(&in.Dir, "dir", DefaultServerDir, "data directory")
+	f.StringVar(&in.Into, "into", "", "directory for the backups, made if it is not there")
+	f.IntVar(&in.Keep, "keep", 7, "with --into: how many backups stay there")
 	return cmd
 }
 

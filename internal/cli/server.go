@@ -87,15 +87,18 @@ afterwards: move the directory to the operator's machine.`,
 				return err
 			}
 			next := "started, as the systemd unit tutti-server"
+			backup := "none yet; each day, into /var/backups/tutti: systemctl enable --now tutti-backup.timer"
 			if !in.Unit {
 				next = "start it with: tutti server --dir " + filepath.Clean(in.Dir)
+				backup = "none yet; make one with: tutti server backup --into DIRECTORY"
 			}
 			text := fmt.Sprintf(`Made the server of %s.
   data       %s
   operator   %s   (certificate and code-signing key of %q: move it to the operator's machine)
   server     %s
+  backup     %s
 Let nodes in with:  tutti token create --name NODE | ssh NODE tutti join
-`, in.Host, in.Dir, in.OperatorDir, in.Operator, next)
+`, in.Host, in.Dir, in.OperatorDir, in.Operator, next, backup)
 			return o.done(cmd, text, map[string]any{"host": in.Host, "dir": in.Dir, "operator_dir": in.OperatorDir, "operator": in.Operator})
 		},
 	}

@@ -26,6 +26,7 @@ var checks = []check{
 	{"clock", clock},
 	{"log", serverLog},
 	{"sync", syncAlways},
+	{"backup", backup},
 	{"ask", ask},
 	{"nodes", nodes},
 	{"puppet", eachNode(noPuppet)},
@@ -198,6 +199,24 @@ func syncAlways(f Facts) []Finding {
 		return nil
 	}
 	return one("the server does not fsync each write", "a loss of power loses what was acknowledged", "start it with this release's unit: systemctl restart tutti-server")
+}
+
+// backupAge is a day, and what a daily timer needs besides.
+const backupAge = 26 * time.Hour
+
+func backup(f Facts) []Finding {
+	if f.Server == nil {
+		return nil
+	}
+	what := "the server's last backup was made " + f.Server.Backup.UTC().Format(time.RFC3339)
+	since := f.Server.Backup
+	if since.IsZero() {
+		what, since = "no backup of the server was ever made here", f.Server.Made
+	}
+	if f.Now.Sub(since) <= backupAge {
+		return nil
+	}
+	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
 }
 
 func ask(f Facts) (out []Finding) {

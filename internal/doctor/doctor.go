@@ -66,7 +66,9 @@ type Server struct {
 	SyncAlways  bool
 	Log         error // why the log does not have what was acknowledged
 	Nodes       []tutti.NodeView
-	Asked       error // why it was not asked for them
+	Asked       error     // why it was not asked for them
+	Made        time.Time // its directory
+	Backup      time.Time // the last one; zero: none was made here
 }
 
 // Node is what lives in an agent's directory.

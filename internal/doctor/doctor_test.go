@@ -27,7 +27,7 @@ func well() doctor.Facts {
 	return doctor.Facts{
 		Now: now, Version: "1",
 		Server: &doctor.Server{
-			Process: process("server"), Credentials: credential("ca"), SyncAlways: true,
+			Process: process("server"), Credentials: credential("ca"), SyncAlways: true, Made: now.Add(-1000 * time.Hour), Backup: now.Add(-25 * time.Hour),
 			Nodes: []tutti.NodeView{{Node: "db-01", SeenAt: now.Add(-time.Second)}},
 		},
 		Node:     &doctor.Node{Process: process("agent"), Name: "db-01", Credentials: credential("jwt"), Link: link},
@@ -68,6 +68,8 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"no time source", func(f *doctor.Facts) { f.Node.Link.Time = now.Add(-time.Hour) }, "clock", "1h0m0s off"},
 		{"an old copy of the log", func(f *doctor.Facts) { f.Server.Log = errors.New("ends at 3") }, "log", "tutti server restore"},
 		{"a server that gave up durability", func(f *doctor.Facts) { f.Server.SyncAlways = false }, "sync", "fsync"},
+		{"the timer does not run", func(f *doctor.Facts) { f.Server.Backup = now.Add(-27 * time.Hour) }, "backup", "made 2030-01-0"},
+		{"nobody has made a backup", func(f *doctor.Facts) { f.Server.Backup = time.Time{} }, "backup", "systemctl enable --now tutti-backup.timer"},
 		{"its disk is full", func(f *doctor.Facts) { f.Server.Asked = errors.New("full") }, "ask", "full"},
 		{"the operator was revoked", func(f *doctor.Facts) { f.Operator.Asked = errors.New("revoked") }, "ask", "tutti operator create ada"},
 		{"a node is silent", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = now.Add(-time.Hour) }, "nodes", "db-01 was last heard of 1h0m0s ago"},
