@@ -3,6 +3,7 @@ package tutti
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 )
 
 // Claim asks for the node's next run. It says what the agent knows, so that it is given
@@ -27,9 +28,19 @@ type Claimed struct {
 	// last one that it has begun. Zero: the server is of release 0.2.0 or before.
 	Fence    Fence    `json:"fence,omitzero"`
 	Position Position `json:"position,omitzero"` // of the server
+	// Alone is what the node does while its server is away; nil: nothing, as with a server of
+	// release 0.2.0 or before.
+	Alone *Alone `json:"alone,omitempty"`
 	// Unknown says what this release does not know in the order, which then has its Run
 	// and its Node alone. Nobody may carry it out.
 	Unknown error `json:"-"`
+}
+
+// Alone is what a node does while its server is away (ADR 0023).
+type Alone struct {
+	// Safety is after how long it makes a safety run; 0: it makes none.
+	Safety time.Duration `json:"safety,omitempty"`
+	Why    string        `json:"why,omitempty"` // it makes none, or that one
 }
 
 // Expectation is what may follow on a node.
@@ -51,11 +62,12 @@ func (c *Claimed) UnmarshalJSON(raw []byte) error {
 		Expect   Expectation     `json:"expect"`
 		Fence    Fence           `json:"fence"`
 		Position Position        `json:"position"`
+		Alone    *Alone          `json:"alone"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position}
+	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position, Alone: in.Alone}
 	if len(in.Order) > 0 && string(in.Order) != "null" {
 		order := Order{}
 		if out.Unknown = strictly(in.Order, &order); out.Unknown != nil {

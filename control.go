@@ -300,6 +300,7 @@ type NodeView struct {
 	Outcome  Outcome   `json:"outcome,omitempty"`
 	Reason   Reason    `json:"reason,omitempty"`
 	Foreign  bool      `json:"foreign,omitempty"` // Tutti did not start that run
+	Local    *Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
 	RunAt    time.Time `json:"run_at,omitzero"`
 	Message  string    `json:"message,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`

@@ -61,6 +61,7 @@ type RunView struct {
 	Plan    PlanName  `json:"plan,omitempty"`
 	Mode    Mode      `json:"mode"`
 	Foreign bool      `json:"foreign,omitempty"` // Tutti did not start it: no job, no gate, no record
+	Local   *Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
 	Code    Digest    `json:"code"`
 	Puppet  string    `json:"puppet,omitempty"`
 	Outcome Outcome   `json:"outcome,omitempty"`

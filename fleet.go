@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,40 @@ type Fleet struct {
 	// VolatileFacts are names of facts, besides those that the module lists, that say nothing
 	// when they change.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
+	// SafetyWhenAway is after how long without its server a node makes a safety run by itself, unless its
+	// group says something else; 0: the default, Never: not at all.
+	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
+}
+
+// Never stands for a duration that does not end.
+const Never time.Duration = -1
+
+// DefaultSafetyWhenAway is that of a fleet that reacts. In another one only people start runs.
+const DefaultSafetyWhenAway = 12 * time.Hour
+
+// AloneOf says what a node does while its server is away. Of several groups the one that lets it wait
+// longest counts.
+func (f Fleet) AloneOf(groups []GroupName) Alone {
+	longest, said := time.Duration(0), GroupName("")
+	for _, g := range f.Groups {
+		d := g.SafetyWhenAway
+		if d != 0 && slices.Contains(groups, g.Name) && longest != Never && (d == Never || d > longest) {
+			longest, said = d, g.Name
+		}
+	}
+	switch {
+	case longest == Never:
+		return Alone{Why: "the fleet file says never, for group " + string(said)}
+	case longest > 0:
+		return Alone{Safety: longest, Why: "the fleet file says so, for group " + string(said)}
+	case f.SafetyWhenAway == Never:
+		return Alone{Why: "the fleet file says never"}
+	case f.SafetyWhenAway > 0:
+		return Alone{Safety: f.SafetyWhenAway, Why: "the fleet file says so"}
+	case f.Reaction == nil:
+		return Alone{Why: "only people start runs in this fleet: its fleet file does not say reactive"}
+	}
+	return Alone{Safety: DefaultSafetyWhenAway, Why: "the default"}
 }
 
 // GroupOrder lets the nodes of one group run after those of another one are good.
@@ -162,6 +197,8 @@ type Group struct {
 	Nodes []NodeName `json:"nodes,omitempty"`
 	// Program is that of its nodes, empty: the fleet's.
 	Program Program `json:"program,omitempty"`
+	// SafetyWhenAway is that of its nodes; 0: the fleet's.
+	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 }
 
 // Joined reports whether the join token of each node fixes who is in the group.

@@ -103,6 +103,7 @@ type NodeAnswer struct {
 	Outcome Outcome   `json:"outcome,omitempty"`
 	Reason  Reason    `json:"reason,omitempty"`
 	Foreign bool      `json:"foreign,omitempty"` // Tutti did not start that run
+	Local   *Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
 	RemoteAnswer
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -95,6 +96,9 @@ type Options struct {
 	// time after a run; nil: nobody wants to know.
 	Idle func()
 
+	// ServeLocal lets root on this machine begin runs without the server.
+	ServeLocal bool
+
 	// Compile is where the Puppet Server on this node asks; nil: there is none.
 	Compile *CompileSocket
 
@@ -141,6 +145,11 @@ type Agent struct {
 	lost      error // what became of a lease's note
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // why the server does not take this machine for the node
+
+	localAsks chan localAsk
+	aloneMu   sync.Mutex
+	alone     Alone
+	aloneAt   time.Time // Alone.Reached as on disk
 }
 
 const (
@@ -176,9 +185,8 @@ func New(opts Options) *Agent {
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
 	}
-	return &Agent{
+	a := &Agent{
 		opts:  opts,
-		code:  codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode},
 		known: knownAnswers{dir: filepath.Join(opts.Dir, "known")},
 		wake:  make(chan struct{}, 1),
 		gate:  make(chan struct{}, 1),
@@ -187,10 +195,12 @@ func New(opts Options) *Agent {
 		beat:  make(chan struct{}, 1),
 
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
-		collects: make(chan struct{}, 1), tellAgain: make(chan struct{}, 1),
+		collects: make(chan struct{}, 1), tellAgain: make(chan struct{}, 1), localAsks: make(chan localAsk),
 
 		told: map[tutti.RunID]bool{}, exchange: exchange,
 	}
+	a.code = codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode, needs: a.needsCode}
+	return a
 }
 
 // Run serves until ctx ends. A Puppet that runs then runs on: the next agent
@@ -201,6 +211,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	a.loadAlone()
 	a.opts.Bus.SetTicket(a.readTicket().Ticket)
 	if err := a.opts.Bus.OnRing(a.ring); err != nil {
 		return err
@@ -213,6 +224,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil { // the node's own runs need no such socket
 		a.opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
+	var local net.Listener
+	if a.opts.ServeLocal {
+		if local, err = a.listenLocal(); err != nil { // orders need no such socket
+			a.opts.Logger.Error("nobody can begin a run on this machine", "error", err)
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -222,6 +239,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	beside.Go(func() { a.remotes(ctx) })
 	if compiles != nil {
 		beside.Go(func() { a.compiles(ctx, compiles) })
+	}
+	if local != nil {
+		beside.Go(func() { a.locals(ctx, local) })
 	}
 	beside.Go(func() { a.leases(ctx) })
 	beside.Go(func() { a.foreigns(ctx) })
@@ -305,6 +325,10 @@ func (a *Agent) claims(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-a.wake:
 		case <-retry.C:
+		case ask := <-a.localAsks:
+			if err := a.personsRun(ctx, ask); err != nil && ctx.Err() == nil {
+				a.opts.Logger.Error("a local run", "error", err)
+			}
 		}
 		if ctx.Err() != nil { // more than one of them was ready
 			return context.Cause(ctx)
@@ -312,11 +336,14 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
+		if err != nil && away(err) {
+			again = min(again, a.safetyRuns(ctx))
+		}
 		switch {
 		case errors.Is(err, errNotGreeted): // hello pokes
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
-			again = retryAfter
+			again = min(again, retryAfter)
 		case busy:
 			again, idle = 0, false
 		case !idle:
@@ -361,6 +388,9 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed whoever is away
 		return any, err
 	}
+	if err := a.hearLocals(); err != nil {
+		return false, err
+	}
 	if !a.hasGreeted() {
 		return false, errNotGreeted
 	}
@@ -395,8 +425,10 @@ func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
 		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server,
 	})
 	if err != nil {
+		a.noteDenied(err)
 		return claimed, err
 	}
+	a.toldAlone(claimed.Alone)
 	return claimed, a.saw(claimed.Position)
 }
 
@@ -422,7 +454,11 @@ func call[T any](ctx context.Context, a *Agent, op string, in any) (T, error) {
 func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Patience, tutti.Errorf(tutti.CodeUnavailable, "no answer to %s within %s", op, a.opts.Patience))
 	defer cancel()
-	return a.opts.Bus.Call(ctx, op, payload)
+	reply, err := a.opts.Bus.Call(ctx, op, payload)
+	if err == nil || !away(err) {
+		a.reached()
+	}
+	return reply, err
 }
 
 // pointedBus is a bus with a point to be killed at before and after each call;

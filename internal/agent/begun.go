@@ -24,9 +24,9 @@ type begun struct {
 }
 
 // Forget removes from a state directory what an agent remembers of orders, of its server and of its
-// ticket: of another fleet it says nothing.
+// ticket, and what it would do without a server: of another fleet it says nothing.
 func Forget(dir string) error {
-	for _, name := range []string{BegunFile, TicketFile} {
+	for _, name := range []string{BegunFile, TicketFile, AloneFile} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

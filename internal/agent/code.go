@@ -27,6 +27,7 @@ type codeStore struct {
 	dir    string
 	call   func(ctx context.Context, op string, payload []byte) ([]byte, error)
 	verify func(tutti.SignedCode) error
+	needs  func() tutti.Digest // that stays though no environment leads to it; empty: none
 	mu     sync.Mutex
 }
 
@@ -237,8 +238,8 @@ func (c *codeStore) link(links string, order tutti.Order) error {
 	return durable.SyncDir(links)
 }
 
-// collect removes the trees that no environment leads to, but for the latest,
-// and what an agent that was killed left half done.
+// collect removes the trees that no environment leads to, but for that which is needed and the latest, and
+// what an agent that was killed left half done.
 func (c *codeStore) collect(links string) error {
 	half, _ := filepath.Glob(filepath.Join(c.dir, "code", ".new-*"))
 	for _, dir := range half {
@@ -261,6 +262,10 @@ func (c *codeStore) collect(links string) error {
 		return linked[strings.TrimSuffix(filepath.Base(m), ".manifest")]
 	})
 	slices.SortFunc(old, func(a, b string) int { return modified(a).Compare(modified(b)) })
+	needed := c.tree(c.needs()) + ".manifest"
+	if i := slices.Index(old, needed); i >= 0 {
+		old = append(slices.Delete(old, i, i+1), needed)
+	}
 	for len(old) > keepCode {
 		if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest")); err != nil {
 			return err

@@ -141,7 +141,7 @@ func (f *factsWatch) running() bool {
 	return f.active != nil
 }
 
-// lastWithFacts is the directory of the last run that has ended and has collected facts; empty:
+// lastWithFacts is the directory of the last ordered run that has ended and has collected facts; empty:
 // there is none.
 func (f *factsWatch) lastWithFacts() string {
 	dirs, err := f.runDirs()
@@ -149,7 +149,7 @@ func (f *factsWatch) lastWithFacts() string {
 		return ""
 	}
 	for _, dir := range slices.Backward(dirs) {
-		if hasFile(dir, factsFile) && (hasFile(dir, resultFile) || hasFile(dir, sentFile)) {
+		if hasFile(dir, factsFile) && !hasFile(dir, LocalFile) && (hasFile(dir, resultFile) || hasFile(dir, sentFile)) {
 			return dir
 		}
 	}

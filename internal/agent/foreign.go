@@ -44,19 +44,19 @@ type heard struct {
 	Nth     int           `json:"nth,omitempty"` // later ones have more, whatever their clock said
 }
 
-// foreigns tells the server of runs that it did not order, until ctx ends. Nothing
+// foreigns tells the server of runs that it did not order, other people's and local ones, until ctx ends. Nothing
 // that runs of Tutti's do waits for it.
 func (a *Agent) foreigns(ctx context.Context) {
-	if a.opts.Witness == nil {
-		return
+	w := &watch{Agent: a}
+	if a.opts.Witness != nil {
+		var err error
+		if w.watcher, err = fsnotify.NewWatcher(); err != nil {
+			a.opts.Logger.Error("runs that others start are not seen", "error", err)
+			return
+		}
+		defer w.watcher.Close()
+		w.events, w.errors = w.watcher.Events, w.watcher.Errors
 	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		a.opts.Logger.Error("runs that others start are not seen", "error", err)
-		return
-	}
-	defer watcher.Close()
-	w := &watch{Agent: a, watcher: watcher}
 	again := time.NewTimer(foreignAgain)
 	defer again.Stop()
 	for {
@@ -82,7 +82,9 @@ func (a *Agent) foreigns(ctx context.Context) {
 // watch waits for the report file to be another one.
 type watch struct {
 	*Agent
-	watcher *fsnotify.Watcher
+	watcher *fsnotify.Watcher // nil without a witness
+	events  <-chan fsnotify.Event
+	errors  <-chan error
 	file    string
 	dir     string // that is watched: the file's, or the nearest above it that is there
 	said    string // why a report was passed over
@@ -91,6 +93,9 @@ type watch struct {
 // follow watches the directory of the report file. Before Puppet's first run that
 // is not there.
 func (w *watch) follow() {
+	if w.opts.Witness == nil {
+		return
+	}
 	file, err := w.opts.Witness.ReportFile()
 	if err != nil {
 		return // after the next run of Tutti's it is asked again
@@ -132,11 +137,11 @@ func (w *watch) wait(ctx context.Context, again <-chan time.Time) bool {
 			return true
 		case <-w.lookAgain:
 			return true
-		case e := <-w.watcher.Events:
+		case e := <-w.events:
 			if w.file == e.Name || strings.HasPrefix(w.file, e.Name+string(filepath.Separator)) {
 				return true
 			}
-		case err := <-w.watcher.Errors: // events were lost
+		case err := <-w.errors: // events were lost
 			w.opts.Logger.Warn("runs that others start may not be seen at once", "error", err)
 			return true
 		}
@@ -146,6 +151,9 @@ func (w *watch) wait(ctx context.Context, again <-chan time.Time) bool {
 // look puts the run of Puppet's last report into the outbox, if it is foreign and
 // was not looked at before.
 func (a *Agent) look() error {
+	if a.opts.Witness == nil {
+		return nil
+	}
 	run, report, err := a.opts.Witness.LastReport(a.opts.Node)
 	if errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound {
 		return nil
@@ -163,20 +171,25 @@ func (a *Agent) look() error {
 		return nil
 	}
 	if _, err := os.Stat(a.runDir(id)); errors.Is(err, fs.ErrNotExist) { // else it is one of ours
-		before, err := a.outbox()
-		if err != nil {
-			return err
-		}
-		nth := 1
-		if len(before) > 0 {
-			nth += before[len(before)-1].Nth
-		}
-		if err := writeSealed(a.heardFile(id), heard{run, report, nth}); err != nil {
+		if err := a.hear(run, report); err != nil {
 			return err
 		}
 		a.opts.Logger.Info("a run that Tutti did not start has ended", "run", id, "outcome", run.Result.Outcome, "reason", run.Result.Reason)
 	}
 	return writeSealed(at, seen{id})
+}
+
+// hear puts a run into the outbox.
+func (a *Agent) hear(run tutti.Foreign, report []byte) error {
+	before, err := a.outbox()
+	if err != nil {
+		return err
+	}
+	nth := 1
+	if len(before) > 0 {
+		nth += before[len(before)-1].Nth
+	}
+	return writeSealed(a.heardFile(run.Result.Run), heard{run, report, nth})
 }
 
 func (a *Agent) foreignDir() string { return filepath.Join(a.opts.Dir, foreignDir) }

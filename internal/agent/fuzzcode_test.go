@@ -27,7 +27,7 @@ func FuzzCode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
 		raw = hostile.Mangle(raw, seed)
 		root := t.TempDir()
-		store := codeStore{dir: filepath.Join(root, "agent"), verify: func(tutti.SignedCode) error { return nil }}
+		store := codeStore{dir: filepath.Join(root, "agent"), verify: func(tutti.SignedCode) error { return nil }, needs: func() tutti.Digest { return "" }}
 		store.call = func(_ context.Context, op string, _ []byte) ([]byte, error) {
 			if op == tutti.OpCode {
 				return json.Marshal(tutti.SignedCode{Manifest: raw})

@@ -58,6 +58,7 @@ func (a *Agent) hellos(ctx context.Context) {
 		}
 		if ctx.Err() == nil {
 			a.opts.Logger.Error("this machine is not taken for the node", "error", err)
+			a.noteDenied(err)
 		}
 		a.setGreeted(false, err)
 		timer.Reset(claimEvery)

@@ -166,7 +166,10 @@ func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 		return out, nil
 	}
 	if run := cmp.Or(before, l.goesOn()); run != nil {
-		out.Busy = fmt.Sprintf("run %s of job %s", run.Run, run.Job)
+		out.Busy = "local run " + string(run.Run)
+		if run.Job != "" {
+			out.Busy = fmt.Sprintf("run %s of job %s", run.Run, run.Job)
+		}
 		if run.Job == out.Job {
 			out.Busy = ""
 		}
@@ -273,13 +276,7 @@ func (l *leaseholder) expire() error {
 }
 
 // heldBy is the job that holds the node, by the agent's note; empty: none.
-func (a *Agent) heldBy() tutti.JobID {
-	note, err := readSealed[leaseNote](a.leaseFile())
-	if err != nil {
-		return "" // one that is damaged is named by trouble
-	}
-	return note.Job
-}
+func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
 // mayBegin says why a run must not begin on a node that is held, or is not. An
 // error: not yet.

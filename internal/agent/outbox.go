@@ -69,7 +69,7 @@ func (a *Agent) flush(ctx context.Context) error {
 		return err
 	}
 	for _, dir := range dirs {
-		if !hasFile(dir, resultFile) || hasFile(dir, sentFile) {
+		if !hasFile(dir, resultFile) || hasFile(dir, sentFile) || hasFile(dir, LocalFile) {
 			continue
 		}
 		if err := a.sendRun(ctx, dir); err != nil {

@@ -83,6 +83,10 @@ const insistEvery = 250 * time.Millisecond
 // to do with what is known, and does not wait a second time. The caller holds
 // s.asking.
 func insist[T any](ctx context.Context, s *socket, op string, in any) (T, error) {
+	if s.local {
+		var none T
+		return none, errAsksNobody
+	}
 	for {
 		asked := time.Now()
 		out, err := call[T](ctx, s.agent, op, in)
@@ -191,6 +195,9 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		return nil, err
 	}
 	killpoint.Here("agent.gate-kept")
+	if s.local {
+		return response{"verdict": tutti.GateGo, "reason": "a local run"}, nil
+	}
 	handed = withoutPlaces(handed)
 	for {
 		gated, err := call[tutti.Gated](ctx, s.agent, tutti.OpGate, handed)
@@ -255,8 +262,12 @@ func (s *socket) asked(req request) (response, error) {
 	return nil, s.book.write(entry{Asked: &askedEntry{Keys: req.Keys, Facts: req.Facts}})
 }
 
-// published tells a tutti_value what its key holds now; that is no read.
+// published tells a tutti_value what its key holds now; that is no read. In a local run that is nobody's
+// business.
 func (s *socket) published(ctx context.Context, req request) (response, error) {
+	if s.local {
+		return response{"found": false, "local": true}, nil
+	}
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
 	a, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
 	if err == nil {
@@ -280,6 +291,9 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	if s.spec.Order.Mode != tutti.ModeApply {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a run in mode %s publishes nothing", s.spec.Order.Mode)
+	}
+	if s.local {
+		return nil, tutti.Errorf(tutti.CodeRefused, "a local run publishes nothing")
 	}
 	p := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error

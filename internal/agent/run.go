@@ -200,7 +200,9 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
 	serving.Go(func() { sock.serve(serveCtx) })
-	serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
+	if !sock.local {
+		serving.Go(func() { a.opts.Runner.Follow(serveCtx, dir, spec.Order.Run, a.sendLive) })
+	}
 	serving.Go(func() { a.watchStrangers(serveCtx, sock) })
 	err := process.Wait(ctx)
 	killpoint.Here("agent.process-ended")
@@ -227,7 +229,10 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 // is set if the agent ended it.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
-	a.collectFacts(dir)
+	local := hasFile(dir, LocalFile)
+	if !local {
+		a.collectFacts(dir)
+	}
 	if out.StartedAt.IsZero() || spec.StartedAt.Before(out.StartedAt) {
 		out.StartedAt = spec.StartedAt // the process began before its first word
 	}
@@ -242,6 +247,9 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	record, err := book.record(spec)
 	if err != nil {
 		return a.end(ctx, dir, unrecorded(out, err))
+	}
+	if !local {
+		a.noteApplied(spec, out, record)
 	}
 	out.AskedMore = book.askedMore(record)
 	unanswered := book.unanswered()
@@ -279,6 +287,9 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		// Perhaps nobody killed it: it could not write its end either.
 		result.Outcome, result.Reason = tutti.Failed, tutti.BecauseMachinery
 		result.Message += ", or could not write how it went on: " + err.Error()
+	}
+	if hasFile(dir, LocalFile) { // no server waits for it
+		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
 	}
 	if _, sendErr := call[struct{}](context.WithoutCancel(ctx), a, tutti.OpResult, result); sendErr != nil {
 		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)

@@ -26,6 +26,7 @@ type socket struct {
 	book     *book
 	listener net.Listener
 	logger   *slog.Logger
+	local    bool // nobody has ordered the run: it is told what is known here
 
 	asking    sync.Mutex
 	awaySince time.Time // guarded by asking; zero while the server answers
@@ -51,7 +52,9 @@ func (a *Agent) listen(dir string, spec Spec) (*socket, error) {
 		b.close()
 		return nil, err
 	}
-	return &socket{agent: a, dir: dir, spec: spec, book: b, listener: l, logger: a.opts.Logger.With("run", spec.Order.Run)}, nil
+	return &socket{
+		agent: a, dir: dir, spec: spec, book: b, listener: l, logger: a.opts.Logger.With("run", spec.Order.Run), local: hasFile(dir, LocalFile),
+	}, nil
 }
 
 func (s *socket) close() {

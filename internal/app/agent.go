@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -55,6 +56,7 @@ type Agent struct {
 	launcher   string
 	modules    string
 	compile    *agent.CompileSocket
+	core       atomic.Pointer[agent.Agent]
 }
 
 func identityDir(dir string) string { return filepath.Join(dir, "identity") }
@@ -111,8 +113,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
 		Compile: a.compile, Idle: giveBack,
-		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat,
+		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat, ServeLocal: true,
 	})
+	a.core.Store(core)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error { return warm.Run(ctx) })
@@ -138,6 +141,9 @@ func (a *Agent) notAdmitted(err error) {
 	a.opts.Logger.Error("the server does not let this node in: join again", "node", node, "why", why,
 		"hint", fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node), "error", err)
 	notify(fmt.Sprintf("STATUS=Not admitted, join again: %s", why))
+	if core := a.core.Load(); core != nil { // what it was told before is no longer so
+		core.Denied(errors.New(why))
+	}
 }
 
 // membershipNow is the membership on disk, which may be newer than this process.

@@ -31,6 +31,7 @@ func Commands() cli.Deps {
 		Doctor:     examineHere,
 		Demo:       demo,
 		Chaos:      runChaos,
+		Local:      local{},
 
 		CheckPolicy:         checkPolicy,
 		InstallPuppetServer: installPuppetServer,

@@ -150,7 +150,10 @@ func runText(r tutti.RunView, now time.Time) string {
 	if !r.EndedAt.IsZero() {
 		text += " " + ago(r.EndedAt, now)
 	}
-	if r.Foreign {
+	switch {
+	case r.Local != nil:
+		return text + ", " + foreignWords(r.Local)
+	case r.Foreign:
 		return text + ", not started by Tutti"
 	}
 	if r.Job == "" {

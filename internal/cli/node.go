@@ -121,9 +121,31 @@ func connection(n tutti.NodeView) string {
 // jobOf is the job of a node's last run, or whose that was.
 func jobOf(n tutti.NodeView) string {
 	if n.Foreign {
-		return "foreign"
+		return foreignWord(n.Local)
 	}
 	return orDash(string(n.LastJob))
+}
+
+// foreignWord is the word for a run that no server ordered.
+func foreignWord(l *tutti.Local) string {
+	switch {
+	case l == nil:
+		return "foreign"
+	case l.Safety:
+		return "safety"
+	}
+	return "local"
+}
+
+// foreignWords says who began a run that no server ordered.
+func foreignWords(l *tutti.Local) string {
+	switch {
+	case l == nil:
+		return "foreign, not started by Tutti"
+	case l.Safety:
+		return "a safety run of its agent, without the server"
+	}
+	return "local, begun by a person on the node"
 }
 
 // outcome is an outcome with its reason, as plans write it.
@@ -191,7 +213,7 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	}
 	of := "of job " + jobOf(n)
 	if n.Foreign {
-		of = "foreign: not started by Tutti"
+		of = strings.Replace(foreignWords(n.Local), "foreign,", "foreign:", 1)
 	}
 	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, orDash(outcome(n.Outcome, n.Reason)))
 	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {

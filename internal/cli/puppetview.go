@@ -30,7 +30,7 @@ func showStatus(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 func lastKnown(a tutti.NodeAnswer) string {
 	text := orDash(outcome(a.Outcome, a.Reason))
 	if a.Foreign {
-		text += " (foreign)"
+		text += " (" + foreignWord(a.Local) + ")"
 	}
 	return text
 }

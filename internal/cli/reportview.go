@@ -64,7 +64,7 @@ func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
 
 func ofJob(r tutti.RunReport) string {
 	if r.Foreign {
-		return "none: foreign, not started by Tutti"
+		return "none: " + foreignWords(r.Local)
 	}
 	text := string(r.Job)
 	if r.Step != "" {
@@ -287,15 +287,19 @@ func printLog(w io.Writer, r runJSON, all bool) {
 		fmt.Fprintf(w, "\n%s\n", title)
 	}
 	for _, l := range lines {
-		fmt.Fprintf(w, "  %s  %-7s  %s", l.At.Local().Format(time.TimeOnly), l.Level, oneLine(l.Message, maxLine))
-		if l.Source != "" && l.Source != "Puppet" {
-			fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
-		}
-		fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
+		printLogLine(w, l)
 	}
 	if more := len(r.Log) - len(lines); more > 0 {
 		fmt.Fprintf(w, "  … and %d more; all of them: tutti run show %s --logs\n", more, r.Run)
 	}
+}
+
+func printLogLine(w io.Writer, l tutti.LogLine) {
+	fmt.Fprintf(w, "  %s  %-7s  %s", l.At.Local().Format(time.TimeOnly), l.Level, oneLine(l.Message, maxLine))
+	if l.Source != "" && l.Source != "Puppet" {
+		fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
+	}
+	fmt.Fprintln(w, place(tutti.Place{File: l.File, Line: l.Line}))
 }
 
 // codeOf says which code was run. A Puppet Server's is known by its environment,

@@ -54,6 +54,8 @@ type Deps struct {
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
 	// InstallPuppetServer puts the module on the Puppet Server of this machine.
 	InstallPuppetServer InstallPuppetServer
+	// Local is what root asks on a node.
+	Local Local
 	// CheckPolicy says what in a node's policy does not do what it seems to.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
 	// Demo boots, deploys and shows a fleet.
@@ -101,7 +103,7 @@ Exit codes:
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)

@@ -17,6 +17,10 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	for _, f := range last.Foreign { // the latest that says anything
 		told := (last.SetBack == nil || f.EndedSeq > last.SetBack.Seq) && (!out.Facts || f.EndedSeq > s.engine.Facts(node).Seq)
 		switch {
+		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also one that has failed before it changed anything
+			continue
+		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
+			out.Need = Apply // and that reacts: such a run is made only while nothing else can react
 		case agent && !f.Outcome().Good():
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		case agent && !has.Recorded && f.Foreign.Whole && told && len(out.Changed) == 0: // else what it exports is not published
@@ -32,11 +36,11 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// foreignWhy says why a node is not good after a foreign run.
+// foreignWhy says why a node is not good after a run that Tutti did not order.
 func foreignWhy(f *engine.Run) string {
-	r := f.Result
+	r, what := f.Result, f.Foreign.Local.Kind()
 	if f.Outcome().Good() {
-		return fmt.Sprintf("foreign run %s has changed what Tutti's last run left: resources changed: %d", r.Run, r.Counts.Changed)
+		return fmt.Sprintf("%s %s has changed what Tutti's last run left: resources changed: %d", what, r.Run, r.Counts.Changed)
 	}
-	return fmt.Sprintf("foreign run %s: %s:%s: %s", r.Run, r.Outcome, r.Reason, r.Message)
+	return fmt.Sprintf("%s %s: %s:%s: %s", what, r.Run, r.Outcome, r.Reason, r.Message)
 }

@@ -62,6 +62,16 @@ func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	})
 }
 
+// repeats reports whether a local run has done again what the last run of ours had done that passed its gate, or
+// that a proof rests on: then it says nothing new of its node.
+func (s *State) repeats(f *Run, last Last) bool {
+	if f.Foreign.Local == nil || f.Foreign.Local.As == "" || !f.Outcome().Good() || last.Passed == nil {
+		return false
+	}
+	as := s.Runs[f.Foreign.Local.As]
+	return as != nil && as.Node == f.Node && as.Passed() && as.Began().Equal(last.Passed.Began())
+}
+
 // touched reports whether the run may have done anything on its node, has tried, or
 // speaks for one that did.
 func (r *Run) touched() bool {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -163,8 +164,8 @@ type Last struct {
 	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
-	// Foreign are the kept runs that Tutti did not start, that were no noop, and that
-	// are later than these; the latest first.
+	// Foreign are the kept runs that Tutti did not order, that were no noop, and that
+	// are later than these, but local ones that did the same again; the latest first.
 	Foreign []*Run
 }
 
@@ -175,7 +176,7 @@ func (s *State) Last(node tutti.NodeName) Last {
 	if b := s.setBack[node]; b != nil && (out.Passed == nil || out.Passed.GatedSeq < b.Seq) {
 		out.SetBack = b
 	}
-	out.Foreign = s.foreignAfter(node, out.Applied, out.Passed)
+	out.Foreign = slices.DeleteFunc(s.foreignAfter(node, out.Applied, out.Passed), func(f *Run) bool { return s.repeats(f, out) })
 	return out
 }
 

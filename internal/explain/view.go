@@ -97,7 +97,7 @@ func (v View) node(n *fold.Node) tutti.NodeView {
 	r := v.Engine.Runs[n.LastClaimed]
 	if f := v.lastForeign(n.Node, r); f != nil {
 		fillRun(&out, f)
-		out.Foreign, out.RunAt = true, f.Result.StartedAt
+		out.Foreign, out.Local, out.RunAt = true, f.Foreign.Local, f.Result.StartedAt
 	} else if r != nil {
 		fillRun(&out, r)
 	}
@@ -141,7 +141,7 @@ func (v View) run(r *engine.Run) tutti.RunView {
 	case r.Compiled != nil:
 		out.Puppet = r.Compiled.Puppet
 	case r.Foreign != nil:
-		out.Puppet, out.EndedAt = r.Foreign.Puppet, r.Result.EndedAt // by the node's clock; it may have been told much later
+		out.Local, out.Puppet, out.EndedAt = r.Foreign.Local, r.Foreign.Puppet, r.Result.EndedAt // by the node's clock; it may have been told much later
 	}
 	if !r.Ended() {
 		out.Phase = phaseOf(r)

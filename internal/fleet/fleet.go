@@ -83,6 +83,8 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"order":       func(n *yaml.Node) { order = n },
 		"replaced":    func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
 		"facts":       func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
+
+		"safety_when_away": func(n *yaml.Node) { fleet.SafetyWhenAway = r.safetyWhenAway(n, "safety_when_away") },
 	})
 	if ok && !named {
 		r.report(root, "begin with `fleet: NAME`", "the fleet has no name")

@@ -55,7 +55,7 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 		if err := group.Name.Validate(); err != nil {
 			r.reportErr(e.key.at, "", err)
 		}
-		for _, node := range r.group(e, &group.Program) {
+		for _, node := range r.group(e, &group) {
 			group.Nodes = append(group.Nodes, tutti.NodeName(node.string))
 			if listed[node.string] == 0 {
 				listed[node.string] = node.at.Line
@@ -71,16 +71,18 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 	return groups
 }
 
-// group returns the listed nodes, none for a group that join tokens fix, and says by
-// which program they run.
-func (r *reader) group(e entry, program *tutti.Program) []text {
+// group returns the listed nodes, none for a group that join tokens fix, and puts what else the group
+// says of them into it.
+func (r *reader) group(e entry, group *tutti.Group) []text {
 	what := "group " + e.key.string
 	var nodes []text
 	var list, joined *yaml.Node
 	complete := r.mapping(e.value, what, fields{
 		"nodes":  func(n *yaml.Node) { list = n },
 		"joined": func(n *yaml.Node) { joined = n },
-		"mode":   func(n *yaml.Node) { *program = r.program(n, what) },
+		"mode":   func(n *yaml.Node) { group.Program = r.program(n, what) },
+
+		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
 	})
 	if list != nil {
 		nodes = r.texts(list, what+": nodes")

@@ -90,10 +90,30 @@ func (r *reader) reactionBound(n *yaml.Node) tutti.ReactionBound {
 
 // safety is a duration, or `never`.
 func (r *reader) safety(n *yaml.Node) time.Duration {
-	if at := follow(n); at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" && at.Value == "never" {
+	if isNever(n) {
 		return 0
 	}
 	return r.duration(n, "reaction: safety")
+}
+
+func isNever(n *yaml.Node) bool {
+	at := follow(n)
+	return at.Kind == yaml.ScalarNode && at.ShortTag() == "!!str" && at.Value == "never"
+}
+
+// minSafetyWhenAway is longer than a server needs to be started again, or a connection to come back.
+const minSafetyWhenAway = time.Minute
+
+// safetyWhenAway is a duration, or `never`.
+func (r *reader) safetyWhenAway(n *yaml.Node, what string) time.Duration {
+	if isNever(n) {
+		return tutti.Never
+	}
+	d := r.duration(n, what)
+	if d > 0 && d < minSafetyWhenAway {
+		r.report(n, "like 12h: a server that is started again is no server that is away", "%s: %s, at least %s", what, Duration(d), Duration(minSafetyWhenAway))
+	}
+	return d
 }
 
 // readReactions reads the rules, of which the first that fits counts; so one that

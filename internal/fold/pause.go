@@ -57,11 +57,30 @@ func (s *State) Paused(now time.Time) func(tutti.NodeName) string {
 	}
 }
 
+// PausedNode says of one node what Paused says, without a look at all others.
+func (s *State) PausedNode(now time.Time, n tutti.NodeName) string {
+	var holds *Pause
+	for _, p := range s.PausesAt(now) {
+		if s.Member(p.Target, n) && (holds == nil || p.outlasts(*holds)) {
+			holds = &p
+		}
+	}
+	if holds == nil {
+		return ""
+	}
+	return holds.why()
+}
+
+// outlasts reports whether a pause holds longer than another one.
+func (p Pause) outlasts(other Pause) bool {
+	return !other.Until.IsZero() && (p.Until.IsZero() || p.Until.After(other.Until))
+}
+
 func (s *State) pausedNodes(now time.Time) map[tutti.NodeName]Pause {
 	of := map[tutti.NodeName]Pause{}
 	for _, p := range s.PausesAt(now) {
 		for _, n := range s.Members(p.Target) {
-			if before, found := of[n]; !found || !before.Until.IsZero() && (p.Until.IsZero() || p.Until.After(before.Until)) {
+			if before, found := of[n]; !found || p.outlasts(before) {
 				of[n] = p
 			}
 		}

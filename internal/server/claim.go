@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
@@ -35,6 +36,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		s.presence.claims(n.Node, in.Version, lacks)
 		tx.compare(n, in.Begun)
 		out.Expect = tx.expects(n.Node)
+		out.Alone = tx.alone(n)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 		if r == nil {
 			return nil
@@ -55,6 +57,16 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	})
 	out.Position = s.Position()
 	return out, err
+}
+
+// alone is what a node is to do while this server is away. What is paused does nothing by itself, however long
+// the pause is.
+func (tx *tx) alone(n *fold.Node) *tutti.Alone {
+	if why := tx.PausedNode(tx.now, n.Node); why != "" {
+		return &tutti.Alone{Why: "the node is " + why}
+	}
+	out := tx.Fleet().AloneOf(tx.Registry.Groups(n))
+	return &out
 }
 
 // refuseOrder ends a run whose order the node's agent would misread. It counts as claimed, so

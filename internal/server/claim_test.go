@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -184,4 +186,54 @@ func TestANodeWithoutARunStoresNothing(t *testing.T) {
 	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, []byte("report")); err != nil {
 		t.Errorf("a node with a run: %v", err)
 	}
+}
+
+// TestWhatANodeDoesAlone: an answer to a claim says what the fleet file says, and nothing is to be done on a node
+// that is paused.
+func TestWhatANodeDoesAlone(t *testing.T) {
+	f := servertest.Start(t)
+	db, web := f.Join("db-01"), f.Join("web-01")
+	check := func(n *servertest.Node, safety time.Duration, why string) {
+		t.Helper()
+		var got tutti.Claimed
+		if err := n.Call(tutti.OpClaim, tutti.Claim{Version: "1", Knows: tutti.Capabilities()}, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Alone == nil || got.Alone.Safety != safety || !strings.Contains(got.Alone.Why, why) {
+			t.Errorf("%s: %+v, want %s, %s", n.Name, got.Alone, safety, why)
+		}
+	}
+	const groups = `
+groups:
+  db: {nodes: [db-01], safety_when_away: 2h}
+  late: {nodes: [db-01], safety_when_away: 5h}
+  web: {nodes: [web-01]}
+`
+	for _, tt := range []struct {
+		fleet   string
+		db, web time.Duration
+		why     string
+	}{
+		{"fleet: test" + groups, 5 * time.Hour, 0, "only people start runs"},
+		{"fleet: test\nreactive: true" + groups, 5 * time.Hour, 12 * time.Hour, "the default"},
+		{"fleet: test\nsafety_when_away: 3h" + groups, 5 * time.Hour, 3 * time.Hour, "the fleet file says so"},
+		{"fleet: test\nreactive: true\nsafety_when_away: never" + groups, 5 * time.Hour, 0, "the fleet file says never"},
+		{"fleet: test" + strings.Replace(groups, "2h", "never", 1), 0, 0, "only people start runs"},
+	} {
+		setFleet(t, f, tt.fleet)
+		check(db, tt.db, "the fleet file says")
+		check(web, tt.web, tt.why)
+	}
+	setFleet(t, f, "fleet: test\nsafety_when_away: 3h"+groups)
+	for _, p := range []tutti.Pause{{Target: "db", Reason: "disk", For: time.Hour}, {Target: "db-01", Reason: "new disk"}} {
+		if _, err := f.Pause(servertest.Operator(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(db, 0, "new disk") // which has no end
+	check(web, 3*time.Hour, "")
+	if err := f.Unpause(servertest.Operator(), "db-01"); err != nil {
+		t.Fatal(err)
+	}
+	check(db, 0, "the node is paused by ")
 }

@@ -47,8 +47,10 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err := take(func(*tx, *fold.Node) {}); err != nil || !wanted {
 		return nil, err
 	}
-	if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
-		return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
+	if in.Result.Report != "" {
+		if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
+			return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
+		}
 	}
 	return nil, take(func(tx *tx, n *fold.Node) {
 		tx.emit(actorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})

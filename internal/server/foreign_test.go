@@ -117,6 +117,38 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 	}
 }
 
+// TestALocalRun: a run that the node's agent began is told as one that no server ordered, with or without a report,
+// however it ended, and shown as what it was.
+func TestALocalRun(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	setFleet(t, f, "fleet: test\ngroups: {db: {nodes: [db-01]}}\n")
+	local := &tutti.Local{Safety: true, Away: true, Code: tutti.DigestOf([]byte("code"))}
+	waiting, _ := foreign(1, tutti.Waiting, func(f *tutti.Foreign) {
+		f.Local, f.Result.Report = local, ""
+		f.Result.Waits = []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/x"}}}
+	})
+	mustTell(t, db, waiting, nil)
+	n, err := f.ShowNode(servertest.Operator(), "db-01")
+	if err != nil || n.LastRun != waiting.Result.Run || n.Outcome != tutti.Waiting || n.Local == nil || !n.Local.Safety {
+		t.Errorf("node %+v, %v", n.NodeView, err)
+	}
+	r, err := f.RunReport(servertest.Operator(), string(waiting.Result.Run))
+	if err != nil || r.Local == nil || r.Missing == nil || r.Missing.Why != tutti.ReportNotSent {
+		t.Errorf("run %+v, %v", r, err)
+	}
+	for _, spoil := range []func(f *tutti.Foreign){
+		func(f *tutti.Foreign) { f.Local = nil },
+		func(f *tutti.Foreign) { f.Whole = true },
+		func(f *tutti.Foreign) { f.Result.Stopped = true },
+		func(f *tutti.Foreign) { f.Local = &tutti.Local{As: "no id"} },
+		func(f *tutti.Foreign) { f.Local = &tutti.Local{Code: "no digest"} },
+	} {
+		bad, _ := foreign(2, tutti.Failed, func(f *tutti.Foreign) { f.Local, f.Result.Report = local, "" }, spoil)
+		wantCode(t, tell(t, db, bad, nil), tutti.CodeInvalid, "")
+	}
+}
+
 func TestAForeignRunThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -153,7 +153,7 @@ func factsOf(a tutti.NodeAnswer) (map[string]any, error) {
 func answerAbout(v tutti.NodeView, verdict tutti.RemoteVerdict, message string) tutti.NodeAnswer {
 	return tutti.NodeAnswer{
 		Node: v.Node, Verdict: verdict, Message: message, LastRun: v.LastRun, RunAt: v.RunAt, Outcome: v.Outcome, Reason: v.Reason,
-		Foreign: v.Foreign,
+		Foreign: v.Foreign, Local: v.Local,
 	}
 }
 

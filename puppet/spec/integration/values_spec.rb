@@ -55,6 +55,14 @@ RSpec.describe 'shared values' do
                                 'Tutti_value[gone]' => 'withdrawn', 'Tutti_value[same]' => nil, 'Tutti_value[never]' => nil)
   end
 
+  it 'publishes nothing in a local run, and changes all else' do
+    run.agent.local = true
+    run.manifest("tutti_value { 'a': value => 1 }\ntutti_value { 'b': ensure => absent }\nnotify { 'x': }\n").call
+    expect(run.status.exitstatus).to eq(2), run.said
+    expect(run.agent.asked('publish') + run.agent.asked('withdraw')).to be_empty
+    expect(run.report['resource_statuses'].select { |_, status| status['changed'] }.keys).to eq(['Notify[x]'])
+  end
+
   it 'publishes nothing in a noop run, and shows what it would' do
     run.order['mode'] = 'noop'
     run.manifest("tutti_value { 'a': value => 1 }\ntutti_value { 'b': source_file => '/does/not/exist' }\n").call

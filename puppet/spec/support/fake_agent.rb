@@ -24,7 +24,7 @@ class FakeAgent
     @connections = []
   end
 
-  attr_accessor :mode, :values, :hiera, :exports
+  attr_accessor :local, :mode, :values, :hiera, :exports
 
   def on(operation, &block)
     @handlers[operation] = block
@@ -113,6 +113,8 @@ class FakeAgent
   end
 
   def answer_published(request)
+    return { ok: true, found: false, local: true } if @local
+
     found = @store.key?(request['key'])
     { ok: true, found: found, value: @store[request['key']] }
   end

@@ -109,6 +109,15 @@ RSpec.describe 'the type tutti_value' do
     expect(Puppet).to have_received(:warning).once.with(/not started by Tutti/)
   end
 
+  it 'is in sync, with one warning, in a local run' do
+    PuppetX::Tutti::Run.instance_variable_set(:@warned, nil)
+    allow(Puppet).to receive(:warning)
+    allow(run).to receive(:published).and_return(nil)
+    states = [resource(value: 1), resource(ensure: :absent), resource(source_file: '/none')].map { |value| is(value) }
+    expect(states).to eq(%i[present absent present])
+    expect(Puppet).to have_received(:warning).once.with(/a local run publishes nothing/)
+  end
+
   it 'does nothing when it is refreshed' do
     expect(resource(value: 1)).not_to respond_to(:refresh)
   end

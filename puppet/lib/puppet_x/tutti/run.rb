@@ -46,6 +46,14 @@ module PuppetX
           Puppet.warning('tutti: this Puppet was not started by Tutti: shared values are not read, nothing is published')
         end
 
+        # Warns once per process that nothing is published, for the server is away.
+        def warn_local
+          return if @warned
+
+          @warned = true
+          Puppet.warning('tutti: a local run publishes nothing: the next run that the server orders does')
+        end
+
         private
 
         # A Puppet Server that compiles past Tutti would take every value for absent. Applications have its run mode, too
@@ -126,9 +134,11 @@ module PuppetX
             timeout: order.lock_timeout + GRACE)['released'] == true
       end
 
-      # @return [Answer] what this node published last under a key; not a read of the record
+      # @return [Answer, nil] what this node published last under a key, not a read of the record; nil in a local run, which
+      #   publishes nothing
       def published(key)
-        answer(ask('published', { 'key' => key }), 'published')
+        response = ask('published', { 'key' => key })
+        answer(response, 'published') unless response['local'] == true
       end
 
       def publish(key, value)

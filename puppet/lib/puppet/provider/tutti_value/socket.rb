@@ -14,6 +14,10 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
       return resource[:ensure]
     end
     answer = run.published(resource[:key])
+    if answer.nil?
+      PuppetX::Tutti::Run.warn_local
+      return resource[:ensure]
+    end
     return :absent unless answer.found
     return :present if resource[:ensure] == :absent
 

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"errors"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// AloneFile is what a node knows for the time when its server is away (ADR 0023).
+const AloneFile = "alone.json"
+
+// Alone is what AloneFile says.
+type Alone struct {
+	// Told is the server's last word on what the node does by itself; nil: it has said nothing.
+	Told *tutti.Alone `json:"told,omitempty"`
+	// Denied is why the server, when it was last asked, did not take this machine for the node.
+	Denied string `json:"denied,omitempty"`
+	// Reached is when the server last answered, as of the last writing: at most aloneKept before that.
+	Reached time.Time `json:"reached,omitzero"`
+	// Started is when the agent was.
+	Started time.Time `json:"started,omitzero"`
+	// Ran is when the last safety run was begun.
+	Ran time.Time `json:"ran,omitzero"`
+	// Applied is the order of the last full run that passed its gate here; Reads is the digest of all
+	// answers that it was given.
+	Applied *tutti.Order `json:"applied,omitempty"`
+	Reads   tutti.Digest `json:"reads,omitempty"`
+}
+
+const (
+	// aloneKept is how old Alone.Reached may be on disk.
+	aloneKept = 5 * time.Minute
+	// aloneSpread is the part of the time without a server over which safety runs are spread.
+	aloneSpread = 4
+)
+
+// ReadAlone reads what the agent whose state is in dir knows; fs.ErrNotExist: nothing.
+func ReadAlone(dir string) (Alone, error) {
+	return readSealed[Alone](filepath.Join(dir, AloneFile))
+}
+
+// Safety is from when on a node makes a safety run, or why it makes none.
+func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
+	switch {
+	case s.Denied != "":
+		return at, "the server does not take this machine for the node: " + s.Denied
+	case s.Told == nil:
+		return at, "the server has not said that it may"
+	case s.Told.Safety == 0:
+		return at, s.Told.Why
+	case s.Applied == nil:
+		return at, "no full run has passed its gate here yet"
+	}
+	h := fnv.New64a()
+	h.Write([]byte(node))
+	spread := time.Duration(h.Sum64() % uint64(s.Told.Safety/aloneSpread))
+	at = s.Started
+	for _, since := range []time.Time{s.Reached, s.Ran} {
+		if next := since.Add(s.Told.Safety); !since.IsZero() && next.After(at) {
+			at = next
+		}
+	}
+	return at.Add(spread), ""
+}
+
+// loadAlone takes over what an earlier agent knew. Times of its clock that are still to come are now.
+func (a *Agent) loadAlone() {
+	now := time.Now()
+	kept, err := ReadAlone(a.opts.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.opts.Logger.Error("this node makes no safety run until a full run has passed its gate again", "error", err)
+	}
+	for _, t := range []*time.Time{&kept.Reached, &kept.Ran} {
+		if !t.IsZero() {
+			*t = now.Add(-max(0, now.Sub(*t))) // on the clock that nobody sets, from here on
+		}
+	}
+	kept.Started = now
+	a.aloneMu.Lock()
+	a.alone = kept
+	a.aloneMu.Unlock()
+	if err == nil {
+		a.noteAlone(a.learn(func(*Alone) {}))
+	}
+}
+
+// knows is what is known now.
+func (a *Agent) knows() Alone {
+	a.aloneMu.Lock()
+	defer a.aloneMu.Unlock()
+	return a.alone
+}
+
+// learn changes what is known, and returns when it is on disk.
+func (a *Agent) learn(change func(*Alone)) error {
+	a.aloneMu.Lock()
+	defer a.aloneMu.Unlock()
+	next := a.alone
+	change(&next)
+	if err := writeSealed(filepath.Join(a.opts.Dir, AloneFile), next); err != nil {
+		return err
+	}
+	a.alone, a.aloneAt = next, next.Reached
+	return nil
+}
+
+// needsCode is the code that a local run needs.
+func (a *Agent) needsCode() tutti.Digest {
+	if applied := a.knows().Applied; applied != nil {
+		return applied.Code
+	}
+	return ""
+}
+
+// reached notes that the server has answered.
+func (a *Agent) reached() {
+	a.aloneMu.Lock()
+	defer a.aloneMu.Unlock()
+	a.alone.Reached = time.Now()
+}
+
+// toldAlone notes what an answer to a claim says. What did not change is on disk now and then.
+func (a *Agent) toldAlone(told *tutti.Alone) {
+	now := a.knows()
+	same := now.Denied == "" && (told == nil) == (now.Told == nil) && (told == nil || *told == *now.Told)
+	a.aloneMu.Lock()
+	recent := time.Since(a.aloneAt) < aloneKept
+	a.aloneMu.Unlock()
+	if same && recent || told == nil && now.Told == nil {
+		return
+	}
+	a.noteAlone(a.learn(func(s *Alone) { s.Told, s.Denied = told, "" }))
+}
+
+// Denied notes that the server does not let this machine in, or does not take it for the node: it makes no
+// safety run until a claim is answered.
+func (a *Agent) Denied(why error) {
+	if a.knows().Denied == why.Error() {
+		return
+	}
+	a.noteAlone(a.learn(func(s *Alone) { s.Denied = why.Error() }))
+}
+
+// noteDenied takes a server's refusal for what Denied says. What else went wrong at the server says nothing
+// about this machine.
+func (a *Agent) noteDenied(err error) {
+	switch tutti.CodeOf(err) {
+	case tutti.CodeRefused, tutti.CodeUnauthenticated, tutti.CodeConflict, tutti.CodeNotFound:
+		a.Denied(err)
+	default:
+	}
+}
+
+func (a *Agent) noteAlone(err error) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // no directory: the agent has not begun
+		a.opts.Logger.Error("what this node does while its server is away could not be kept", "error", err)
+	}
+}
+
+// noteApplied notes the order of a run that has passed its gate: what a local run repeats.
+func (a *Agent) noteApplied(spec Spec, out tutti.Result, record tutti.Record) {
+	if !spec.Order.Full() || !passedGate(out) {
+		return
+	}
+	order := spec.Order
+	a.noteAlone(a.learn(func(s *Alone) { s.Applied, s.Reads = &order, readsDigest(record.Reads) }))
+}
+
+// passedGate reports whether a run has come behind its gate.
+func passedGate(out tutti.Result) bool {
+	if out.Stopped {
+		return false
+	}
+	switch out.Phase {
+	case "convert", "prerun", "apply", "report":
+		return true
+	}
+	return out.Outcome.Good()
+}

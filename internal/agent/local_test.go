@@ -1,0 +1,335 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// serves lets root on the machine begin runs.
+func serves(o *agent.Options) { o.ServeLocal = true }
+
+// alone is what the node knows for the time without its server.
+func (l *lab) alone() agent.Alone {
+	l.t.Helper()
+	known, err := agent.ReadAlone(l.dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return known
+}
+
+// await waits until a local run has ended and is in the outbox.
+func (l *lab) await(run tutti.RunID) tutti.Result {
+	l.t.Helper()
+	deadline := time.Now().Add(hang)
+	for {
+		if _, result, told := agent.Ended(l.runDir(run)); result != nil && told {
+			return *result
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("waited %s for the end of local run %s", hang, run)
+		}
+		time.Sleep(5 * time.Millisecond) // there is nothing to wait on: a person looks at files
+	}
+}
+
+// asked begins a local run as a person does.
+func (l *lab) asked(mode tutti.Mode) tutti.RunID {
+	l.t.Helper()
+	run, err := agent.AskLocal(l.t.Context(), l.dir, mode)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return run
+}
+
+// served starts an agent and waits until it has been answered.
+func (l *lab) served() {
+	l.t.Helper()
+	before := len(l.line.payloads(tutti.OpClaim))
+	l.start(impatient, serves)
+	l.line.wait("the first claim", func() bool { return len(l.line.payloads(tutti.OpClaim)) > before })
+}
+
+var dbX = ask{"op": "value", "key": "db/x"}
+
+// TestALocalRun: it has the code and the answers of before. The server is told when it is back, and knows that it
+// was the same again.
+func TestALocalRun(t *testing.T) {
+	l := newLab(t, func(p *puppet) tutti.Result {
+		p.say(dbX)
+		out := applies(p)
+		if r := p.say(ask{"op": "publish", "key": "db/x", "value": 1}); !r.OK {
+			t.Errorf("publish: %s", r.Error)
+		}
+		return out
+	})
+	l.served()
+	if _, err := agent.AskLocal(t.Context(), l.dir, tutti.ModeApply); tutti.CodeOf(err) != tutti.CodeNotFound {
+		t.Errorf("before there was a run: %v, want not_found", err)
+	}
+	ordered := l.end(l.job())
+	known := l.alone()
+	if known.Applied == nil || known.Applied.Run != ordered.Run || known.Told == nil {
+		t.Fatalf("after a run the node knows %+v", known)
+	}
+	l.line.sever()
+	l.ruby.does(func(p *puppet) tutti.Result {
+		if r := p.say(dbX); !r.OK || !r.Degraded || r.Found {
+			t.Errorf("the last known answer: %+v", r)
+		}
+		if r := p.say(ask{"op": "published", "key": "db/x"}); !r.OK || r.Found {
+			t.Errorf("published: %+v", r)
+		}
+		out := applies(p)
+		if r := p.say(ask{"op": "publish", "key": "db/x", "value": 2}); r.Code != tutti.CodeRefused {
+			t.Errorf("publish: %+v, want refused", r)
+		}
+		out.Counts = tutti.Counts{Total: 2, Changed: 1}
+		return out
+	})
+	again := l.asked(tutti.ModeApply)
+	if r := l.await(again); r.Outcome != tutti.Changed || !r.Degraded {
+		t.Errorf("the same again: %+v", r)
+	}
+	l.line.mend()
+	l.line.wait("the server to know of the local run", func() bool { return l.view().LastRun == again })
+	n := l.view()
+	if n.Local == nil || n.Local.As != ordered.Run || n.Local.Safety || n.Outcome != tutti.Changed {
+		t.Errorf("the server knows %+v of it, want as %s", n.Local, ordered.Run)
+	}
+	if shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01"); err != nil || shown.Standing.Run == nil || shown.Standing.Run.Run != ordered.Run {
+		t.Errorf("after the same again the node is judged by %+v, %v, want %s", shown.Standing, err, ordered.Run)
+	}
+	values, err := l.fleet.ListValues(servertest.Operator(), "db/x")
+	if err != nil || len(values) != 1 || string(values[0].Value) != "1" {
+		t.Errorf("values %+v, %v, want the one of the ordered run", values, err)
+	}
+}
+
+// TestALocalRunWithoutAnAnswer: what was never answered ends it, though the server could be asked.
+func TestALocalRunWithoutAnAnswer(t *testing.T) {
+	l := newLab(t, applies)
+	l.served()
+	l.end(l.job())
+	l.ruby.does(func(p *puppet) tutti.Result {
+		if r := p.say(dbX); r.Code != tutti.CodeUnavailable {
+			t.Errorf("a question that was never answered: %+v, want unavailable", r)
+		}
+		return tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseCompile, Phase: "compile"}
+	})
+	run := l.asked(tutti.ModeApply)
+	if r := l.await(run); r.Outcome != tutti.Waiting {
+		t.Errorf("result %+v, want waiting", r)
+	}
+	l.line.wait("the server to know of it", func() bool { return l.view().LastRun == run })
+	if shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01"); err != nil || shown.Standing.State != tutti.NodeGood {
+		t.Errorf("after a local run that changed nothing the node is %+v, %v, want good", shown.Standing, err)
+	}
+}
+
+// TestOtherAnswersAreNotTheSameAgain: then the server is told that the node may be another one.
+func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		out.Counts = tutti.Counts{Total: 2, Changed: 1}
+		return out
+	})
+	l.served()
+	l.end(l.job())
+	known := l.alone()
+	known.Reads = tutti.DigestOf([]byte("other answers"))
+	l.kill()
+	if err := agent.WriteSealed(filepath.Join(l.dir, agent.AloneFile), known); err != nil {
+		t.Fatal(err)
+	}
+	l.line.sever()
+	before := len(l.line.payloads(tutti.OpHello))
+	l.start(impatient, serves)
+	l.line.wait("an agent", func() bool { return len(l.line.payloads(tutti.OpHello)) > before })
+	run := l.asked(tutti.ModeApply)
+	l.await(run)
+	l.line.mend()
+	l.line.wait("the server to know of the local run", func() bool { return l.view().LastRun == run })
+	shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01")
+	if err != nil || shown.Standing.State != tutti.NodeStale || !strings.Contains(shown.Standing.Why, "run by a person on the node "+string(run)) {
+		t.Errorf("after other answers the node is %+v, %v, want stale", shown.Standing, err)
+	}
+}
+
+// TestWhenASafetyRunIsDue: so long after the server was reached or the last one was made, and spread.
+func TestWhenASafetyRunIsDue(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	base := agent.Alone{Told: &tutti.Alone{Safety: 12 * time.Hour}, Applied: &tutti.Order{}, Reached: now, Started: now.Add(-time.Hour)}
+	for name, tt := range map[string]struct {
+		change func(k *agent.Alone)
+		from   time.Time // without the spread; zero: never
+		none   string
+	}{
+		"the server was reached":        {func(*agent.Alone) {}, now.Add(12 * time.Hour), ""},
+		"one was made since":            {func(k *agent.Alone) { k.Ran = now.Add(13 * time.Hour) }, now.Add(25 * time.Hour), ""},
+		"reached again since":           {func(k *agent.Alone) { k.Ran = now.Add(-time.Hour) }, now.Add(12 * time.Hour), ""},
+		"the machine was without power": {func(k *agent.Alone) { k.Started = now.Add(100 * time.Hour) }, now.Add(100 * time.Hour), ""},
+		"the fleet file says never":     {func(k *agent.Alone) { k.Told = &tutti.Alone{Why: "never"} }, time.Time{}, "never"},
+		"an older server":               {func(k *agent.Alone) { k.Told = nil }, time.Time{}, "has not said"},
+		"removed":                       {func(k *agent.Alone) { k.Denied = "removed" }, time.Time{}, "removed"},
+		"nothing was applied":           {func(k *agent.Alone) { k.Applied = nil }, time.Time{}, "no full run"},
+	} {
+		known := base
+		tt.change(&known)
+		spreads := map[time.Duration]bool{}
+		for i := range 100 {
+			at, none := known.Safety(tutti.NodeName(fmt.Sprintf("node-%02d", i)))
+			if none != tt.none && (tt.none == "" || !strings.Contains(none, tt.none)) {
+				t.Fatalf("%s: none because %q, want %q", name, none, tt.none)
+			}
+			if spread := at.Sub(tt.from); none == "" && (spread < 0 || spread >= 3*time.Hour) {
+				t.Errorf("%s: at %s, want within three hours from %s", name, at, tt.from)
+			}
+			spreads[at.Sub(tt.from)] = true
+		}
+		if tt.none == "" && len(spreads) < 90 {
+			t.Errorf("%s: 100 nodes have %d times", name, len(spreads))
+		}
+	}
+}
+
+// TestASafetyRun: a node without its server runs by itself, once, also if its agent is killed in the middle.
+func TestASafetyRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(l *lab, known *agent.Alone)
+		runs   bool
+	}{
+		"long away":       {func(*lab, *agent.Alone) {}, true},
+		"an older server": {func(_ *lab, k *agent.Alone) { k.Told = nil }, false},
+		"removed":         {func(_ *lab, k *agent.Alone) { k.Denied = "removed" }, false},
+		"a clock that was set back": {func(_ *lab, k *agent.Alone) {
+			k.Told, k.Reached = &tutti.Alone{Safety: 10 * time.Minute}, time.Now().Add(1000*time.Hour)
+		}, false},
+		"held by a job": {func(l *lab, _ *agent.Alone) {
+			note := map[string]any{"job": "deploy-1", "expires": time.Now().Add(time.Hour), "length": time.Hour}
+			if err := agent.WriteSealed(filepath.Join(l.dir, agent.LeaseFile), note); err != nil {
+				l.t.Fatal(err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, applies)
+			l.start(impatient)
+			ordered := l.end(l.job())
+			l.kill()
+			known := l.alone()
+			known.Told, known.Reached = &tutti.Alone{Safety: time.Second}, time.Now().Add(-time.Hour)
+			tt.change(l, &known)
+			if err := agent.WriteSealed(filepath.Join(l.dir, agent.AloneFile), known); err != nil {
+				t.Fatal(err)
+			}
+			l.line.sever()
+			begun := make(chan *puppet, 10)
+			l.ruby.does(func(p *puppet) tutti.Result { begun <- p; return applies(p) })
+			l.start(impatient)
+			if !tt.runs {
+				l.line.wait("four exchanges", func() bool { return len(l.line.payloads(tutti.OpHello)) >= 4 })
+				if n := len(begun); n != 0 {
+					t.Errorf("%d safety runs, want none", n)
+				}
+				return
+			}
+			p := <-begun
+			how, _, _ := agent.Ended(p.dir)
+			if how == nil || !how.Safety || !how.Away || p.spec.Order.Job != "" || !p.spec.Order.FreshFacts || p.spec.Order.Code != known.Applied.Code {
+				t.Fatalf("run %+v, local %+v", p.spec.Order, how)
+			}
+			l.kill() // and nobody lets the next one wait longer: it follows this one on
+			after := l.alone()
+			if after.Ran.Before(known.Reached) || after.Ran.IsZero() {
+				t.Errorf("it is not noted that it has begun: %+v", after)
+			}
+			after.Told = &tutti.Alone{Safety: time.Hour}
+			if err := agent.WriteSealed(filepath.Join(l.dir, agent.AloneFile), after); err != nil {
+				t.Fatal(err)
+			}
+			l.start(impatient)
+			if r := l.await(p.spec.Order.Run); r.Outcome != tutti.Changed || l.ruby.started() != 2 {
+				t.Errorf("result %+v after %d starts", r, l.ruby.started())
+			}
+			l.line.mend()
+			l.line.wait("the server to know of the safety run", func() bool { n := l.view(); return n.Local != nil && n.Local.Safety })
+			if n := l.view(); n.Local.As != ordered.Run {
+				t.Errorf("as %s, want %s", n.Local.As, ordered.Run)
+			}
+			l.line.wait("the word of the server that is back", func() bool {
+				got := l.alone().Told
+				return got != nil && got.Safety == 0 && got.Why != ""
+			})
+		})
+	}
+}
+
+// TestWhoIsRefusedMakesNoSafetyRun: neither one whose claim the server refuses, nor one whose exchange; until the
+// server takes it again.
+func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
+	for _, op := range []string{tutti.OpClaim, tutti.OpHello} {
+		l := newLab(t, applies)
+		l.start(impatient)
+		l.end(l.job())
+		l.kill()
+		l.line.refuseWith(op, tutti.Errorf(tutti.CodeRefused, "two machines"))
+		l.start(impatient)
+		l.line.wait("the refusal to be kept", func() bool { return strings.Contains(l.alone().Denied, "two machines") })
+		l.kill()
+		l.line.refuseWith(op, nil)
+		l.start(impatient)
+		l.line.wait("the server to take it again", func() bool { return l.alone().Denied == "" })
+	}
+}
+
+// TestOneRunAtATime: a person waits for no run, and nobody begins beside one.
+func TestOneRunAtATime(t *testing.T) {
+	release := make(chan struct{})
+	l := newLab(t, applies)
+	l.served()
+	l.end(l.job())
+	starts := make(chan *puppet, 2)
+	l.ruby.does(func(p *puppet) tutti.Result { starts <- p; <-release; return applies(p) })
+	first := l.asked(tutti.ModeNoop)
+	if p := <-starts; p.spec.Order.Run != first || p.spec.Order.Mode != tutti.ModeNoop {
+		t.Errorf("run %+v", p.spec.Order)
+	}
+	if _, err := agent.AskLocal(t.Context(), l.dir, tutti.ModeApply); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), string(first)) {
+		t.Errorf("a second one: %v, want a conflict with %s", err, first)
+	}
+	close(release)
+	l.await(first)
+	if _, err := agent.AskLocal(t.Context(), l.dir, tutti.ModeCompile); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("mode compile: %v, want invalid", err)
+	}
+	l.kill()
+	if _, err := agent.AskLocal(t.Context(), l.dir, tutti.ModeApply); tutti.CodeOf(err) != tutti.CodeUnavailable {
+		t.Errorf("without an agent: %v, want unavailable", err)
+	}
+}
+
+// TestALocalRunNeedsItsCode: where that is damaged and nobody can be asked, the run fails and says so.
+func TestALocalRunNeedsItsCode(t *testing.T) {
+	l := newLab(t, applies)
+	l.served()
+	l.end(l.job())
+	code := filepath.Join(l.dir, "code", l.alone().Applied.Code.Hex()+".manifest")
+	if err := os.WriteFile(code, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.line.sever()
+	if r := l.await(l.asked(tutti.ModeApply)); r.Outcome != tutti.Failed || r.Reason != tutti.BecauseMachinery || l.ruby.started() != 1 {
+		t.Errorf("result %+v after %d starts, want failed:machinery and no second start", r, l.ruby.started())
+	}
+}

@@ -1,0 +1,231 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// LocalFile is in the directory of a run that the agent began without an order, before its marker is
+// (ADR 0023). Such a run is told what is known here and nothing else, and publishes nothing.
+const LocalFile = "local.json"
+
+var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run asks nobody: it has the last known answers")
+
+// awayAfter is how long after its last answer a server counts as away: an agent claims more often.
+const awayAfter = 2 * claimEvery
+
+// localAsk is a person's wish for a local run.
+type localAsk struct {
+	mode tutti.Mode
+	said chan localSaid // of room for one
+}
+
+type localSaid struct {
+	run tutti.RunID
+	err error
+}
+
+// safetyRuns makes a safety run if one is due, and returns after how long it is to be called again.
+func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
+	at, none := a.knows().Safety(a.opts.Node)
+	if none != "" {
+		return claimEvery
+	}
+	if wait := time.Until(at); wait > 0 {
+		return wait
+	}
+	if err := a.safetyRun(ctx); err != nil && ctx.Err() == nil {
+		a.opts.Logger.Error("this node makes no safety run now", "error", err)
+		return claimEvery
+	}
+	return 0
+}
+
+// safetyRun makes a safety run.
+func (a *Agent) safetyRun(ctx context.Context) error {
+	known := a.knows()
+	order, err := a.localOrder(tutti.ModeApply)
+	if err == nil {
+		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // or an agent that is killed now makes one after the other
+	}
+	if err != nil {
+		return err
+	}
+	a.opts.Logger.Warn("the server is away: this node makes a safety run by itself", "run", order.Run, "reached", known.Reached.UTC(), "as", known.Applied.Run)
+	return a.runLocal(ctx, order, tutti.Local{Safety: true, Away: true, Code: order.Code})
+}
+
+// personsRun makes the local run that a person on the node wants.
+func (a *Agent) personsRun(ctx context.Context, ask localAsk) error {
+	order, err := a.localOrder(ask.mode)
+	ask.said <- localSaid{order.Run, err}
+	if err != nil {
+		return nil //nolint:nilerr // who asked was told
+	}
+	a.opts.Logger.Info("a person on this node has begun a run", "run", order.Run, "mode", order.Mode)
+	return a.runLocal(ctx, order, tutti.Local{Away: time.Since(a.knows().Reached) > awayAfter, Code: order.Code})
+}
+
+// localOrder is what a local run does. CodeNotFound: nobody knows what that would be. CodeConflict: another
+// run or a job has the node.
+func (a *Agent) localOrder(mode tutti.Mode) (tutti.Order, error) {
+	applied := a.knows().Applied
+	if applied == nil {
+		return tutti.Order{}, tutti.Errorf(tutti.CodeNotFound, "no full run has passed its gate on this node yet: which code it should have is not known here")
+	}
+	if job := a.heldBy(); job != "" {
+		return tutti.Order{}, tutti.Errorf(tutti.CodeConflict, "the node is held by job %s, for itself alone, until that ends or its lease does", job)
+	}
+	if err := a.opts.Space(); err != nil {
+		return tutti.Order{}, err
+	}
+	order := *applied
+	order.Run, order.Mode = tutti.RunID(uuid.Must(uuid.NewV7()).String()), mode
+	order.Job, order.Step, order.Attempt = "", "", 1
+	order.FreshFacts, order.Proof, order.Exclusive, order.Debug = true, false, false, false
+	return order, order.Validate()
+}
+
+// runLocal carries out what nobody has ordered. Whatever comes of it, the directory says so.
+func (a *Agent) runLocal(ctx context.Context, order tutti.Order, how tutti.Local) error {
+	dir := a.runDir(order.Run)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := writeSealed(filepath.Join(dir, LocalFile), how); err != nil {
+		return err
+	}
+	killpoint.Here("agent.local-noted")
+	held, release := a.hold(ctx, order.Run)
+	defer release()
+	err := a.begin(held, dir, tutti.Claimed{Order: &order})
+	if err != nil && ctx.Err() == nil && !hasFile(dir, resultFile) {
+		if _, unbegun := a.opts.Runner.Spec(dir); errors.Is(unbegun, fs.ErrNotExist) {
+			err = a.end(held, dir, failed(order.Run, tutti.BecauseMachinery, err))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return a.hearLocals()
+}
+
+// hearLocals puts local runs that have ended into the outbox of what the server did not order.
+func (a *Agent) hearLocals() error {
+	dirs, err := a.runDirs()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if !hasFile(dir, LocalFile) || !hasFile(dir, resultFile) || hasFile(dir, sentFile) {
+			continue
+		}
+		if err := a.hearLocal(dir); err != nil {
+			return fmt.Errorf("tell of local run %s: %w", filepath.Base(dir), err)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) hearLocal(dir string) error {
+	run := tutti.RunID(filepath.Base(dir))
+	how, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile))
+	if err != nil {
+		how = tutti.Local{} // what it was nobody knows: it is told all the same
+	}
+	told := tutti.Foreign{Result: readResult(dir, run), Local: &how}
+	spec, err := a.opts.Runner.Spec(dir)
+	if err == nil {
+		told.Environment, told.Noop = spec.Order.Environment, spec.Order.Mode != tutti.ModeApply
+		how.As = a.repeats(dir, spec)
+	}
+	report, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err == nil && len(report) > 0 {
+		told.Result.Report = tutti.DigestOf(report)
+	}
+	told.Puppet = a.puppetOf(dir)
+	told.Result.Stopped, told.Result.Log, told.Result.Record = false, "", ""
+	if err := a.hear(told, report); err != nil {
+		return err
+	}
+	killpoint.Here("agent.local-heard")
+	if err := writeSealed(filepath.Join(dir, sentFile), map[string]string{}); err != nil {
+		return err
+	}
+	ring(a.lookAgain)
+	return nil
+}
+
+// puppetOf is the version of the Puppet that carried out a run, empty if it never said.
+func (a *Agent) puppetOf(dir string) string {
+	book, err := openBook(dir)
+	if err != nil {
+		return ""
+	}
+	defer book.close()
+	return book.greeted().Puppet
+}
+
+// repeats is the last applied run, if a local one had the same code and all the same answers; else it is
+// empty. What a Puppet Server compiled from is not known here.
+func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
+	known := a.knows()
+	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||
+		spec.Order.Environment != known.Applied.Environment || spec.Order.Program != known.Applied.Program {
+		return ""
+	}
+	book, err := openBook(dir)
+	if err != nil {
+		return ""
+	}
+	defer book.close()
+	record, err := book.record(spec)
+	if err != nil || readsDigest(record.Reads) != known.Reads {
+		return ""
+	}
+	return known.Applied.Run
+}
+
+// readsDigest tells answers apart, in whatever order and however often they were asked.
+func readsDigest(reads []tutti.Read) tutti.Digest {
+	lines := make([]string, len(reads))
+	for i, r := range reads {
+		lines[i] = fmt.Sprintf("%s %t %s\n", queryKey(r.Query), r.Found, r.Digest)
+	}
+	slices.Sort(lines)
+	return tutti.DigestOf([]byte(strings.Join(slices.Compact(lines), "")))
+}
+
+// Ended reads from the directory of a run who began it (nil: the server ordered it), how it ended (nil: it goes
+// on) and whether the server knows, or will be told by the outbox of runs that it did not order.
+func Ended(dir string) (how *tutti.Local, result *tutti.Result, told bool) {
+	if l, err := readSealed[tutti.Local](filepath.Join(dir, LocalFile)); err == nil {
+		how = &l
+	}
+	if hasFile(dir, resultFile) {
+		r := readResult(dir, tutti.RunID(filepath.Base(dir)))
+		result = &r
+	}
+	return how, result, hasFile(dir, sentFile)
+}
+
+// HeldBy is the exclusive job that holds the node whose state is in dir; empty: none.
+func HeldBy(dir string) tutti.JobID {
+	note, err := readSealed[leaseNote](filepath.Join(dir, LeaseFile))
+	if err != nil {
+		return "" // one that is damaged is named by trouble
+	}
+	return note.Job
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	// LocalSocketFile is the socket in the agent's directory on which root orders a local run.
+	LocalSocketFile = "local.sock"
+	// localWait is how long the agent may take to begin one: it may be waiting for its server.
+	localWait = time.Minute
+)
+
+// localRequest and localReply are the only lines of a connection.
+type localRequest struct {
+	Mode tutti.Mode `json:"mode"`
+}
+
+type localReply struct {
+	Run   tutti.RunID `json:"run,omitempty"`
+	Code  tutti.Code  `json:"code,omitempty"`
+	Error string      `json:"error,omitempty"`
+}
+
+// listenLocal opens the socket, for root only.
+func (a *Agent) listenLocal() (net.Listener, error) {
+	path := filepath.Join(a.opts.Dir, LocalSocketFile)
+	_ = os.Remove(path) // an earlier agent's
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l, os.Chmod(path, 0o600)
+}
+
+func (a *Agent) locals(ctx context.Context, l net.Listener) {
+	accept(ctx, l, a.opts.Logger, func(conn net.Conn) {
+		defer conn.Close()
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		defer stop()
+		_ = conn.SetReadDeadline(time.Now().Add(localWait))
+		in := bufio.NewScanner(conn)
+		if !in.Scan() {
+			return
+		}
+		var req localRequest
+		out := localReply{}
+		err := tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(in.Bytes(), &req), "request")
+		if err == nil {
+			out.Run, err = a.askLocal(ctx, req.Mode)
+		}
+		if err != nil {
+			out = localReply{Code: tutti.CodeOf(err), Error: err.Error()}
+		}
+		_ = json.NewEncoder(conn).Encode(out) // who asked may be gone; the run is told all the same
+	})
+}
+
+// askLocal has the claim loop begin a local run.
+func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, error) {
+	if mode != tutti.ModeApply && mode != tutti.ModeNoop {
+		return "", tutti.Errorf(tutti.CodeInvalid, "a local run in mode %q", string(mode))
+	}
+	ctx, cancel := context.WithTimeout(ctx, localWait)
+	defer cancel()
+	ask := localAsk{mode: mode, said: make(chan localSaid, 1)}
+	for offered := false; ; {
+		a.mu.Lock()
+		active := a.active
+		a.mu.Unlock()
+		if active != nil && !offered {
+			return "", tutti.Errorf(tutti.CodeConflict, "run %s goes on here: see its log, or try again when it has ended", active.id)
+		}
+		wanted := a.localAsks
+		if offered {
+			wanted = nil
+		}
+		select {
+		case wanted <- ask:
+			offered = true
+		case said := <-ask.said:
+			return said.run, said.err
+		case <-time.After(retryAfter): // an ordered run may have begun meanwhile
+		case <-ctx.Done():
+			return "", tutti.Errorf(tutti.CodeDeadline, "the agent has not begun a run within %s: it waits for an answer of its server, or ends", localWait)
+		}
+	}
+}
+
+// AskLocal asks the agent whose state is in dir for a local run, and returns that as soon as it is about to
+// begin. CodeUnavailable: no agent is there.
+func AskLocal(ctx context.Context, dir string, mode tutti.Mode) (tutti.RunID, error) {
+	ctx, cancel := context.WithTimeout(ctx, localWait+2*retryAfter)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, LocalSocketFile))
+	if err != nil {
+		return "", tutti.Wrap(tutti.CodeUnavailable, err, "no agent answers in %s (as root: systemctl start tutti-agent)", dir)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := json.NewEncoder(conn).Encode(localRequest{Mode: mode}); err != nil {
+		return "", tutti.Wrap(tutti.CodeUnavailable, err, "the agent in %s", dir)
+	}
+	var said localReply
+	if err := json.NewDecoder(conn).Decode(&said); err != nil {
+		return "", tutti.Wrap(tutti.CodeUnavailable, err, "the agent in %s has not answered: it may have ended", dir)
+	}
+	if said.Error != "" {
+		return "", tutti.Errorf(said.Code, "%s", said.Error)
+	}
+	return said.Run, nil
+}

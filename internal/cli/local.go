@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Local is what root asks on a node, without the server.
+type Local interface {
+	// Status reads what the node knows; it needs no agent.
+	Status(dir string) (LocalStatus, error)
+	// Run has the agent begin a run, yields what happens in it, and returns how it ended.
+	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
+	// Log yields the log of a run (empty: the latest) and returns the run.
+	Log(dir, run string, yield func(tutti.LogLine) error) (LocalRun, error)
+}
+
+// LocalStatus is what a node knows of itself.
+type LocalStatus struct {
+	Node    tutti.NodeName `json:"node"`
+	Server  string         `json:"server"`             // its address
+	Agent   bool           `json:"agent"`              // one serves here
+	Reached time.Time      `json:"reached,omitzero"`   // when the server last answered, within five minutes
+	Safety  time.Time      `json:"safety_at,omitzero"` // from when on a safety run is made, if the server stays away
+	After   time.Duration  `json:"safety_when_away,omitempty"`
+	// NoSafety is why none is made; it is never empty where Safety is zero.
+	NoSafety    string       `json:"no_safety,omitempty"`
+	Environment string       `json:"environment,omitempty"`
+	Code        tutti.Digest `json:"code,omitempty"`
+	As          tutti.RunID  `json:"as,omitempty"` // the run that a local one repeats
+	HeldBy      tutti.JobID  `json:"held_by,omitempty"`
+	Waiting     int          `json:"waiting,omitempty"` // ended runs of which the server does not know yet
+	Runs        []LocalRun   `json:"runs,omitempty"`    // the latest first
+}
+
+// LocalRun is a run of which the node has a directory.
+type LocalRun struct {
+	Run    tutti.RunID   `json:"run"`
+	Job    tutti.JobID   `json:"job,omitempty"`
+	Local  *tutti.Local  `json:"local,omitempty"` // nil: the server ordered it
+	Mode   tutti.Mode    `json:"mode"`
+	Began  time.Time     `json:"began,omitzero"`
+	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
+	Told   bool          `json:"told,omitempty"`   // the server knows how it ended, or will as soon as it is there
+}
+
+const shownLocal = 10
+
+func newLocalCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "local",
+		Short: "Run Puppet on this node while its server is away, as root",
+		Long: `For the person on call, on the node itself. Nothing here needs the server.
+A local run has the code of the last full run that passed its gate here, and the
+last known answers. It publishes nothing. The server is told of it when it is back.`,
+	}
+	cmd.AddCommand(newLocalStatusCommand(o), newLocalRunCommand(o), newLocalLogCommand(o))
+	return cmd
+}
+
+func newLocalStatusCommand(o *options) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what this node knows of its server, its code and its last runs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.deps.Local.Status(dir)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			printLocalStatus(cmd.OutOrStdout(), s, time.Now())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", DefaultAgentDir, "the agent's state directory")
+	return cmd
+}
+
+func newLocalRunCommand(o *options) *cobra.Command {
+	var dir string
+	var noop bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run Puppet here now, with the code and the answers that are known here",
+		Long: `The agent begins the run, under the same lock and with the same record as one that
+the server orders. A question that was never answered before ends it as waiting:
+then nothing is changed. Exit code 0: it ended good.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			mode := tutti.ModeApply
+			if noop {
+				mode = tutti.ModeNoop
+			}
+			out := cmd.OutOrStdout()
+			show := func(l tutti.Live) {
+				if !o.json {
+					printLocalLive(out, l)
+				}
+			}
+			r, err := o.deps.Local.Run(cmd.Context(), dir, mode, show)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				err = printJSON(out, r)
+			} else {
+				printLocalEnd(out, r)
+			}
+			if err == nil && (r.Result == nil || !r.Result.Outcome.Good()) {
+				err = CommandExit(ExitFailed)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", DefaultAgentDir, "the agent's state directory")
+	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing, say what would be changed")
+	return cmd
+}
+
+func newLocalLogCommand(o *options) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "log [RUN]",
+		Short: "Print the log of a run of this node, without an argument of the latest",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run := ""
+			if len(args) == 1 {
+				run = args[0]
+			}
+			lines := []tutti.LogLine{}
+			r, err := o.deps.Local.Log(dir, run, func(l tutti.LogLine) error {
+				lines = append(lines, l)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), struct {
+					LocalRun
+					Log []tutti.LogLine `json:"log"`
+				}{r, lines})
+			}
+			printLocalEnd(cmd.OutOrStdout(), r)
+			for _, l := range lines {
+				printLogLine(cmd.OutOrStdout(), l)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", DefaultAgentDir, "the agent's state directory")
+	return cmd
+}
+
+func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
+	agent := "runs"
+	if !s.Agent {
+		agent = "does not run here: systemctl start tutti-agent"
+	}
+	fmt.Fprintf(w, "node      %s\nagent     %s\nserver    %s, last answered %s\n", s.Node, agent, s.Server, ago(s.Reached, now))
+	switch {
+	case s.NoSafety != "":
+		fmt.Fprintf(w, "alone     no safety run: %s\n", s.NoSafety)
+	case s.Safety.After(now):
+		fmt.Fprintf(w, "alone     a safety run in %s, if the server stays away until then\n", short(s.Safety.Sub(now)))
+	default:
+		fmt.Fprintln(w, "alone     a safety run is due")
+	}
+	if s.As != "" {
+		fmt.Fprintf(w, "code      %s\nas        run %s, the last one that passed its gate\n", codeWords(s.Code, s.Environment), s.As)
+	}
+	if s.HeldBy != "" {
+		fmt.Fprintf(w, "held by   job %s, for itself alone\n", s.HeldBy)
+	}
+	if s.Waiting > 0 {
+		fmt.Fprintf(w, "untold    the server does not know yet of runs that have ended: %d\n", s.Waiting)
+	}
+	for i, r := range s.Runs {
+		if i == shownLocal {
+			fmt.Fprintf(w, "  … and %d more\n", len(s.Runs)-shownLocal)
+			break
+		}
+		fmt.Fprintf(w, "%-8s  %s, %s, %s, %s\n", map[bool]string{true: "runs"}[i == 0], r.Run, ago(r.Began, now), r.whose(), r.ended())
+	}
+}
+
+// codeWords names code as run show does; a Puppet Server's has no digest.
+func codeWords(code tutti.Digest, environment string) string {
+	if code == "" {
+		return "of the Puppet Server, environment " + orDash(environment)
+	}
+	return fmt.Sprintf("%.12s of environment %s", code.Hex(), environment)
+}
+
+// whose says who wanted a run.
+func (r LocalRun) whose() string {
+	if r.Local != nil || r.Job == "" {
+		return foreignWord(r.Local)
+	}
+	return "job " + string(r.Job)
+}
+
+func (r LocalRun) ended() string {
+	if r.Result == nil {
+		return "goes on"
+	}
+	text := outcome(r.Result.Outcome, r.Result.Reason)
+	if r.Result.Stopped {
+		text = "stopped at its gate"
+	}
+	if r.Mode != tutti.ModeApply {
+		text += " (" + string(r.Mode) + ")"
+	}
+	return text
+}
+
+func printLocalLive(w io.Writer, l tutti.Live) {
+	switch {
+	case l.Resource == "" && l.Phase != "" && l.Message != "":
+		fmt.Fprintf(w, "%s: %s\n", l.Phase, oneLine(l.Message, maxLine))
+	case l.Resource == "" && l.Phase != "":
+		fmt.Fprintln(w, l.Phase)
+	case l.Done && (l.Changed || l.Failed):
+		word := "changed"
+		if l.Failed {
+			word = "failed"
+		}
+		fmt.Fprintf(w, "  %s %s: %s\n", word, l.Resource, oneLine(l.Message, maxLine))
+	}
+}
+
+func printLocalEnd(w io.Writer, r LocalRun) {
+	fmt.Fprintf(w, "run       %s, %s\noutcome   %s\n", r.Run, r.whose(), r.ended())
+	if r.Result == nil {
+		return
+	}
+	if c := r.Result.Counts; c.Total > 0 {
+		fmt.Fprintf(w, "resources %d: %d changed, %d failed, %d skipped\n", c.Total, c.Changed, c.Failed, c.Skipped)
+	}
+	if r.Result.Message != "" {
+		fmt.Fprintf(w, "message   %s\n", oneLine(r.Result.Message, maxLine))
+	}
+	for _, f := range r.Result.Failures {
+		fmt.Fprintf(w, "  %s\n", failure(f))
+	}
+}

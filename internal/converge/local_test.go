@@ -1,0 +1,93 @@
+package converge_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+)
+
+// byItself is what a node's agent does while its server is away.
+func byItself(as tutti.RunID, change ...func(*tutti.Foreign)) tutti.Foreign {
+	f := others(change...)
+	f.Local = &tutti.Local{Safety: true, Away: true, As: as}
+	return f
+}
+
+// TestLocalRuns: what a run that the node's agent began means, by ADR 0023.
+func TestLocalRuns(t *testing.T) {
+	atHand := func(f tutti.Foreign) tutti.Foreign { f.Local = &tutti.Local{}; return f }
+	for _, tc := range []struct {
+		reason  string
+		told    func(last tutti.RunID) tutti.Foreign
+		need    converge.Need
+		foreign bool // it does not react
+	}{
+		{"the same again, which set something right", func(as tutti.RunID) tutti.Foreign { return byItself(as, changed) }, converge.Nothing, false},
+		{"the same again, and it failed", func(as tutti.RunID) tutti.Foreign { return byItself(as, failed) }, converge.Apply, false},
+		{"it did not compile", func(as tutti.RunID) tutti.Foreign { return byItself(as, uncompiled) }, converge.Nothing, false},
+		{"with other answers, and nothing changed", func(tutti.RunID) tutti.Foreign { return byItself("") }, converge.Nothing, false},
+		{"with other answers", func(tutti.RunID) tutti.Foreign { return byItself("", changed) }, converge.Apply, false},
+		{"as a run that nobody knows", func(tutti.RunID) tutti.Foreign {
+			return byItself("f0000000-0000-4000-8000-000000000000", changed)
+		}, converge.Apply, false},
+		{"a noop run", func(tutti.RunID) tutti.Foreign { return byItself("", changed, noop) }, converge.Nothing, false},
+		{"by a person while the server was there", func(tutti.RunID) tutti.Foreign { return atHand(others(changed)) }, converge.Apply, true},
+	} {
+		for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {
+			s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+			s.by(program)
+			s.all(first)
+			s.now = s.now.Add(time.Hour)
+			s.tell("a", s.now, tc.told(s.engine.Last("a").Passed.Run))
+			check := func(when string) {
+				t.Helper()
+				if got := s.standing("a"); got.Need != tc.need || got.Foreign != tc.foreign {
+					t.Errorf("%s, %s, %s: it needs %s, only for that: %t, because %q; want %s, %t",
+						tc.reason, program, when, got.Need, got.Foreign, got.Why(), tc.need, tc.foreign)
+				}
+			}
+			check("told")
+			s.fold()
+			check("after a start")
+			s.write("x", "1") // whatever it did, a change of data is one
+			if got := s.standing("a"); got.Need != converge.Apply {
+				t.Errorf("%s, %s: after a change it needs %s", tc.reason, program, got.Need)
+			}
+		}
+	}
+}
+
+// TestALocalRunAfterAProof did the same again as the run on which the proof rests.
+func TestALocalRunAfterAProof(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.all(first)
+	as := s.engine.Last("a").Passed.Run
+	s.now = s.now.Add(time.Hour)
+	s.push("code of b", s.nodes)
+	s.all(first)
+	if last := s.engine.Last("a").Passed; !last.Proved || last.Run == as {
+		t.Fatalf("the last run that passed is %s, proved: %t; this test sees nothing", last.Run, last.Proved)
+	}
+	s.now = s.now.Add(time.Hour)
+	s.tell("a", s.now, byItself(as, changed))
+	if got := s.standing("a"); got.Need != converge.Nothing {
+		t.Errorf("it needs %s: %s", got.Need, got.Why())
+	}
+}
+
+// TestALocalRunReacts: what a node did alone is judged as soon as the server is back, once.
+func TestALocalRunReacts(t *testing.T) {
+	s := living(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	s.reaction.Safety = 0
+	before := s.runs()["a"]
+	s.tell("a", s.now, byItself("", changed))
+	s.live(30 * time.Minute)
+	if got := s.runs()["a"] - before; got != 1 {
+		t.Errorf("%d runs after a local run with other answers, want 1\n%s", got, s.tail())
+	}
+	if got := s.standing("a"); got.Need != converge.Nothing {
+		t.Errorf("it needs %s: %s", got.Need, got.Why())
+	}
+}
