@@ -1,0 +1,438 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// truthFor is how long TestTruth goes on with a seed. E2E_TRUTH, a duration, and E2E_SEEDS replace it and the seeds.
+const truthFor = 22 * time.Minute
+
+var truthNodes = []string{"node-01", "node-02", "node-03"}
+
+// TestTruth asks the question that counts: is a node good that is called good? Random changes and faults happen
+// to a fleet whose code reads everything that code can read. After each few of them a job compiles on each node that
+// is called good and applies in noop mode. If the node is called good after it, too, nothing may be to change.
+func TestTruth(t *testing.T) {
+	length := truthFor
+	if text := os.Getenv("E2E_TRUTH"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, seed := range seeds(t, "E2E_SEEDS", fmt.Sprintf("%d,%d", time.Now().Unix(), time.Now().Unix()+1)) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			w := newTruth(t, seed)
+			defer w.cleanUp()
+			for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
+				w.round()
+			}
+			t.Logf("seed %d: %d checks in %d rounds, %d false, %d nodes were not called good; %v", seed, w.checks, w.rounds, w.wrong, w.notGood, w.did)
+			if w.checks == 0 {
+				t.Error("nobody was ever called good: this test sees nothing")
+			}
+			w.note(seed)
+		})
+	}
+}
+
+// truth is a fleet, what its code says now, and what was found.
+type truth struct {
+	t   *testing.T
+	rnd *rand.Rand
+
+	environment string
+	node        map[string]*truthNode
+	granted     bool
+
+	rounds, checks, wrong, notGood int
+	did                            map[string]int
+	last                           []string // what was done since everybody was looked at
+}
+
+// truthNode is what the code says of a node.
+type truthNode struct {
+	literal   int      // in a file
+	reads     []string // shared values
+	publishes int      // a value that others read; 0: none
+	of        string   // whose published value it reads; empty: nobody's
+	exports   int      // how many resources
+	collects  bool
+	made      bool // its run makes a fact
+}
+
+func newTruth(t *testing.T, seed uint64) *truth {
+	w := &truth{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), environment: "production", granted: true, node: map[string]*truthNode{}, did: map[string]int{}}
+	for _, name := range truthNodes {
+		w.node[name] = &truthNode{}
+		w.rewrite(name)
+	}
+	w.wipe()
+	w.push()
+	return w
+}
+
+// wipe removes what the code makes, with the values that it reads.
+func (w *truth) wipe() {
+	for _, name := range truthNodes {
+		sh(w.t, host(w.t, name), "rm -rf /run/truth /etc/facter/facts.d/truth_*; mkdir -p /etc/facter/facts.d")
+	}
+	values, err := fleet.Client.ListValues(w.t.Context(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, v := range values {
+		if strings.Contains(v.Key, "truth") && v.Owner == "" {
+			if err := fleet.Client.UnsetValue(w.t.Context(), v.Key); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func (w *truth) cleanUp() {
+	for _, name := range truthNodes {
+		if err := host(w.t, name).Heal(w.t.Context()); err != nil {
+			w.t.Error(err)
+		}
+	}
+	w.wipe()
+	w.environment = "production"
+	w.push()
+}
+
+// rewrite lets the code say something else of a node.
+func (w *truth) rewrite(name string) {
+	n := w.node[name]
+	switch w.rnd.IntN(7) {
+	case 0:
+		n.literal++
+	case 1:
+		n.reads = nil
+		for _, key := range []string{"a", "b", "c"} {
+			if w.rnd.IntN(2) == 0 {
+				n.reads = append(n.reads, key)
+			}
+		}
+	case 2:
+		n.publishes = w.rnd.IntN(4)
+	case 3:
+		if n.of = truthNodes[w.rnd.IntN(len(truthNodes))]; n.of >= name { // no circles: they are another question
+			n.of = ""
+		}
+	case 4:
+		n.exports = w.rnd.IntN(3)
+	case 5:
+		n.collects = !n.collects
+	case 6:
+		n.made = !n.made
+	}
+}
+
+// site is the code.
+func (w *truth) site() string {
+	var s strings.Builder
+	s.WriteString("define truth_line($content) {\n  file { \"/run/truth/line-${title}\": content => \"${content}\" }\n}\n")
+	for _, name := range truthNodes {
+		n := w.node[name]
+		fmt.Fprintf(&s, "node '%s' {\n  file { '/run/truth': ensure => directory }\n", name)
+		file := func(title, content string) {
+			fmt.Fprintf(&s, "  file { '/run/truth/%s': content => %s }\n", title, content)
+		}
+		file("literal", fmt.Sprintf("'%d'", n.literal))
+		file("environment", "$environment")
+		file("role", "\"is ${facts['truth_role']}\"")
+		file("hiera", "String(lookup('truth::all', {default_value => 'none'}))")
+		file("hiera-own", "String(lookup('truth::own', {default_value => 'none'}))")
+		for _, key := range n.reads {
+			file("value-"+key, fmt.Sprintf("String(tutti::value('shared/truth/%s', 'none'))", key))
+		}
+		if n.of != "" {
+			file("of", fmt.Sprintf("String(tutti::value('truth/%s', 'none'))", n.of))
+		}
+		if n.publishes > 0 {
+			fmt.Fprintf(&s, "  tutti_value { 'truth/%s': value => \"%d ${facts['truth_role']}\" }\n", name, n.publishes)
+		}
+		for i := range n.exports {
+			fmt.Fprintf(&s, "  @@truth_line { \"${trusted['certname']}-%d\": content => \"%d ${facts['truth_role']}\" }\n", i, n.literal)
+		}
+		if n.collects {
+			s.WriteString("  Truth_line <<| |>>\n")
+		}
+		if n.made {
+			s.WriteString("  file { '/etc/facter/facts.d/truth_made.txt': content => \"truth_made=1\\n\" }\n")
+			file("made", "\"made ${facts['truth_made']}\"")
+		}
+		s.WriteString("}\n")
+	}
+	return s.String()
+}
+
+const truthFleet = `
+fleet: e2e
+environment: {name: ENVIRONMENT, path: ./code}
+groups: {every: {nodes: [node-01, node-02, node-03]}}
+GRANTSplans:
+  look-node-01: {steps: [{run: node-01}]}
+  look-node-02: {steps: [{run: node-02}]}
+  look-node-03: {steps: [{run: node-03}]}
+`
+
+func (w *truth) push() {
+	w.t.Helper()
+	grants := ""
+	if w.granted {
+		grants = "grants:\n  - {to: every, write: [truth/**], read: [truth/**], exports: [{type: Truth_line, defined: true}]}\n"
+	}
+	dir := write(w.t, strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants).Replace(truthFleet), w.site())
+	if out, code := tuttiCLI(w.t, fleet, "code", "push", "--yes", "-f", filepath.Join(dir, "tutti.yaml")); code != 0 {
+		w.t.Fatalf("push after %v: exit code %d: %s", w.last, code, out)
+	}
+}
+
+// round does something to the fleet, mostly has it converge, and looks whether who is called good is good.
+func (w *truth) round() {
+	w.rounds++
+	if !w.granted && w.rnd.IntN(2) == 0 { // without its grant a node that exports is not good
+		w.granted = true
+		w.push()
+	}
+	for range 1 + w.rnd.IntN(3) {
+		w.do()
+	}
+	if w.rnd.IntN(4) > 0 {
+		w.say("converge")
+		converge(w.t, fleet).end()
+	}
+	if w.rnd.IntN(8) == 0 { // between a run and the look at it
+		w.do()
+	}
+	w.look()
+}
+
+func (w *truth) say(what string) {
+	word, _, _ := strings.Cut(what, " ")
+	w.did[word]++
+	w.last = append(w.last, what)
+}
+
+// do does one thing to the fleet.
+func (w *truth) do() {
+	t, ctx := w.t, w.t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v: %v", w.last, err)
+		}
+	}
+	name := truthNodes[w.rnd.IntN(len(truthNodes))]
+	h := host(t, name)
+	set := func(key string) {
+		if w.rnd.IntN(3) == 0 {
+			w.say("unset " + key)
+			if err := fleet.Client.UnsetValue(ctx, key); tutti.CodeOf(err) != tutti.CodeNotFound {
+				must(err)
+			}
+			return
+		}
+		value := strconv.Itoa(w.rnd.IntN(5))
+		w.say("set " + key + " " + value)
+		must(fleet.Client.SetValue(ctx, key, []byte(value)))
+	}
+	switch w.rnd.IntN(17) {
+	case 0, 1, 2:
+		w.say("code of " + name)
+		w.rewrite(name)
+		w.push()
+	case 3, 4:
+		set("shared/truth/" + string("abc"[w.rnd.IntN(3)]))
+	case 5:
+		set("shared/hiera/truth::all")
+	case 6:
+		set("node/" + name + "/hiera/truth::own")
+	case 7, 8:
+		w.say("fact of " + name)
+		before := w.state(name)
+		sh(t, h, fmt.Sprintf("echo truth_role=%d-%d > /etc/facter/facts.d/truth_role.txt", w.rounds, w.rnd.IntN(1000)))
+		if before == tutti.NodeGood { // "noticed within a minute"
+			eventually(t, name+" not to be called good, for a fact of it has changed", func() bool { return w.state(name) != tutti.NodeGood })
+		}
+	case 9:
+		w.environment = map[string]string{"production": "staging", "staging": "production"}[w.environment]
+		w.say("environment " + w.environment)
+		w.push()
+	case 10:
+		w.granted = !w.granted
+		w.say(fmt.Sprintf("grants %t", w.granted))
+		w.push()
+	case 11:
+		w.say("restart-agent " + name)
+		sh(t, h, "systemctl kill -s KILL tutti-agent; systemctl restart tutti-agent")
+	case 12:
+		w.say("restart-server")
+		sh(t, fleet.Server, "systemctl kill -s KILL tutti-server; systemctl restart tutti-server")
+	case 13:
+		w.say("replace " + name)
+		rejoin(ctx, t, h, "true", "tutti")
+	case 14:
+		w.say("cut-off " + name)
+		must(h.Cut(ctx))
+		w.rewrite(name)
+		w.push()
+		set("shared/truth/a")
+		must(h.Heal(ctx))
+	case 15:
+		w.setBack(name)
+	case 16:
+		w.say("local-run " + name)
+		sh(t, h, "tutti local run || true")
+	}
+}
+
+// setBack puts Tutti's state of a node back to what it was before a change that it has run with.
+func (w *truth) setBack(name string) {
+	w.say("set-back " + name)
+	h := host(w.t, name)
+	sh(w.t, h, "systemctl stop tutti-agent; rm -rf /var/tmp/truth-state; cp -a /var/lib/tutti/agent /var/tmp/truth-state; systemctl start tutti-agent")
+	w.rewrite(name)
+	w.push()
+	w.connected()
+	converge(w.t, fleet).end()
+	sh(w.t, h, "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent; mv /var/tmp/truth-state /var/lib/tutti/agent; systemctl start tutti-agent")
+}
+
+// state is the word for a node, empty if the server does not answer now.
+func (w *truth) state(name string) tutti.NodeState {
+	d, err := fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
+	if err != nil {
+		return ""
+	}
+	return d.Standing.State
+}
+
+// connected waits until all nodes are there.
+func (w *truth) connected() {
+	w.t.Helper()
+	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
+		nodes, err := fleet.Client.ListNodes(w.t.Context())
+		return err == nil && len(nodes) == len(truthNodes) && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool {
+			return !n.Connected || n.Active != "" || n.Conflicted != ""
+		})
+	})
+}
+
+// look compiles and applies in noop mode on each node that is called good.
+func (w *truth) look() {
+	w.t.Helper()
+	w.connected()
+	called := func() map[string]tutti.NodeDetail {
+		out := map[string]tutti.NodeDetail{}
+		for _, name := range truthNodes {
+			d, err := fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			out[name] = d
+		}
+		return out
+	}
+	before := called()
+	jobs := map[string]*job{} // one for each node: in one job they would see what the others would export
+	for _, name := range truthNodes {
+		if before[name].Standing.State == tutti.NodeGood {
+			jobs[name] = start(w.t, fleet, tutti.PlanName("look-"+name), tutti.ModeNoop)
+		}
+	}
+	for _, j := range jobs {
+		j.end()
+	}
+	after := called()
+	for _, name := range truthNodes {
+		was, is := before[name].Standing, after[name].Standing
+		if was.State != tutti.NodeGood || is.State != tutti.NodeGood || !was.Since.Equal(is.Since) {
+			w.notGood++
+			continue
+		}
+		w.checks++
+		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
+		if r.Result == nil || r.Result.Outcome != tutti.Unchanged || r.Result.Counts.OutOfSync > 0 || r.Result.NoopPending {
+			w.wrong++
+			w.t.Errorf("%s is called good (%s) after %v, and a run would end %+v; its code is\n%s", name, was.Why, w.last, r.Result, w.site())
+		}
+	}
+	w.last = nil
+}
+
+// truthFile cumulates what TestTruth found in deep.
+const truthFile = "../docs/truth.md"
+
+// note adds a row to the file, where this is a part of deep, and sums all rows up.
+func (w *truth) note(seed uint64) {
+	if os.Getenv("E2E_DEEP") == "" {
+		return
+	}
+	commit, err := exec.CommandContext(w.t.Context(), "git", "rev-parse", "--short=10", "HEAD").Output()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text, err := os.ReadFile(truthFile)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	row := fmt.Sprintf("| %s | %s | %d | %d | %d | %d |\n", strings.TrimSpace(string(commit)), time.Now().UTC().Format(time.DateOnly), seed, w.rounds, w.checks, w.wrong)
+	text = append(text, row...)
+	checks, wrong := 0, 0
+	for _, m := range truthRowRE.FindAllStringSubmatch(string(text), -1) {
+		n, _ := strconv.Atoi(m[1])
+		f, _ := strconv.Atoi(m[2])
+		checks, wrong = checks+n, wrong+f
+	}
+	sum := fmt.Sprintf("Together: %d checks, %d false. With a confidence of 95 %%, fewer than %.2f %% of the nodes that are called good are not.", checks, wrong, 100*atMost(checks, wrong))
+	text = truthSumRE.ReplaceAll(text, []byte(sum))
+	if err := os.WriteFile(truthFile, text, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+var (
+	truthRowRE = regexp.MustCompile(`(?m)^\| [0-9a-f]+ \| [0-9-]+ \| \d+ \| \d+ \| (\d+) \| (\d+) \|$`)
+	truthSumRE = regexp.MustCompile(`(?m)^Together: .*$`)
+)
+
+// atMost is the upper bound of a probability, with a confidence of 95 %, after so many of so many tries showed it.
+func atMost(tries, showed int) float64 {
+	fewer := func(p float64) float64 { // how likely no more than showed are
+		sum := 0.0
+		for k := range showed + 1 {
+			choose, _ := math.Lgamma(float64(tries + 1))
+			out, _ := math.Lgamma(float64(k + 1))
+			in, _ := math.Lgamma(float64(tries - k + 1))
+			sum += math.Exp(choose - out - in + float64(k)*math.Log(p) + float64(tries-k)*math.Log1p(-p))
+		}
+		return sum
+	}
+	low, high := 0.0, 1.0
+	for range 60 {
+		if mid := (low + high) / 2; fewer(mid) > 0.05 {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return high
+}
