@@ -55,7 +55,6 @@ func (a *Agent) safetyRuns(ctx context.Context) time.Duration {
 
 // safetyRun makes a safety run.
 func (a *Agent) safetyRun(ctx context.Context) error {
-	known := a.knows()
 	order, err := a.localOrder(tutti.ModeApply)
 	if err == nil {
 		err = a.learn(func(s *Alone) { s.Ran = time.Now() }) // or an agent that is killed now makes one after the other
@@ -63,7 +62,7 @@ func (a *Agent) safetyRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.opts.Logger.Warn("the server is away: this node makes a safety run by itself", "run", order.Run, "reached", known.Reached.UTC(), "as", known.Applied.Run)
+	a.opts.Logger.Warn("the server is away: this node makes a safety run by itself", "run", order.Run)
 	return a.runLocal(ctx, order, tutti.Local{Safety: true, Away: true, Code: order.Code})
 }
 
