@@ -388,8 +388,8 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 	if any, err := a.recover(ctx); err != nil || any { // a Puppet that runs is followed whoever is away
 		return any, err
 	}
-	if err := a.hearLocals(); err != nil {
-		return false, err
+	if err := a.hearLocals(); err != nil { // which no order waits for
+		a.opts.Logger.Error("a local run is not told yet", "error", err)
 	}
 	if !a.hasGreeted() {
 		return false, errNotGreeted

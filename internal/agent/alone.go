@@ -35,6 +35,9 @@ type Alone struct {
 const (
 	// aloneKept is how old Alone.Reached may be on disk.
 	aloneKept = 5 * time.Minute
+	// awayAfter is how long after its last answer, or after the agent's start, a server counts as away: an
+	// agent claims more often.
+	awayAfter = 2 * claimEvery
 	// aloneSpread is the part of the time without a server over which safety runs are spread.
 	aloneSpread = 4
 )
@@ -59,7 +62,7 @@ func (s Alone) Safety(node tutti.NodeName) (at time.Time, none string) {
 	h := fnv.New64a()
 	h.Write([]byte(node))
 	spread := time.Duration(h.Sum64() % uint64(s.Told.Safety/aloneSpread))
-	at = s.Started
+	at = s.Started.Add(min(awayAfter, s.Told.Safety)) // an agent that has just begun has not tried to reach it yet
 	for _, since := range []time.Time{s.Reached, s.Ran} {
 		if next := since.Add(s.Told.Safety); !since.IsZero() && next.After(at) {
 			at = next

@@ -208,6 +208,9 @@ func (a *Agent) outbox() ([]heard, error) {
 	var all []heard
 	for _, file := range files {
 		h, err := readSealed[heard](file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was told meanwhile
+		}
 		if err != nil {
 			a.opts.Logger.Error("a foreign run is lost", "error", err)
 			if err := os.Remove(file); err != nil {

@@ -177,7 +177,7 @@ func TestWhenASafetyRunIsDue(t *testing.T) {
 		"the server was reached":        {func(*agent.Alone) {}, now.Add(12 * time.Hour), ""},
 		"one was made since":            {func(k *agent.Alone) { k.Ran = now.Add(13 * time.Hour) }, now.Add(25 * time.Hour), ""},
 		"reached again since":           {func(k *agent.Alone) { k.Ran = now.Add(-time.Hour) }, now.Add(12 * time.Hour), ""},
-		"the machine was without power": {func(k *agent.Alone) { k.Started = now.Add(100 * time.Hour) }, now.Add(100 * time.Hour), ""},
+		"the machine was without power": {func(k *agent.Alone) { k.Started = now.Add(100 * time.Hour) }, now.Add(100*time.Hour + time.Minute), ""},
 		"the fleet file says never":     {func(k *agent.Alone) { k.Told = &tutti.Alone{Why: "never"} }, time.Time{}, "never"},
 		"an older server":               {func(k *agent.Alone) { k.Told = nil }, time.Time{}, "has not said"},
 		"removed":                       {func(k *agent.Alone) { k.Denied = "removed" }, time.Time{}, "removed"},

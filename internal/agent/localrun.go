@@ -23,9 +23,6 @@ const LocalFile = "local.json"
 
 var errAsksNobody = tutti.Errorf(tutti.CodeUnavailable, "a local run asks nobody: it has the last known answers")
 
-// awayAfter is how long after its last answer a server counts as away: an agent claims more often.
-const awayAfter = 2 * claimEvery
-
 // localAsk is a person's wish for a local run.
 type localAsk struct {
 	mode tutti.Mode
