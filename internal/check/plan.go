@@ -59,7 +59,9 @@ func parts(rows budget) []part {
 		{"specs", "the module's specs, cold and warm, on Puppet 7 and 8", []stage{{name: "specs-all", run: specs("all")}}},
 		{"lab", "the lab itself", on("lab")},
 		{"fleet", "the small fleet: what check leaves out, and waits at their real length", on("fleet")},
-		{"truth", "whether nodes that are called good are good, after random changes and faults; docs/truth.md has the sum", on("truth")},
+		{"truth", "whether nodes that are called good are good, after random changes and faults; docs/truth.md has the sum", append(on("truth"), stage{
+			name: "truth-simulated", run: goTests(goTest{env: []string{"TRUTH_FLEETS=40000"}, args: []string{"-count", "1", "-timeout", "50m", "-run", "^TestTruth$", "./internal/converge"}}),
+		})},
 		{"services", "Swift, the web site and the compute cloud on Puppet 8", on("services")},
 		{"puppetserver", "a Puppet Server with PuppetDB, with and without the module", on("puppetserver")},
 		{"puppet7", "the fleet's tests on Puppet 7", on("puppet7")},

@@ -97,7 +97,13 @@ func (s *sim) compile(id tutti.RunID) {
 		return
 	}
 	m := s.manifests[r.Code][r.Node]
-	asker := data.Asker{Node: r.Node, Job: r.Job, Overlay: true}
+	p := s.asks(m, data.Asker{Node: r.Node, Job: r.Job, Overlay: true})
+	p.catalog = m.compile(p.got)
+	s.memory[r.Run] = p
+}
+
+// asks returns what a node is told now.
+func (s *sim) asks(m *manifest, asker data.Asker) *process {
 	p := &process{got: answers{values: map[string]string{}, exports: map[string][]string{}}, asked: &tutti.Asked{}}
 	ask := func(q tutti.Query) data.Answer {
 		a := s.data.Answer(q, asker)
@@ -130,9 +136,8 @@ func (s *sim) compile(id tutti.RunID) {
 		p.got.exports[typ] = titles
 	}
 	slices.Sort(p.asked.Keys)
-	p.got.fact = s.facts[r.Node]
-	p.catalog = m.compile(p.got)
-	s.memory[r.Run] = p
+	p.got.fact = s.facts[asker.Node]
+	return p
 }
 
 // The handlers of the server, with what they refuse.

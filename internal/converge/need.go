@@ -74,8 +74,11 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	out.Run = passed
-	if a := last.Applied; a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped {
+	switch a, c := last.Applied, last.Claimed; {
+	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
 		out.Changed = s.outdatedSince(passed, job) // what is remembered is what the compile read, for the order
+	case job == "" && c != nil && c.Mode != tutti.ModeApply && s.overlay(c) != "":
+		out.Changed = s.outdatedSince(passed, "") // what is remembered is what a noop job, which goes on, would have it read
 	}
 	if len(out.Changed) > 0 {
 		return out
@@ -196,7 +199,7 @@ func (s *State) outdatedSince(passed *engine.Run, job tutti.JobID) []tutti.Query
 		reads = append(reads, tutti.Read{Query: tutti.Query{Kind: tutti.QueryHiera, Key: key}})
 	}
 	var out []tutti.Query
-	for _, r := range s.data.Outdated(reads, data.Asker{Node: passed.Node, Job: job, Overlay: true}) {
+	for _, r := range s.data.Outdated(reads, data.Asker{Node: passed.Node, Job: job, Overlay: job != ""}) {
 		out = append(out, r.Query)
 	}
 	return out
