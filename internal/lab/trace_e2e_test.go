@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -108,14 +109,25 @@ func rules(t *testing.T) []string {
 // if a program of this test run began its process: other tests run beside this one.
 func namespaces(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.Command("lsns", "-n", "-r", "-t", "net", "-o", "NS,PID").Output()
-	if err != nil {
-		t.Fatalf("lsns: %v", err)
+	links, err := filepath.Glob("/proc/[0-9]*/ns/net") // lsns fails if a process ends while it looks
+	if err != nil || len(links) == 0 {
+		t.Fatalf("%d processes have a network, %v", len(links), err)
+	}
+	first := map[string]int{} // the process of each that has been there the longest, by its number
+	for _, link := range links {
+		ns, err := os.Readlink(link)
+		pid, bad := strconv.Atoi(strings.Split(link, "/")[2])
+		if err != nil || bad != nil {
+			continue // ended meanwhile
+		}
+		if before, seen := first[ns]; !seen || pid < before {
+			first[ns] = pid
+		}
 	}
 	var lines []string
 	ours := testsEnv + "=" + os.Getenv(testsEnv)
-	for line := range strings.Lines(string(out)) {
-		ns, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
+	for ns, number := range first {
+		pid := strconv.Itoa(number)
 		groups, err := os.ReadFile("/proc/" + pid + "/cgroup")
 		if err != nil {
 			continue // ended meanwhile
