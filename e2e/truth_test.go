@@ -44,7 +44,7 @@ func TestTruth(t *testing.T) {
 			}
 			t.Logf("seed %d: %d checks in %d rounds, %d false, %d nodes were not called good; %v", seed, w.checks, w.rounds, w.wrong, w.notGood, w.did)
 			if w.checks == 0 {
-				t.Error("nobody was ever called good: this test sees nothing")
+				t.Error("no node was called good in any round: the test checked nothing")
 			}
 			w.note(seed)
 		})

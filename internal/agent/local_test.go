@@ -29,16 +29,16 @@ func (l *lab) alone() agent.Alone {
 // await waits until a local run has ended and is in the outbox.
 func (l *lab) await(run tutti.RunID) tutti.Result {
 	l.t.Helper()
-	deadline := time.Now().Add(hang)
-	for {
-		if _, result, told := agent.Ended(l.runDir(run)); result != nil && told {
-			return *result
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("waited %s for the end of local run %s", hang, run)
-		}
-		time.Sleep(5 * time.Millisecond) // there is nothing to wait on: a person looks at files
+	var ended *tutti.Result
+	l.line.wait("the end of local run "+string(run), func() bool {
+		_, result, told := agent.Ended(l.runDir(run))
+		ended = result
+		return result != nil && told
+	})
+	if ended == nil {
+		l.t.FailNow()
 	}
+	return *ended
 }
 
 // asked begins a local run as a person does.

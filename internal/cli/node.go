@@ -213,7 +213,10 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	}
 	of := "of job " + jobOf(n)
 	if n.Foreign {
-		of = strings.Replace(foreignWords(n.Local), "foreign,", "foreign:", 1)
+		of = "foreign: not started by Tutti"
+	}
+	if n.Local != nil {
+		of = foreignWords(n.Local)
 	}
 	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, orDash(outcome(n.Outcome, n.Reason)))
 	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {

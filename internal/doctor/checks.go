@@ -211,7 +211,7 @@ func backup(f Facts) []Finding {
 	what := "the server's last backup was made " + f.Server.Backup.UTC().Format(time.RFC3339)
 	since := f.Server.Backup
 	if since.IsZero() {
-		what, since = "no backup of the server was ever made here", f.Server.Made
+		what, since = "this server has no backup", f.Server.Made
 	}
 	if f.Now.Sub(since) <= backupAge {
 		return nil
