@@ -27,7 +27,7 @@ type Local struct {
 	Away   bool `json:"away,omitempty"`   // the server did not answer when it began
 	// Code is empty for ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As is the run of which it had the code, the environment, the program and all answers; empty: one of
+	// As is the run of which it had the code, the environment, the program, all answers and the catalog; empty: one of
 	// them was another.
 	As RunID `json:"as,omitempty"`
 }

@@ -26,10 +26,10 @@ type Alone struct {
 	Started time.Time `json:"started,omitzero"`
 	// Ran is when the last safety run was begun.
 	Ran time.Time `json:"ran,omitzero"`
-	// Applied is the order of the last full run that passed its gate here; Reads is the digest of all
-	// answers that it was given.
+	// Applied is the order of the last full run that passed its gate here; Basis is the digest of all
+	// answers that it was given and of the catalog that it applied.
 	Applied *tutti.Order `json:"applied,omitempty"`
-	Reads   tutti.Digest `json:"reads,omitempty"`
+	Basis   tutti.Digest `json:"basis,omitempty"`
 }
 
 const (
@@ -171,7 +171,7 @@ func (a *Agent) noteApplied(spec Spec, out tutti.Result, record tutti.Record) {
 		return
 	}
 	order := spec.Order
-	a.noteAlone(a.learn(func(s *Alone) { s.Applied, s.Reads = &order, readsDigest(record.Reads) }))
+	a.noteAlone(a.learn(func(s *Alone) { s.Applied, s.Basis = &order, basisDigest(record) }))
 }
 
 // passedGate reports whether a run has come behind its gate.

@@ -136,32 +136,48 @@ func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestOtherAnswersAreNotTheSameAgain: then the server is told that the node may be another one.
+// TestOtherAnswersAreNotTheSameAgain: nor is another catalog, which other facts make. Then the server is told that the
+// node may be another one.
 func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
-	l := newLab(t, func(p *puppet) tutti.Result {
-		out := applies(p)
-		out.Counts = tutti.Counts{Total: 2, Changed: 1}
-		return out
-	})
-	l.served()
-	l.end(l.job())
-	known := l.alone()
-	known.Reads = tutti.DigestOf([]byte("other answers"))
-	l.kill()
-	if err := agent.WriteSealed(filepath.Join(l.dir, agent.AloneFile), known); err != nil {
-		t.Fatal(err)
-	}
-	l.line.sever()
-	before := len(l.line.payloads(tutti.OpHello))
-	l.start(impatient, serves)
-	l.line.wait("an agent", func() bool { return len(l.line.payloads(tutti.OpHello)) > before })
-	run := l.asked(tutti.ModeApply)
-	l.await(run)
-	l.line.mend()
-	l.line.wait("the server to know of the local run", func() bool { return l.view().LastRun == run })
-	shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01")
-	if err != nil || shown.Standing.State != tutti.NodeStale || !strings.Contains(shown.Standing.Why, "run by a person on the node "+string(run)) {
-		t.Errorf("after other answers the node is %+v, %v, want stale", shown.Standing, err)
+	for name, change := range map[string]struct {
+		key, catalog string
+		same         bool
+	}{
+		"the same":        {"db/x", "catalog", true},
+		"other answers":   {"db/y", "catalog", false},
+		"another catalog": {"db/x", "catalog by other facts", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reads := func(key, catalog string) func(p *puppet) tutti.Result {
+				return func(p *puppet) tutti.Result {
+					p.say(ask{"op": "value", "key": key})
+					p.say(ask{"op": "gate", "catalog": ask{"digest": tutti.DigestOf([]byte(catalog))}})
+					out := changed()
+					out.Counts = tutti.Counts{Total: 2, Changed: 1}
+					return out
+				}
+			}
+			l := newLab(t, reads("db/y", "catalog"))
+			l.served()
+			l.end(l.job()) // so that there is an answer to each question
+			l.ruby.does(reads("db/x", "catalog"))
+			ordered := l.end(l.job())
+			l.line.sever()
+			l.ruby.does(reads(change.key, change.catalog))
+			run := l.asked(tutti.ModeApply)
+			l.await(run)
+			l.line.mend()
+			l.line.wait("the server to know of the local run", func() bool { return l.view().LastRun == run })
+			if as := l.view().Local.As; (as == ordered.Run) != change.same || as != "" && !change.same {
+				t.Errorf("it is told as %q; the last run is %s", as, ordered.Run)
+			}
+			shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01")
+			stale := err == nil && shown.Standing.State == tutti.NodeStale && strings.Contains(shown.Standing.Why, "run by a person on the node "+string(run))
+			if stale == change.same {
+				t.Errorf("the node is %+v, %v", shown.Standing, err)
+			}
+		})
 	}
 }
 

@@ -174,8 +174,8 @@ func (a *Agent) puppetOf(dir string) string {
 	return book.greeted().Puppet
 }
 
-// repeats is the last applied run, if a local one had the same code and all the same answers; else it is
-// empty. What a Puppet Server compiled from is not known here.
+// repeats is the last applied run, if a local one had the same code, all the same answers and the same catalog;
+// else it is empty. Facts make another catalog, too. What a Puppet Server compiled from is not known here.
 func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	known := a.knows()
 	if known.Applied == nil || spec.Order.Program == tutti.ProgramAgent || spec.Order.Code != known.Applied.Code ||
@@ -188,20 +188,22 @@ func (a *Agent) repeats(dir string, spec Spec) tutti.RunID {
 	}
 	defer book.close()
 	record, err := book.record(spec)
-	if err != nil || readsDigest(record.Reads) != known.Reads {
+	if err != nil || basisDigest(record) != known.Basis {
 		return ""
 	}
 	return known.Applied.Run
 }
 
-// readsDigest tells answers apart, in whatever order and however often they were asked.
-func readsDigest(reads []tutti.Read) tutti.Digest {
-	lines := make([]string, len(reads))
-	for i, r := range reads {
-		lines[i] = fmt.Sprintf("%s %t %s\n", queryKey(r.Query), r.Found, r.Digest)
+// basisDigest tells what runs applied apart: by all answers, in whatever order and however often they were asked, and
+// by the catalog.
+func basisDigest(r tutti.Record) tutti.Digest {
+	lines := make([]string, len(r.Reads))
+	for i, read := range r.Reads {
+		lines[i] = fmt.Sprintf("%s %t %s\n", queryKey(read.Query), read.Found, read.Digest)
 	}
 	slices.Sort(lines)
-	return tutti.DigestOf([]byte(strings.Join(slices.Compact(lines), "")))
+	catalog := fmt.Sprintln(r.Inputs.Catalog, r.Inputs.Sources, r.Inputs.Lib)
+	return tutti.DigestOf([]byte(catalog + strings.Join(slices.Compact(lines), "")))
 }
 
 // Ended reads from the directory of a run who began it (nil: the server ordered it), how it ended (nil: it goes
