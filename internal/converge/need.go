@@ -77,8 +77,8 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch a, c := last.Applied, last.Claimed; {
 	case a != passed && job != "" && a.Proof && a.Result != nil && a.Result.Stopped:
 		out.Changed = s.outdatedSince(passed, job) // what is remembered is what the compile read, for the order
-	case job == "" && c != nil && c.Mode != tutti.ModeApply && s.overlay(c) != "":
-		out.Changed = s.outdatedSince(passed, "") // what is remembered is what a noop job, which goes on, would have it read
+	case job == "" && c != nil && c != passed && s.overlay(c) != "":
+		out.Changed = s.outdatedSince(passed, "") // what is remembered is what a compile of a job that goes on read
 	}
 	if len(out.Changed) > 0 {
 		return out

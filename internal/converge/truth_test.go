@@ -2,16 +2,20 @@ package converge_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // seedDice are numbers that a seed decides: a million fleets need no shrinking.
@@ -83,98 +87,366 @@ func TestANoopJobMakesNobodyGood(t *testing.T) {
 	}
 }
 
+// TestAStoppedCompileMakesNobodyGood: nor does one that waits for its turn. What it read is not what its node has, also
+// while its job goes on.
+func TestAStoppedCompileMakesNobodyGood(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads("x")})
+	s.write("x", "1")
+	s.all(first)
+	id := s.begin(tutti.ModeApply, tutti.ConvergeStep{Prove: true})
+	act := func() {
+		t.Helper()
+		acts := s.actions()
+		if len(acts) != 1 {
+			t.Fatalf("%d actions\n%s", len(acts), s.tail())
+		}
+		acts[0]()
+	}
+	act() // it claims
+	s.settle()
+	s.write("x", "2")
+	act() // it compiles
+	act() // and comes to its gate
+	s.write("x", "3")
+	s.settle()
+	s.write("x", "2")
+	last := s.engine.Last("a")
+	if !last.Claimed.Proof || last.Claimed.Gate != tutti.GateStop || s.engine.Jobs[id].Ended() {
+		t.Fatalf("no compile was stopped: this test sees nothing\n%s", s.tail())
+	}
+	if got := s.standing("a"); got.Need != converge.Apply {
+		t.Errorf("it has x = 1, and with x = 2 it needs %s", got.Need)
+	}
+}
+
+// life is a random fleet, and what its machines have.
+type life struct {
+	*sim
+	d       seedDice
+	applied map[tutti.NodeName]string      // the catalog that a machine has certainly applied last, whole
+	earlier map[tutti.NodeName][]string    // those before it
+	full    map[tutti.NodeName]*engine.Run // the last full one that it knows to have passed its gate
+	untold  map[tutti.NodeName]func()      // a run without an order that the server has not heard of
+	checks  int
+}
+
 // lives lets one fleet live and returns how often a node that was called good was looked at.
 func lives(t *testing.T, seed uint64) (checks int) {
-	d := seedDice{rand.New(rand.NewPCG(seed, 2))}
-	s := newSim(t, acyclic(d, kinds{nodes: 6}))
+	d := seedDice{rand.New(rand.NewPCG(seed, 3))}
+	nodes := acyclic(d, kinds{nodes: 6})
+	for _, n := range sortedKeys(nodes) {
+		nodes[n] = livelier(d, nodes[n])
+	}
+	s := newSim(t, nodes)
+	l := &life{
+		sim: s, d: d, applied: map[tutti.NodeName]string{}, earlier: map[tutti.NodeName][]string{},
+		full: map[tutti.NodeName]*engine.Run{}, untold: map[tutti.NodeName]func(){},
+	}
+	s.tells = d.IntN(3) > 0
+	if d.IntN(3) == 0 {
+		s.reaction = reactive()
+	}
 	s.writeAll(operators(d))
-	applied := map[tutti.NodeName]string{}
-	s.afterEnd = func(n tutti.NodeName) {
-		r := s.engine.Last(n).Applied
-		if r == nil || !r.Passed() || r.Result == nil || r.Proved {
-			return
-		}
-		delete(applied, n)
-		if r.Result.Outcome.Good() {
-			applied[n] = fmt.Sprint(s.memory[r.Run].catalog)
-		}
-	}
-	look := func(did string) {
-		for _, n := range s.names() {
-			if s.engine.Active[n] != "" || s.standing(n).Need != converge.Nothing {
-				continue
-			}
-			checks++
-			c := s.nodes[n].compile(s.asks(s.nodes[n], data.Asker{Node: n}).got)
-			if got := fmt.Sprint(c); got != applied[n] || c.waits != "" {
-				t.Fatalf("seed %d, after %s: %s is called good; it has %q, and a run would make %q\n%s", seed, did, n, applied[n], got, s.tail())
-			}
-			if got, want := fmt.Sprint(withoutEmpty(s.exported(n))), fmt.Sprint(withoutEmpty(c.exports)); got != want {
-				t.Fatalf("seed %d, after %s: %s is called good; it exports %s, and a run would export %s\n%s", seed, did, n, got, want, s.tail())
-			}
-			published := s.publishedBy(n)
-			if got, want := fmt.Sprint(published), fmt.Sprint(c.values); got != want {
-				t.Fatalf("seed %d, after %s: %s is called good; it publishes %s, and a run would publish %s\n%s", seed, did, n, got, want, s.tail())
-			}
-		}
-	}
+	s.afterEnd = l.ended
 	for range 4 + d.IntN(4) {
 		mode := tutti.ModeApply
 		if d.IntN(6) == 0 {
 			mode = tutti.ModeNoop
 		}
-		s.begin(mode, tutti.ConvergeStep{})
-		look("a job began")
+		s.begin(mode, tutti.ConvergeStep{Prove: d.IntN(6) == 0})
+		l.look(t, seed, "a job began")
 		for range 200 {
+			s.now = s.now.Add(time.Second)
 			if d.IntN(12) == 0 {
-				look(change(s, d, applied))
+				l.look(t, seed, l.change())
 			}
 			acts := s.actions()
 			if len(acts) == 0 {
 				break
 			}
 			acts[d.IntN(len(acts))]()
-			look("a message of a node")
+			l.look(t, seed, "a message of a node")
 			s.settle()
-			look("what the server made of it")
+			l.look(t, seed, "what the server made of it")
 		}
-		look(change(s, d, applied))
+		l.look(t, seed, l.change())
 	}
-	return checks
+	return l.checks
 }
 
-// change is what people do to a fleet, and what happens to its server.
-func change(s *sim, d seedDice, applied map[tutti.NodeName]string) string {
-	switch n := nodeNamed(d.IntN(6)); d.IntN(6) {
+// livelier lets a node's code use more than random fleets of other tests do: all that it reads, a fact, and it makes
+// one, or fails.
+func livelier(d seedDice, m *manifest) *manifest {
+	compile, uses, all, fails := m.compile, d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(5) == 0
+	m.compile = func(got answers) catalog {
+		c := compile(got)
+		if uses {
+			c.extra = "fact " + got.fact
+		}
+		if all {
+			c.extra += fmt.Sprint(" answers ", got.values, got.exports)
+		}
+		if fails && mix(7, []string{"op/0", "op/1"}, got)%3 == 0 {
+			c.fails = tutti.BecauseResources
+		}
+		return c
+	}
+	if made := fmt.Sprint("made ", d.IntN(3)); d.IntN(4) == 0 {
+		m.makes = func(string) string { return made }
+	}
+	return m
+}
+
+// onDisk is what a run leaves of a catalog on its machine: exports are elsewhere.
+func onDisk(c catalog) string {
+	c.exports = nil
+	return fmt.Sprint(c)
+}
+
+// ended is called when the result of a node's run is there.
+func (l *life) ended(n tutti.NodeName) {
+	r := l.engine.Last(n).Applied
+	if r == nil || !r.Passed() || r.Result == nil || r.Proved || l.full[n] == r {
+		return
+	}
+	l.full[n] = r
+	l.has(n, "")
+	if r.Result.Outcome.Good() {
+		l.has(n, onDisk(l.memory[r.Run].catalog))
+	}
+}
+
+// has notes what a machine has now; empty: nobody knows.
+func (l *life) has(n tutti.NodeName, disk string) {
+	if was, known := l.applied[n]; known {
+		l.earlier[n] = append(l.earlier[n], was)
+	}
+	delete(l.applied, n)
+	if disk != "" {
+		l.applied[n] = disk
+	}
+}
+
+// look compares what is said with what is.
+func (l *life) look(t *testing.T, seed uint64, did string) {
+	s := l.sim
+	needy := s.converge.Needy(converge.View{Has: s.view().Has})
+	job := slices.ContainsFunc(slices.Collect(maps.Values(s.engine.Jobs)), func(j *engine.Job) bool { return !j.Ended() })
+	for _, n := range s.names() {
+		// While a job goes on, the list is as of what its nodes read in it.
+		if stands := s.standing(n); !job && slices.Contains(needy, n) != (stands.Need != converge.Nothing) {
+			t.Fatalf("seed %d, after %s: %s needs %s, and is counted otherwise\n%s", seed, did, n, stands.Need, s.tail())
+		}
+		if s.engine.Active[n] != "" || s.standing(n).Need != converge.Nothing || l.untold[n] != nil {
+			continue
+		}
+		if s.tells && s.engine.Tell(n, s.factsOf(n), s.now) != nil { // within a minute it does
+			continue
+		}
+		l.checks++
+		c := s.nodes[n].compile(s.asks(s.nodes[n], data.Asker{Node: n}).got)
+		if !s.tells { // nobody looks at facts
+			c.extra = strings.Replace(c.extra, "fact "+s.facts[n], "fact "+s.factThen(n), 1)
+		}
+		if got := onDisk(c); got != l.applied[n] || c.waits != "" {
+			t.Fatalf("seed %d, after %s: %s is called good; it has %q, and a run would make %q\n%s", seed, did, n, l.applied[n], got, s.tail())
+		}
+		if got, want := fmt.Sprint(withoutEmpty(s.exported(n))), fmt.Sprint(withoutEmpty(c.exports)); got != want {
+			t.Fatalf("seed %d, after %s: %s is called good; it exports %s, and a run would export %s\n%s", seed, did, n, got, want, s.tail())
+		}
+		if got, want := fmt.Sprint(s.publishedBy(n)), fmt.Sprint(c.values); got != want {
+			t.Fatalf("seed %d, after %s: %s is called good; it publishes %s, and a run would publish %s\n%s", seed, did, n, got, want, s.tail())
+		}
+	}
+}
+
+// factThen is the fact by which a node's last run that counts was compiled.
+func (s *sim) factThen(n tutti.NodeName) string {
+	if r := s.engine.Last(n).Passed; r != nil && s.memory[r.Run] != nil {
+		return s.memory[r.Run].got.fact
+	}
+	return ""
+}
+
+// change is what people do to a fleet, and what happens to its machines.
+func (l *life) change() string {
+	s, d := l.sim, l.d
+	all := s.names()
+	n := all[d.IntN(len(all))]
+	switch d.IntN(13) {
 	case 0, 1, 2:
 		key := fmt.Sprintf("op/%d", d.IntN(3))
 		s.write(key, string("abc"[d.IntN(3)]))
 		return "a write of " + key
-	case 3:
+	case 3, 4:
 		nodes := map[tutti.NodeName]*manifest{}
-		for i := range 6 {
-			if s.nodes[nodeNamed(i)] == nil {
-				continue
-			}
-			nodes[nodeNamed(i)] = s.nodes[nodeNamed(i)]
+		for _, name := range all {
+			nodes[name] = s.nodes[name]
 			if d.IntN(3) == 0 {
-				nodes[nodeNamed(i)] = random(d, i, kinds{nodes: 6})
+				i, _ := strconv.Atoi(string(name[1:]))
+				nodes[name] = livelier(d, random(d, i, kinds{nodes: 6}))
 			}
 		}
 		s.push(fmt.Sprint("code ", len(s.log)), nodes)
 		return "a push"
-	case 4:
+	case 5:
 		s.fold()
 		return "a start of the server"
-	default:
-		if m := s.nodes[n]; m != nil && len(s.nodes) > 1 {
-			delete(applied, n)
-			s.append(&tutti.NodeRemoved{Node: n, Replaced: true})
-			s.append(&tutti.NodeEnrolled{Node: n})
-			return "another machine for " + string(n)
+	case 6:
+		l.blank(n)
+		s.append(&tutti.NodeRemoved{Node: n, Replaced: true})
+		s.append(&tutti.NodeEnrolled{Node: n})
+		return "another machine for " + string(n)
+	case 7:
+		s.facts[n] = "abc"[d.IntN(3):][:1]
+		return "a fact of " + string(n)
+	case 8:
+		return l.setBack(n)
+	case 9:
+		if s.engine.Active[n] == "" && l.untold[n] == nil {
+			s.now = s.now.Add(time.Second)
+			s.tell(n, s.now, others(changed))
+			l.has(n, "")
+			s.now = s.now.Add(time.Second)
+			return "a foreign run on " + string(n)
 		}
+	case 10:
+		return l.alone(n)
+	case 11:
+		for _, name := range all {
+			if tell := l.untold[name]; tell != nil {
+				delete(l.untold, name)
+				tell()
+				return "the word of " + string(name) + " on a run of its own"
+			}
+		}
+	default:
+		return l.interrupt(n)
+	}
+	return "nothing"
+}
+
+// blank is a machine that has nothing.
+func (l *life) blank(n tutti.NodeName) {
+	l.has(n, "")
+	delete(l.earlier, n)
+	delete(l.full, n)
+	delete(l.untold, n)
+	delete(l.facts, n)
+}
+
+// setBack puts a machine back to what it was, and the server notices, as it does at the next claim.
+func (l *life) setBack(n tutti.NodeName) string {
+	r := l.engine.Last(n).Passed
+	if r == nil || r.Proved || l.engine.Active[n] != "" || len(l.earlier[n]) == 0 {
 		return "nothing"
 	}
+	then := l.earlier[n][l.d.IntN(len(l.earlier[n]))]
+	delete(l.untold, n)
+	l.has(n, then)
+	l.append(&tutti.NodeSetBack{Node: n, Run: r.Run})
+	return "a set back of " + string(n)
+}
+
+// interrupt ends a run that goes on: its process dies, or its machine is not heard of any more, and goes on.
+func (l *life) interrupt(n tutti.NodeName) string {
+	r := l.engine.Runs[l.engine.Active[n]]
+	if r == nil || r.ClaimedAt.IsZero() {
+		return "nothing"
+	}
+	applies := r.Passed() && r.Mode == tutti.ModeApply
+	if l.d.IntN(2) == 0 {
+		l.append(&tutti.RunLost{Run: r.Run, Reason: "nothing is heard of its node"})
+		if applies {
+			l.has(n, onDisk(l.memory[r.Run].catalog))
+			l.has(n, "")
+		}
+		if l.d.IntN(2) == 0 {
+			return "the loss of a run on " + string(n)
+		}
+		// its word comes late
+	}
+	l.finish(tutti.Result{Run: r.Run, Outcome: tutti.Interrupted, Message: "the process is gone", Stopped: false})
+	if applies {
+		l.has(n, "")
+	}
+	return "the end of a process on " + string(n)
+}
+
+// alone is a run that the node's agent makes by itself, with the code of its last full run and the last known
+// answers. The server hears of it at once, or later.
+func (l *life) alone(n tutti.NodeName) string {
+	s, r := l.sim, l.full[n]
+	if r == nil || s.engine.Active[n] != "" || l.untold[n] != nil {
+		return "nothing"
+	}
+	m := s.manifests[r.Code][n]
+	got, same := l.lastKnown(n, m, s.memory[r.Run].got)
+	got.fact = s.facts[n]
+	c := m.compile(got)
+	if c.waits != "" {
+		return "nothing"
+	}
+	f := byItself("")
+	f.Local.Away = l.d.IntN(2) == 0
+	if same && onDisk(c) == onDisk(s.memory[r.Run].catalog) {
+		f.Local.As = r.Run
+	}
+	switch disk, known := l.applied[n]; {
+	case c.fails != "":
+		failed(&f)
+		l.has(n, "")
+	default:
+		if !known || disk != onDisk(c) {
+			changed(&f)
+		}
+		l.has(n, onDisk(c))
+	}
+	began := s.now
+	s.now = s.now.Add(2 * time.Second)
+	tell := func() { s.tell(n, began, f) }
+	if l.d.IntN(2) == 0 {
+		tell()
+		return "a run that " + string(n) + " made by itself"
+	}
+	l.untold[n] = tell
+	return "a run that " + string(n) + " made by itself and has not told"
+}
+
+// lastKnown are the answers that a node's agent has had last to what its code asks, and whether they are those of then.
+func (l *life) lastKnown(n tutti.NodeName, m *manifest, then answers) (answers, bool) {
+	out := answers{values: map[string]string{}, exports: map[string][]string{}}
+	var runs []tutti.RunID
+	for id := range l.memory {
+		if r := l.engine.Runs[id]; r != nil && r.Node == n {
+			runs = append(runs, id)
+		}
+	}
+	slices.Sort(runs)
+	for _, id := range runs {
+		asked := l.manifests[l.engine.Runs[id].Code][n]
+		for _, key := range slices.Concat(asked.values, prefixed("hiera:", asked.hiera)) {
+			delete(out.values, key)
+			if v, there := l.memory[id].got.values[key]; there {
+				out.values[key] = v
+			}
+		}
+		for _, typ := range asked.types {
+			out.exports[typ] = l.memory[id].got.exports[typ]
+		}
+	}
+	asks := slices.Concat(m.values, prefixed("hiera:", m.hiera))
+	maps.DeleteFunc(out.values, func(key, _ string) bool { return !slices.Contains(asks, key) })
+	maps.DeleteFunc(out.exports, func(typ string, _ []string) bool { return !slices.Contains(m.types, typ) })
+	return out, fmt.Sprint(out.values, out.exports) == fmt.Sprint(then.values, then.exports)
+}
+
+func prefixed(prefix string, keys []string) []string {
+	var out []string
+	for _, key := range keys {
+		out = append(out, prefix+key)
+	}
+	return out
 }
 
 // publishedBy are the values that a node publishes now.
