@@ -159,7 +159,7 @@ func withFleet(ctx context.Context, f func() int) (code int, err error) {
 	machine.Program = []string{program}
 	down := func() error {
 		var errs []error
-		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), releaseLab()} {
+		for _, name := range []string{spec.Name, exampleLab("compute"), exampleLab("swift"), exampleLab("web"), siteLab(), swiftSiteLab(), releaseLab(), truthLab()} {
 			if err := machine.Down(context.WithoutCancel(ctx), name); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 				errs = append(errs, err)
 			}

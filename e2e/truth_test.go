@@ -17,12 +17,19 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/lab"
 )
 
 // truthFor is how long TestTruth goes on with a seed. E2E_TRUTH, a duration, and E2E_SEEDS replace it and the seeds.
 const truthFor = 22 * time.Minute
 
-var truthNodes = []string{"node-01", "node-02", "node-03"}
+var truthNodes = []string{"node-01", "node-02", "node-03", "node-04", "node-05"}
+
+// truthSpare is a machine that is a copy of a node now and then.
+const truthSpare = "spare"
+
+func truthLab() string { return labName("e2e-truth") }
 
 // TestTruth asks the question that counts: is a node good that is called good? Random changes and faults happen
 // to a fleet whose code reads everything that code can read. After each few of them a job compiles on each node that
@@ -35,9 +42,10 @@ func TestTruth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f := truthFleetUp(t)
 	for _, seed := range seeds(t, "E2E_SEEDS", fmt.Sprintf("%d,%d", time.Now().Unix(), time.Now().Unix()+1)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			w := newTruth(t, seed)
+			w := newTruth(t, f, seed)
 			defer w.cleanUp()
 			for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 				w.round()
@@ -56,9 +64,11 @@ type truth struct {
 	t   *testing.T
 	rnd *rand.Rand
 
+	fleet       *app.LabFleet
 	environment string
 	node        map[string]*truthNode
 	granted     bool
+	out         map[string]bool // nodes that are not in the group that has the grants
 
 	rounds, checks, wrong, notGood int
 	did                            map[string]int
@@ -76,8 +86,32 @@ type truthNode struct {
 	made      bool // its run makes a fact
 }
 
-func newTruth(t *testing.T, seed uint64) *truth {
-	w := &truth{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), environment: "production", granted: true, node: map[string]*truthNode{}, did: map[string]int{}}
+// truthFleetUp boots a lab with the fleet of these tests: the machine that copies nodes is none of it.
+func truthFleetUp(t *testing.T) *app.LabFleet {
+	t.Helper()
+	spec := mustReadSpec(t, "truth.yaml")
+	spec.Name = truthLab()
+	running := bootLab(t, spec)
+	f, err := startFleet(t.Context(), running, "tutti", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spare, err := running.Host(truthSpare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, spare, "systemctl disable --now --quiet tutti-agent; rm -rf /var/lib/tutti/agent")
+	if err := f.Client.RemoveNode(t.Context(), truthSpare); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func newTruth(t *testing.T, f *app.LabFleet, seed uint64) *truth {
+	w := &truth{
+		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), fleet: f, environment: "production", granted: true,
+		node: map[string]*truthNode{}, out: map[string]bool{}, did: map[string]int{},
+	}
 	for _, name := range truthNodes {
 		w.node[name] = &truthNode{}
 		w.rewrite(name)
@@ -87,18 +121,27 @@ func newTruth(t *testing.T, seed uint64) *truth {
 	return w
 }
 
+func (w *truth) host(name string) *lab.Host {
+	w.t.Helper()
+	h, err := w.fleet.Lab.Host(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
 // wipe removes what the code makes, with the values that it reads.
 func (w *truth) wipe() {
 	for _, name := range truthNodes {
-		sh(w.t, host(w.t, name), "rm -rf /run/truth /etc/facter/facts.d/truth_*; mkdir -p /etc/facter/facts.d")
+		sh(w.t, w.host(name), "rm -rf /run/truth /etc/facter/facts.d/truth_*; mkdir -p /etc/facter/facts.d")
 	}
-	values, err := fleet.Client.ListValues(w.t.Context(), "")
+	values, err := w.fleet.Client.ListValues(w.t.Context(), "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, v := range values {
 		if strings.Contains(v.Key, "truth") && v.Owner == "" {
-			if err := fleet.Client.UnsetValue(w.t.Context(), v.Key); err != nil {
+			if err := w.fleet.Client.UnsetValue(w.t.Context(), v.Key); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -107,7 +150,7 @@ func (w *truth) wipe() {
 
 func (w *truth) cleanUp() {
 	for _, name := range truthNodes {
-		if err := host(w.t, name).Heal(w.t.Context()); err != nil {
+		if err := w.host(name).Heal(w.t.Context()); err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -186,21 +229,24 @@ func (w *truth) site() string {
 const truthFleet = `
 fleet: e2e
 environment: {name: ENVIRONMENT, path: ./code}
-groups: {every: {nodes: [node-01, node-02, node-03]}}
+groups: {every: {nodes: [node-01, node-02, node-03, node-04, node-05]}, granted: {nodes: [MEMBERS]}}
 GRANTSplans:
   look-node-01: {steps: [{run: node-01}]}
   look-node-02: {steps: [{run: node-02}]}
   look-node-03: {steps: [{run: node-03}]}
+  look-node-04: {steps: [{run: node-04}]}
+  look-node-05: {steps: [{run: node-05}]}
 `
 
 func (w *truth) push() {
 	w.t.Helper()
 	grants := ""
 	if w.granted {
-		grants = "grants:\n  - {to: every, write: [truth/**], read: [truth/**], exports: [{type: Truth_line, defined: true}]}\n"
+		grants = "grants:\n  - {to: granted, write: [truth/**], read: [truth/**], exports: [{type: Truth_line, defined: true}]}\n"
 	}
-	dir := write(w.t, strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants).Replace(truthFleet), w.site())
-	if out, code := tuttiCLI(w.t, fleet, "code", "push", "--yes", "-f", filepath.Join(dir, "tutti.yaml")); code != 0 {
+	members := slices.DeleteFunc(slices.Clone(truthNodes), func(name string) bool { return w.out[name] })
+	dir := write(w.t, strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants, "MEMBERS", strings.Join(members, ", ")).Replace(truthFleet), w.site())
+	if out, code := tuttiCLI(w.t, w.fleet, "code", "push", "--yes", "-f", filepath.Join(dir, "tutti.yaml")); code != 0 {
 		w.t.Fatalf("push after %v: exit code %d: %s", w.last, code, out)
 	}
 }
@@ -208,8 +254,9 @@ func (w *truth) push() {
 // round does something to the fleet, mostly has it converge, and looks whether who is called good is good.
 func (w *truth) round() {
 	w.rounds++
-	if !w.granted && w.rnd.IntN(2) == 0 { // without its grant a node that exports is not good
+	if (!w.granted || len(w.out) > 0) && w.rnd.IntN(2) == 0 { // without its grant a node that exports is not good
 		w.granted = true
+		w.out = map[string]bool{}
 		w.push()
 	}
 	for range 1 + w.rnd.IntN(3) {
@@ -217,7 +264,7 @@ func (w *truth) round() {
 	}
 	if w.rnd.IntN(4) > 0 {
 		w.say("converge")
-		converge(w.t, fleet).end()
+		converge(w.t, w.fleet).end()
 	}
 	if w.rnd.IntN(8) == 0 { // between a run and the look at it
 		w.do()
@@ -241,20 +288,20 @@ func (w *truth) do() {
 		}
 	}
 	name := truthNodes[w.rnd.IntN(len(truthNodes))]
-	h := host(t, name)
+	h := w.host(name)
 	set := func(key string) {
 		if w.rnd.IntN(3) == 0 {
 			w.say("unset " + key)
-			if err := fleet.Client.UnsetValue(ctx, key); tutti.CodeOf(err) != tutti.CodeNotFound {
+			if err := w.fleet.Client.UnsetValue(ctx, key); tutti.CodeOf(err) != tutti.CodeNotFound {
 				must(err)
 			}
 			return
 		}
 		value := strconv.Itoa(w.rnd.IntN(5))
 		w.say("set " + key + " " + value)
-		must(fleet.Client.SetValue(ctx, key, []byte(value)))
+		must(w.fleet.Client.SetValue(ctx, key, []byte(value)))
 	}
-	switch w.rnd.IntN(17) {
+	switch w.rnd.IntN(20) {
 	case 0, 1, 2:
 		w.say("code of " + name)
 		w.rewrite(name)
@@ -285,10 +332,10 @@ func (w *truth) do() {
 		sh(t, h, "systemctl kill -s KILL tutti-agent; systemctl restart tutti-agent")
 	case 12:
 		w.say("restart-server")
-		sh(t, fleet.Server, "systemctl kill -s KILL tutti-server; systemctl restart tutti-server")
+		sh(t, w.fleet.Server, "systemctl kill -s KILL tutti-server; systemctl restart tutti-server")
 	case 13:
 		w.say("replace " + name)
-		rejoin(ctx, t, h, "true", "tutti")
+		rejoin(ctx, t, w.fleet, h, "true", "tutti")
 	case 14:
 		w.say("cut-off " + name)
 		must(h.Cut(ctx))
@@ -301,24 +348,97 @@ func (w *truth) do() {
 	case 16:
 		w.say("local-run " + name)
 		sh(t, h, "tutti local run || true")
+	case 17:
+		w.out[name] = !w.out[name]
+		w.say(fmt.Sprintf("group of %s %t", name, !w.out[name]))
+		w.push()
+	case 18:
+		w.clone(name)
+	case 19:
+		w.restore()
+	}
+}
+
+// clone copies a node's disk to another machine, and lets both live until the server says so. One of them is the
+// node from then on, and the other one is no more.
+func (w *truth) clone(name string) {
+	w.say("clone " + name)
+	t, ctx, node, spare := w.t, w.t.Context(), w.host(name), w.host(truthSpare)
+	w.connected()
+	packed, err := app.Output(ctx, node, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Output(ctx, spare, packed, "sh", "-euc", "mkdir -p /var/lib/tutti/agent; chmod 700 /var/lib/tutti/agent; tar -C /var/lib/tutti/agent -x; systemctl start tutti-agent"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, name+" to be conflicted, for it is two machines", func() bool {
+		d, err := w.fleet.Client.ShowNode(ctx, tutti.NodeName(name))
+		return err == nil && d.Conflicted != ""
+	})
+	if state := w.state(name); state == tutti.NodeGood {
+		w.wrong++
+		t.Errorf("%s is called good, and it is two machines", name)
+	}
+	sh(t, spare, "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent")
+	ticket := w.ticket(name)
+	if err := w.fleet.Client.KeepNode(ctx, tutti.KeepNode{Node: tutti.NodeName(name), Boot: ticket}); err != nil {
+		t.Fatalf("after %v: %v", w.last, err)
 	}
 }
 
 // setBack puts Tutti's state of a node back to what it was before a change that it has run with.
 func (w *truth) setBack(name string) {
 	w.say("set-back " + name)
-	h := host(w.t, name)
+	h := w.host(name)
 	sh(w.t, h, "systemctl stop tutti-agent; rm -rf /var/tmp/truth-state; cp -a /var/lib/tutti/agent /var/tmp/truth-state; systemctl start tutti-agent")
 	w.rewrite(name)
 	w.push()
 	w.connected()
-	converge(w.t, fleet).end()
+	converge(w.t, w.fleet).end()
 	sh(w.t, h, "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent; mv /var/tmp/truth-state /var/lib/tutti/agent; systemctl start tutti-agent")
+}
+
+// ticket is how the server tells a node's own machine from its copy.
+func (w *truth) ticket(name string) string {
+	w.t.Helper()
+	d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, m := range d.Machines {
+		if m.Host == name {
+			_, hex, _ := strings.Cut(string(m.Ticket), ":")
+			return hex
+		}
+	}
+	w.t.Fatalf("no machine of %s is called so: %v", name, d.Machines)
+	return ""
+}
+
+// restore puts the server back to a backup of before a change that nodes have run with.
+func (w *truth) restore() {
+	w.say("restore")
+	sh(w.t, w.fleet.Server, "rm -f /var/tmp/truth.tar; tutti server backup /var/tmp/truth.tar")
+	name := truthNodes[w.rnd.IntN(len(truthNodes))]
+	w.rewrite(name)
+	w.push()
+	w.connected()
+	if w.rnd.IntN(2) == 0 {
+		converge(w.t, w.fleet).end()
+	} else { // nodes run while it is put back
+		converge(w.t, w.fleet)
+	}
+	sh(w.t, w.fleet.Server, `systemctl stop tutti-server; rm -rf /var/lib/tutti/server.before; mv /var/lib/tutti/server /var/lib/tutti/server.before
+		tutti server restore /var/tmp/truth.tar --dir /var/lib/tutti/server; systemctl start tutti-server; rm -rf /var/lib/tutti/server.before /var/tmp/truth.tar`)
+	within(w.t, time.Minute, "the server to answer after a restore", func() bool { return w.state(name) != "" })
+	w.connected()
+	w.push()
 }
 
 // state is the word for a node, empty if the server does not answer now.
 func (w *truth) state(name string) tutti.NodeState {
-	d, err := fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
+	d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 	if err != nil {
 		return ""
 	}
@@ -329,7 +449,7 @@ func (w *truth) state(name string) tutti.NodeState {
 func (w *truth) connected() {
 	w.t.Helper()
 	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
-		nodes, err := fleet.Client.ListNodes(w.t.Context())
+		nodes, err := w.fleet.Client.ListNodes(w.t.Context())
 		return err == nil && len(nodes) == len(truthNodes) && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool {
 			return !n.Connected || n.Active != "" || n.Conflicted != ""
 		})
@@ -343,7 +463,7 @@ func (w *truth) look() {
 	called := func() map[string]tutti.NodeDetail {
 		out := map[string]tutti.NodeDetail{}
 		for _, name := range truthNodes {
-			d, err := fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
+			d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -355,7 +475,7 @@ func (w *truth) look() {
 	jobs := map[string]*job{} // one for each node: in one job they would see what the others would export
 	for _, name := range truthNodes {
 		if before[name].Standing.State == tutti.NodeGood {
-			jobs[name] = start(w.t, fleet, tutti.PlanName("look-"+name), tutti.ModeNoop)
+			jobs[name] = start(w.t, w.fleet, tutti.PlanName("look-"+name), tutti.ModeNoop)
 		}
 	}
 	for _, j := range jobs {

@@ -34,9 +34,9 @@ func TestUpgrade(t *testing.T) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		rejoin(ctx, t, node, "dpkg --purge tutti", "/usr/local/bin/tutti")
+		rejoin(ctx, t, fleet, node, "dpkg --purge tutti", "/usr/local/bin/tutti")
 	})
-	rejoin(t.Context(), t, node, "rm -f /etc/systemd/system/tutti-agent.service; dpkg -i /root/tutti_"+oldVersion+".deb", "/usr/bin/tutti")
+	rejoin(t.Context(), t, fleet, node, "rm -f /etc/systemd/system/tutti-agent.service; dpkg -i /root/tutti_"+oldVersion+".deb", "/usr/bin/tutti")
 	if got := agentVersion(t, oldVersion); got != oldVersion {
 		t.Fatalf("the node runs version %q, want %s", got, oldVersion)
 	}
@@ -69,7 +69,7 @@ func copyIn(t *testing.T, h *lab.Host, dir, version string) {
 
 // rejoin makes the host a node again with another binary; change replaces the
 // old one by it.
-func rejoin(ctx context.Context, t *testing.T, h *lab.Host, change, binary string) {
+func rejoin(ctx context.Context, t *testing.T, f *app.LabFleet, h *lab.Host, change, binary string) {
 	t.Helper()
 	fail := func(err error) {
 		if err != nil {
@@ -79,8 +79,8 @@ func rejoin(ctx context.Context, t *testing.T, h *lab.Host, change, binary strin
 	_, err := app.Output(ctx, h, nil, "sh", "-euc", "systemctl disable --now --quiet tutti-agent; "+change+"; rm -rf /var/lib/tutti/agent")
 	fail(err)
 	name := tutti.NodeName(h.Name)
-	fail(fleet.Client.ReplaceNode(ctx, name))
-	token, err := fleet.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Minute})
+	fail(f.Client.ReplaceNode(ctx, name))
+	token, err := f.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Minute})
 	fail(err)
 	_, err = app.Output(ctx, h, []byte(token.Text), binary, "join")
 	fail(err)

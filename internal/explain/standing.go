@@ -58,6 +58,9 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 		standing: tutti.NodeStanding{State: stateOf(st, last), Needs: string(st.Need), Why: st.Why()},
 		changed:  slices.Clone(st.Changed),
 	}
+	if view.Conflicted != "" && st.Need == converge.Nothing { // nobody knows of which machine that is true
+		out.standing.State, out.standing.Needs, out.standing.Why = tutti.NodeSuspect, string(converge.Proof), view.Conflicted
+	}
 	if r := st.Run; r != nil {
 		run := v.run(r)
 		out.standing.Run, out.standing.Since = &run, r.EndedAt

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,6 +93,24 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	if second.Claim() == nil {
 		t.Error("the machine that was put out has put out the other one")
 	}
+}
+
+// TestNoNodeIsGoodThatIsTwoMachines: what is known of it is true of one of them. Once one was kept, it is what it was.
+func TestNoNodeIsGoodThatIsTwoMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFactsHouse(t)
+		h.db.Claim()
+		h.converge()
+		h.pass("before")
+		h.wants(tutti.NodeGood, "")
+		first := copied(t, h.db)
+		if s := h.standing(); s.State != tutti.NodeSuspect || s.Needs != "proof" || !strings.Contains(s.Why, "two machines") {
+			t.Errorf("it is two machines, and %+v", s)
+		}
+		h.must(h.f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-1"}))
+		h.must(first.Hello(ticket("t5"), "boot-1"))
+		h.wants(tutti.NodeGood, "")
+	})
 }
 
 // While a copy may live, nothing passes its gate: neither a run that it waits for nor one that is held.
