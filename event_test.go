@@ -48,6 +48,7 @@ var (
 		},
 		&tutti.EpochBegun{Epoch: tutti.Epoch{Number: 2, Random: "QJ4ZJ7UO2E3PAXMM"}},
 		&tutti.CodePushed{Environment: "production", Code: aDigest, Signed: aDigest, Files: 3, Bytes: 4096, Held: true, Canary: 2, Released: aDigest, PassedOver: []tutti.Digest{aDigest}},
+		&tutti.ReportsRetired{Through: 41, Foreign: 7},
 		&tutti.CodeReleased{Environment: "production", Code: aDigest, Reason: "2 nodes are good with it"},
 		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
 		&tutti.TokenRevoked{Token: "t1"},

@@ -13,6 +13,7 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(CodeReleased) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(Paused) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(Unpaused) }, ScopeNone, TrailOperators, KeepOwn},
+	{func() Body { return new(ReportsRetired) }, ScopeNone, TrailOperators, KeepLast},
 }
 
 // FleetSet replaces the fleet file. Source is its text, for people.
@@ -125,3 +126,16 @@ func (*EpochBegun) Kind() string { return "epoch.begun" }
 
 // ID implements Body.
 func (b *EpochBegun) ID() string { return strconv.FormatUint(b.Number, 10) }
+
+// ReportsRetired says which reports and logs of runs the server has let go by count or age, each up to an event. A
+// report of a run that ended later and is not there was lost. Before the first one of these events nobody knows.
+type ReportsRetired struct {
+	Through uint64 `json:"through"` // of runs that Tutti started: run.finished
+	Foreign uint64 `json:"foreign"` // of foreign runs: run.foreign
+}
+
+// Kind implements Body.
+func (*ReportsRetired) Kind() string { return "reports.retired" }
+
+// ID implements Body.
+func (b *ReportsRetired) ID() string { return "reports" }

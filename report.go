@@ -29,6 +29,7 @@ type RunReport struct {
 	ClaimedAt   time.Time `json:"claimed_at,omitzero"`
 	GateWhy     string    `json:"gate_why,omitempty"`
 	Lost        string    `json:"lost,omitempty"`   // why it was given up
+	Retired     bool      `json:"-"`                // the server may have let its report and its log go
 	Result      *Result   `json:"result,omitempty"` // nil: the node has sent none
 	Report      *Report   `json:"report,omitempty"`
 	Missing     *Missing  `json:"missing,omitempty"` // set without Report
@@ -48,6 +49,7 @@ const (
 	ReportRunning MissingReport = "running"  // the run goes on
 	ReportNotSent MissingReport = "not_sent" // the node has sent none: it applied nothing, was lost or was ended
 	ReportNotKept MissingReport = "not_kept" // it was let go, by age or count
+	ReportLost    MissingReport = "lost"     // the server had it and did not let it go: its disk has lost it
 	ReportDamaged MissingReport = "damaged"  // what the node sent is no report
 )
 

@@ -68,6 +68,8 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 		certificate("the server's certificate", filepath.Join(dir, "server.crt"), 30*day, "systemctl restart tutti-server"),
 	}
 	s.Backup, s.Made = lastBackup(o.ServerDir)
+	scrub := lastScrub(o.ServerDir)
+	s.Scrubbed, s.Damaged = scrub.At, scrub.Damaged
 	if !s.Running {
 		s.Log = lostLog(o.ServerDir)
 		return s

@@ -148,7 +148,8 @@ func (s *Server) round(ctx context.Context) error {
 		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Compiles: s.opts.Compiles, Keep: engine.Keep{Jobs: s.opts.KeepJobs}, KeepReports: s.opts.Reports,
 		FirstOperator: s.config.First,
 		Epochs:        s.epochs,
-		NewRunID:      func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
+		Scrubs:        scrubNotes{s.opts.Dir}, ScrubEvery: s.opts.ScrubEvery,
+		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn})
 }

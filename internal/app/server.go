@@ -35,9 +35,11 @@ type ServerOptions struct {
 	Compiles int // at once while nodes converge; 0: as server.Options
 	KeepJobs int // finished ones, 0: as server.Options
 	Reports  retain.Reports
-	Reserve  uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
-	Lives    identity.Lives
-	Logger   *slog.Logger
+	// ScrubEvery is how often all stored content is read; 0: never.
+	ScrubEvery time.Duration
+	Reserve    uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
+	Lives      identity.Lives
+	Logger     *slog.Logger
 }
 
 // serverConfig is what `server init` fixes.

@@ -34,6 +34,7 @@ var eventViews = map[string]eventView{
 	"target.paused": {act: inTrail(func(b *tutti.Paused) string {
 		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
 	})},
+	"reports.retired": {act: inTrail(func(*tutti.ReportsRetired) string { return "let reports go" })},
 	"target.unpaused": {act: inTrail(func(b *tutti.Unpaused) string { return "unpaused " + targetName(b.Target) })},
 
 	"token.created": {act: inTrail(func(b *tutti.TokenCreated) string {

@@ -28,6 +28,7 @@ type ServerRun struct {
 	KeepJobs                 int
 	KeepReports              int
 	KeepReportsFor           time.Duration
+	ScrubEvery               time.Duration // 0: never
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -42,6 +43,9 @@ func newServerCommand(o *options) *cobra.Command {
 			}
 			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: at least 1, and more than nothing", run.KeepReports, run.KeepReportsFor)
+			}
+			if run.ScrubEvery < 0 {
+				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s: 0 (never) or more", run.ScrubEvery)
 			}
 			if run.MaxCompiles < 1 {
 				return tutti.Errorf(tutti.CodeInvalid, "--max-compiles %d: at least 1", run.MaxCompiles)
@@ -60,6 +64,7 @@ func newServerCommand(o *options) *cobra.Command {
 	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "finished jobs that stay, with their runs; older ones go, except from the audit trail")
 	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "reports that stay, with their logs, the latest; what became of a run is known as long as its job stays")
 	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long they stay at most")
+	f.DurationVar(&run.ScrubEvery, "scrub-every", 7*24*time.Hour, "how often all stored content is read, to find what the disk has lost (0: never); a backup reads it, too")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
 	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o))
 	return cmd

@@ -27,6 +27,7 @@ var checks = []check{
 	{"log", serverLog},
 	{"sync", syncAlways},
 	{"backup", backup},
+	{"content", content},
 	{"ask", ask},
 	{"nodes", nodes},
 	{"puppet", eachNode(noPuppet)},
@@ -217,6 +218,20 @@ func backup(f Facts) []Finding {
 		return nil
 	}
 	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
+}
+
+// content is what a scrub has found, unless a backup has read everything since.
+func content(f Facts) []Finding {
+	if f.Server == nil || len(f.Server.Damaged) == 0 || f.Server.Backup.After(f.Server.Scrubbed) {
+		return nil
+	}
+	const most = 3
+	what := fmt.Sprintf("the server's disk has lost stored content, found %s: %s", f.Server.Scrubbed.UTC().Format(time.RFC3339), strings.Join(f.Server.Damaged[:min(len(f.Server.Damaged), most)], "; "))
+	if more := len(f.Server.Damaged) - most; more > 0 {
+		what += fmt.Sprintf("; and %d more", more)
+	}
+	return one(what, "it was acknowledged, nobody can read it any more, and no backup can be made",
+		"look at the disk; push lost code again, or: tutti server restore of the last backup; tutti server backup then reads all of it again")
 }
 
 func ask(f Facts) (out []Finding) {

@@ -69,6 +69,8 @@ type Server struct {
 	Asked       error     // why it was not asked for them
 	Made        time.Time // its directory
 	Backup      time.Time // the last one; zero: none was made here
+	Scrubbed    time.Time // when the stored content was read last, to find damage; zero: never
+	Damaged     []string  // what was found then
 }
 
 // Node is what lives in an agent's directory.

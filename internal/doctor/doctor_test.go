@@ -70,6 +70,9 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"a server that gave up durability", func(f *doctor.Facts) { f.Server.SyncAlways = false }, "sync", "fsync"},
 		{"the timer does not run", func(f *doctor.Facts) { f.Server.Backup = now.Add(-27 * time.Hour) }, "backup", "made 2030-01-0"},
 		{"nobody has made a backup", func(f *doctor.Facts) { f.Server.Backup = time.Time{} }, "backup", "systemctl enable --now tutti-backup.timer"},
+		{"a scrub found damage", func(f *doctor.Facts) {
+			f.Server.Backup, f.Server.Scrubbed, f.Server.Damaged = now.Add(-25*time.Hour), now, []string{"a file of code: gone", "b", "c", "d"}
+		}, "content", "a file of code: gone; b; c; and 1 more"},
 		{"its disk is full", func(f *doctor.Facts) { f.Server.Asked = errors.New("full") }, "ask", "full"},
 		{"the operator was revoked", func(f *doctor.Facts) { f.Operator.Asked = errors.New("revoked") }, "ask", "tutti operator create ada"},
 		{"a node is silent", func(f *doctor.Facts) { f.Server.Nodes[0].SeenAt = now.Add(-time.Hour) }, "nodes", "db-01 was last heard of 1h0m0s ago"},

@@ -43,13 +43,33 @@ func (rd *Reader) runOf(ctx context.Context, run string) (tutti.RunReport, error
 func (v View) runReport(r *engine.Run) tutti.RunReport {
 	out := tutti.RunReport{
 		RunView: v.run(r), Attempt: r.Attempt, Environment: r.Environment, WantedAt: r.WantedAt, ClaimedAt: r.ClaimedAt,
-		GateWhy: r.GateWhy, Lost: r.Lost,
+		GateWhy: r.GateWhy, Lost: r.Lost, Retired: v.retired(r),
 	}
 	if r.Result != nil {
 		result := *r.Result // its lists are never changed
 		out.Result = &result
 	}
 	return out
+}
+
+// retired reports whether the server may have let the report and the log of a run go.
+func (v View) retired(r *engine.Run) bool {
+	switch said := v.Reports; {
+	case said == nil:
+		return true
+	case r.Foreign != nil:
+		return r.EndedSeq <= said.Foreign
+	default:
+		return r.EndedSeq <= said.Through
+	}
+}
+
+// notThere says why what a run has sent is not stored: it was let go (CodeNotFound), or it was lost (CodeDamaged).
+func notThere(what string, retired bool) error {
+	if retired {
+		return tutti.Errorf(tutti.CodeNotFound, "%s is not kept any more (--keep-reports, --keep-reports-for of the server)", what)
+	}
+	return tutti.Errorf(tutti.CodeDamaged, "%s was stored and is gone: the server's disk has lost it; see: tutti doctor, on the server", what)
 }
 
 // findRun finds a run by its id, or a part of it.
@@ -90,7 +110,11 @@ func (rd *Reader) report(ctx context.Context, of tutti.RunReport) (*tutti.Report
 	}
 	raw, err := rd.blobs.Get(ctx, of.Result.Report)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return nil, &tutti.Missing{Why: tutti.ReportNotKept, Text: "its report is not kept any more (--keep-reports, --keep-reports-for of the server)"}, 0, nil
+		why := tutti.ReportNotKept
+		if !of.Retired {
+			why = tutti.ReportLost
+		}
+		return nil, &tutti.Missing{Why: why, Text: notThere("its report", of.Retired).Error()}, 0, nil
 	}
 	if err != nil {
 		return nil, nil, 0, tutti.Wrap("", err, "the report of run %s", of.Run)
@@ -139,7 +163,7 @@ func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.
 	}
 	raw, err := rd.blobs.Get(ctx, digest)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return tutti.Errorf(tutti.CodeNotFound, "the log of run %s is not kept any more (--keep-reports, --keep-reports-for of the server)", run)
+		return notThere("the log of run "+string(run), of.Retired)
 	}
 	if err != nil {
 		return tutti.Wrap("", err, "the log of run %s", run)

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ func splitReference(text string) (typ, title string, err error) {
 // told is what the fold says about a resource of a node.
 type told struct {
 	run      tutti.RunView
+	retired  bool // its report may have been let go
 	report   tutti.Digest
 	record   kept           // of the run; of one of others', that of the last of ours
 	exported []tutti.Export // of other nodes, by that reference
@@ -54,7 +56,7 @@ func (rd *Reader) ExplainResource(ctx context.Context, in tutti.ExplainResource)
 		return out, err
 	}
 	out.Run = &fold.run
-	if err := rd.fillStatus(ctx, fold.report, &out); err != nil {
+	if err := rd.fillStatus(ctx, fold, &out); err != nil {
 		return out, err
 	}
 	record, err := rd.loadRecord(ctx, fold.record)
@@ -86,7 +88,7 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 			return told{}, err
 		}
 		answer := v.Data.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: typ, Filter: byTitle}, data.Asker{Node: node})
-		out := told{v.run(r), r.Result.Report, keptOf(r), answer.Exports}
+		out := told{v.run(r), v.retired(r), r.Result.Report, keptOf(r), answer.Exports}
 		if basis := v.Converge.Basis(node); r.Foreign != nil && basis != nil {
 			out.record = keptOf(basis)
 		}
@@ -96,10 +98,10 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 }
 
 // fillStatus reads what a report says of the resource.
-func (rd *Reader) fillStatus(ctx context.Context, digest tutti.Digest, out *tutti.ResourceExplanation) error {
-	raw, err := rd.blobs.Get(ctx, digest)
+func (rd *Reader) fillStatus(ctx context.Context, of told, out *tutti.ResourceExplanation) error {
+	raw, err := rd.blobs.Get(ctx, of.report)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return tutti.Errorf(tutti.CodeNotFound, "the report of run %s, the last of %s, is not kept any more (--keep-reports)", out.Run.Run, out.Node)
+		return notThere(fmt.Sprintf("the report of run %s, the last of %s,", out.Run.Run, out.Node), of.retired)
 	}
 	if err != nil {
 		return tutti.Wrap("", err, "the report of run %s", out.Run.Run)

@@ -20,6 +20,8 @@ type State struct {
 	Data     *data.State
 	Converge *converge.State
 	Registry *Registry
+	// Reports is which reports were let go; nil: not known.
+	Reports *tutti.ReportsRetired
 }
 
 // New returns the state before the first event.
@@ -45,8 +47,11 @@ func (s *State) apply(e tutti.Event) {
 	s.Converge.Apply(e)
 	s.Registry.apply(e)
 	s.Registry.unclaim(gone...)
-	if b, ok := e.Body.(*tutti.SnapshotTaken); ok {
+	switch b := e.Body.(type) {
+	case *tutti.SnapshotTaken:
 		s.Through = b.Through
+	case *tutti.ReportsRetired:
+		s.Reports = b
 	}
 }
 

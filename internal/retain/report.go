@@ -15,7 +15,9 @@ type Reports struct {
 
 // Ended is a run's end, with the digests of its report and log, if it has them.
 type Ended struct {
+	Seq         uint64
 	At          time.Time
+	Run         tutti.RunID
 	Report, Log tutti.Digest
 }
 

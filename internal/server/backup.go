@@ -57,9 +57,9 @@ func (s *Server) CopyLog(ctx context.Context, to Copy) error {
 		after, link = taken.Through, taken.Link
 	}
 	// Nothing is begun that would not be whole.
-	_, needed, err := (&keeper{s, log}).content(ctx)
+	found, err := (&keeper{s, log}).content(ctx)
 	if err == nil {
-		err = s.allThere(ctx, needed)
+		err = s.allThere(ctx, found.needed)
 	}
 	if err != nil {
 		return err
@@ -76,11 +76,10 @@ func (s *Server) CopyLog(ctx context.Context, to Copy) error {
 		}
 	}
 	// What has been appended since names more, which does no harm.
-	named, err := (&keeper{s, log}).named(ctx)
-	if err != nil {
+	if found, err = (&keeper{s, log}).content(ctx); err != nil {
 		return err
 	}
-	for _, digest := range slices.Sorted(maps.Keys(named)) {
+	for _, digest := range slices.Sorted(maps.Keys(found.named)) {
 		content, err := s.opts.Blobs.Get(ctx, digest)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
 			continue // a digest of something that is no content of ours

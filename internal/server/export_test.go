@@ -44,6 +44,12 @@ func (s *Server) Sweep(ctx context.Context) error {
 	return (&keeper{s, s.opts.Log.(trimmedLog)}).sweep(ctx)
 }
 
+// RetireReports says which reports are let go, as a sweep does before it removes anything.
+func (s *Server) RetireReports(ctx context.Context) error {
+	_, err := (&keeper{s, s.opts.Log.(trimmedLog)}).named(ctx)
+	return err
+}
+
 // Size returns how many jobs and runs the server has in memory.
 func (s State) Size() (jobs, runs int) {
 	return len(s.folded.Engine.Jobs), len(s.folded.Engine.Runs)

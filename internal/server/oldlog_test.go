@@ -440,6 +440,7 @@ func everythingHappens(t *testing.T, p *past) {
 	}
 	synctest.Wait()
 	p.db.Agent = tutti.Claim{Knows: tutti.Capabilities(), Begun: &tutti.Fence{Epoch: 1, Seq: 1 << 40}} // more than the log has
+	must(p.RetireReports(t.Context()))
 	copied(t, p.db)
 	must(p.KeepNode(ctx, tutti.KeepNode{Node: "db-01", Boot: "boot-2"}))
 	goesOn := p.Start("deploy", tutti.ModeApply)

@@ -110,6 +110,77 @@ func (p *past) kept(t *testing.T, run tutti.RunID) string {
 	return strings.Join(out, " ")
 }
 
+// TestAReportThatIsLost: only what was let go is said to be not kept any more. What the disk has lost is said to be
+// lost, and no backup passes over it (finding F24).
+func TestAReportThatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t, func(o *server.Options) { o.Keep.Jobs, o.KeepReports = 10, retain.Reports{Most: 2} })
+		ctx := servertest.Operator()
+		sweep := func() {
+			t.Helper()
+			time.Sleep(2 * time.Hour)
+			if err := p.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lose := func(run tutti.RunID) *tutti.Result {
+			t.Helper()
+			of, err := p.RunReport(ctx, string(run))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []tutti.Digest{of.Result.Report, of.Result.Log} {
+				if err := p.Blobs.Delete(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return of.Result
+		}
+		want := func(run tutti.RunID, why tutti.MissingReport, code tutti.Code, says string) {
+			t.Helper()
+			of, err := p.RunReport(ctx, string(run))
+			if err != nil || of.Missing == nil || of.Missing.Why != why || !strings.Contains(of.Missing.Text, says) {
+				t.Errorf("the report: %+v, %v, want %s", of.Missing, err, why)
+			}
+			wantCode(t, p.RunLog(ctx, run, func(tutti.LogLine) error { return nil }), code, says)
+		}
+		first := p.reported(t, false)
+		lose(first)
+		want(first, tutti.ReportNotKept, tutti.CodeNotFound, "not kept any more") // nobody has said what was let go
+		sweep()
+		want(first, tutti.ReportNotKept, tutti.CodeNotFound, "not kept any more") // an older release may have let it go
+		second := p.reported(t, false)
+		lost := lose(second)
+		want(second, tutti.ReportLost, tutti.CodeDamaged, "disk has lost it")
+		wantCode(t, p.CopyLog(t.Context(), &copyOf{}), tutti.CodeDamaged, "the report of run "+string(second))
+		p.reported(t, false)
+		p.reported(t, false)
+		sweep()
+		want(second, tutti.ReportNotKept, tutti.CodeNotFound, "not kept any more") // it would have gone by now
+		if err := p.CopyLog(t.Context(), &copyOf{}); err != nil {
+			t.Error(err)
+		}
+		if lost.Report == "" {
+			t.Error("the run had no report")
+		}
+
+		run, report := foreign(1, tutti.Unchanged)
+		mustTell(t, p.db, run, report)
+		if err := p.Blobs.Delete(t.Context(), tutti.DigestOf(report)); err != nil {
+			t.Fatal(err)
+		}
+		of, err := p.RunReport(ctx, string(run.Result.Run))
+		if err != nil || of.Missing == nil || of.Missing.Why != tutti.ReportLost {
+			t.Errorf("a foreign run: %+v, %v", of.Missing, err)
+		}
+		p.wantWhole(t)
+		p = p.again(t)
+		if of, err := p.RunReport(ctx, string(run.Result.Run)); err != nil || of.Missing == nil || of.Missing.Why != tutti.ReportLost {
+			t.Errorf("after a start: %+v, %v", of.Missing, err)
+		}
+	})
+}
+
 // Reports and logs go by age and by count; what became of a run, and its record,
 // stay as long as its job.
 func TestReportsAreLetGo(t *testing.T) {

@@ -71,6 +71,9 @@ type Options struct {
 	NewRunID      func() tutti.RunID
 	// FirstOperator is whose certificate was made before there was a log. May be nil.
 	FirstOperator *tutti.OperatorIssued
+	// Scrubs remembers when content was read last, all of it; each ScrubEvery it is. nil or 0: it is not.
+	Scrubs     Scrubs
+	ScrubEvery time.Duration
 	// Epochs remembers the log's epoch; nil: nobody does.
 	Epochs Epochs
 }
@@ -195,6 +198,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.opts.Logger.Info("serving", "seq", w.state.Seq, "nodes", len(w.state.Registry.Nodes), "jobs", len(w.state.Engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
+	s.beside.Go(func() { s.scrubs(ctx) })
 	s.beside.Go(func() { s.follow(ctx) })
 	w.resume()
 	return w.serve(ctx)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -36,65 +37,135 @@ var digestRE = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 // named returns the digests that an event of the log or of the latest snapshot
 // names, wherever in it: whatever a later kind of event names is named by this,
 // too. An event may be a blob itself; what names code names its manifest, and that
-// its files. Reports and logs of runs are named as long as they are to stay.
+// its files. Reports and logs of runs are named as long as they are to stay; which are not is appended
+// before anything is removed.
 func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
-	out, _, err := k.content(ctx)
-	return out, err
+	c, err := k.content(ctx)
+	if err != nil {
+		return nil, err
+	}
+	retired, err := k.retired(ctx, c)
+	if err != nil || retired == nil {
+		return c.named, err
+	}
+	err = k.do(ctx, func(tx *tx) error {
+		tx.emit(actorServer, retired)
+		return nil
+	})
+	return c.named, tutti.Wrap("", err, "append which reports are let go")
 }
 
-// content returns what is named, and of that what must be there: the server has stored it itself, or
-// has seen it, before it appended the event that names it, and lets it go with that event. Reports and
-// logs are not among it: how many stay is an option, which may have been a smaller one.
-func (k *keeper) content(ctx context.Context) (out map[tutti.Digest]bool, needed map[tutti.Digest]string, err error) {
-	out, needed = map[tutti.Digest]bool{}, map[tutti.Digest]string{}
+// content is what the log and the latest snapshot name.
+type content struct {
+	named map[tutti.Digest]bool
+	// needed is what of it must be there, and what it is: the server has stored it itself, or has seen it, before it
+	// appended the event that names it, and lets it go with that event or says so (ReportsRetired).
+	needed map[tutti.Digest]string
+	ended  []retain.Ended
+	keeps  []retain.Ended // of these
+	// foreign are the reports of foreign runs.
+	foreign foreignReports
+	said    *tutti.ReportsRetired // the last one; nil: none
+}
+
+// content reads what is named.
+func (k *keeper) content(ctx context.Context) (*content, error) {
+	c := &content{named: map[tutti.Digest]bool{}, needed: map[tutti.Digest]string{}}
 	var pushed []tutti.Digest
-	var ended []retain.Ended
-	foreign := foreignReports{}
-	err = k.each(ctx, func(entry tutti.Entry, e tutti.Event) bool {
-		out[tutti.DigestOf(entry.Raw)] = true
-		need(needed, e.Body)
+	err := k.each(ctx, func(entry tutti.Entry, e tutti.Event) bool {
+		c.named[tutti.DigestOf(entry.Raw)] = true
+		need(c.needed, e.Body)
 		switch b := e.Body.(type) {
 		case *tutti.SnapshotTaken: // only the latest one is read again
+			return true
+		case *tutti.ReportsRetired:
+			c.said = b
 			return true
 		case *tutti.CodePushed:
 			pushed = append(pushed, b.Signed)
 		case *tutti.RunFinished:
-			ended = append(ended, retain.Ended{At: e.At, Report: b.Result.Report, Log: b.Result.Log})
-			note(out, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
-			out[b.Result.Record] = true // also if it is one of these
+			c.ended = append(c.ended, retain.Ended{Seq: e.Seq, At: e.At, Run: b.Result.Run, Report: b.Result.Report, Log: b.Result.Log})
+			note(c.named, leaveOut(entry.Raw, b.Result.Report, b.Result.Log))
+			c.named[b.Result.Record] = true // also if it is one of these
 			return true
 		case *tutti.RunForeign:
-			foreign.add(e.At, b)
+			c.foreign.add(e, b)
 			return true
 		}
-		note(out, entry.Raw)
+		note(c.named, entry.Raw)
 		return true
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, of := range k.opts.KeepReports.Keeps(ended, time.Now()) {
-		out[of.Report], out[of.Log] = true, true
+	now := time.Now()
+	c.keeps = k.opts.KeepReports.Keeps(c.ended, now)
+	for _, of := range c.keeps {
+		c.named[of.Report], c.named[of.Log] = true, true
+		if c.said != nil && of.Seq > c.said.Through {
+			c.needed[of.Report], c.needed[of.Log] = "the report of run "+string(of.Run), "the log of run "+string(of.Run)
+		}
 	}
-	foreign.name(out, k.opts.KeepReports.For, time.Now())
-	delete(out, "") // of runs without
+	c.foreign.name(c, k.opts.KeepReports.For, now)
 	if taken := k.taken.Load(); taken != nil {
-		out[taken.State], needed[taken.State] = true, "the latest snapshot"
+		c.named[taken.State], c.needed[taken.State] = true, "the latest snapshot"
 		for _, s := range taken.Segments {
-			out[s.Blob], needed[s.Blob] = true, "the audit trail"
+			c.named[s.Blob], c.needed[s.Blob] = true, "the audit trail"
 		}
 	}
 	for _, signed := range pushed {
 		files := map[tutti.Digest]bool{}
 		if err := k.files(ctx, signed, files); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for d := range files {
-			out[d], needed[d] = true, "a file of code"
+			c.named[d], c.needed[d] = true, "a file of code"
 		}
 	}
-	delete(needed, "")
-	return out, needed, nil
+	delete(c.named, "") // of runs without
+	delete(c.needed, "")
+	return c, nil
+}
+
+// retired is what is to be said of the reports that do not stay, nil: all of it was said. When it is said for the
+// first time, what is missing counts as let go: nobody noted what was.
+func (k *keeper) retired(ctx context.Context, c *content) (*tutti.ReportsRetired, error) {
+	out := tutti.ReportsRetired{Foreign: c.foreign.gone}
+	if n := len(c.ended) - len(c.keeps); n > 0 {
+		out.Through = c.ended[n-1].Seq
+	}
+	if c.said != nil {
+		out.Through, out.Foreign = max(out.Through, c.said.Through), max(out.Foreign, c.said.Foreign)
+		if out == *c.said {
+			return nil, nil
+		}
+		return &out, nil
+	}
+	latest := func(all []retain.Ended, gone *uint64) error {
+		for _, of := range slices.Backward(all) {
+			if of.Seq <= *gone {
+				return nil
+			}
+			for _, d := range []tutti.Digest{of.Report, of.Log} {
+				if d == "" {
+					continue
+				}
+				has, err := k.opts.Blobs.Has(ctx, d)
+				if err != nil {
+					return err
+				}
+				if !has {
+					*gone = of.Seq
+					return nil
+				}
+			}
+		}
+		return nil
+	}
+	if err := latest(c.keeps, &out.Through); err != nil {
+		return nil, err
+	}
+	return &out, latest(c.foreign.stay, &out.Foreign)
 }
 
 // need notes the content that an event needs, and what it is.

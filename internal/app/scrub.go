@@ -1,0 +1,45 @@
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// scrubFile, in a server's directory, says what the last scrub of its content has found.
+const scrubFile = "scrub.json"
+
+// scrubNotes keeps what scrubs have found in a server's directory, for the server and for doctor.
+type scrubNotes struct{ dir string }
+
+// Last implements server.Scrubs: a backup reads all content, too.
+func (n scrubNotes) Last() time.Time {
+	backup, _ := lastBackup(n.dir)
+	if scrub := lastScrub(n.dir); scrub.At.After(backup) {
+		return scrub.At
+	}
+	return backup
+}
+
+// Done implements server.Scrubs.
+func (n scrubNotes) Done(found server.Scrub) error {
+	raw, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(n.dir, scrubFile), raw, 0o600)
+}
+
+// lastScrub is the last scrub of a server's content, the zero one if there was none.
+func lastScrub(dir string) server.Scrub {
+	raw, err := os.ReadFile(filepath.Join(dir, scrubFile))
+	var found server.Scrub
+	if err != nil || json.Unmarshal(raw, &found) != nil {
+		return server.Scrub{}
+	}
+	return found
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Scrub is what one look at all content that is named has found.
+type Scrub struct {
+	At    time.Time `json:"at"` // when it ended
+	Blobs int       `json:"blobs"`
+	Bytes int64     `json:"bytes"`
+	// Damaged says what cannot be read, or is gone though nobody let it go, at most maxDamaged of it.
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+// Scrubs remembers scrubs beside the log.
+type Scrubs interface {
+	// Last is when all content was read last; zero: never.
+	Last() time.Time
+	// Done hears of the end of a scrub.
+	Done(Scrub) error
+}
+
+const (
+	maxDamaged = 100
+	// firstScrub is how long after its start a server begins at the earliest: a start is busy.
+	firstScrub = time.Hour
+	// scrubShare is which part of the time a scrub reads: it disturbs nobody.
+	scrubShare = 10
+)
+
+// scrubs reads all content every ScrubEvery, until ctx ends.
+func (s *Server) scrubs(ctx context.Context) {
+	log, ok := s.opts.Log.(trimmedLog)
+	if !ok || s.opts.Scrubs == nil || s.opts.ScrubEvery <= 0 {
+		return
+	}
+	k := &keeper{s, log}
+	for {
+		wait := max(firstScrub, s.opts.ScrubEvery-time.Since(s.opts.Scrubs.Last()))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if time.Since(s.opts.Scrubs.Last()) < s.opts.ScrubEvery { // a backup has read it meanwhile
+			continue
+		}
+		found, err := k.scrub(ctx)
+		if err == nil {
+			err = s.opts.Scrubs.Done(found)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.opts.Logger.Error("the stored content was not scrubbed", "error", err)
+		case len(found.Damaged) == 0:
+			s.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs, "bytes", found.Bytes)
+		default:
+			for _, what := range found.Damaged {
+				s.opts.Logger.Error("stored content is damaged", "what", what)
+			}
+		}
+	}
+}
+
+// scrub reads all content that is named. What cannot be read is looked at again at the end: it may have been let go.
+func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
+	var out Scrub
+	c, err := k.contentNow(ctx)
+	if err != nil {
+		return out, err
+	}
+	var doubtful []tutti.Digest
+	for _, digest := range slices.Sorted(maps.Keys(c.named)) {
+		began := time.Now()
+		raw, err := k.opts.Blobs.Get(ctx, digest)
+		switch {
+		case ctx.Err() != nil:
+			return out, context.Cause(ctx)
+		case err != nil:
+			doubtful = append(doubtful, digest)
+		default:
+			out.Blobs++
+			out.Bytes += int64(len(raw))
+		}
+		select {
+		case <-ctx.Done():
+			return out, context.Cause(ctx)
+		case <-time.After((scrubShare - 1) * time.Since(began)):
+		}
+	}
+	if c, err = k.contentNow(ctx); err != nil {
+		return out, err
+	}
+	for _, digest := range doubtful {
+		what, needed := c.needed[digest]
+		if !needed {
+			what = "content"
+		}
+		_, err := k.opts.Blobs.Get(ctx, digest)
+		switch {
+		case ctx.Err() != nil:
+			return out, context.Cause(ctx)
+		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound: // a digest of something that is no content of ours
+		case len(out.Damaged) < maxDamaged:
+			out.Damaged = append(out.Damaged, what+": "+err.Error())
+		}
+	}
+	out.At = time.Now().UTC()
+	return out, nil
+}
+
+// contentNow reads what is named while nothing is let go.
+func (k *keeper) contentNow(ctx context.Context) (*content, error) {
+	k.past.Lock()
+	defer k.past.Unlock()
+	return k.content(ctx)
+}

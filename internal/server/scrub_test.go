@@ -1,0 +1,84 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// scrubNotes are server.Scrubs in memory.
+type scrubNotes struct {
+	last time.Time
+	done []server.Scrub
+}
+
+func (n *scrubNotes) Last() time.Time { return n.last }
+
+func (n *scrubNotes) Done(s server.Scrub) error {
+	n.last = s.At
+	n.done = append(n.done, s)
+	return nil
+}
+
+// TestScrub: the server reads all content at an interval by itself and says what is gone, and again as long as it is
+// (finding F24).
+func TestScrub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notes := &scrubNotes{}
+		p := startPast(t, func(o *server.Options) { o.Scrubs, o.ScrubEvery = notes, 4*time.Hour })
+		p.reported(t, false)
+		step := func(after time.Duration, scrubs int, damaged ...string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if len(notes.done) != scrubs {
+				t.Fatalf("%d scrubs, want %d", len(notes.done), scrubs)
+			}
+			if scrubs == 0 {
+				return
+			}
+			last := notes.done[scrubs-1]
+			if last.Blobs < 3 || last.Bytes == 0 || len(last.Damaged) != len(damaged) {
+				t.Fatalf("found %+v, want %q", last, damaged)
+			}
+			for i, what := range damaged {
+				if !strings.Contains(last.Damaged[i], what) {
+					t.Errorf("found %q, want %q", last.Damaged[i], what)
+				}
+			}
+		}
+		step(59*time.Minute, 0) // a start is busy
+		step(2*time.Minute, 1)
+		code := tutti.DigestOf([]byte(servertest.CodeContent))
+		if err := p.Blobs.Delete(t.Context(), code); err != nil {
+			t.Fatal(err)
+		}
+		step(3*time.Hour, 1)
+		step(time.Hour+time.Minute, 2, "a file of code: ")
+		step(4*time.Hour+time.Minute, 3, "a file of code: ")
+		if _, err := p.Blobs.Put(t.Context(), []byte(servertest.CodeContent)); err != nil {
+			t.Fatal(err)
+		}
+		notes.last = time.Now().Add(3 * time.Hour) // a backup has read all of it
+		step(4*time.Hour, 3, "a file of code: ")
+		step(3*time.Hour+2*time.Minute, 4)
+	})
+}
+
+// TestNoScrub: with an interval of 0 there is none.
+func TestNoScrub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notes := &scrubNotes{}
+		startPast(t, func(o *server.Options) { o.Scrubs = notes })
+		time.Sleep(24 * time.Hour)
+		if len(notes.done) != 0 {
+			t.Error(fmt.Sprint(notes.done))
+		}
+	})
+}
