@@ -46,9 +46,13 @@ func (l *Local) Kind() string {
 // KeptForeign is how many foreign runs of a node are kept: the latest by their start.
 const KeptForeign = 5
 
-// Disturbs reports whether the run may have changed what other runs have made.
+// Disturbs reports whether the run may have changed what other runs have made. A local run that ended while it
+// applied, without a report, has no counts.
 func (f Foreign) Disturbs() bool {
-	return !f.Noop && (f.Result.Counts.Changed > 0 || f.Result.Counts.Failed > 0)
+	if f.Noop {
+		return false
+	}
+	return f.Result.Counts.Changed > 0 || f.Result.Counts.Failed > 0 || f.Local != nil && !f.Result.Outcome.Good() && f.Result.PassedGate()
 }
 
 // Validate checks what a node may claim about a foreign run.

@@ -154,6 +154,18 @@ type Result struct {
 // Duration is the time of the Puppet process, measured by the agent.
 func (r Result) Duration() time.Duration { return r.EndedAt.Sub(r.StartedAt) }
 
+// PassedGate reports whether the run has come behind its gate: it may have changed something.
+func (r Result) PassedGate() bool {
+	if r.Stopped {
+		return false
+	}
+	switch r.Phase {
+	case "convert", "prerun", "apply", "report":
+		return true
+	}
+	return r.Outcome.Good()
+}
+
 // Validate checks what a node may claim about a run.
 func (r Result) Validate() error {
 	switch {

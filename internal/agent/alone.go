@@ -167,21 +167,9 @@ func (a *Agent) noteAlone(err error) {
 
 // noteApplied notes the order of a run that has passed its gate: what a local run repeats.
 func (a *Agent) noteApplied(spec Spec, out tutti.Result, record tutti.Record) {
-	if !spec.Order.Full() || !passedGate(out) {
+	if !spec.Order.Full() || !out.PassedGate() {
 		return
 	}
 	order := spec.Order
 	a.noteAlone(a.learn(func(s *Alone) { s.Applied, s.Basis = &order, basisDigest(record) }))
-}
-
-// passedGate reports whether a run has come behind its gate.
-func passedGate(out tutti.Result) bool {
-	if out.Stopped {
-		return false
-	}
-	switch out.Phase {
-	case "convert", "prerun", "apply", "report":
-		return true
-	}
-	return out.Outcome.Good()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // Witness is what Puppet leaves of its last run, whoever started that.
@@ -226,15 +227,20 @@ func (a *Agent) outbox() ([]heard, error) {
 	return all, nil
 }
 
-// sendForeigns sends what the outbox has, the oldest first. More than the server
-// keeps of a node are not sent.
+// sendForeigns sends what the outbox has, the oldest first, but for those that the server would not keep: it keeps
+// the latest few, and the latest of each kind by which a node is judged.
 func (a *Agent) sendForeigns(ctx context.Context) error {
 	all, err := a.outbox()
 	if err != nil {
 		return err
 	}
+	var latest []*tutti.RunForeign
+	for _, h := range slices.Backward(all) { // the one that came last is the latest, whatever the clock says
+		latest = append(latest, &tutti.RunForeign{Foreign: h.Foreign})
+	}
+	stays := retain.Stay(latest)
 	for i, h := range all {
-		if i >= len(all)-tutti.KeptForeign {
+		if stays[len(all)-1-i] {
 			if err := a.sendForeign(ctx, h); err != nil {
 				return err
 			}

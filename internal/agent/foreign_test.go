@@ -290,6 +290,29 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	}
 }
 
+// TestWhatChangedTheNodeIsTold: while the server is away, later runs that changed nothing do not push out the one by
+// which the node is not good any more.
+func TestWhatChangedTheNodeIsTold(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	l.start(opt)
+	l.quiet(w)
+	l.line.sever()
+	for i := range 8 {
+		text := report(t, i, foreignID(i))
+		if i == 0 {
+			text = strings.Replace(text, `"changed":0`, `"changed":1`, 1)
+		}
+		w.leave(t, text)
+		w.taken(t)
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "foreign", string(foreignID(0))+".json")); err != nil {
+		t.Error("the run that changed something is not in the outbox:", err)
+	}
+	l.quiet(w)
+	l.wantTold(foreignID(0))
+}
+
 // TestTheClockPushesNoForeignRunOut: the latest are those that came last. A clock that
 // was ahead for a day, while the server was away, does not cost the runs behind it; nor
 // does an agent that starts again.

@@ -15,6 +15,11 @@ func byItself(as tutti.RunID, change ...func(*tutti.Foreign)) tutti.Foreign {
 	return f
 }
 
+// cutOff is a run that was interrupted in a phase.
+func cutOff(phase string) func(*tutti.Foreign) {
+	return func(f *tutti.Foreign) { f.Result.Outcome, f.Result.Phase = tutti.Interrupted, phase }
+}
+
 // TestLocalRuns: what a run that the node's agent began means, by ADR 0023.
 func TestLocalRuns(t *testing.T) {
 	atHand := func(f tutti.Foreign) tutti.Foreign { f.Local = &tutti.Local{}; return f }
@@ -27,6 +32,8 @@ func TestLocalRuns(t *testing.T) {
 		{"the same again, which set something right", func(as tutti.RunID) tutti.Foreign { return byItself(as, changed) }, converge.Nothing, false},
 		{"the same again, and it failed", func(as tutti.RunID) tutti.Foreign { return byItself(as, failed) }, converge.Apply, false},
 		{"it did not compile", func(as tutti.RunID) tutti.Foreign { return byItself(as, uncompiled) }, converge.Nothing, false},
+		{"it ended while it applied, without a report", func(tutti.RunID) tutti.Foreign { return byItself("", cutOff("apply")) }, converge.Apply, false},
+		{"it ended while it compiled", func(tutti.RunID) tutti.Foreign { return byItself("", cutOff("compile")) }, converge.Nothing, false},
 		{"with other answers, and nothing changed", func(tutti.RunID) tutti.Foreign { return byItself("") }, converge.Nothing, false},
 		{"with other answers", func(tutti.RunID) tutti.Foreign { return byItself("", changed) }, converge.Apply, false},
 		{"as a run that nobody knows", func(tutti.RunID) tutti.Foreign {

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // Need is what a node needs to be good.
@@ -66,6 +67,9 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	out := Standing{Need: Apply, Run: last.Applied}
 	out.Changed = s.data.OutdatedOf(node, job, 0)
 	if out.why = unfinished(last); out.why != "" {
+		return out
+	}
+	if out.why = inPart(last); out.why != "" {
 		return out
 	}
 	passed := last.Passed
@@ -151,6 +155,26 @@ func unfinished(last engine.Last) string {
 		return fmt.Sprintf("its last run was %s: %s", a.Result.Outcome, a.Result.Message)
 	case last.Passed != a:
 		return "its last run did not pass its gate"
+	}
+	return ""
+}
+
+// inPart says which run with tags has left the node other than its last full run did, or returns the empty string. One
+// whose catalog is that of the full run has only repaired.
+func inPart(last engine.Last) string {
+	for _, r := range last.Partial {
+		switch what := fmt.Sprintf("run %s, with tags,", r.Run); {
+		case r.Result == nil && r.Lost == "":
+		case r.Result == nil:
+			return what + " was given up: " + r.Lost
+		case !r.Result.Outcome.Good():
+			return fmt.Sprintf("%s was %s: %s", what, r.Result.Outcome, r.Result.Message)
+		case r.Result.Counts.Changed > 0 && !provable(last.Passed, r):
+			return fmt.Sprintf("%s has changed what its last full run left: resources changed: %d", what, r.Result.Counts.Changed)
+		}
+	}
+	if len(last.Partial) == retain.MaxPartial {
+		return fmt.Sprintf("it had %d runs with tags since its last full run", retain.MaxPartial)
 	}
 	return ""
 }

@@ -71,11 +71,16 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	case *tutti.JobRetired:
 		return s.retire(b.Job)
 	case *tutti.NodeRemoved:
-		before := s.last[b.Node]
+		before, parts := s.last[b.Node], s.partial[b.Node]
 		delete(s.last, b.Node)
+		delete(s.partial, b.Node)
 		delete(s.setBack, b.Node)
 		delete(s.facts, b.Node)
-		return slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
+		gone := slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
+		for _, id := range parts {
+			gone = append(gone, s.letGo(id)...)
+		}
+		return gone
 	}
 	return nil
 }
@@ -165,7 +170,7 @@ func (s *State) gate(e tutti.Event, b *tutti.RunGated) []tutti.RunID {
 	if b.Verdict != tutti.GateGo {
 		return nil
 	}
-	return s.pass(r)
+	return append(s.applyPart(r), s.pass(r)...)
 }
 
 func (s *State) wantRun(e tutti.Event, b *tutti.RunWanted) {

@@ -91,7 +91,7 @@ func (r *Run) Began() time.Time {
 }
 
 // After reports whether a foreign run is later than one of ours: it was told after
-// that passed its gate, and began later by their node's own clock. Where ours has not
+// that passed its gate, and began later by their node's own clock, or ended later and ran beside it. Where ours has not
 // said when it began, what was told later is later.
 func (r *Run) After(ours *Run) bool {
 	switch {
@@ -99,6 +99,8 @@ func (r *Run) After(ours *Run) bool {
 		return true
 	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has looked at what was told
 		return false
+	case ours.Result != nil && ours.Result.Overlapped && r.Result.EndedAt.After(ours.Began()): // it ran beside ours
+		return true
 	case !ours.Began().IsZero():
 		return r.Result.StartedAt.After(ours.Began())
 	}

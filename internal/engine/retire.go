@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // Keep is how much of the past stays.
@@ -64,7 +65,7 @@ func (s *State) retire(id tutti.JobID) []tutti.RunID {
 // it or is judged by it.
 func (s *State) letGo(id tutti.RunID) []tutti.RunID {
 	r := s.Runs[id]
-	if r == nil || s.Jobs[r.Job] != nil || s.last[r.Node].has(id) || s.Active[r.Node] == id {
+	if r == nil || s.Jobs[r.Job] != nil || s.last[r.Node].has(id) || slices.Contains(s.partial[r.Node], id) || s.Active[r.Node] == id {
 		return nil
 	}
 	delete(s.Runs, id)
@@ -96,6 +97,22 @@ func (s *State) pass(r *Run) []tutti.RunID {
 		return nil
 	}
 	return s.judgeBy(r, func(l *last) { l.passed = r.Run })
+}
+
+// applyPart notes a run with tags that passes its gate, as far as such runs are kept, and that a full run has undone
+// what they did.
+func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
+	before := s.partial[r.Node]
+	switch {
+	case r.Full():
+		delete(s.partial, r.Node)
+		for _, id := range before {
+			gone = append(gone, s.letGo(id)...)
+		}
+	case r.Mode == tutti.ModeApply && len(before) < retain.MaxPartial && !slices.Contains(before, r.Run):
+		s.partial[r.Node] = append(before[:len(before):len(before)], r.Run)
+	}
+	return gone
 }
 
 func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {

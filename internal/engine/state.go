@@ -23,8 +23,9 @@ type State struct {
 	setBack   map[tutti.NodeName]*SetBack
 	facts     map[tutti.NodeName]*Facts
 	foreign   map[tutti.NodeName]retain.Foreigns
-	runs      int // of Jobs
-	started   int // jobs, ever
+	partial   map[tutti.NodeName][]tutti.RunID // see Last.Partial
+	runs      int                              // of Jobs
+	started   int                              // jobs, ever
 }
 
 // last are the runs of a node by which it is judged, and which stay though their
@@ -167,6 +168,9 @@ type Last struct {
 	// Foreign are the kept runs that Tutti did not order, that were no noop, and that
 	// are later than these, but local ones that did the same again; the latest first.
 	Foreign []*Run
+	// Partial are the runs with tags, no noop runs, that passed their gate since a full run of the node did, the
+	// first retain.MaxPartial of them.
+	Partial []*Run
 }
 
 // Last returns the last runs of a node.
@@ -175,6 +179,9 @@ func (s *State) Last(node tutti.NodeName) Last {
 	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
 	if b := s.setBack[node]; b != nil && (out.Passed == nil || out.Passed.GatedSeq < b.Seq) {
 		out.SetBack = b
+	}
+	for _, id := range s.partial[node] {
+		out.Partial = append(out.Partial, s.Runs[id])
 	}
 	out.Foreign = slices.DeleteFunc(s.foreignAfter(node, out.Applied, out.Passed), func(f *Run) bool { return s.repeats(f, out) })
 	return out
@@ -206,6 +213,7 @@ func NewState() *State {
 		setBack: map[tutti.NodeName]*SetBack{},
 		facts:   map[tutti.NodeName]*Facts{},
 		foreign: map[tutti.NodeName]retain.Foreigns{},
+		partial: map[tutti.NodeName][]tutti.RunID{},
 	}
 }
 

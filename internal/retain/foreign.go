@@ -29,21 +29,30 @@ func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID)
 	if f.Has(one.Result.Run) {
 		return f, nil
 	}
-	had := make([]bool, len(kinds))
-	for i, b := range slices.Insert(slices.Clone(f), at, one) {
-		keep := i < tutti.KeptForeign
-		for k, is := range kinds {
-			if is(b) && !had[k] {
-				keep, had[k] = true, true
-			}
-		}
-		if keep {
+	all := slices.Insert(slices.Clone(f), at, one)
+	stays := Stay(all)
+	for i, b := range all {
+		if stays[i] {
 			kept = append(kept, b)
 		} else {
 			gone = append(gone, b.Result.Run)
 		}
 	}
 	return kept, gone
+}
+
+// Stay says which of a node's runs are kept, given the latest first.
+func Stay(all []*tutti.RunForeign) []bool {
+	stays, had := make([]bool, len(all)), make([]bool, len(kinds))
+	for i, b := range all {
+		stays[i] = i < tutti.KeptForeign
+		for k, is := range kinds {
+			if is(b) && !had[k] {
+				stays[i], had[k] = true, true
+			}
+		}
+	}
+	return stays
 }
 
 // Has reports whether a run is kept.

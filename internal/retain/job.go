@@ -1,6 +1,10 @@
 package retain
 
-import "github.com/tutti-project/tutti"
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
 
 // Jobs stay until they are retired, with all that happened in them: whoever
 // watches one is told the whole. The last run that a node claimed stays, too.
@@ -51,6 +55,8 @@ func noteWanted(l *Ledger, e tutti.Event) {
 	l.jobs[o.Run], l.nodes[o.Run] = o.Job, o.Node
 	if o.Full() {
 		l.applies[o.Run] = true
+	} else if o.Mode == tutti.ModeApply {
+		l.parts[o.Run] = true
 	}
 }
 
@@ -67,6 +73,22 @@ func noteClaimed(l *Ledger, e tutti.Event) {
 func noteGated(l *Ledger, e tutti.Event) {
 	if b := e.Body.(*tutti.RunGated); b.Verdict == tutti.GateGo {
 		notePassed(l, e)
+		notePart(l, b.Run)
+	}
+}
+
+// MaxPartial is how many runs with tags are kept of a node since its last full run. With so many it is not good.
+const MaxPartial = 10
+
+// notePart: until a full run has passed its gate, a node is judged by its runs with tags, too.
+func notePart(l *Ledger, run tutti.RunID) {
+	node, wanted := l.nodes[run]
+	switch parts := l.partial[node]; {
+	case !wanted:
+	case l.applies[run]:
+		delete(l.partial, node)
+	case l.parts[run] && len(parts) < MaxPartial && !slices.Contains(parts, run):
+		l.partial[node] = append(parts, run)
 	}
 }
 
@@ -83,5 +105,5 @@ func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
 	node := l.nodes[id]
-	return wanted && (l.lives(job) || l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || !l.ended[id])
+	return wanted && (l.lives(job) || l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || slices.Contains(l.partial[node], id) || !l.ended[id])
 }

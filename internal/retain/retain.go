@@ -35,7 +35,9 @@ type Ledger struct {
 	nodes    map[tutti.RunID]tutti.NodeName
 	ended    map[tutti.RunID]bool
 	latest   map[tutti.NodeName]tutti.RunID // claimed
-	applies  map[tutti.RunID]bool           // runs in mode apply
+	applies  map[tutti.RunID]bool           // full runs in mode apply
+	parts    map[tutti.RunID]bool           // runs in mode apply with tags
+	partial  map[tutti.NodeName][]tutti.RunID
 	applied  map[tutti.NodeName]tutti.RunID // the last one of these that was claimed
 	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
 	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
@@ -72,6 +74,8 @@ func New() *Ledger {
 		ended:    map[tutti.RunID]bool{},
 		latest:   map[tutti.NodeName]tutti.RunID{},
 		applies:  map[tutti.RunID]bool{},
+		parts:    map[tutti.RunID]bool{},
+		partial:  map[tutti.NodeName][]tutti.RunID{},
 		applied:  map[tutti.NodeName]tutti.RunID{},
 		passed:   map[tutti.NodeName]tutti.RunID{},
 		since:    map[tutti.NodeName]uint64{},

@@ -108,7 +108,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 		switch {
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
-		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound: // a digest of something that is no content of ours
+		case err == nil || !c.named[digest] || !needed && tutti.CodeOf(err) == tutti.CodeNotFound: // a digest of something else
 		case len(out.Damaged) < maxDamaged:
 			out.Damaged = append(out.Damaged, what+": "+err.Error())
 		}

@@ -81,6 +81,40 @@ RSpec.describe PuppetX::Tutti::Content do
     expect(circle.sources(uris)).to match(/\Asha256:/)
   end
 
+  [
+    { reason: 'a script by its path', text: ->(dir) { "/bin/sh #{dir}/m/files/one --now" }, counts: true },
+    { reason: 'a module', text: ->(dir) { "#{dir}/m" }, counts: true },
+    { reason: 'all modules', text: ->(dir) { "#{dir}/" }, counts: true },
+    { reason: 'another module', text: ->(dir) { "#{dir}/other/files" }, counts: false },
+    { reason: 'a module whose name begins so', text: ->(dir) { "#{dir}/mm/files/one" }, counts: false },
+    { reason: 'another directory whose name begins so', text: ->(dir) { "#{dir}-old/m/files/one" }, counts: false },
+    { reason: 'no path', text: ->(_) { 'm/files/one' }, counts: false }
+  ].each do |row|
+    it "#{row[:counts] ? 'counts' : 'does not count'} a file of a module where a catalog names #{row[:reason]}" do
+      before, after = [files, files.merge('m/files/one' => 'x')].each_with_index.map do |all, index|
+        content(index.to_s, all) { |dir| (@text = row[:text].call(dir)) }.sources([], [@text])
+      end
+      expect(before == after).to be(!row[:counts])
+    end
+  end
+
+  it 'counts what a catalog names in the directory of the environment' do
+    found = %w[x y].map do |text|
+      one = content("env#{text}", files)
+      root = File.join(@root, "env#{text}")
+      FileUtils.mkdir_p(File.join(root, 'scripts'))
+      File.write(File.join(root, 'scripts/a.sh'), text)
+      conf = Puppet::Settings::EnvironmentConf.new(root, nil, [])
+      allow(conf).to receive(:path_to_env).and_return(root)
+      environment = Puppet::Node::Environment.create(:production, [File.join(root, 'modules')])
+      allow(environment).to receive(:configuration).and_return(conf)
+      [one.sources([]), *['scripts/a.sh', 'modules/m'].map { |named| described_class.new(environment).sources([], ["#{root}/#{named}"]) }]
+    end
+    expect(found[0][0]).to eq(found[1][0])
+    expect(found[0][1]).not_to eq(found[1][1])
+    expect(found[0][2]).to eq(found[1][2])
+  end
+
   it 'has a digest for no sources' do
     expect(content('one', files).sources([])).to match(/\Asha256:/)
   end

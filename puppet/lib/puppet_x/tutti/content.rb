@@ -22,10 +22,12 @@ module PuppetX
       end
 
       # @param uris [Array<String>] `puppet:` addresses, all alternatives
+      # @param texts [Array<String>] what may name files of the code by their path: find_file(), module_directory()
       # @return [String, nil] the digest of their content; nil where nobody can know it: another mount than `modules`,
       #   another server, a file that cannot be read
-      def sources(uris)
-        listed(uris.uniq.sort) { |uri| [uri, of(path(uri))] }
+      def sources(uris, texts = [])
+        named = uris.uniq.sort.map { |uri| [uri, of(path(uri))] }
+        listed((named + places(texts)).map { |entry| [entry] }) { |entry| entry }
       rescue SystemCallError, ArgumentError
         nil
       end
@@ -41,6 +43,23 @@ module PuppetX
       end
 
       private
+
+      # What texts name below the directories of the code. Of a module that is all of it: a script that is named may read
+      # what lies beside it.
+      def places(texts)
+        roots.each_with_index.flat_map do |root, index|
+          names = texts.flat_map { |text| text.b.scan(%r{#{Regexp.escape(root.b)}(?:/+([\w.-]+)|(?![\w.-]))}n).flatten }.uniq
+          names = [nil] if names.include?(nil) # all of it
+          names.reject { |name| name && roots.include?(File.join(root, name)) }.sort_by(&:to_s).map do |name|
+            [index.to_s, name.to_s, of(File.join(*[root, name].compact))]
+          end
+        end
+      end
+
+      # The directories of modules, and that of the environment.
+      def roots
+        @roots ||= [*@environment.modulepath, @environment.configuration&.path_to_env].compact.map { |dir| dir.to_s.chomp('/') }.uniq
+      end
 
       # Where an address leads on this node; nil where its module has no such file.
       def path(uri)

@@ -17,6 +17,11 @@ module PuppetX
         @leaves.grep(/\Apuppet:/i)
       end
 
+      # @return [Array<String>] all strings
+      def texts
+        @leaves.grep(String)
+      end
+
       # Whether something is resolved only while the catalog is applied.
       def deferred?
         deferred = Puppet::Pops::Types::TypeFactory.deferred.implementation_class

@@ -164,7 +164,7 @@ module PuppetX
         leaves = Leaves.new(catalog)
         content = Content.new(Puppet.lookup(:current_environment))
         { **digest,
-          'sources' => content.sources(leaves.sources), 'lib' => content.lib, 'deferred' => leaves.deferred? }
+          'sources' => content.sources(leaves.sources, leaves.texts), 'lib' => content.lib, 'deferred' => leaves.deferred? }
       end
 
       def ask(operation, fields = {}, **options)

@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// inPart lets db-01 run with tags: its catalog has the digest of a text.
+func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
+	f.t.Helper()
+	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: tutti.ModeApply, Runs: &tutti.NodeRuns{
+		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: []string{"part"}},
+	}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	order := f.claim()
+	gate := full(order.Run)
+	gate.Compiled.Catalog = tutti.DigestOf([]byte(catalog))
+	f.db.Gate(gate)
+	result.Run = order.Run
+	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+		f.t.Fatal(err)
+	}
+	return order.Run
+}
+
+// TestARunWithTagsThatChangedANode: with another catalog it has left the node other than its last full run did, and
+// only a full run ends that.
+func TestARunWithTagsThatChangedANode(t *testing.T) {
+	changed := servertest.Result("", tutti.Changed)
+	changed.Counts.Changed = 1
+	failed := servertest.Result("", tutti.Failed)
+	failed.Counts.Failed = 1
+	for _, tc := range []struct {
+		reason, catalog string
+		result          tutti.Result
+		want            string // of why
+	}{
+		{"it changed nothing", "other", servertest.Result("", tutti.Unchanged), "good: "},
+		{"it repaired, with the catalog of the full run", "same", changed, "good: "},
+		{"it applied a part of another catalog", "other", changed, "with tags, has changed what its last full run left: resources changed: 1"},
+		{"it failed", "same", failed, "with tags, was failed"},
+	} {
+		f := newFenced(t)
+		f.pass()
+		f.inPart(tc.catalog, tc.result)
+		check := func(when string) {
+			t.Helper()
+			why := f.why()
+			if good := strings.HasPrefix(why, "good: "); good != (tc.want == "good: ") || !good && !strings.Contains(why, tc.want) {
+				t.Errorf("%s, %s: %s; want %q", tc.reason, when, why, tc.want)
+			}
+		}
+		check("at once")
+		f.inPart("same", servertest.Result("", tutti.Unchanged))
+		check("after another one")
+		f.restart()
+		check("after a start")
+		if tc.want == "good: " {
+			continue
+		}
+		f.converge()
+		order := f.claim()
+		if order == nil || order.Proof {
+			t.Fatalf("%s: the order is %+v: want a full run that no proof ends", tc.reason, order)
+		}
+		f.db.Gate(full(order.Run))
+		f.db.Finish(order.Run)
+		if why := f.why(); !strings.HasPrefix(why, "good: ") {
+			t.Errorf("%s, after a full run: %s", tc.reason, why)
+		}
+	}
+}
+
+// TestManyRunsWithTags: so many are kept of a node, and with so many it is not good.
+func TestManyRunsWithTags(t *testing.T) {
+	f := newFenced(t)
+	f.pass()
+	for i := range 12 {
+		if why := f.why(); strings.HasPrefix(why, "good: ") != (i < 10) {
+			t.Errorf("after %d: %s", i, why)
+		}
+		f.inPart("same", servertest.Result("", tutti.Unchanged))
+	}
+	f.pass()
+	if why := f.why(); !strings.HasPrefix(why, "good: ") {
+		t.Error(why)
+	}
+}
+
+// TestAForeignRunBesideOurs: one that began before ours and ended after it has changed what ours left, unless it held
+// the lock and ours waited for it.
+func TestAForeignRunBesideOurs(t *testing.T) {
+	for _, tc := range []struct {
+		reason     string
+		overlapped bool
+		lasts      time.Duration
+		good       bool
+	}{
+		{"it took no lock and ended later", true, time.Hour, false},
+		{"it took no lock and ended before", true, time.Minute, true},
+		{"ours waited for it", false, time.Hour, true},
+	} {
+		f := newFenced(t)
+		f.pass()
+		f.Push(strings.Replace(oneNode, "\n", "\nplans: {deploy: {steps: [{run: db-01}]}}\n", 1))
+		f.Start("deploy", tutti.ModeApply)
+		order := f.claim()
+		f.db.Gate(full(order.Run))
+		ours := servertest.Result(order.Run, tutti.Unchanged)
+		ours.StartedAt, ours.EndedAt, ours.Overlapped = ours.StartedAt.Add(30*time.Minute), ours.EndedAt.Add(30*time.Minute), tc.overlapped
+		if err := f.db.Call(tutti.OpResult, ours, nil); err != nil {
+			t.Fatal(err)
+		}
+		run, report := foreign(1, tutti.Changed, func(f *tutti.Foreign) {
+			f.Result.Counts.Changed = 1
+			f.Result.EndedAt = f.Result.StartedAt.Add(tc.lasts)
+		})
+		mustTell(t, f.db, run, report)
+		if why := f.why(); strings.HasPrefix(why, "good: ") != tc.good {
+			t.Errorf("%s: %s", tc.reason, why)
+		}
+	}
+}
