@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A ticket shows that who speaks with a node's key is the machine that spoke with it before. A
@@ -37,10 +38,11 @@ func (h Hello) Validate() error {
 
 // Machine is one of those that speak with a node's key.
 type Machine struct {
-	Boot   string `json:"boot,omitempty"`
-	Host   string `json:"host,omitempty"`
-	Ticket Digest `json:"ticket"` // that it has
-	IsNode bool   `json:"is_node,omitempty"`
+	Boot   string    `json:"boot,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	Ticket Digest    `json:"ticket"` // that it has
+	IsNode bool      `json:"is_node,omitempty"`
+	SeenAt time.Time `json:"seen_at,omitzero"` // when it said hello last: one that is gone says it no more
 }
 
 // String is for people.

@@ -406,7 +406,7 @@ func (w *truth) ticket(name string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, m := range d.Machines {
+	for _, m := range slices.Backward(d.Machines) { // the latest last: one that was set back is there twice
 		if m.Host == name {
 			_, hex, _ := strings.Cut(string(m.Ticket), ":")
 			return hex

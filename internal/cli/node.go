@@ -190,7 +190,7 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 		fmt.Fprintf(w, "conflict  %s\n", conflict(n))
 	}
 	for _, m := range n.Machines {
-		fmt.Fprintf(w, "machine   %s\n", m)
+		fmt.Fprintf(w, "machine   %s, said hello %s\n", m, ago(m.SeenAt, now))
 	}
 	if n.Trouble != "" {
 		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)

@@ -106,7 +106,7 @@ func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h tutti.Hello) {
 		return
 	}
 	place.met = slices.DeleteFunc(place.met, func(m tutti.Machine) bool { return m.Ticket == had || m.Ticket == has })
-	place.met = append(place.met, tutti.Machine{Boot: h.Boot, Host: h.Host, Ticket: has})
+	place.met = append(place.met, tutti.Machine{Boot: h.Boot, Host: h.Host, Ticket: has, SeenAt: time.Now().UTC()})
 	place.met = place.met[max(0, len(place.met)-maxMet):]
 	place.greeted = time.Now()
 }
