@@ -28,7 +28,7 @@ plans:
   node-01: {steps: [{run: one}]}
   node-02: {steps: [{run: two}]}
   node-03: {steps: [{run: three}]}
-  short:   {steps: [{run: three, timeout: 15s}]}
+  short:   {steps: [{run: three, timeout: 45s}]}
 `
 
 // heldSite holds a run in the middle of its apply until the test lets it go.
@@ -137,7 +137,7 @@ func TestAgentAttacked(t *testing.T) {
 		},
 		"node-03": {
 			{name: "agent restarted", attack: restartAgent, outcome: tutti.Changed, reason: "the run lives in a scope of its own"},
-			{name: "timeout", plan: "short", attack: func(*held) {}, outcome: tutti.Failed, because: tutti.BecauseTimeout, says: "timeout of 15s", reason: "nothing waits for ever"},
+			{name: "timeout", plan: "short", attack: func(*held) {}, outcome: tutti.Failed, because: tutti.BecauseTimeout, says: "timeout of 45s", reason: "nothing waits for ever"},
 		},
 	}
 	for node, cases := range lanes {
