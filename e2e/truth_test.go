@@ -84,6 +84,7 @@ type truthNode struct {
 	exports   int      // how many resources
 	collects  bool
 	made      bool // its run makes a fact
+	named     int  // in a file of a module that the catalog names by its path
 }
 
 // truthFleetUp boots a lab with the fleet of these tests: the machine that copies nodes is none of it.
@@ -162,7 +163,7 @@ func (w *truth) cleanUp() {
 // rewrite lets the code say something else of a node.
 func (w *truth) rewrite(name string) {
 	n := w.node[name]
-	switch w.rnd.IntN(7) {
+	switch w.rnd.IntN(8) {
 	case 0:
 		n.literal++
 	case 1:
@@ -184,6 +185,8 @@ func (w *truth) rewrite(name string) {
 		n.collects = !n.collects
 	case 6:
 		n.made = !n.made
+	case 7:
+		n.named++
 	}
 }
 
@@ -197,6 +200,7 @@ func (w *truth) site() string {
 		file := func(title, content string) {
 			fmt.Fprintf(&s, "  file { '/run/truth/%s': content => %s }\n", title, content)
 		}
+		fmt.Fprintf(&s, "  file { '/run/truth/named': source => \"${module_directory('named')}/files/%s\" }\n", name)
 		file("literal", fmt.Sprintf("'%d'", n.literal))
 		file("environment", "$environment")
 		file("role", "\"is ${facts['truth_role']}\"")
@@ -226,6 +230,15 @@ func (w *truth) site() string {
 	return s.String()
 }
 
+// files are what the code has besides.
+func (w *truth) files() map[string]string {
+	out := map[string]string{}
+	for name, n := range w.node {
+		out["modules/named/files/"+name] = strconv.Itoa(n.named)
+	}
+	return out
+}
+
 const truthFleet = `
 fleet: e2e
 environment: {name: ENVIRONMENT, path: ./code}
@@ -245,7 +258,7 @@ func (w *truth) push() {
 		grants = "grants:\n  - {to: granted, write: [truth/**], read: [truth/**], exports: [{type: Truth_line, defined: true}]}\n"
 	}
 	members := slices.DeleteFunc(slices.Clone(truthNodes), func(name string) bool { return w.out[name] })
-	dir := write(w.t, strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants, "MEMBERS", strings.Join(members, ", ")).Replace(truthFleet), w.site())
+	dir := write(w.t, strings.NewReplacer("ENVIRONMENT", w.environment, "GRANTS", grants, "MEMBERS", strings.Join(members, ", ")).Replace(truthFleet), w.site(), w.files())
 	if out, code := tuttiCLI(w.t, w.fleet, "code", "push", "--yes", "-f", filepath.Join(dir, "tutti.yaml")); code != 0 {
 		w.t.Fatalf("push after %v: exit code %d: %s", w.last, code, out)
 	}
@@ -301,7 +314,7 @@ func (w *truth) do() {
 		w.say("set " + key + " " + value)
 		must(w.fleet.Client.SetValue(ctx, key, []byte(value)))
 	}
-	switch w.rnd.IntN(20) {
+	switch w.rnd.IntN(21) {
 	case 0, 1, 2:
 		w.say("code of " + name)
 		w.rewrite(name)
@@ -356,6 +369,28 @@ func (w *truth) do() {
 		w.clone(name)
 	case 19:
 		w.restore()
+	case 20:
+		w.inPart(name)
+	}
+}
+
+// inPart runs a part of other code on a node. Mostly the code is taken back then.
+func (w *truth) inPart(name string) {
+	w.say("part " + name)
+	before := *w.node[name]
+	w.rewrite(name)
+	w.push()
+	w.connected()
+	id, err := w.fleet.Client.StartJob(w.t.Context(), tutti.StartJob{Mode: tutti.ModeApply, Runs: &tutti.NodeRuns{
+		Nodes: []tutti.NodeName{tutti.NodeName(name)}, RunOptions: tutti.RunOptions{Tags: []string{"file"}},
+	}})
+	if err != nil {
+		w.t.Fatalf("%v: %v", w.last, err)
+	}
+	(&job{id: id, t: w.t, f: w.fleet}).end()
+	if w.rnd.IntN(3) > 0 {
+		*w.node[name] = before
+		w.push()
 	}
 }
 

@@ -91,6 +91,10 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.why = "a fleet file did not grant what it has published: that was withdrawn"
 		return out
 	}
+	if key := denied(passed, has); key != "" {
+		out.why = fmt.Sprintf("it read %q, which nothing grants it any more", key)
+		return out
+	}
 	out.Need = Proof
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
@@ -155,6 +159,19 @@ func unfinished(last engine.Last) string {
 		return fmt.Sprintf("its last run was %s: %s", a.Result.Outcome, a.Result.Message)
 	case last.Passed != a:
 		return "its last run did not pass its gate"
+	}
+	return ""
+}
+
+// denied is the first value that a run read and that its node may not read now, empty: there is none.
+func denied(passed *engine.Run, has Has) string {
+	if has.MayRead == nil {
+		return ""
+	}
+	for _, r := range passed.Asked.Reads {
+		if r.Query.Kind == tutti.QueryValue && !has.MayRead(r.Query.Key) {
+			return r.Query.Key
+		}
 	}
 	return ""
 }

@@ -95,7 +95,12 @@ func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 // says.
 func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	f := s.Fleet()
-	return converge.Has{Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
+	var groups []tutti.GroupName
+	if n := s.Registry.Nodes[name]; n != nil {
+		groups = s.Registry.Groups(n)
+	}
+	mayRead := func(key string) bool { return policy.MayRead(f, groups, name, key) == nil }
+	return converge.Has{MayRead: mayRead, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
 }
 
 // Job returns the job of that id, or the latest for the empty one. Of one that is

@@ -20,7 +20,7 @@ func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	}
 	order := f.claim()
 	gate := full(order.Run)
-	gate.Compiled.Catalog = tutti.DigestOf([]byte(catalog))
+	gate.Catalog = tutti.DigestOf([]byte(catalog))
 	f.db.Gate(gate)
 	result.Run = order.Run
 	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
@@ -124,6 +124,32 @@ func TestAForeignRunBesideOurs(t *testing.T) {
 		mustTell(t, f.db, run, report)
 		if why := f.why(); strings.HasPrefix(why, "good: ") != tc.good {
 			t.Errorf("%s: %s", tc.reason, why)
+		}
+	}
+}
+
+// TestAReadThatIsNotGrantedAnyMore: with the grants of now the code would not compile. With the grant the node is what it
+// was.
+func TestAReadThatIsNotGrantedAnyMore(t *testing.T) {
+	const granted = oneNode + "grants:\n  - {to: db, read: [truth/**]}\n"
+	f := newFenced(t)
+	f.Push(granted)
+	f.converge()
+	order := f.claim()
+	query := tutti.Query{Kind: tutti.QueryValue, Key: "truth/x"} // nobody has set it: nothing is withdrawn with the grant
+	answer := f.db.Ask(order.Run, query)
+	gate := full(order.Run)
+	gate.Reads = []tutti.Read{{Query: query, Digest: answer.Digest}}
+	f.db.Gate(gate)
+	f.db.Finish(order.Run)
+	for _, want := range []struct{ fleet, why string }{
+		{granted, "good: "},
+		{oneNode, `stale: it read "truth/x", which nothing grants it any more`},
+		{granted, "good: "},
+	} {
+		f.Push(want.fleet)
+		if why := f.why(); !strings.HasPrefix(why, want.why) {
+			t.Errorf("%s, want %s", why, want.why)
 		}
 	}
 }

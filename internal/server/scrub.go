@@ -61,7 +61,7 @@ func (s *Server) scrubs(ctx context.Context) {
 		case err != nil:
 			s.opts.Logger.Error("the stored content was not scrubbed", "error", err)
 		case len(found.Damaged) == 0:
-			s.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs, "bytes", found.Bytes)
+			s.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs)
 		default:
 			for _, what := range found.Damaged {
 				s.opts.Logger.Error("stored content is damaged", "what", what)
