@@ -31,6 +31,12 @@ RSpec.describe PuppetX::Tutti::Leaves do
     end
   end
 
+  it 'know all texts, titles too' do
+    leaves("exec { '/code/m/one.sh': }\nd { '/code/m/two': h => {} }") do |found|
+      expect(found.texts).to include('/code/m/one.sh', '/code/m/two')
+    end
+  end
+
   it 'know all sources, whatever has them' do
     manifest = <<~PUPPET
       file { '/one': source => 'puppet:///modules/m/1' }
