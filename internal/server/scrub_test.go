@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +16,30 @@ import (
 
 // scrubNotes are server.Scrubs in memory.
 type scrubNotes struct {
+	mu   sync.Mutex
 	last time.Time
 	done []server.Scrub
 }
 
-func (n *scrubNotes) Last() time.Time { return n.last }
+func (n *scrubNotes) Last() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.last
+}
 
 func (n *scrubNotes) Done(s server.Scrub) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.last = s.At
 	n.done = append(n.done, s)
 	return nil
+}
+
+// all are the scrubs that were told.
+func (n *scrubNotes) all() []server.Scrub {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.done)
 }
 
 // TestScrub: the server reads all content at an interval by itself and says what is gone, and again as long as it is
@@ -37,13 +53,14 @@ func TestScrub(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if len(notes.done) != scrubs {
-				t.Fatalf("%d scrubs, want %d", len(notes.done), scrubs)
+			done := notes.all()
+			if len(done) != scrubs {
+				t.Fatalf("%d scrubs, want %d", len(done), scrubs)
 			}
 			if scrubs == 0 {
 				return
 			}
-			last := notes.done[scrubs-1]
+			last := done[scrubs-1]
 			if last.Blobs < 3 || last.Bytes == 0 || len(last.Damaged) != len(damaged) {
 				t.Fatalf("found %+v, want %q", last, damaged)
 			}
@@ -65,7 +82,9 @@ func TestScrub(t *testing.T) {
 		if _, err := p.Blobs.Put(t.Context(), []byte(servertest.CodeContent)); err != nil {
 			t.Fatal(err)
 		}
+		notes.mu.Lock()
 		notes.last = time.Now().Add(3 * time.Hour) // a backup has read all of it
+		notes.mu.Unlock()
 		step(4*time.Hour, 3, "a file of code: ")
 		step(3*time.Hour+2*time.Minute, 4)
 	})
@@ -77,8 +96,8 @@ func TestNoScrub(t *testing.T) {
 		notes := &scrubNotes{}
 		startPast(t, func(o *server.Options) { o.Scrubs = notes })
 		time.Sleep(24 * time.Hour)
-		if len(notes.done) != 0 {
-			t.Error(fmt.Sprint(notes.done))
+		if done := notes.all(); len(done) != 0 {
+			t.Error(fmt.Sprint(done))
 		}
 	})
 }
