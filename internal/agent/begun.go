@@ -24,10 +24,18 @@ type begun struct {
 }
 
 // Forget removes from a state directory what an agent remembers of orders, of its server and of its
-// ticket, and what it would do without a server: of another fleet it says nothing.
+// ticket, what it would do without a server, and the runs that it told or would tell: of another fleet
+// all that says nothing.
 func Forget(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, foreignDir, "*.json"))
+	if err != nil {
+		return err
+	}
 	for _, name := range []string{BegunFile, TicketFile, AloneFile} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		files = append(files, filepath.Join(dir, name))
+	}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -65,7 +73,11 @@ func (a *Agent) saw(at tutti.Position) error {
 		a.begun = b
 		return nil
 	}
-	return a.writeBegun(b)
+	if err := a.writeBegun(b); err != nil {
+		return err
+	}
+	ring(a.lookAgain) // what only the server of before was told is told again
+	return nil
 }
 
 // wantedFile is in the directory of a run that may begin: without a marker beside it, it shows that

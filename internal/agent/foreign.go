@@ -38,11 +38,20 @@ type seen struct {
 	Run tutti.RunID `json:"run"`
 }
 
-// heard is a foreign run in the outbox.
+// heard is a foreign run in the outbox. It stays there when it was told: a server that was restored from a backup has
+// forgotten it.
 type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
 	Nth     int           `json:"nth,omitempty"` // later ones have more, whatever their clock said
+	// Told is the server's epoch, as far as it was known, before this was told; nil: not told yet.
+	Told *tutti.Epoch `json:"told,omitempty"`
+}
+
+// untold reports whether it is to be told to a server of this epoch. Nobody knows the epoch of a server of release
+// 0.2.0: its number is zero.
+func (h heard) untold(now tutti.Epoch) bool {
+	return h.Told == nil || now.Number != 0 && *h.Told != now
 }
 
 // foreigns tells the server of runs that it did not order, other people's and local ones, until ctx ends. Nothing
@@ -190,7 +199,7 @@ func (a *Agent) hear(run tutti.Foreign, report []byte) error {
 	if len(before) > 0 {
 		nth += before[len(before)-1].Nth
 	}
-	return writeSealed(a.heardFile(run.Result.Run), heard{run, report, nth})
+	return writeSealed(a.heardFile(run.Result.Run), heard{Foreign: run, Report: report, Nth: nth})
 }
 
 func (a *Agent) foreignDir() string { return filepath.Join(a.opts.Dir, foreignDir) }
@@ -227,9 +236,11 @@ func (a *Agent) outbox() ([]heard, error) {
 	return all, nil
 }
 
-// sendForeigns sends what the outbox has, the oldest first, but for those that the server would not keep: it keeps
-// the latest few, and the latest of each kind by which a node is judged.
+// sendForeigns tells what the outbox has and this server was not told, first those that disturb, the oldest first: the
+// server takes one each ten seconds. What the server would not keep goes: it keeps the latest few, and the latest of
+// each kind by which a node is judged.
 func (a *Agent) sendForeigns(ctx context.Context) error {
+	now := a.epoch() // before it is told: what a server of before a restore has taken is told again
 	all, err := a.outbox()
 	if err != nil {
 		return err
@@ -239,29 +250,64 @@ func (a *Agent) sendForeigns(ctx context.Context) error {
 		latest = append(latest, &tutti.RunForeign{Foreign: h.Foreign})
 	}
 	stays := retain.Stay(latest)
+	var first, then []heard
 	for i, h := range all {
-		if stays[len(all)-1-i] {
-			if err := a.sendForeign(ctx, h); err != nil {
+		switch {
+		case !stays[len(all)-1-i]:
+			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
 				return err
 			}
+		case !h.untold(now):
+		case h.Foreign.Disturbs():
+			first = append(first, h)
+		default:
+			then = append(then, h)
 		}
-		if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
+	}
+	for _, h := range append(first, then...) {
+		if err := a.tellForeign(ctx, h, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sendForeign returns an error if sending again may help.
-func (a *Agent) sendForeign(ctx context.Context, h heard) error {
-	message, err := tutti.EncodeForeign(h.Foreign, h.Report)
+// tellForeign tells one, and notes to whom.
+func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error {
+	taken, err := a.sendForeign(ctx, h)
 	if err != nil {
 		return err
+	}
+	file := a.heardFile(h.Foreign.Result.Run)
+	if !taken {
+		return os.Remove(file)
+	}
+	h.Told = &now
+	return writeSealed(file, h)
+}
+
+// epoch is that of the server as far as this node has seen it; the zero one if nobody knows.
+func (a *Agent) epoch() tutti.Epoch {
+	kept, err := readSealed[begun](filepath.Join(a.opts.Dir, BegunFile))
+	if err != nil {
+		return tutti.Epoch{} // loadBegun says what is wrong
+	}
+	return kept.Server.Epoch
+}
+
+// sendForeign reports whether the server has taken it, false: it never will. It returns an error if sending again may
+// help.
+func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
+	f := h.Foreign
+	f.Whole = f.Whole && h.Told == nil // what is told late makes nobody good: more may have happened since
+	message, err := tutti.EncodeForeign(f, h.Report)
+	if err != nil {
+		return false, err
 	}
 	_, err = a.opts.Bus.Call(ctx, tutti.OpForeign, message) // in chunks, if it is large
 	if final(err) {
 		a.opts.Logger.Error("the server refused a foreign run", "run", h.Foreign.Result.Run, "error", err)
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }

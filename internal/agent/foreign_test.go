@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
 )
 
 // witness is an agent.Witness whose reports are tutti.Foreign in JSON.
@@ -136,6 +139,35 @@ func (l *lab) told() []tutti.RunID {
 	return out
 }
 
+// untold are the runs in the agent's outbox that no server has taken.
+func (l *lab) untold() []tutti.RunID {
+	l.t.Helper()
+	files, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var out []tutti.RunID
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if !strings.Contains(string(raw), `"told":`) {
+			out = append(out, tutti.RunID(strings.TrimSuffix(filepath.Base(file), ".json")))
+		}
+	}
+	return out
+}
+
+// knows waits until the agent has noted that its server is of an epoch.
+func (l *lab) knows(epoch uint64) {
+	l.t.Helper()
+	l.line.wait(fmt.Sprintf("a claim that is answered in epoch %d", epoch), func() bool {
+		raw, err := os.ReadFile(filepath.Join(l.dir, agent.BegunFile))
+		return err == nil && strings.Contains(string(raw), fmt.Sprintf(`"number":%d`, epoch))
+	})
+}
+
 func (l *lab) wantTold(want ...tutti.RunID) {
 	l.t.Helper()
 	if diff := cmp.Diff(want, l.told()); diff != "" {
@@ -156,11 +188,13 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			l := newLab(t, applies)
 			w, opt := witnesses(t)
+			l.start(opt, quick)
+			l.knows(1)
 			if tc.before {
+				l.kill()
 				w.leave(t, report(t, 1, foreignID(1)))
 				l.start(opt, quick)
 			} else {
-				l.start(opt, quick)
 				w.seen(1)
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
@@ -257,9 +291,8 @@ func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 			l.start(opt)
 			l.quiet(w)
 			l.wantTold(foreignID(1))
-			left, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
-			if err != nil || len(left) != 0 {
-				t.Errorf("left in the outbox: %v, %v", left, err)
+			if left := l.untold(); left != nil {
+				t.Errorf("not told: %v", left)
 			}
 		})
 	}
@@ -278,9 +311,8 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 		w.leave(t, report(t, i, foreignID(i)))
 		l.line.until(tutti.OpForeign, n+1) // in vain
 	}
-	left, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
-	if err != nil || len(left) > tutti.KeptForeign+1 {
-		t.Errorf("%d in the outbox, %v", len(left), err)
+	if left := l.untold(); len(left) > tutti.KeptForeign+1 {
+		t.Errorf("%d in the outbox", len(left))
 	}
 	l.line.refuseWith(tutti.OpForeign, tutti.Errorf(tutti.CodeInvalid, "for ever"))
 	n := l.line.count(tutti.OpForeign)
@@ -313,6 +345,74 @@ func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l.wantTold(foreignID(0))
 }
 
+// restored are server.Epochs of a server that begins this epoch, after a restore.
+type restored uint64
+
+func (r restored) Last() (tutti.Epoch, uint64) { return tutti.Epoch{}, uint64(r) }
+func (restored) Began(tutti.Epoch) error       { return nil }
+
+// TestARestoredServerIsToldAgain: what was told after the backup, the server has forgotten. Told again it makes nobody
+// good: more may have happened since.
+func TestARestoredServerIsToldAgain(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	l.start(opt, quick)
+	l.knows(1)
+	backup := l.fleet.Log.Prefix(uint64(len(l.fleet.Everything())))
+	w.leave(t, strings.Replace(report(t, 1, foreignID(1)), `"result":`, `"whole":true,"result":`, 1))
+	l.line.wait("the run", func() bool { return len(l.told()) == 1 })
+	l.wantWhole(true)
+
+	for nth := range uint64(2) { // two restores, of one backup
+		if err := l.fleet.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		l.fleet = servertest.Resume(t, backup.Prefix(math.MaxUint64), l.fleet.Blobs, func(o *server.Options) { o.Epochs = restored(nth + 2) })
+		l.line.to(l.fleet)
+		l.line.mend()
+		l.knows(nth + 2)
+		l.quiet(w)
+		l.wantTold(foreignID(1))
+		l.wantWhole(false)
+		n := l.line.count(tutti.OpForeign)
+		l.start(opt, quick)
+		l.quiet(w)
+		l.wantTold(foreignID(1))
+		if again := l.line.count(tutti.OpForeign) - n; again != 0 {
+			t.Errorf("it was sent %d times more", again)
+		}
+	}
+}
+
+// wantWhole checks what the log says of the only foreign run.
+func (l *lab) wantWhole(want bool) {
+	l.t.Helper()
+	for _, e := range l.fleet.Events() {
+		if b, ok := e.Body.(*tutti.RunForeign); ok && b.Whole != want {
+			l.t.Errorf("whole is %t, want %t", b.Whole, want)
+		}
+	}
+}
+
+// TestWhatDisturbsIsToldFirst: the server takes one each ten seconds.
+func TestWhatDisturbsIsToldFirst(t *testing.T) {
+	l := newLab(t, applies)
+	w, opt := witnesses(t)
+	l.start(opt)
+	l.quiet(w)
+	l.line.sever()
+	for i := range 3 {
+		text := report(t, i, foreignID(i))
+		if i == 1 {
+			text = strings.Replace(text, `"changed":0`, `"changed":1`, 1)
+		}
+		w.leave(t, text)
+		w.taken(t)
+	}
+	l.quiet(w)
+	l.wantTold(foreignID(1))
+}
+
 // TestTheClockPushesNoForeignRunOut: the latest are those that came last. A clock that
 // was ahead for a day, while the server was away, does not cost the runs behind it; nor
 // does an agent that starts again.
@@ -338,15 +438,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 			l.start(opt)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(l.dir, "foreign", "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var left []tutti.RunID
-	for _, file := range files {
-		left = append(left, tutti.RunID(strings.TrimSuffix(filepath.Base(file), ".json")))
-	}
-	if diff := cmp.Diff(want, left); diff != "" {
+	if diff := cmp.Diff(want, l.untold()); diff != "" {
 		t.Errorf("in the outbox: -want +got\n%s", diff)
 	}
 	l.quiet(w)

@@ -16,11 +16,12 @@ import (
 
 // line is an agent.Bus that leads to a server and can be cut.
 type line struct {
-	t     *testing.T
-	fleet *servertest.Fleet
-	key   tutti.NodeKey
+	t   *testing.T
+	key tutti.NodeKey
 
 	mu      sync.Mutex
+	fleet   *servertest.Fleet
+	rings   []func(op string, payload []byte)
 	cut     bool
 	ticket  string
 	ops     []string
@@ -91,7 +92,7 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	l.ops = append(l.ops, op)
 	l.sent[op] = append(l.sent[op], bytes.Clone(payload))
 	l.tell()
-	cut, refused, alter, answer := l.cut, l.refuse[op], l.alter, l.answer
+	cut, refused, alter, answer, fleet := l.cut, l.refuse[op], l.alter, l.answer, l.fleet
 	l.mu.Unlock()
 	if err := l.hang(ctx, op, false); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	if refused != nil {
 		return nil, refused
 	}
-	reply, err := l.fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
+	reply, err := fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
 	if lost := l.hang(ctx, op, true); lost != nil {
 		return nil, lost
 	}
@@ -114,7 +115,7 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 
 func (l *line) Send(op string, payload []byte) error {
 	l.mu.Lock()
-	cut, ctx := l.cut, tutti.WithTicket(context.Background(), l.ticket)
+	cut, ctx, fleet := l.cut, tutti.WithTicket(context.Background(), l.ticket), l.fleet
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -124,7 +125,7 @@ func (l *line) Send(op string, payload []byte) error {
 	if cut {
 		return tutti.Errorf(tutti.CodeUnavailable, "not connected")
 	}
-	_, err := l.fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
+	_, err := fleet.Handle(ctx, l.key, op, bytes.Clone(payload))
 	return err
 }
 
@@ -156,8 +157,21 @@ func (l *line) wait(what string, so func() bool) {
 }
 
 func (l *line) OnRing(f func(op string, payload []byte)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rings = append(l.rings, f)
 	l.fleet.Bus.Listen(l.key, f)
 	return nil
+}
+
+// to leads to another server from now on.
+func (l *line) to(fleet *servertest.Fleet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fleet = fleet
+	for _, f := range l.rings {
+		fleet.Bus.Listen(l.key, f)
+	}
 }
 
 func (l *line) SetTicket(ticket string) {
