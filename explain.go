@@ -17,8 +17,8 @@ type Explains interface {
 	// ExplainValue says where a value comes from and who reads it. CodeNotFound: it
 	// never was, as far as is known, and nobody asks for it.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
-	// ExplainResource says what became of a resource in the last run of a node whose
-	// report is there. CodeNotFound: there is no such node, or no such report.
+	// ExplainResource says what became of a resource in the last run of a node that has
+	// applied a catalog. CodeNotFound: there is no such node, no such run, or its report is not kept.
 	ExplainResource(ctx context.Context, in ExplainResource) (ResourceExplanation, error)
 	// Graph returns who reads what whom publishes: of a group or a node, or (no
 	// target) of the fleet. CodeNotFound: no such group or node.

@@ -166,6 +166,9 @@ func (r Result) PassedGate() bool {
 	return r.Outcome.Good()
 }
 
+// Tells reports whether there is a report that says what became of the resources of a node.
+func (r Result) Tells() bool { return r.Report != "" && r.PassedGate() }
+
 // Validate checks what a node may claim about a run.
 func (r Result) Validate() error {
 	switch {

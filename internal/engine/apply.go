@@ -59,7 +59,9 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		}
 	case *tutti.RunGated:
 		return s.gate(e, b)
-	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunFinished, *tutti.RunLost:
+	case *tutti.RunFinished:
+		return s.finishRun(e, b)
+	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunLost:
 		s.applyRun(e)
 	case *tutti.ConvergeFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
@@ -76,8 +78,8 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		delete(s.partial, b.Node)
 		delete(s.setBack, b.Node)
 		delete(s.facts, b.Node)
-		gone := slices.Concat(s.forgetForeign(b.Node), s.letGo(before.claimed), s.letGo(before.applied), s.letGo(before.passed))
-		for _, id := range parts {
+		gone := s.forgetForeign(b.Node)
+		for _, id := range append(before.ids(), parts...) {
 			gone = append(gone, s.letGo(id)...)
 		}
 		return gone
@@ -142,18 +144,24 @@ func (s *State) applyRun(e tutti.Event) {
 		if r := s.Runs[b.Run]; r != nil {
 			r.Wants = b.Wants
 		}
-	case *tutti.RunFinished:
-		if r := s.Runs[b.Result.Run]; r != nil && r.Result == nil {
-			result := b.Result
-			r.Result, r.Told = &result, e.By == "node:"+string(r.Node)
-			s.endRun(e, r)
-		}
 	case *tutti.RunLost:
 		if r := s.Runs[b.Run]; r != nil && !r.Ended() {
 			r.Lost = b.Reason
 			s.endRun(e, r)
 		}
 	}
+}
+
+// finishRun notes the result of a run: the first one counts.
+func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
+	r := s.Runs[b.Result.Run]
+	if r == nil || r.Result != nil {
+		return nil
+	}
+	result := b.Result
+	r.Result, r.Told = &result, e.By == "node:"+string(r.Node)
+	s.endRun(e, r)
+	return s.report(r)
 }
 
 // gate notes the gate's decision. Logs of releases before run.compiled have the

@@ -99,6 +99,14 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed = r.Run })
 }
 
+// report notes a run that has sent a report as the last one that did, unless a later one has.
+func (s *State) report(r *Run) []tutti.RunID {
+	if other := s.Runs[s.last[r.Node].reported]; !r.Result.Tells() || other != nil && other.Seq > r.Seq {
+		return nil
+	}
+	return s.judgeBy(r, func(l *last) { l.reported = r.Run })
+}
+
 // applyPart notes a run with tags that passes its gate, as far as such runs are kept, and that a full run has undone
 // what they did.
 func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
@@ -120,7 +128,7 @@ func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {
 	now := before
 	change(&now)
 	s.last[r.Node] = now
-	for _, id := range []tutti.RunID{before.claimed, before.applied, before.passed} {
+	for _, id := range before.ids() {
 		gone = append(gone, s.letGo(id)...)
 	}
 	return gone

@@ -31,12 +31,15 @@ type State struct {
 // last are the runs of a node by which it is judged, and which stay though their
 // jobs are retired.
 type last struct {
-	claimed tutti.RunID // of any mode
-	applied tutti.RunID // claimed in mode apply
-	passed  tutti.RunID // the last of those that passed its gate, or proved the node good
+	claimed  tutti.RunID // of any mode
+	applied  tutti.RunID // claimed in mode apply
+	passed   tutti.RunID // the last of those that passed its gate, or proved the node good
+	reported tutti.RunID // see Last.Reported
 }
 
-func (l last) has(id tutti.RunID) bool { return l.claimed == id || l.applied == id || l.passed == id }
+func (l last) ids() []tutti.RunID { return []tutti.RunID{l.claimed, l.applied, l.passed, l.reported} }
+
+func (l last) has(id tutti.RunID) bool { return slices.Contains(l.ids(), id) }
 
 // Job is one execution of a plan.
 type Job struct {
@@ -158,11 +161,14 @@ func (r *Run) Outcome() tutti.Outcome {
 // Ended reports whether the run no longer holds its node.
 func (r *Run) Ended() bool { return !r.EndedAt.IsZero() }
 
-// Last are the runs by which a node is judged; each may be nil.
+// Last are the runs by which a node is judged, and the last one that tells what is on it; each may be nil.
 type Last struct {
 	Claimed *Run // of any mode
 	Applied *Run // claimed in mode apply
 	Passed  *Run // in mode apply: it passed its gate, or proved that its node is good
+	// Reported is the latest run of any mode whose report tells of resources (tutti.Result.Tells). Of two runs the one is
+	// later that was wanted later: a result may come late.
+	Reported *Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
 	// Foreign are the kept runs that Tutti did not order, that were no noop, and that
@@ -176,7 +182,7 @@ type Last struct {
 // Last returns the last runs of a node.
 func (s *State) Last(node tutti.NodeName) Last {
 	l := s.last[node]
-	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed]}
+	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed], Reported: s.Runs[l.reported]}
 	if b := s.setBack[node]; b != nil && (out.Passed == nil || out.Passed.GatedSeq < b.Seq) {
 		out.SetBack = b
 	}

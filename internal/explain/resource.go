@@ -10,7 +10,6 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
-	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/report"
 )
@@ -72,29 +71,29 @@ func (rd *Reader) ExplainResource(ctx context.Context, in tutti.ExplainResource)
 	return out, err
 }
 
-// told finds the last run of a node that left a report, and who exports the
-// resource.
+// told finds the last run of a node whose report tells of resources, and who exports the
+// resource. A proof has applied nothing: what the run before it did still counts.
 func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	if v.Registry.Nodes[node] == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
 	}
-	last := v.Engine.Last(node)
-	for _, r := range []*engine.Run{v.lastForeign(node, last.Claimed), last.Claimed, last.Applied, last.Passed} {
-		if r == nil || r.Result == nil || r.Result.Report == "" || r.Result.Stopped {
-			continue
-		}
-		byTitle, err := json.Marshal([]string{"=", "title", title})
-		if err != nil {
-			return told{}, err
-		}
-		answer := v.Data.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: typ, Filter: byTitle}, data.Asker{Node: node})
-		out := told{v.run(r), v.retired(r), r.Result.Report, keptOf(r), answer.Exports}
-		if basis := v.Converge.Basis(node); r.Foreign != nil && basis != nil {
-			out.record = keptOf(basis)
-		}
-		return out, nil
+	r := v.Engine.Last(node).Reported
+	if f := v.lastForeign(node, r); f != nil {
+		r = f
 	}
-	return told{}, tutti.Errorf(tutti.CodeNotFound, "node %s has no report of a run that applied a catalog; see: tutti explain node %s", node, node)
+	if r == nil {
+		return told{}, tutti.Errorf(tutti.CodeNotFound, "node %s has no report of a run that applied a catalog; see: tutti explain node %s", node, node)
+	}
+	byTitle, err := json.Marshal([]string{"=", "title", title})
+	if err != nil {
+		return told{}, err
+	}
+	answer := v.Data.Answer(tutti.Query{Kind: tutti.QueryCollect, Type: typ, Filter: byTitle}, data.Asker{Node: node})
+	out := told{v.run(r), v.retired(r), r.Result.Report, keptOf(r), answer.Exports}
+	if basis := v.Converge.Basis(node); r.Foreign != nil && basis != nil {
+		out.record = keptOf(basis)
+	}
+	return out, nil
 }
 
 // fillStatus reads what a report says of the resource.

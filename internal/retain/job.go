@@ -52,7 +52,7 @@ func needsDiverged(l *Ledger, e tutti.Event) bool {
 
 func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
-	l.jobs[o.Run], l.nodes[o.Run] = o.Job, o.Node
+	l.jobs[o.Run], l.nodes[o.Run], l.wanted[o.Run] = o.Job, o.Node, e.Seq
 	if o.Full() {
 		l.applies[o.Run] = true
 	} else if o.Mode == tutti.ModeApply {
@@ -99,11 +99,22 @@ func notePassed(l *Ledger, e tutti.Event) {
 	}
 }
 
+// noteResult keeps the latest run of a node whose report tells of resources.
+func noteResult(l *Ledger, e tutti.Event) {
+	result := e.Body.(*tutti.RunFinished).Result
+	node, known := l.nodes[result.Run], needsRun(l, e) // or the fold has let it go
+	noteEnded(l, e)
+	if known && result.Tells() && l.wanted[result.Run] >= l.wanted[l.reported[node]] {
+		l.reported[node] = result.Run
+	}
+}
+
 func noteEnded(l *Ledger, e tutti.Event) { l.ended[tutti.RunID(e.Body.ID())] = true }
 
 func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
 	node := l.nodes[id]
-	return wanted && (l.lives(job) || l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || slices.Contains(l.partial[node], id) || !l.ended[id])
+	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id
+	return wanted && (l.lives(job) || last || slices.Contains(l.partial[node], id) || !l.ended[id])
 }

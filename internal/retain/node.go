@@ -34,6 +34,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.latest, node)
 	delete(l.applied, node)
 	delete(l.passed, node)
+	delete(l.reported, node)
 	delete(l.partial, node)
 	delete(l.foreign, node)
 	if !b.Replaced {

@@ -33,6 +33,7 @@ type Ledger struct {
 	finished map[tutti.JobID]bool
 	jobs     map[tutti.RunID]tutti.JobID
 	nodes    map[tutti.RunID]tutti.NodeName
+	wanted   map[tutti.RunID]uint64
 	ended    map[tutti.RunID]bool
 	latest   map[tutti.NodeName]tutti.RunID // claimed
 	applies  map[tutti.RunID]bool           // full runs in mode apply
@@ -40,6 +41,7 @@ type Ledger struct {
 	partial  map[tutti.NodeName][]tutti.RunID
 	applied  map[tutti.NodeName]tutti.RunID // the last one of these that was claimed
 	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
+	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
 	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
 	overlays map[overlay]uint64
 	values   map[string]*value
@@ -71,6 +73,7 @@ func New() *Ledger {
 		finished: map[tutti.JobID]bool{},
 		jobs:     map[tutti.RunID]tutti.JobID{},
 		nodes:    map[tutti.RunID]tutti.NodeName{},
+		wanted:   map[tutti.RunID]uint64{},
 		ended:    map[tutti.RunID]bool{},
 		latest:   map[tutti.NodeName]tutti.RunID{},
 		applies:  map[tutti.RunID]bool{},
@@ -78,6 +81,7 @@ func New() *Ledger {
 		partial:  map[tutti.NodeName][]tutti.RunID{},
 		applied:  map[tutti.NodeName]tutti.RunID{},
 		passed:   map[tutti.NodeName]tutti.RunID{},
+		reported: map[tutti.NodeName]tutti.RunID{},
 		since:    map[tutti.NodeName]uint64{},
 		overlays: map[overlay]uint64{},
 		values:   map[string]*value{},
@@ -127,7 +131,7 @@ var rules = map[string]rule{
 	"run.claimed":  {noteClaimed, needsRun},
 	"run.gated":    {noteGated, needsRun},
 	"run.proved":   {notePassed, needsRun},
-	"run.finished": {noteEnded, needsRun},
+	"run.finished": {noteResult, needsRun},
 	"run.lost":     {noteEnded, needsRun},
 	"run.foreign":  {noteForeign, needsForeign},
 

@@ -67,6 +67,9 @@ func TestNeeded(t *testing.T) {
 	unset := func(key string, owner tutti.NodeName) tutti.Body { return &tutti.ValueUnset{Key: key, Owner: owner} }
 	claim := &tutti.RunClaimed{Run: "r", Node: "n"}
 	ended := &tutti.RunFinished{Result: tutti.Result{Run: "r"}}
+	reported := func(run tutti.RunID) tutti.Body {
+		return &tutti.RunFinished{Result: tutti.Result{Run: run, Outcome: tutti.Changed, Report: tutti.DigestOf(nil)}}
+	}
 	join := &tutti.NodeEnrolled{Node: "n", Token: "t"}
 	leave := &tutti.NodeRemoved{Node: "n"}
 	token := func(lives time.Duration) tutti.Body {
@@ -102,6 +105,10 @@ func TestNeeded(t *testing.T) {
 		{"nothing of a job that was retired but the last run of a node", log(job("j", "a"), want("q", "j"), &tutti.RunClaimed{Run: "q", Node: "n"},
 			&tutti.RunGated{Run: "q"}, &tutti.RunFinished{Result: tutti.Result{Run: "q"}}, want("r", "j"), claim, &tutti.RunGated{Run: "r"}, ended,
 			&tutti.StepFinished{Job: "j"}, &tutti.JobFinished{Job: "j"}, &tutti.JobRetired{Job: "j"}), seqs{6, 7, 8, 9}},
+		{"and the last run of it that has told of resources", log(job("j", "a"), want("q", "j"), reported("q"), want("r", "j"), claim, ended,
+			&tutti.JobFinished{Job: "j"}, &tutti.JobRetired{Job: "j"}), seqs{2, 3, 4, 5, 6}},
+		{"not one whose report came late", log(job("j", "a"), want("q", "j"), &tutti.RunLost{Run: "q"}, want("r", "j"), claim, reported("r"), reported("q"),
+			&tutti.JobFinished{Job: "j"}, &tutti.JobRetired{Job: "j"}), seqs{4, 5, 6}},
 		{"not even that once the node has left", log(job("j", "a"), want("r", "j"), claim, ended, &tutti.JobFinished{Job: "j"}, &tutti.JobRetired{Job: "j"}, leave), seqs{7}},
 		{"nothing about a run that nobody ordered", log(claim, ended), nil},
 

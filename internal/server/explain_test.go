@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -297,4 +298,87 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAResourceBehindAProof: a proof, a stopped compile and a compile error tell nothing of resources: the report of the
+// run before them does, also after its job was retired, a start and a snapshot.
+func TestAResourceBehindAProof(t *testing.T) {
+	f := newFenced(t)
+	f.converge()
+	applied := f.claim()
+	f.db.Gate(full(applied.Run))
+	if err := handOver(t, f.db, enclosing(applied.Run, `{"resource_statuses": {"File[/x]": {"changed": true}}}`, "log"), 0); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		got, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "File[/x]"})
+		if err != nil || got.Run.Run != applied.Run || got.Status != "changed" {
+			t.Errorf("%s: %+v, %v; want what run %s did", when, got, err, applied.Run)
+		}
+	}
+	prove := func() {
+		f.PushSite(fmt.Sprintf("# %d", len(f.Events())))
+		f.converge()
+		order := f.claim()
+		f.db.Gate(full(order.Run))
+		if gated := f.db.Gate(full(order.Run)); gated.Verdict != tutti.GateStop {
+			t.Fatalf("the gate says %+v: want a proof", gated)
+		}
+		result := servertest.Result(order.Run, "")
+		result.Stopped = true
+		if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("at once")
+	prove()
+	check("after a proof")
+	for _, keep := range []int{2, 1} {
+		f.restart(func(o *server.Options) { o.Keep = engine.Keep{Jobs: keep, Runs: keep} })
+		prove()
+		check("after its job was retired")
+	}
+	events := f.Events()
+	if err := server.Hydrate(f.Blobs, events); err != nil {
+		t.Fatal(err)
+	}
+	if diff := server.Fold(events).Diff(server.Fold(needed(events)), events[len(events)-1].At); diff != "" {
+		t.Errorf("-whole +from a snapshot\n%s", diff)
+	}
+	f.PushSite("# broken")
+	f.converge()
+	order := f.claim()
+	failed := servertest.Result(order.Run, tutti.Failed)
+	failed.Reason, failed.Phase = tutti.BecauseCompile, "compile"
+	ended := enclosing(order.Run, `{"resource_statuses": {}}`, "another log")
+	failed.Report, failed.Log = ended.Report, ended.Log
+	ended.Result = failed
+	if err := handOver(t, f.db, ended, 0); err != nil {
+		t.Fatal(err)
+	}
+	check("after a compile error")
+}
+
+// TestALateReport: of two runs the later one tells of resources, whichever result comes first.
+func TestALateReport(t *testing.T) {
+	f := newFenced(t)
+	f.converge()
+	lost := f.claim()
+	f.db.Gate(full(lost.Run))
+	if err := f.Emit(&tutti.RunLost{Run: lost.Run, Reason: "silent"}); err != nil {
+		t.Fatal(err)
+	}
+	f.converge()
+	order := f.claim()
+	f.db.Gate(full(order.Run))
+	for _, run := range []tutti.RunID{order.Run, lost.Run} {
+		if err := handOver(t, f.db, enclosing(run, `{"resource_statuses": {}}`, "log"), 0); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "File[/x]"})
+		if err != nil || got.Run.Run != order.Run {
+			t.Errorf("after the result of run %s: %+v, %v; want run %s", run, got.Run, err, order.Run)
+		}
+	}
 }

@@ -133,6 +133,11 @@ func (a *anything) work(t *rapid.T, n *servertest.Node) {
 		return
 	}
 	result := servertest.Result(o.Run, rapid.SampledFrom([]tutti.Outcome{tutti.Changed, tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
+	if rapid.Bool().Draw(t, "reports") {
+		if _, err := n.Fleet.Handle(context.Background(), n.Key, tutti.OpBlobPut, []byte("report")); err == nil {
+			result.Report = tutti.DigestOf([]byte("report"))
+		}
+	}
 	if gated.Verdict == tutti.GateStop {
 		result.Outcome, result.Reason, result.Stopped = "", "", true
 	} else {
