@@ -29,7 +29,7 @@ type Standing struct {
 	Changed []tutti.Query // of its reads, those that have another answer by now
 	Run     *engine.Run   // by which it is judged, nil: none
 
-	// Foreign: something is needed only because of a run that Tutti did not start.
+	// Foreign: something is needed only because of a run that Tutti did not start, or of what a noop run has found.
 	Foreign bool
 	// Facts: something is needed only because the node has other facts now.
 	Facts bool

@@ -184,7 +184,7 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 	case wide:
 		return "this change may wait for others: it runs within " + fleet.Duration(v.Reaction.Wide)
 	case standing.Foreign:
-		return "a run that Tutti did not start has changed it: it runs after a change, with the safety run, or for a person"
+		return "a run that Tutti did not start has changed it, or a noop run has found something: it runs after a change, with the safety run, or for a person"
 	case standing.Facts:
 		return "its facts keep changing: it runs after another change, with the safety run, or for a person"
 	}

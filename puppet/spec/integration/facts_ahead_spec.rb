@@ -183,6 +183,25 @@ RSpec.describe 'facts that are collected ahead' do
     expect(now['facts']).not_to eq(first.agent.asked('gate').first['facts_digest'])
   end
 
+  {
+    'a module of the basemodulepath changes' => ['base/b/templates/x.epp', 'modules_outside_the_code'],
+    'a module comes there' => ['base/c/manifests/init.pp', 'modules_outside_the_code'],
+    "Hiera's data of the site change" => ['data/common.yaml', 'hiera_data_outside_the_code']
+  }.each do |reason, (changed, name)|
+    it "are told to be other ones when #{reason}" do
+      first.puppet_conf("basemodulepath = #{first.path('base')}\nhiera_config = #{first.path('site.yaml')}\n")
+      { 'base/b/templates/x.epp' => 'a', 'site.yaml' => "version: 5\n", 'data/common.yaml' => "a: 1\n" }.each { |file, text| first.write(file, text) }
+      first.call
+      parent.collect(first.dir)
+      expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])
+      expect(now['watch']).to include(first.path('base'), first.path('data'))
+      first.write(changed, 'other')
+      parent.collect(first.dir)
+      expect(now['changed']).to eq([name])
+      expect(now['facts']).not_to eq(first.agent.asked('gate').first['facts_digest'])
+    end
+  end
+
   it 'are told to be the same where only those are other ones that the order lists' do
     first.order['volatile_facts'] = ['mine']
     first.call

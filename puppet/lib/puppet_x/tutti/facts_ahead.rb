@@ -5,6 +5,7 @@ require 'time'
 require_relative 'fact_leavings'
 require_relative 'facts_digest'
 require_relative 'launcher'
+require_relative 'outside'
 
 module PuppetX
   module Tutti
@@ -243,7 +244,7 @@ module PuppetX
         found = nil
         leaves, lent = FactLeavings.of { found = Puppet::Node::Facts.indirection.terminus(:facter).find(request) }
         external = FactsAhead.external
-        compare(found.values, external)
+        compare(found.values, external, @order.agent? ? nil : Outside.new(environment))
         single = asked.to_h { |name| [name, told.value(name)] }
         @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
                                           FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)))
@@ -258,13 +259,22 @@ module PuppetX
       private
 
       # Says whether these are the facts that the run had.
-      def compare(values, external)
+      def compare(values, external, outside)
         volatile = @order.volatile_facts
-        changed = FactsDigest.changed(JSON.parse(File.read(file('../facts.json'))), values, volatile)
-        Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES), 'watch' => external,
-                                             'began' => @began.utc.iso8601(6) })
+        before = JSON.parse(File.read(file('../facts.json'))).merge(outside_before)
+        values = values.merge(outside.facts) if outside
+        changed = FactsDigest.changed(before, values, volatile)
+        Journal.replace(file("../#{NOW}"), { 'facts' => FactsDigest.of(values, volatile), 'changed' => changed.first(NAMES),
+                                             'watch' => external + (outside&.directories || []), 'began' => @began.utc.iso8601(6) })
       rescue SystemCallError, JSON::ParserError
         nil # it has collected none, or a full disk
+      end
+
+      # Those of the run that count as facts; a run of an earlier release has not looked.
+      def outside_before
+        JSON.parse(File.read(file('../outside.json')))
+      rescue Errno::ENOENT
+        {}
       end
 
       # What the run asked for one by one.

@@ -11,6 +11,7 @@ require_relative 'facts_digest'
 require_relative 'filter'
 require_relative 'key_recorder'
 require_relative 'leaves'
+require_relative 'outside'
 require_relative 'waits'
 
 module PuppetX
@@ -67,7 +68,8 @@ module PuppetX
       end
 
       attr_reader :order, :keys, :collectors, :waits
-      attr_accessor :facts
+      # @!attribute outside [Hash] what counts as facts and is none, see Outside
+      attr_accessor :facts, :outside
 
       # @param order [Order]
       # @param client [#call]
@@ -78,6 +80,7 @@ module PuppetX
         @collectors = Collectors.new
         @waits = Waits.new(self)
         @handed = nil
+        @outside = {}
         @answers = {}
       end
 
@@ -153,7 +156,7 @@ module PuppetX
 
       def asked
         @handed = keys.keys
-        { 'keys' => @handed, 'facts_digest' => FactsDigest.of(facts, order.volatile_facts) }
+        { 'keys' => @handed, 'facts_digest' => FactsDigest.of(facts.merge(outside), order.volatile_facts) }
       end
 
       # What a catalog is, without showing it.

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+require 'puppet_x/tutti/outside'
+
+RSpec.describe PuppetX::Tutti::Outside do
+  around { |example| Dir.mktmpdir { |dir| (@root = dir) && example.run } }
+
+  before do
+    Puppet.initialize_settings(['--confdir', '/nonexistent', '--vardir', '/nonexistent']) unless Puppet.settings.global_defaults_initialized?
+    Puppet[:environmentpath] = path('code')
+    Puppet[:hiera_config] = write('hiera.yaml', <<~YAML)
+      version: 5
+      defaults: {datadir: #{path('nowhere')}}
+      hierarchy:
+        - {name: a, datadir: "#{path('data')}/%{environment}", path: a.yaml}
+        - {name: relative, datadir: data, path: b.yaml}
+        - {name: all, datadir: "/%{root}", path: c.yaml}
+    YAML
+    %w[modules/b/templates/x.epp data/production/a.yaml code/production/modules/m/manifests/init.pp].each { |file| write(file, 'one') }
+    write('elsewhere/l/files/f', 'one')
+    File.symlink(path('elsewhere/l'), path('modules/l'))
+    File.symlink(PuppetX::Tutti::Settings::ROOT, path('modules/tutti'))
+    File.symlink(path('gone'), path('modules/broken'))
+  end
+
+  def path(name)
+    File.join(@root, name)
+  end
+
+  def write(name, text)
+    FileUtils.mkdir_p(File.dirname(path(name)))
+    File.write(path(name), text)
+    path(name)
+  end
+
+  def outside(manifest = Puppet::Node::Environment::NO_MANIFEST)
+    described_class.new(Puppet::Node::Environment.create(:production, [path('code/production/modules'), path('modules')], manifest))
+  end
+
+  def changed(manifest = Puppet::Node::Environment::NO_MANIFEST)
+    before = outside(manifest).facts
+    yield
+    after = outside(manifest).facts
+    (before.keys | after.keys).reject { |name| before[name] == after[name] }
+  end
+
+  it 'has the modules and the data that are not in the code' do
+    expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
+    expect(outside.directories).to eq([path('modules'), *%w[modules/b elsewhere/l data].map { |name| File.realpath(path(name)) }].uniq)
+  end
+
+  it 'has nothing where there is nothing' do
+    %w[modules data].each { |name| FileUtils.rm_rf(path(name)) }
+    expect(outside.facts).to eq({})
+  end
+
+  it 'is the same where nothing has changed' do
+    expect(changed { nil }).to eq([])
+  end
+
+  [
+    ['a file of a module', 'modules/b/templates/x.epp', described_class::MODULES],
+    ['a module that comes', 'modules/c/manifests/init.pp', described_class::MODULES],
+    ['a module that is a link', 'elsewhere/l/files/f', described_class::MODULES],
+    ["Hiera's data", 'data/production/a.yaml', described_class::HIERA],
+    ['a module of the code', 'code/production/modules/m/manifests/init.pp', nil],
+    ['what is nobody\'s', 'elsewhere/other', nil]
+  ].each do |reason, file, name|
+    it "is another one for #{reason}: #{name.inspect}" do
+      expect(changed { write(file, 'another') }).to eq([name].compact)
+    end
+  end
+
+  it 'is another one for a module that is removed' do
+    expect(changed { FileUtils.rm_rf(path('modules/b')) }).to eq([described_class::MODULES])
+  end
+
+  it 'is another one for a manifest that is not in the code' do
+    manifest = write('site.pp', 'one')
+    expect(changed(manifest) { write('site.pp', 'another') }).to eq([described_class::MODULES])
+  end
+
+  it 'has no data where the file is none' do
+    write('hiera.yaml', "version: 5\nhierarchy: {")
+    expect(outside.facts.keys).to eq([described_class::MODULES])
+  end
+end
