@@ -65,9 +65,12 @@ func value(key string, v any) tutti.Event {
 	return tutti.Event{At: logTime, By: "operator:anna", Body: &tutti.ValueSet{Key: key, Value: raw}}
 }
 
+// mustAppend has more time than the log gives who says nothing: how fast a loaded machine is, is not the suite's question.
 func mustAppend(t *testing.T, log tutti.Log, last uint64, events ...tutti.Event) uint64 {
 	t.Helper()
-	seq, err := log.Append(t.Context(), last, events)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	seq, err := log.Append(ctx, last, events)
 	if err != nil {
 		t.Fatalf("Append(%d, %d events): %v", last, len(events), err)
 	}
