@@ -126,7 +126,7 @@ func newTemplate(t *testing.T, site string) template {
 
 func (tpl template) join(t *testing.T, node string) {
 	t.Helper()
-	tpl.tutti(t, tpl.tutti(t, "", "token", "create", "--name", node+"-01"), "join", "--dir", node, "--unit=false")
+	tpl.tutti(t, tpl.tutti(t, "", "token", "create", "--name", node+"-01"), "join", "--root", "root", "--dir", node, "--unit=false")
 }
 
 // oldRuns are as many as an agent keeps: the next one lets it tidy.

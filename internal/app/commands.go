@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
@@ -128,16 +129,28 @@ func runAgent(ctx context.Context, o cli.AgentRun) error {
 	return a.Run(ctx)
 }
 
-func join(ctx context.Context, o cli.JoinNode) (tutti.NodeName, error) {
+func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
+	out := cli.JoinedNode{Dir: o.Dir}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
-		return "", err
+		return out, err
 	}
-	node, err := Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again})
-	if err != nil || !o.Unit {
-		return node, err
+	if out.Node, err = Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again}); err != nil {
+		return out, err
 	}
-	return node, startUnit(ctx, "tutti-agent.service", "agent --dir "+dir)
+	out.Found = findings(doctor.OfNames(out.Node, certname(ctx, o.Root)))
+	if !o.Unit {
+		return out, nil
+	}
+	return out, startUnit(ctx, "tutti-agent.service", "agent --dir "+dir)
+}
+
+func findings(of []doctor.Finding) []cli.Finding {
+	var out []cli.Finding
+	for _, f := range of {
+		out = append(out, cli.Finding(f))
+	}
+	return out
 }
 
 func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
@@ -190,9 +203,5 @@ func examineHere(ctx context.Context, o cli.Examine) []cli.Finding {
 			*dir = abs
 		}
 	}
-	var out []cli.Finding
-	for _, f := range examine(ctx, o) {
-		out = append(out, cli.Finding(f))
-	}
-	return out
+	return findings(examine(ctx, o))
 }

@@ -53,7 +53,7 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 		f.Server = serverFacts(ctx, o)
 	}
 	if exists(filepath.Join(identityDir(o.AgentDir), "membership.json")) {
-		f.Node = nodeFacts(ctx, o.AgentDir)
+		f.Node = nodeFacts(ctx, o.AgentDir, o.Root)
 	}
 	f.Operator = operatorFacts(ctx, o.Connection)
 	f.Now = now() // after what was asked of others
@@ -105,9 +105,10 @@ func lostLog(dir string) error {
 	return openContent(dir).inFiles(files)
 }
 
-func nodeFacts(ctx context.Context, dir string) *doctor.Node {
+func nodeFacts(ctx context.Context, dir, root string) *doctor.Node {
 	n := &doctor.Node{Process: processFacts(ctx, "agent", dir, agentUnit, agentReserve)}
-	_, n.Puppet = puppet.Find("/")
+	_, n.Puppet = puppet.Find(root)
+	n.Certname = certname(ctx, root)
 	n.Module = moduleFacts(dir, n.Running)
 	n.Unended, n.Unsent = runFacts(dir)
 	n.Slow, n.FacterConf = slowFacts(dir)
@@ -130,6 +131,15 @@ func nodeFacts(ctx context.Context, dir string) *doctor.Node {
 		n.Link.Time = clockOf(ctx, "https://"+net.JoinHostPort(host, strings.TrimPrefix(cli.DefaultListen, ":")), config)
 	}
 	return n
+}
+
+// certname is unknown if Puppet does not say it: a Puppet that cannot say it says so at each run, too.
+func certname(ctx context.Context, root string) doctor.Certname {
+	name, configured, err := puppet.Local{Root: root}.Certname(ctx)
+	if err != nil {
+		return doctor.Certname{}
+	}
+	return doctor.Certname{Name: name, Configured: configured}
 }
 
 // operatorFacts are nil where no operator is.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tutti-project/tutti"
 )
@@ -32,6 +33,20 @@ type JoinNode struct {
 	Name  tutti.NodeName
 	Again bool // it was a node before, and is not let in any more
 	Unit  bool
+	Root  string // below which Puppet is looked for
+}
+
+// JoinedNode is what came of it.
+type JoinedNode struct {
+	Node  tutti.NodeName `json:"node"`
+	Dir   string         `json:"dir"`
+	Found []Finding      `json:"found,omitempty"` // what will not work on this node as it is
+}
+
+// rootFlag is for tests: a node has one Puppet.
+func rootFlag(f *pflag.FlagSet, root *string) {
+	f.StringVar(root, "root", "/", "below this Puppet is looked for")
+	_ = f.MarkHidden("root")
 }
 
 func newAgentCommand(o *options) *cobra.Command {
@@ -46,8 +61,7 @@ func newAgentCommand(o *options) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&run.Dir, "dir", DefaultAgentDir, "state directory")
-	f.StringVar(&run.Root, "root", "/", "below this Puppet is looked for")
-	_ = f.MarkHidden("root") // for tests: a node has one Puppet
+	rootFlag(f, &run.Root)
 	f.StringVar(&run.Policy, "policy", DefaultPolicy, "who may ask this node's Puppet for what; without that file: see tutti policy check --help")
 	f.DurationVar(&run.Warm, "warm", 10*time.Minute, "how long Puppet stays loaded for the next run; 0: each run starts a Puppet of its own")
 	f.DurationVar(&run.FactsEvery, "facts-every", 10*time.Minute, "how often facts are collected besides after each run, to see changes; 0: never")
@@ -62,7 +76,9 @@ func newJoinCommand(o *options) *cobra.Command {
 		Use:   "join",
 		Short: "Make this machine a node, with a token from standard input",
 		Long: `Reads a join token (tutti token create) from standard input or a file, makes the
-node's keys here, enrols them, and starts the agent's systemd unit.`,
+node's keys here, enrols them, and starts the agent's systemd unit.
+If Puppet has another name for this machine (its certname), join says what follows
+and what mends it; the machine is a node nevertheless.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := readToken(cmd.InOrStdin(), file)
@@ -70,15 +86,18 @@ node's keys here, enrols them, and starts the agent's systemd unit.`,
 				return err
 			}
 			in.Token, in.Name = token, tutti.NodeName(name)
-			node, err := o.deps.Join(cmd.Context(), in)
+			joined, err := o.deps.Join(cmd.Context(), in)
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Joined as %s.\n", node)
-			if !in.Unit {
-				text += fmt.Sprintf("Start the agent with: tutti agent --dir %s\n", in.Dir)
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), joined)
 			}
-			return o.done(cmd, text, map[string]any{"node": node, "dir": in.Dir})
+			fmt.Fprintf(cmd.OutOrStdout(), "Joined as %s.\n", joined.Node)
+			if !in.Unit {
+				fmt.Fprintf(cmd.OutOrStdout(), "Start the agent with: tutti agent --dir %s\n", in.Dir)
+			}
+			return writeFindings(cmd.ErrOrStderr(), joined.Found)
 		},
 	}
 	f := cmd.Flags()
@@ -87,6 +106,7 @@ node's keys here, enrols them, and starts the agent's systemd unit.`,
 	f.StringVar(&name, "name", "", "the node's name (default: the token's, else this host's)")
 	f.BoolVar(&in.Again, "again", false, "this machine is a node that the server does not let in any more; it keeps its keys and data")
 	f.BoolVar(&in.Unit, "unit", true, "install and start the systemd unit tutti-agent")
+	rootFlag(f, &in.Root)
 	return cmd
 }
 

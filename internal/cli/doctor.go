@@ -12,6 +12,7 @@ import (
 // Examine says where a server, an agent and an operator live on this machine.
 type Examine struct {
 	ServerDir, AgentDir string
+	Root                string // below which Puppet is looked for
 	Connection          Connection
 }
 
@@ -47,6 +48,7 @@ It changes nothing. Exit code 0: all is well, perhaps with hints; 1: there are f
 	f := cmd.Flags()
 	f.StringVar(&in.ServerDir, "server-dir", DefaultServerDir, "data directory of a server here")
 	f.StringVar(&in.AgentDir, "agent-dir", DefaultAgentDir, "state directory of an agent here")
+	rootFlag(f, &in.Root)
 	return cmd
 }
 
@@ -65,6 +67,11 @@ func (o *options) printFindings(w io.Writer, found []Finding) error {
 			return err
 		}
 	}
+	return writeFindings(w, found)
+}
+
+// writeFindings writes findings for people.
+func writeFindings(w io.Writer, found []Finding) error {
 	for _, f := range found {
 		title, mend := f.Check, "mend "
 		if f.Hint {

@@ -41,7 +41,7 @@ type Deps struct {
 	RunServer func(ctx context.Context, o ServerRun) error
 	RunAgent  func(ctx context.Context, o AgentRun) error
 	// Join makes this machine a node.
-	Join    func(ctx context.Context, o JoinNode) (tutti.NodeName, error)
+	Join    func(ctx context.Context, o JoinNode) (JoinedNode, error)
 	Backups Backups
 	Doctor  Doctor
 	// Leave undoes it.

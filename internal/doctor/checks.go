@@ -11,6 +11,8 @@ import (
 const (
 	maxSkew = 10 * time.Second
 	silent  = time.Minute
+
+	certnameCheck = "certname"
 )
 
 // checks are all of them. Each has a test that makes it find something.
@@ -31,6 +33,7 @@ var checks = []check{
 	{"ask", ask},
 	{"nodes", nodes},
 	{"puppet", eachNode(noPuppet)},
+	{certnameCheck, eachNode(func(n Node) []Finding { return OfNames(n.Name, n.Certname) })},
 	{"module", eachNode(module)},
 	{"locks", eachNode(locks)},
 	{"runs", eachNode(runs)},
@@ -279,6 +282,24 @@ func noPuppet(n Node) []Finding {
 		return nil
 	}
 	return one(n.Puppet.Error(), "every run here fails", "apt-get install puppet-agent (or openvox-agent)")
+}
+
+// OfNames is what follows if node and Puppet have two names for this machine: nothing, or one finding.
+func OfNames(node tutti.NodeName, c Certname) []Finding {
+	if c.Name == "" || node == "" || c.Name == string(node) {
+		return nil
+	}
+	f := Finding{
+		Check: certnameCheck,
+		What:  fmt.Sprintf("Puppet's certname is %q, and this machine is node %q", c.Name, string(node)),
+		Means: "Tutti does not see Puppet runs that others start here, and with mode agent each run is failed:refused",
+		Mend: fmt.Sprintf("join under Puppet's name: tutti leave, then tutti token create --name %s | ssh %s tutti join; without a Puppet Server also: "+
+			"puppet config set certname %s --section main", c.Name, c.Name, node),
+	}
+	if c.Configured {
+		f.Means = "each run here is failed:refused, and Tutti does not see Puppet runs that others start"
+	}
+	return []Finding{f}
 }
 
 func module(n Node) []Finding {

@@ -79,7 +79,8 @@ type Node struct {
 	Name        tutti.NodeName
 	Credentials []Credential
 	Link        Link
-	Puppet      error  // why there is none
+	Puppet      error // why there is none
+	Certname    Certname
 	Module      string // what is wrong with the shipped module
 	Locks       []Lock
 	Unended     []tutti.RunID // begun, not ended, and without a process
@@ -92,6 +93,12 @@ type Node struct {
 type Fact struct {
 	Name string
 	Cost time.Duration
+}
+
+// Certname is the name that Puppet has for this machine; empty: unknown.
+type Certname struct {
+	Name       string
+	Configured bool // puppet.conf says it
 }
 
 // Lock is a lock file whose owner is gone.

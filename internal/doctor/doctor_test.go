@@ -30,7 +30,7 @@ func well() doctor.Facts {
 			Process: process("server"), Credentials: credential("ca"), SyncAlways: true, Made: now.Add(-1000 * time.Hour), Backup: now.Add(-25 * time.Hour),
 			Nodes: []tutti.NodeView{{Node: "db-01", SeenAt: now.Add(-time.Second)}},
 		},
-		Node:     &doctor.Node{Process: process("agent"), Name: "db-01", Credentials: credential("jwt"), Link: link},
+		Node:     &doctor.Node{Process: process("agent"), Name: "db-01", Certname: doctor.Certname{Name: "db-01"}, Credentials: credential("jwt"), Link: link},
 		Operator: &doctor.Operator{Dir: "/operator", Name: "ada", Credentials: credential("operator"), Link: link},
 	}
 }
@@ -83,6 +83,9 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"a grant of an old fleet file", func(f *doctor.Facts) { f.Server.Nodes[0].OldGrants = []string{"Service"} }, "nodes", "db-01 may export Service by grants"},
 		{"a node's disk is full", func(f *doctor.Facts) { f.Server.Nodes[0].Trouble = "full" }, "nodes", "db-01 says: full"},
 		{"Puppet was removed", func(f *doctor.Facts) { f.Node.Puppet = errors.New("no Puppet") }, "puppet", "install puppet-agent"},
+		{"it joined under another name than Puppet's", func(f *doctor.Facts) { f.Node.Certname.Name = "db-01.example.com" }, "certname",
+			`"db-01.example.com", and this machine is node "db-01"join under Puppet's name: tutti leave, then tutti token create --name db-01.example.com`},
+		{"somebody has set the certname", func(f *doctor.Facts) { f.Node.Certname = doctor.Certname{Name: "db", Configured: true} }, "certname", "set certname db-01"},
 		{"the module was edited", func(f *doctor.Facts) { f.Node.Module = "changed" }, "module", "systemctl restart tutti-agent"},
 		{"Puppet was killed", func(f *doctor.Facts) { f.Node.Locks = []doctor.Lock{{Path: "/lock", PID: 9}} }, "locks", "rm /lock"},
 		{"a run never ended", func(f *doctor.Facts) { f.Node.Unended = []tutti.RunID{"r"} }, "runs", "begun"},

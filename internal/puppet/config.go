@@ -24,6 +24,7 @@ type Config struct {
 	PIDFile      string // pidfile
 	LastReport   string // lastrunreport
 	Environment  string // environment, production if nobody says another one
+	Certname     string // certname; empty: puppet.conf does not say it, and Puppet makes one of the host's name
 }
 
 // defaults are Puppet's own, by who packaged it. Paths below root.
@@ -62,7 +63,7 @@ func ReadConfig(root string) (Config, error) {
 		return Config{}, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's settings")
 	}
 	maps.Copy(settings, parseConf(string(raw)))
-	out := Config{Environment: settings["environment"]}
+	out := Config{Environment: settings["environment"], Certname: settings["certname"]}
 	for name, to := range map[string]*string{
 		"agent_disabled_lockfile": &out.DisabledLock, "agent_catalog_run_lockfile": &out.RunLock, "lastrunfile": &out.LastRun,
 		"resourcefile": &out.Resources, "classfile": &out.Classes, "pidfile": &out.PIDFile, "lastrunreport": &out.LastReport,

@@ -296,26 +296,13 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 	if err := (tutti.RemoteRequest{Action: tutti.RemoteResource, Type: kind, Title: title}).Validate(); err != nil {
 		return nil, err
 	}
-	install, err := Find(l.Root)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, resourceTime)
-	defer cancel()
-	args := []string{install.Puppet, "resource", "--to_yaml", strings.ToLower(kind)}
+	args := []string{"--to_yaml", strings.ToLower(kind)}
 	if title != "" {
 		args = append(args, title)
 	}
-	cmd := exec.CommandContext(ctx, install.Ruby, args...)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin", "HOME=/root", "LANG=C.UTF-8"}
-	cmd.WaitDelay = time.Second
-	var out, said bounded
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil, tutti.Errorf(tutti.CodeDeadline, "puppet resource did not end in time")
-		}
-		return nil, tutti.Errorf(tutti.CodeInvalid, "puppet resource: %v: %s", err, lastLine(said.text.String()))
+	out, err := l.ask(ctx, "resource", args...)
+	if err != nil {
+		return nil, err
 	}
 	if out.over {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "more than %d bytes of resources: name one", maxResource)
@@ -325,6 +312,40 @@ func (l Local) Resource(ctx context.Context, kind, title string) (json.RawMessag
 		return nil, tutti.Errorf(tutti.CodeInternal, "puppet resource: %v", err)
 	}
 	return json.Marshal(doc)
+}
+
+// ask returns what a command of the node's Puppet writes to its standard output. CodeNotFound: there is no Puppet.
+// CodeDeadline: it did not end in resourceTime. CodeInvalid: it failed, with what it said last.
+func (l Local) ask(ctx context.Context, command string, args ...string) (bounded, error) {
+	var out, said bounded
+	install, err := Find(l.Root)
+	if err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resourceTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, install.Ruby, append([]string{install.Puppet, command}, args...)...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/puppetlabs/bin", "HOME=/root", "LANG=C.UTF-8"}
+	cmd.WaitDelay = time.Second
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return out, tutti.Errorf(tutti.CodeDeadline, "puppet %s did not end in time", command)
+		}
+		return out, tutti.Errorf(tutti.CodeInvalid, "puppet %s: %v: %s", command, err, lastLine(said.text.String()))
+	}
+	return out, nil
+}
+
+// Certname is the name that the node's Puppet has for this machine, and whether puppet.conf
+// says it. If not, Puppet is asked, which takes seconds. CodeNotFound: there is no Puppet.
+func (l Local) Certname(ctx context.Context) (name string, configured bool, err error) {
+	c, err := ReadConfig(l.Root)
+	if err != nil || c.Certname != "" {
+		return c.Certname, c.Certname != "", err
+	}
+	out, err := l.ask(ctx, "config", "print", "certname", "--section", "agent")
+	return strings.TrimSpace(out.text.String()), false, err
 }
 
 // bounded keeps the first bytes of what is written to it.

@@ -193,6 +193,28 @@ func TestResource(t *testing.T) {
 	}
 }
 
+func TestCertname(t *testing.T) {
+	const ask = "#!/bin/sh\n[ \"$2 $3 $4 $5 $6\" = 'config print certname --section agent' ] && echo db-01.example.com\n"
+	for _, tc := range []struct {
+		reason, conf, ruby, want string
+		configured               bool
+	}{
+		{"Puppet makes a name of the host's", "[main]\ncertname_x = y\n", ask, "db-01.example.com", false},
+		{"puppet.conf says one, and Puppet need not be started", "[main]\ncertname = db\n", "#!/bin/sh\nexit 1\n", "db", true},
+		{"the section of puppet agent", "[agent]\ncertname = db\n[main]\ncertname = web\n", ask, "db", true},
+	} {
+		l := Local{Root: rootWith(t, 1, tc.conf)}
+		write(t, filepath.Join(l.Root, places[1].Ruby), tc.ruby, 0o755)
+		got, configured, err := l.Certname(t.Context())
+		if err != nil || got != tc.want || configured != tc.configured {
+			t.Errorf("%s: %q, %t, %v; want %q", tc.reason, got, configured, err, tc.want)
+		}
+	}
+	if got, _, err := (Local{Root: t.TempDir()}).Certname(t.Context()); tutti.CodeOf(err) != tutti.CodeNotFound {
+		t.Errorf("without a Puppet: %q, %v", got, err)
+	}
+}
+
 func TestClasses(t *testing.T) {
 	l, c := local(t)
 	if got, known := l.Classes(); known {
