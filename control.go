@@ -66,6 +66,10 @@ type Codes interface {
 	// SuggestGrants returns what the runs of a job were refused, and what the old grants of the log admit
 	// that a push would not (ADR 0022). An empty job is the last noop converge, if there is one.
 	SuggestGrants(ctx context.Context, job JobID) (SuggestedGrants, error)
+	// ShowCode says which code an environment has, and what of it differs from the code before. CodeNotFound: it has none.
+	ShowCode(ctx context.Context, in AskCode) (CodeShown, error)
+	// ReadCode returns a file of the code, or what is below a directory. CodeNotFound: the code has no such path.
+	ReadCode(ctx context.Context, in AskCode) (CodeRead, error)
 	SetFleet(ctx context.Context, in FleetSource) (Fleet, error)
 	GetFleet(ctx context.Context) (Fleet, error)
 }

@@ -17,7 +17,7 @@ import (
 
 func newCodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "code", Short: "Bring Puppet code and the fleet file to the server"}
-	cmd.AddCommand(newCodePushCommand(o), newCodeReleaseCommand(o))
+	cmd.AddCommand(newCodePushCommand(o), newCodeShowCommand(o), newCodeReleaseCommand(o))
 	return cmd
 }
 

@@ -272,6 +272,16 @@ func (c *Client) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	return ask[tutti.CodePushed](ctx, c, callPushCode, in)
 }
 
+// ShowCode implements tutti.Codes.
+func (c *Client) ShowCode(ctx context.Context, in tutti.AskCode) (tutti.CodeShown, error) {
+	return ask[tutti.CodeShown](ctx, c, callShowCode, in)
+}
+
+// ReadCode implements tutti.Codes.
+func (c *Client) ReadCode(ctx context.Context, in tutti.AskCode) (tutti.CodeRead, error) {
+	return ask[tutti.CodeRead](ctx, c, callReadCode, in)
+}
+
 // SuggestGrants implements tutti.Codes.
 func (c *Client) SuggestGrants(ctx context.Context, job tutti.JobID) (tutti.SuggestedGrants, error) {
 	return ask[tutti.SuggestedGrants](ctx, c, callSuggest, job)

@@ -55,6 +55,8 @@ const (
 	callPushCode     = "code/push"
 	callPushEffect   = "code/effect"
 	callReleaseCode  = "code/release"
+	callShowCode     = "code/show"
+	callReadCode     = "code/read"
 	callSuggest      = "grants/suggest"
 	callSetFleet     = "fleet/set"
 	callGetFleet     = "fleet/get"
@@ -104,6 +106,8 @@ func (s Services) routes() map[string]call {
 		callPushCode:     answer(s.Codes.PushCode),
 		callPushEffect:   answer(s.Codes.PushEffect),
 		callReleaseCode:  answer(s.Codes.ReleaseCode),
+		callShowCode:     answer(s.Codes.ShowCode),
+		callReadCode:     answer(s.Codes.ReadCode),
 		callSuggest:      answer(s.Codes.SuggestGrants),
 		callSetFleet:     answer(s.Codes.SetFleet),
 		callGetFleet:     list(s.Codes.GetFleet),

@@ -93,3 +93,37 @@ func TestPushEffect(t *testing.T) {
 		t.Errorf("%v was appended", f.Since(n))
 	}
 }
+
+// Code is shown beside what nodes run with while it is held, and else beside what was pushed before.
+func TestShowCode(t *testing.T) {
+	f := newFixture(t)
+	ctx := servertest.Operator()
+	first := f.Push(twoSteps + heldReaction)
+	passed := f.PushSite("notify { 'two': }\n")
+	held := f.PushFiles(map[string]string{"manifests/new.pp": ""})
+	check := func(reason string, pushed, before tutti.CodePushed, goes tutti.Digest, changes ...tutti.CodeChange) {
+		t.Helper()
+		got, err := f.ShowCode(ctx, tutti.AskCode{})
+		if err != nil || got.Before == nil {
+			t.Fatalf("%s: %+v, %v", reason, got, err)
+		}
+		if got.Pushed.Code != pushed.Code || got.Pushed.By != "operator:ada" || got.Pushed.At.IsZero() || got.Before.Code != before.Code || got.Goes != goes {
+			t.Errorf("%s: %+v, before %+v", reason, got, got.Before)
+		}
+		if diff := cmp.Diff(changes, got.Changes); diff != "" || got.Unknown != "" {
+			t.Errorf("%s: %s; -want +got\n%s", reason, got.Unknown, diff)
+		}
+	}
+	moved := []tutti.CodeChange{{Path: "manifests/new.pp", Change: tutti.FileAdded}, {Path: servertest.CodePath, Change: tutti.FileRemoved}}
+	check("held", held, first, first.Code, moved...)
+	if _, err := f.ReleaseCode(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	f.Fleet = f.Restart()
+	check("released", held, passed, held.Code, moved...)
+	back := f.PushSite("notify { 'two': }\n")
+	check("pushed again", back, held, held.Code, tutti.CodeChange{Path: "manifests/new.pp", Change: tutti.FileRemoved}, tutti.CodeChange{Path: servertest.CodePath, Change: tutti.FileAdded})
+	if read, err := f.ReadCode(ctx, tutti.AskCode{Path: "manifests", Before: true}); err != nil || len(read.Below) != 1 || read.Code != held.Code {
+		t.Errorf("%+v, %v", read, err)
+	}
+}

@@ -1,0 +1,66 @@
+package tutti
+
+import "time"
+
+// AskCode names the code of an environment: the one that was pushed last, or the one before.
+type AskCode struct {
+	Environment string `json:"environment,omitempty"` // empty: the fleet file's
+	Before      bool   `json:"before,omitempty"`
+	Path        string `json:"path,omitempty"` // in the code; only for ReadCode
+}
+
+// CodeShown is the code of an environment.
+type CodeShown struct {
+	Environment string      `json:"environment"`
+	Pushed      CodeVersion `json:"pushed"`
+	// Held: nodes do not run with it by themselves before it is released, but Canary nodes.
+	Held   bool `json:"held,omitempty"`
+	Canary int  `json:"canary,omitempty"`
+	// Goes is with what nodes run by themselves; empty: with no code yet.
+	Goes Digest `json:"goes,omitempty"`
+	// Before is, while code is held, what nodes run with by themselves, else what was pushed before; nil: the log
+	// knows no such code.
+	Before  *CodeVersion `json:"before,omitempty"`
+	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
+	// Unknown says why the changes cannot be told.
+	Unknown string `json:"unknown,omitempty"`
+	// Have is how many nodes had Pushed in their last run in mode apply. OtherNodes is how many nodes of the
+	// environment had not, and Others are the first of them.
+	Have       int        `json:"have"`
+	OtherNodes int        `json:"other_nodes"`
+	Others     []NodeName `json:"others,omitempty"`
+}
+
+// CodeVersion is code and who pushed it.
+type CodeVersion struct {
+	Code  Digest    `json:"code"`
+	At    time.Time `json:"at"`
+	By    string    `json:"by"`
+	Files int       `json:"files"`
+	Bytes int64     `json:"bytes"`
+}
+
+// CodeChange is how a file of the code differs from the one before.
+type CodeChange struct {
+	Path   string       `json:"path"`
+	Change ChangeOfFile `json:"change"`
+}
+
+// ChangeOfFile is what happened to a file.
+type ChangeOfFile string
+
+// Of a file: its content, its mode or where its link leads.
+const (
+	FileAdded   ChangeOfFile = "added"
+	FileChanged ChangeOfFile = "changed"
+	FileRemoved ChangeOfFile = "removed"
+)
+
+// CodeRead is a file of the code, or what is below a directory of it.
+type CodeRead struct {
+	Code    Digest              `json:"code"`
+	Path    string              `json:"path"`
+	File    CodeFile            `json:"file,omitzero"`
+	Content []byte              `json:"content,omitempty"` // of a file that is no link
+	Below   map[string]CodeFile `json:"below,omitempty"`   // by path from the top of the code; of a directory
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newCodeShowCommand(o *options) *cobra.Command {
+	var in tutti.AskCode
+	cmd := &cobra.Command{
+		Use:   "show [PATH]",
+		Short: "Show which code nodes run with, and what has changed in it",
+		Long: `Shows the code that was pushed last: who pushed it and when, whether it is held, how
+many nodes have it, and which files differ from the code before. While code is held,
+the code before is the one that nodes run with by themselves; else it is the one that
+was pushed before.
+With PATH it prints that file of the code, or lists the files below that directory:
+"tutti code show ." lists all. With --previous the path is one of the code before.`,
+		Example: `    tutti code show modules/ntp/manifests/init.pp`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Path = strings.Join(args, "")
+			if in.Before && in.Path == "" {
+				return tutti.Errorf(tutti.CodeInvalid, "--previous wants a path in the code; for all files: tutti code show --previous .")
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if in.Path != "" {
+				return o.readCode(cmd, server, in)
+			}
+			shown, err := server.ShowCode(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), shown)
+			}
+			printCode(cmd.OutOrStdout(), shown, time.Now())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&in.Environment, "environment", "", "the environment (default: the fleet file's)")
+	cmd.Flags().BoolVar(&in.Before, "previous", false, "PATH is one of the code before")
+	return cmd
+}
+
+// readCode prints a file of the code as it is, or the files below a directory.
+func (o *options) readCode(cmd *cobra.Command, server Server, in tutti.AskCode) error {
+	read, err := server.ReadCode(cmd.Context(), in)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	switch {
+	case o.json:
+		return printJSON(w, read)
+	case read.File.Link != "":
+		_, err = fmt.Fprintf(w, "%s\n", fileText(read.Path, read.File))
+	case len(read.Below) > 0:
+		for _, name := range slices.Sorted(maps.Keys(read.Below)) {
+			if _, err = fmt.Fprintf(w, "%s\n", fileText(name, read.Below[name])); err != nil {
+				break
+			}
+		}
+	default:
+		_, err = w.Write(read.Content)
+	}
+	return err
+}
+
+// fileText is a file as a list has it.
+func fileText(name string, f tutti.CodeFile) string {
+	text := tutti.Plain(name, maxLine)
+	switch {
+	case f.Link != "":
+		text += " -> " + tutti.Plain(f.Link, maxLine)
+	case f.Exec:
+		text += "  (executable)"
+	}
+	return text
+}
+
+func printCode(w io.Writer, c tutti.CodeShown, now time.Time) {
+	fmt.Fprintf(w, "environment  %s\n", c.Environment)
+	fmt.Fprintf(w, "code         %s\n", codeVersionText(c.Pushed, now))
+	fmt.Fprintf(w, "runs         %s\n", goesText(c))
+	fmt.Fprintf(w, "nodes        %s\n", havingText(c))
+	if c.Before == nil {
+		fmt.Fprintln(w, "before       the log knows no code before")
+		return
+	}
+	fmt.Fprintf(w, "before       %s\n", codeVersionText(*c.Before, now))
+	if c.Unknown != "" {
+		fmt.Fprintf(w, "changes      unknown: %s\n", c.Unknown)
+		return
+	}
+	fmt.Fprintf(w, "changes      %s\n", count(len(c.Changes), "file"))
+	for _, change := range c.Changes {
+		fmt.Fprintf(w, "  %-7s    %s\n", change.Change, tutti.Plain(change.Path, maxLine))
+	}
+}
+
+// codeVersionText is a code and who pushed it.
+func codeVersionText(v tutti.CodeVersion, now time.Time) string {
+	if v.At.IsZero() {
+		return fmt.Sprintf("%.19s, the log does not know any more who pushed it", v.Code)
+	}
+	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
+}
+
+// goesText says with what nodes run by themselves.
+func goesText(c tutti.CodeShown) string {
+	if !c.Held {
+		return "nodes run with it"
+	}
+	held := strings.TrimPrefix(heldText(tutti.CodePushed{Held: c.Held, Canary: c.Canary}), ", ")
+	if c.Goes == "" {
+		return held + "; nodes run with no code by themselves"
+	}
+	return fmt.Sprintf("%s; by themselves nodes run with %.19s", held, c.Goes)
+}
+
+func havingText(c tutti.CodeShown) string {
+	text := fmt.Sprintf("%s had it in the last run", count(c.Have, "node"))
+	if c.OtherNodes > 0 {
+		text += fmt.Sprintf(", %d not: %s", c.OtherNodes, someNodes(c.Others, c.OtherNodes))
+	}
+	return text
+}

@@ -1,0 +1,225 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// maxCodeRead bounds the file of the code that an operator is shown.
+const maxCodeRead = 8 << 20
+
+// pushes are the code of an environment: what stands in the fold, and the pushes that the log has kept, the
+// latest last.
+type pushes struct {
+	now tutti.CodePushed
+	log []tutti.Event
+}
+
+// ShowCode implements tutti.Codes.
+func (rd *Reader) ShowCode(ctx context.Context, in tutti.AskCode) (tutti.CodeShown, error) {
+	var out tutti.CodeShown
+	p, err := rd.pushes(ctx, in.Environment)
+	if err != nil {
+		return out, err
+	}
+	out = tutti.CodeShown{Environment: p.now.Environment, Pushed: p.version(p.now.Code), Held: p.now.Held, Goes: p.now.Goes()}
+	if out.Held {
+		out.Canary = p.now.Canary
+	}
+	if before := p.before(); before != "" {
+		version := p.version(before)
+		out.Before = &version
+		if out.Changes, err = rd.changes(ctx, p, before); err != nil {
+			out.Changes, out.Unknown = nil, err.Error()
+		}
+	}
+	return out, rd.look(ctx, func(v View) error {
+		out.Have, out.Others = v.having(p.now.Environment, p.now.Code)
+		out.OtherNodes = len(out.Others)
+		out.Others = slices.Clone(out.Others[:min(maxNamed, len(out.Others))])
+		return nil
+	})
+}
+
+// ReadCode implements tutti.Codes.
+func (rd *Reader) ReadCode(ctx context.Context, in tutti.AskCode) (tutti.CodeRead, error) {
+	p, err := rd.pushes(ctx, in.Environment)
+	if err != nil {
+		return tutti.CodeRead{}, err
+	}
+	out := tutti.CodeRead{Code: p.now.Code, Path: path.Clean(in.Path)}
+	if in.Before {
+		if out.Code = p.before(); out.Code == "" {
+			return out, tutti.Errorf(tutti.CodeNotFound, "the log knows no code of environment %s before %.19s", p.now.Environment, p.now.Code)
+		}
+	}
+	manifest, err := rd.manifest(ctx, p, out.Code)
+	if err != nil {
+		return out, err
+	}
+	file, isFile := manifest.Files[out.Path]
+	if !isFile {
+		out.Below = below(manifest, out.Path)
+		if len(out.Below) == 0 {
+			return out, tutti.Errorf(tutti.CodeNotFound, "no file and no directory %q in the code %.19s; its files: tutti code show .", in.Path, out.Code)
+		}
+		return out, nil
+	}
+	out.File = file
+	if file.Link != "" {
+		return out, nil
+	}
+	if file.Size > maxCodeRead {
+		return out, tutti.Errorf(tutti.CodeInvalid, "%s has %d bytes: more than %d are not shown", out.Path, file.Size, maxCodeRead)
+	}
+	out.Content, err = rd.blobs.Get(ctx, file.Digest)
+	return out, tutti.Wrap("", err, "%s", out.Path)
+}
+
+// below returns the files below a directory, and nothing if it is none.
+func below(m tutti.CodeManifest, dir string) map[string]tutti.CodeFile {
+	out := map[string]tutti.CodeFile{}
+	for name, f := range m.Files {
+		if dir == "." || strings.HasPrefix(name, dir+"/") {
+			out[name] = f
+		}
+	}
+	return out
+}
+
+// pushes reads what is known of an environment's code; empty: the fleet file's environment.
+func (rd *Reader) pushes(ctx context.Context, environment string) (pushes, error) {
+	var p pushes
+	if err := rd.look(ctx, func(v View) error {
+		if environment == "" {
+			environment = v.Fleet().Environment.Name
+		}
+		if environment == "" {
+			return tutti.Errorf(tutti.CodeNotFound, "the fleet file has no environment: the code is the Puppet Server's")
+		}
+		now, known := v.Registry.Code[environment]
+		if !known {
+			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", environment)
+		}
+		p.now = now
+		return nil
+	}); err != nil {
+		return p, err
+	}
+	for e, err := range rd.past.History(ctx, 0) {
+		if err != nil {
+			return p, tutti.Wrap("", err, "read the log")
+		}
+		if b, ok := e.Body.(*tutti.CodePushed); ok && b.Environment == environment {
+			p.log = append(p.log, e)
+		}
+	}
+	return p, nil
+}
+
+// last returns the last push of a code, nil: the log has none.
+func (p pushes) last(code tutti.Digest) *tutti.Event {
+	for i, e := range slices.Backward(p.log) {
+		if e.Body.(*tutti.CodePushed).Code == code {
+			return &p.log[i]
+		}
+	}
+	return nil
+}
+
+// before is, while code is held, the code that nodes go on with, else the one that was pushed before; empty: none is known.
+func (p pushes) before() tutti.Digest {
+	if p.now.Held && p.now.Released != "" {
+		return p.now.Released
+	}
+	now := false
+	for _, e := range slices.Backward(p.log) {
+		code := e.Body.(*tutti.CodePushed).Code
+		if now && code != p.now.Code {
+			return code
+		}
+		now = now || code == p.now.Code
+	}
+	return ""
+}
+
+// version says who pushed a code last.
+func (p pushes) version(code tutti.Digest) tutti.CodeVersion {
+	out := tutti.CodeVersion{Code: code}
+	if e := p.last(code); e != nil {
+		b := e.Body.(*tutti.CodePushed)
+		out.At, out.By, out.Files, out.Bytes = e.At, e.By, b.Files, b.Bytes
+	}
+	return out
+}
+
+// manifest reads the list of the files of a code.
+func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tutti.CodeManifest, error) {
+	var manifest tutti.CodeManifest
+	e := p.last(code)
+	if e == nil {
+		return manifest, tutti.Errorf(tutti.CodeNotFound, "the list of the files of %.19s is not kept any more", code)
+	}
+	raw, err := rd.blobs.Get(ctx, e.Body.(*tutti.CodePushed).Signed)
+	if err != nil {
+		return manifest, tutti.Wrap("", err, "the list of the files of %.19s", code)
+	}
+	var signed tutti.SignedCode
+	if err := json.Unmarshal(raw, &signed); err != nil {
+		return manifest, tutti.Wrap(tutti.CodeDamaged, err, "the list of the files of %.19s", code)
+	}
+	err = json.Unmarshal(signed.Manifest, &manifest)
+	return manifest, tutti.Wrap(tutti.CodeDamaged, err, "the list of the files of %.19s", code)
+}
+
+// changes are the files that differ between a code and the one that was pushed last, by path.
+func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([]tutti.CodeChange, error) {
+	old, err := rd.manifest(ctx, p, before)
+	if err != nil {
+		return nil, err
+	}
+	now, err := rd.manifest(ctx, p, p.now.Code)
+	if err != nil {
+		return nil, err
+	}
+	var out []tutti.CodeChange
+	for _, name := range slices.Sorted(maps.Keys(now.Files)) {
+		was, there := old.Files[name]
+		switch {
+		case !there:
+			out = append(out, tutti.CodeChange{Path: name, Change: tutti.FileAdded})
+		case was != now.Files[name]:
+			out = append(out, tutti.CodeChange{Path: name, Change: tutti.FileChanged})
+		}
+	}
+	for name := range old.Files {
+		if _, there := now.Files[name]; !there {
+			out = append(out, tutti.CodeChange{Path: name, Change: tutti.FileRemoved})
+		}
+	}
+	slices.SortFunc(out, func(a, b tutti.CodeChange) int { return cmp.Compare(a.Path, b.Path) })
+	return out, nil
+}
+
+// having returns how many nodes had a code in their last run in mode apply, and which other nodes of its environment did not.
+func (v View) having(environment string, code tutti.Digest) (have int, others []tutti.NodeName) {
+	for n := range v.Registry.Nodes {
+		has, last := v.has(n), v.Engine.Last(n).Applied
+		switch {
+		case has.Program == tutti.ProgramAgent:
+		case last != nil && last.Code == code:
+			have++
+		case has.Environment == environment:
+			others = append(others, n)
+		}
+	}
+	slices.Sort(others)
+	return have, others
+}
