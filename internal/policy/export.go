@@ -15,6 +15,7 @@ import (
 
 // Exports says what one node may export. It is made once for many resources.
 type Exports struct {
+	fleet  tutti.Fleet
 	node   tutti.NodeName
 	groups []tutti.GroupName
 	types  map[string][]granting
@@ -30,7 +31,7 @@ type granting struct {
 
 // ExportsOf returns what the grants of a fleet let a node export.
 func ExportsOf(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) *Exports {
-	x := &Exports{node: node, groups: groups, types: map[string][]granting{}, old: map[string]bool{}, oldWord: map[string]bool{}}
+	x := &Exports{fleet: fleet, node: node, groups: groups, types: map[string][]granting{}, old: map[string]bool{}, oldWord: map[string]bool{}}
 	for _, g := range granted(fleet, groups) {
 		for _, name := range g.Exports {
 			x.old[name] = x.old[name] || g.Dangerous || !tutti.OldDangerousExport(name)
@@ -90,9 +91,9 @@ func (x *Exports) May(e tutti.Export) error {
 		}
 	}
 	if why == "" {
-		return refuse(x.groups, x.node, "export resources of type "+e.Type, "no grant", Wanted(e))
+		return refuse(x.fleet, x.groups, x.node, "export resources of type "+e.Type, "no grant", Wanted(e))
 	}
-	return refuse(x.groups, x.node, "export "+e.Ref(), why, Wanted(e))
+	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, Wanted(e))
 }
 
 // MayAll returns nil if the node may export all of them, or the type that it may not and why.
@@ -107,7 +108,7 @@ func (x *Exports) MayAll(exports []tutti.Export) (refused string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		if most := x.Most(name); counts[name] > most {
 			what := fmt.Sprintf("export %d resources of type %s", counts[name], name)
-			return name, refuse(x.groups, x.node, what, fmt.Sprintf("at most %d are granted", most), x.more(name, counts[name]))
+			return name, refuse(x.fleet, x.groups, x.node, what, fmt.Sprintf("at most %d are granted", most), x.more(name, counts[name]))
 		}
 	}
 	return "", nil

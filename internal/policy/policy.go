@@ -9,7 +9,9 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,7 +32,7 @@ func MayWrite(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, 
 			return nil
 		}
 	}
-	return refuse(groups, node, fmt.Sprintf("write %q", key), "no grant", tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
+	return refuse(fleet, groups, node, fmt.Sprintf("write %q", key), "no grant", tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
 }
 
 // MayRead returns nil if the node may read the key.
@@ -44,7 +46,7 @@ func MayRead(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, k
 			return nil
 		}
 	}
-	return refuse(groups, node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
+	return refuse(fleet, groups, node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
 }
 
 // MayCompile returns nil if the node may compile for others, who run by their
@@ -55,7 +57,7 @@ func MayCompile(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName
 			return nil
 		}
 	}
-	return refuse(groups, node, "compile for other nodes", "no grant", tutti.Grant{Compile: true, Dangerous: true})
+	return refuse(fleet, groups, node, "compile for other nodes", "no grant", tutti.Grant{Compile: true, Dangerous: true})
 }
 
 // Compiles reports whether the fleet has nodes that compile for others.
@@ -77,20 +79,34 @@ func granted(fleet tutti.Fleet, groups []tutti.GroupName) []tutti.Grant {
 	return grants
 }
 
-// refuse says what is missing, with the line to paste under `grants:`.
-func refuse(groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
+// refuse says what is missing, with the line to paste under `grants:`. The line names the node's smallest group.
+func refuse(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, what, why string, wants tutti.Grant) error {
 	wants.To = "GROUP"
-	in := "in no group"
+	in, others := "in no group", ""
 	if len(groups) > 0 {
 		names := make([]string, len(groups))
 		for i, g := range groups {
 			names[i] = string(g)
 		}
 		slices.Sort(names)
-		wants.To, in = tutti.GroupName(names[0]), "in "+strings.Join(names, ", ")
+		wants.To, in = smallest(fleet, groups), "in "+strings.Join(names, ", ")
 	}
-	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: %s; if it is to, add to the grants of the fleet file: - %s%s",
-		string(node), in, what, why, wants, orDefined(wants))
+	if len(groups) > 1 {
+		others = fmt.Sprintf(" (%s is its smallest group; \"tutti grants suggest\" chooses groups for all nodes that lack a grant)", wants.To)
+	}
+	return tutti.Errorf(tutti.CodeRefused, "node %q (%s) may not %s: %s; if it is to, add to the grants of the fleet file: - %s%s%s",
+		string(node), in, what, why, wants, orDefined(wants), others)
+}
+
+// smallest is the group that lists the fewest nodes. One that nodes join may have any number, and comes last.
+func smallest(fleet tutti.Fleet, groups []tutti.GroupName) tutti.GroupName {
+	size := map[tutti.GroupName]int{}
+	for _, g := range fleet.Groups {
+		size[g.Name] = len(g.Nodes)
+	}
+	return slices.MinFunc(groups, func(a, b tutti.GroupName) int {
+		return cmp.Or(cmp.Compare(cmp.Or(size[a], math.MaxInt), cmp.Or(size[b], math.MaxInt)), cmp.Compare(a, b))
+	})
 }
 
 // orDefined is what to write instead if a type whose name does not tell is a defined one.

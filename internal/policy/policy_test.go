@@ -11,7 +11,12 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
-var swift = tutti.Fleet{Grants: []tutti.Grant{
+var swift = tutti.Fleet{Groups: []tutti.Group{
+	{Name: "all", Nodes: []tutti.NodeName{"db-01", "web-01", "web-02"}},
+	{Name: "any"},
+	{Name: "db", Nodes: []tutti.NodeName{"db-01"}},
+	{Name: "web", Nodes: []tutti.NodeName{"db-01", "web-01"}},
+}, Grants: []tutti.Grant{
 	{To: "storage", Types: []tutti.ExportGrant{{Type: "Ring_object_device"}, {Type: "File"}}},
 	{To: "ringbuilder", Write: []string{"swift/rings/**", "node/web/**"}, Types: []tutti.ExportGrant{{Type: "Swift::Ringsync"}}},
 	{To: "reader", Read: []string{"swift/rings/**"}},
@@ -43,7 +48,8 @@ func TestPolicy(t *testing.T) {
 			`node "web" (in storage) may not write "shared/hiera/port": no grant; if it is to, add to the grants of the fleet file: - {to: storage, write: ["shared/hiera/port"], dangerous: true}`},
 		{"a grant adds a path", policy.MayWrite, "proxy-01", []tutti.GroupName{"proxy", "ringbuilder"}, "swift/rings/object", ""},
 		{"and not what is beside it", policy.MayWrite, "proxy-01", []tutti.GroupName{"ringbuilder", "proxy"}, "swift/ring",
-			`node "proxy-01" (in proxy, ringbuilder) may not write "swift/ring": no grant; if it is to, add to the grants of the fleet file: - {to: proxy, write: ["swift/ring"]}`},
+			`node "proxy-01" (in proxy, ringbuilder) may not write "swift/ring": no grant; if it is to, add to the grants of the fleet file: - {to: proxy, write: ["swift/ring"]} ` +
+				`(proxy is its smallest group; "tutti grants suggest" chooses groups for all nodes that lack a grant)`},
 		{"a grant to others is none", policy.MayWrite, "storage-01", []tutti.GroupName{"storage"}, "swift/rings/object",
 			`node "storage-01" (in storage) may not write "swift/rings/object": no grant; if it is to, add to the grants of the fleet file: - {to: storage, write: ["swift/rings/object"]}`},
 		{"a grant to read is none to write", policy.MayWrite, "r", []tutti.GroupName{"reader"}, "swift/rings/object",
@@ -69,6 +75,12 @@ func TestPolicy(t *testing.T) {
 		{"root types need the word, also if listed", mayExport, "storage-01", []tutti.GroupName{"storage"}, "File",
 			`node "storage-01" (in storage) may not export File[x]: who exports File is root on every node that collects it: it takes ` + "`dangerous: true`" + `; if it is to, add to the grants of the fleet file: - {to: storage, exports: [File], dangerous: true}`},
 		{"and are granted with it", mayExport, "admin", []tutti.GroupName{"trusted"}, "File", ""},
+		{"of its groups the one with the fewest nodes is named", mayExport, "db-01", []tutti.GroupName{"all", "db", "web"}, "Database",
+			`node "db-01" (in all, db, web) may not export resources of type Database: no grant; if it is to, add to the grants of the fleet file: - {to: db, exports: [Database], dangerous: true} ` +
+				`(if your Puppet code defines the type: exports: [{type: Database, defined: true}], without dangerous) (db is its smallest group; "tutti grants suggest" chooses groups for all nodes that lack a grant)`},
+		{"a group that nodes join may have any number", policy.MayRead, "db-01", []tutti.GroupName{"any", "web"}, "x",
+			`node "db-01" (in any, web) may not read "x": no grant; if it is to, add to the grants of the fleet file: - {to: web, read: ["x"]} ` +
+				`(web is its smallest group; "tutti grants suggest" chooses groups for all nodes that lack a grant)`},
 	} {
 		err := tc.check(swift, tc.groups, tc.node, tc.what)
 		got := ""
