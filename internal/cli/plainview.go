@@ -71,6 +71,11 @@ func ending(r *engine.Run) string {
 	return resultText(*r.Result)
 }
 
+// cutOff reports whether a run was ended before it came to its end. Its failures do not say why it ended.
+func cutOff(res tutti.Result) bool {
+	return res.Outcome == tutti.Interrupted || res.Reason == tutti.BecauseTimeout
+}
+
 func resultText(res tutti.Result) string {
 	text := fmt.Sprintf("%s in %s", outcome(res.Outcome, res.Reason), short(res.Duration()))
 	if res.Counts.Total > 0 {
@@ -90,7 +95,7 @@ func resultText(res tutti.Result) string {
 	if res.Overlapped {
 		text += ", beside a puppet apply that takes no lock"
 	}
-	if len(res.Failures) == 0 && res.Message != "" {
+	if res.Message != "" && (len(res.Failures) == 0 || cutOff(res)) {
 		text += ": " + res.Message
 	}
 	return text

@@ -57,6 +57,22 @@ func withoutReport(change func(*tutti.RunReport)) runJSON {
 	return runJSON{RunReport: r, NoLog: "there is no log of it"}
 }
 
+// cutShort is a run that a signal ended before it came to a refresh.
+func cutShort(r runJSON) runJSON {
+	r.Outcome, r.Result.Outcome, r.Reason, r.Result.Reason = tutti.Interrupted, tutti.Interrupted, "", ""
+	r.Result.Failures = []tutti.Failure{{Resource: "Service[db]", Message: "not refreshed after File[/etc/db.conf] changed; no later run makes up for it"}}
+	return r
+}
+
+// A run that was cut off says in the lines of its job that it was, also where resources are named below.
+func TestACutOffRunSaysHow(t *testing.T) {
+	run := cutShort(realRun(t, "8.10.0", "noop", false))
+	run.Result.Message = "cancelled in phase apply"
+	if got := resultText(*run.Result); !strings.HasSuffix(got, ": cancelled in phase apply") {
+		t.Error(got)
+	}
+}
+
 // ofPuppetServer is a run for which no environment was asked.
 func ofPuppetServer(r runJSON) runJSON {
 	r.Code, r.Environment = "", ""
@@ -75,6 +91,7 @@ func TestRunView(t *testing.T) {
 		{"Puppet 7, failed and corrected", realRun(t, "7.23.0", "second", false), false},
 		{"Puppet 8, the same, with its log", realRun(t, "8.10.0", "second", true), true},
 		{"Puppet 8, noop", realRun(t, "8.10.0", "noop", false), false},
+		{"Puppet 8, cut off", cutShort(realRun(t, "8.10.0", "noop", false)), false},
 		{"through the Puppet Server", ofPuppetServer(realRun(t, "8.10.0", "noop", false)), false},
 		{"and without a report", ofPuppetServer(withoutReport(func(*tutti.RunReport) {})), false},
 		{"a run that goes on", withoutReport(func(r *tutti.RunReport) { r.Phase, r.Missing.Text = "applying", "the run has not ended: applying" }), true},

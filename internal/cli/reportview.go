@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printRunHead(w, r.RunReport, now)
 	if rep := r.Report; rep != nil {
 		printResources(w, *rep)
+		printUnreported(w, *rep, r.Result)
 		printTimes(w, *rep)
 	} else if r.Result != nil {
 		for _, line := range details(*r.Result) {
@@ -176,6 +178,21 @@ func printResources(w io.Writer, r tutti.Report) {
 	}
 	if r.LeftOut > 0 {
 		fmt.Fprintf(w, "\n… and %s more than are kept of one report\n", count(r.LeftOut, "resource"))
+	}
+}
+
+// printUnreported prints what a run that was cut off did not come to: Puppet's report says nothing of it.
+func printUnreported(w io.Writer, r tutti.Report, result *tutti.Result) {
+	if result == nil || !cutOff(*result) {
+		return
+	}
+	title := "\nnot refreshed, the run was cut off\n"
+	for _, f := range result.Failures {
+		failed := func(st tutti.ReportStatus) bool { return st.Resource == f.Resource && st.Outcome == tutti.ResourceFailed }
+		if !slices.ContainsFunc(r.Resources, failed) {
+			fmt.Fprintf(w, "%s  %s\n", title, oneLine(failure(f), maxLine))
+			title = ""
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ type eventLine struct {
 	Skipped  bool      `json:"skipped"`
 	Message  string    `json:"message"`
 	Total    int       `json:"resources"`
+	Notifies []string  `json:"notifies"` // what it refreshes once it has changed
 }
 
 // Next returns what has been appended since the last call. Lines that cannot be

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +93,14 @@ func Judge(dir string, run tutti.RunID) tutti.Result {
 		judgeTrace(&out, tr)
 	default:
 		fail(&out, tutti.BecauseMachinery, "the report cannot be read: "+err.Error())
+	}
+	if tr.reached["apply"] && !out.Outcome.Good() {
+		lost, err := lostRefreshes(dir)
+		if err != nil {
+			out.Message += "; which refreshes are lost cannot be read: " + err.Error()
+		}
+		out.Failures = slices.Concat(out.Failures, lost)
+		out.Failures = out.Failures[:min(len(out.Failures), tutti.MaxFailures)]
 	}
 	shorten(&out)
 	return out

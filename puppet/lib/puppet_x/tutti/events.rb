@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require 'set'
+require_relative 'refreshes'
 
 module PuppetX
   module Tutti
@@ -15,7 +16,7 @@ module PuppetX
       # The evaluation of a resource: says that it begins, yields, says how it ended.
       def around(transaction, resource)
         total(transaction)
-        @journal.write('event' => 'start', 'resource' => resource.ref)
+        start(transaction, resource)
         before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
         result = yield
         elapsed = Process.clock_gettime(Process::CLOCK_MONOTONIC) - before
@@ -39,6 +40,13 @@ module PuppetX
 
         @total = transaction.relationship_graph.vertices.count { |resource| !resource.is_a?(Puppet::Type::Whit) }
         @journal.write('event' => 'total', 'resources' => @total)
+      end
+
+      # What it notifies is said before it is applied: a run that is cut off has no other chance.
+      def start(transaction, resource)
+        @refreshes ||= Refreshes.new(transaction.relationship_graph)
+        notifies = @refreshes.of(resource)
+        @journal.write({ 'event' => 'start', 'resource' => resource.ref, 'notifies' => (notifies unless notifies.empty?) }.compact)
       end
 
       def ended(status, elapsed)

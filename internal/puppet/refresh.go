@@ -1,0 +1,87 @@
+package puppet
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// owed is a refresh that a run owes.
+type owed struct {
+	by      []string // resources that have changed
+	applied string   // or perhaps this one, which was being applied
+}
+
+// refreshes are what a run owes at one point of its events.
+type refreshes struct {
+	notifies map[string][]string // of resources that have begun and not ended
+	owed     map[string]*owed
+	order    []string // of owed
+}
+
+// lostRefreshes says what a run that was cut off had to refresh and did not, as failures. For Puppet that is over: its next
+// run finds the changes made and has nothing to refresh for.
+func lostRefreshes(dir string) ([]tutti.Failure, error) {
+	r := refreshes{notifies: map[string][]string{}, owed: map[string]*owed{}}
+	err := eachLine(filepath.Join(dir, "events.jsonl"), func(line []byte) {
+		var e eventLine
+		if json.Unmarshal(line, &e) != nil {
+			return
+		}
+		switch e.Event {
+		case "start":
+			r.notifies[e.Resource] = e.Notifies
+		case "done":
+			r.done(e)
+		}
+	})
+	for by, targets := range r.notifies {
+		for _, target := range targets {
+			r.owe(target).applied = by
+		}
+	}
+	slices.Sort(r.order)
+	var out []tutti.Failure
+	for _, target := range slices.Compact(r.order) {
+		if o := r.owed[target]; o != nil {
+			out = append(out, tutti.Failure{Resource: target, Message: o.message()})
+		}
+	}
+	return out, err
+}
+
+// done notes that a resource has ended: what it was owed it has had, or Puppet has left it out.
+func (r *refreshes) done(e eventLine) {
+	delete(r.owed, e.Resource)
+	if e.Changed {
+		for _, target := range r.notifies[e.Resource] {
+			o := r.owe(target)
+			o.by = append(o.by, e.Resource)
+		}
+	}
+	delete(r.notifies, e.Resource)
+}
+
+func (r *refreshes) owe(target string) *owed {
+	if r.owed[target] == nil {
+		r.owed[target] = &owed{}
+		r.order = append(r.order, target)
+	}
+	return r.owed[target]
+}
+
+func (o owed) message() string {
+	const most, over = 3, "no later run makes up for it"
+	if len(o.by) == 0 {
+		return fmt.Sprintf("not refreshed; if %s had changed when the run was cut off, %s", o.applied, over)
+	}
+	by := strings.Join(o.by[:min(most, len(o.by))], ", ")
+	if more := len(o.by) - most; more > 0 {
+		by += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("not refreshed after %s changed; %s", by, over)
+}

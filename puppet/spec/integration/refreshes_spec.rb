@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+require_relative '../spec_helper'
+
+# What a resource refreshes once it has changed, said before it is applied: a run that is cut off says what it owes.
+RSpec.describe 'what a resource notifies' do
+  let(:run) { RealRun.new }
+
+  after { run.clean }
+
+  def notifies(run)
+    run.events('start').to_h { |event| [event['resource'], event['notifies']] }.compact
+  end
+
+  it 'is told of a resource and of a class, through classes, and of no resource that cannot be refreshed' do
+    run.manifest(<<~PUPPET).call
+      class inner { exec { '/bin/true': refreshonly => true } notify { 'cannot be refreshed': } }
+      class outer { contain inner }
+      class conf { notify { 'of a class': } notify { 'bare': } -> notify { 'only before': } }
+      include outer
+      include conf
+      Class['conf'] ~> Class['outer']
+      notify { 'direct': } ~> exec { '/bin/echo': refreshonly => true }
+    PUPPET
+    expect(notifies(run)).to include(
+      'Notify[of a class]' => ['Exec[/bin/true]'], 'Notify[bare]' => ['Exec[/bin/true]'], 'Notify[direct]' => ['Exec[/bin/echo]']
+    ), run.said
+    expect(notifies(run)).not_to include('Exec[/bin/echo]', 'Exec[/bin/true]', 'Notify[cannot be refreshed]')
+  end
+
+  it 'is nothing in a noop run' do
+    run.order['mode'] = 'noop'
+    run.manifest("notify { 'direct': } ~> exec { '/bin/echo': refreshonly => true }\n").call
+    expect(notifies(run)).to eq({}), run.said
+  end
+end
