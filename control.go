@@ -294,15 +294,19 @@ type NodeView struct {
 	Conflicted string    `json:"conflicted,omitempty"`
 	Machines   []Machine `json:"machines,omitempty"`
 
-	Trouble  string    `json:"trouble,omitempty"` // what its agent says that it cannot do
-	Warm     int64     `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
-	Paused   string    `json:"paused,omitempty"`  // why nothing begins there by itself
+	Trouble string `json:"trouble,omitempty"` // what its agent says that it cannot do
+	Warm    int64  `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
+	Paused  string `json:"paused,omitempty"`  // why nothing begins there by itself
+	// Stands is how the node stands under the current code and data, as NodeStanding says it with
+	// its reasons.
+	Stands   NodeState `json:"stands,omitempty"`
 	Active   RunID     `json:"active,omitempty"`
 	HeldBy   JobID     `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
 	LastRun  RunID     `json:"last_run,omitempty"`
 	LastJob  JobID     `json:"last_job,omitempty"`
 	Outcome  Outcome   `json:"outcome,omitempty"`
 	Reason   Reason    `json:"reason,omitempty"`
+	Proved   bool      `json:"proved,omitempty"`  // that run has shown that the node is good, and was stopped for it
 	Foreign  bool      `json:"foreign,omitempty"` // Tutti did not start that run
 	Local    *Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
 	RunAt    time.Time `json:"run_at,omitzero"`

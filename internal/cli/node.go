@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +63,7 @@ agent that was downgraded.`,
 func newNodeListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the nodes and how their last run ended",
+		Short: "List the nodes, how they stand and how their last run ended",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
@@ -78,10 +81,13 @@ func newNodeListCommand(o *options) *cobra.Command {
 			var rows [][]string
 			for _, n := range nodes {
 				rows = append(rows, []string{
-					string(n.Node), connection(n), ago(n.SeenAt, now), orDash(outcome(n.Outcome, n.Reason)), ago(n.RunAt, now), jobOf(n), orDash(joined(n.Groups)),
+					string(n.Node), connection(n), ago(n.SeenAt, now), stands(n), lastOutcome(n), ago(n.RunAt, now), jobOf(n), orDash(joined(n.Groups)),
 				})
 			}
-			err = table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
+			err = table(cmd.OutOrStdout(), "NODE\tSTATE\tSEEN\tSTANDS\tLAST RUN\tBEGAN\tJOB\tGROUPS", rows)
+			if all := countStands(nodes); all != "" && err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), all)
+			}
 			for _, n := range nodes {
 				if n.Conflicted != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, conflict(n))
@@ -99,6 +105,43 @@ func newNodeListCommand(o *options) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// stands is how a node stands, in a word or two; a server of an earlier release does not say it.
+func stands(n tutti.NodeView) string {
+	if n.Stands == tutti.NodeGood && n.Proved {
+		return "good (proved)"
+	}
+	return orDash(string(n.Stands))
+}
+
+// countStands says how many nodes stand how, like "3 good, 1 stale"; empty: nobody knows.
+func countStands(nodes []tutti.NodeView) string {
+	counts := map[tutti.NodeState]int{}
+	for _, n := range nodes {
+		counts[n.Stands]++
+	}
+	delete(counts, "")
+	var out []string
+	for _, state := range slices.SortedFunc(maps.Keys(counts), byState) {
+		out = append(out, fmt.Sprintf("%d %s", counts[state], state))
+	}
+	return strings.Join(out, ", ")
+}
+
+// byState sorts the states of nodes: the good one first, then as a person has to care; others last.
+func byState(a, b tutti.NodeState) int {
+	order := []tutti.NodeState{tutti.NodeGood, tutti.NodeSuspect, tutti.NodeStale, tutti.NodeWaiting, tutti.NodeFailed, tutti.NodeNew}
+	place := func(s tutti.NodeState) uint { return uint(slices.Index(order, s)) } // of a later release: the largest
+	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+}
+
+// lastOutcome is how the last run of a node ended.
+func lastOutcome(n tutti.NodeView) string {
+	if n.Proved && n.Outcome == "" {
+		return "proof"
+	}
+	return orDash(outcome(n.Outcome, n.Reason))
 }
 
 // conflict says what two machines with one key mean, and what to do.
@@ -218,7 +261,7 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	if n.Local != nil {
 		of = foreignWords(n.Local)
 	}
-	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, orDash(outcome(n.Outcome, n.Reason)))
+	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, lastOutcome(n))
 	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {
 		fmt.Fprintf(w, "message   %s\n", n.Message)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
 )
@@ -55,6 +57,52 @@ func TestWhoIsTooOld(t *testing.T) {
 		}
 		if errs.String() != tc.err {
 			t.Errorf("tutti %s says beside it %q, want %q", tc.args, errs.String(), tc.err)
+		}
+	}
+}
+
+// standing is a server of nodes that stand in some way.
+type standing struct {
+	cli.Server
+	nodes []tutti.NodeView
+}
+
+func (s standing) ListNodes(context.Context) ([]tutti.NodeView, error) { return s.nodes, nil }
+
+// TestNodesStand: each node's line says how it stands, and the last one counts. A server of an earlier release says nothing of it.
+func TestNodesStand(t *testing.T) {
+	const head = "NODE  STATE  SEEN   STANDS         LAST RUN        BEGAN  JOB  GROUPS\n"
+	cases := []struct {
+		reason string
+		nodes  []tutti.NodeView
+		want   string
+	}{
+		{"they stand in different ways", []tutti.NodeView{
+			{Node: "a", Stands: tutti.NodeStale, Outcome: tutti.Unchanged},
+			{Node: "b", Stands: tutti.NodeGood, Proved: true},
+			{Node: "c", Stands: tutti.NodeGood, Outcome: tutti.Changed},
+			{Node: "d", Stands: "of later"},
+			{Node: "e", Stands: tutti.NodeFailed, Outcome: tutti.Failed, Reason: tutti.BecauseCompile},
+		}, head +
+			"a     away   never  stale          unchanged       never  -    -\n" +
+			"b     away   never  good (proved)  proof           never  -    -\n" +
+			"c     away   never  good           changed         never  -    -\n" +
+			"d     away   never  of later       -               never  -    -\n" +
+			"e     away   never  failed         failed:compile  never  -    -\n" +
+			"2 good, 1 stale, 1 failed, 1 of later\n"},
+		{"the server does not say", []tutti.NodeView{{Node: "a"}},
+			"NODE  STATE  SEEN   STANDS  LAST RUN  BEGAN  JOB  GROUPS\na     away   never  -       -         never  -    -\n"},
+	}
+	for _, tc := range cases {
+		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return standing{nodes: tc.nodes}, nil }})
+		var out bytes.Buffer
+		root.SetArgs([]string{"node", "list"})
+		root.SetOut(&out)
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
 	}
 }

@@ -204,6 +204,22 @@ func (s *State) Needy(v View) []tutti.NodeName {
 	return slices.Sorted(maps.Keys(s.needy))
 }
 
+// Standings returns how every node stands, as everybody sees them. Only nodes to which something has happened since the
+// last call are judged again, so that it costs little for a large fleet. What no event says, like a heartbeat with another
+// version of Puppet, counts with the next event that concerns the node.
+func (s *State) Standings(v View) func(tutti.NodeName) Standing {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	s.look(v)
+	needy := maps.Clone(s.needy)
+	return func(node tutti.NodeName) Standing {
+		if standing, needs := needy[node]; needs {
+			return standing
+		}
+		return Standing{Need: Nothing}
+	}
+}
+
 // look judges anew the nodes to which something has happened since the last call.
 func (s *State) look(v View) {
 	for _, n := range s.data.Touched() {

@@ -13,7 +13,7 @@ import (
 
 // State is the fold of the log as far as records are concerned. It stands on the
 // folds of engine and data, which take each event before it does. Basis, Needy,
-// Publishers, Standing and When may be called at once, as long as nothing is applied
+// Publishers, Standing, Standings and When may be called at once, as long as nothing is applied
 // or decided.
 type State struct {
 	engine *engine.State

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
 )
 
 // GetFleet implements tutti.Codes.
@@ -26,10 +27,11 @@ func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 func (rd *Reader) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
 	var out []tutti.NodeView
 	err := rd.look(ctx, func(v View) error {
-		paused := v.Paused(v.Now)
+		paused, standings := v.Paused(v.Now), v.Converge.Standings(converge.View{Has: v.has})
 		for _, n := range v.Registry.Nodes {
 			view := v.node(n)
 			view.Paused = paused(n.Node)
+			view.Stands = v.stateOf(n, standings(n.Node))
 			out = append(out, view)
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 // moment is when an answer was given: as of a sequence of the log or, where that
@@ -52,14 +53,16 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	view := v.node(n)
 	view.Paused = v.Paused(v.Now)(n.Node)
 	st := v.Converge.Standing(name, v.has(name))
+	state := v.stateOf(n, st)
+	view.Stands = state
 	last := v.Engine.Last(name)
 	out := stood{
 		view:     view,
-		standing: tutti.NodeStanding{State: stateOf(st, last), Needs: string(st.Need), Why: st.Why()},
+		standing: tutti.NodeStanding{State: state, Needs: string(st.Need), Why: st.Why()},
 		changed:  slices.Clone(st.Changed),
 	}
-	if view.Conflicted != "" && st.Need == converge.Nothing { // nobody knows of which machine that is true
-		out.standing.State, out.standing.Needs, out.standing.Why = tutti.NodeSuspect, string(converge.Proof), view.Conflicted
+	if state == tutti.NodeSuspect && st.Need == converge.Nothing {
+		out.standing.Needs, out.standing.Why = string(converge.Proof), view.Conflicted
 	}
 	if r := st.Run; r != nil {
 		run := v.run(r)
@@ -142,10 +145,14 @@ func (v View) before(name tutti.NodeName) []tutti.WaitedFor {
 	return out
 }
 
-// stateOf is the word for a standing.
-func stateOf(st converge.Standing, last engine.Last) tutti.NodeState {
+// stateOf is the word for a standing. A conflicted node that needs nothing is suspect: nobody knows of which machine that
+// is true.
+func (v View) stateOf(n *fold.Node, st converge.Standing) tutti.NodeState {
 	switch st.Need {
 	case converge.Nothing:
+		if n.Tickets.Conflicted != "" {
+			return tutti.NodeSuspect
+		}
 		return tutti.NodeGood
 	case converge.Proof:
 		return tutti.NodeSuspect
@@ -157,6 +164,7 @@ func stateOf(st converge.Standing, last engine.Last) tutti.NodeState {
 		}
 		return tutti.NodeFailed
 	}
+	last := v.Engine.Last(n.Node)
 	a := last.Applied
 	if a == nil || a.Result == nil && a.Lost == "" && last.Passed == nil {
 		return tutti.NodeNew

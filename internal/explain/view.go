@@ -77,7 +77,7 @@ func (v View) has(name tutti.NodeName) converge.Has {
 	return v.Has(name, beat.Puppet)
 }
 
-// node is a node as it is shown, but for who has paused it.
+// node is a node as it is shown, but for who has paused it and how it stands.
 func (v View) node(n *fold.Node) tutti.NodeView {
 	seen, beat := v.Present.Last(n.Node)
 	out := tutti.NodeView{
@@ -115,7 +115,7 @@ func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 }
 
 func fillRun(v *tutti.NodeView, r *engine.Run) {
-	v.LastRun, v.LastJob, v.Outcome, v.RunAt = r.Run, r.Job, r.Outcome(), r.ClaimedAt
+	v.LastRun, v.LastJob, v.Outcome, v.RunAt, v.Proved = r.Run, r.Job, r.Outcome(), r.ClaimedAt, r.Proved
 	if r.Result != nil {
 		v.Reason, v.Message, v.Failures = r.Result.Reason, r.Result.Message, r.Result.Failures
 	}

@@ -317,26 +317,14 @@ func TestAResourceBehindAProof(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want what run %s did", when, got, err, applied.Run)
 		}
 	}
-	prove := func() {
-		f.PushSite(fmt.Sprintf("# %d", len(f.Events())))
-		f.converge()
-		order := f.claim()
-		f.db.Gate(full(order.Run))
-		if gated := f.db.Gate(full(order.Run)); gated.Verdict != tutti.GateStop {
-			t.Fatalf("the gate says %+v: want a proof", gated)
-		}
-		result := servertest.Result(order.Run, "")
-		result.Stopped = true
-		if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
 	check("at once")
-	prove()
+	f.PushSite("# two")
+	f.prove()
 	check("after a proof")
 	for _, keep := range []int{2, 1} {
 		f.restart(func(o *server.Options) { o.Keep = engine.Keep{Jobs: keep, Runs: keep} })
-		prove()
+		f.PushSite(fmt.Sprintf("# keep %d", keep))
+		f.prove()
 		check("after its job was retired")
 	}
 	events := f.Events()
@@ -381,4 +369,34 @@ func TestALateReport(t *testing.T) {
 			t.Errorf("after the result of run %s: %+v, %v; want run %s", run, got.Run, err, order.Run)
 		}
 	}
+}
+
+// TestTheListSaysHowNodesStand: as node show does, and which run was a proof.
+func TestTheListSaysHowNodesStand(t *testing.T) {
+	f := newFenced(t)
+	check := func(when string, want tutti.NodeState, proved bool) {
+		t.Helper()
+		nodes, err := f.ListNodes(servertest.Operator())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := f.ShowNode(servertest.Operator(), "db-01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := nodes[0]; n.Stands != want || shown.Stands != want || shown.Standing.State != want || n.Proved != proved || shown.Proved != proved {
+			t.Errorf("%s: listed %s (proved %t), shown %s, %s (proved %t); want %s (%t)", when, n.Stands, n.Proved, shown.Stands, shown.Standing.State, shown.Proved, want, proved)
+		}
+	}
+	check("at first", tutti.NodeNew, false)
+	f.pass()
+	check("after a run", tutti.NodeGood, false)
+	f.PushSite("# two")
+	check("with other code", tutti.NodeSuspect, false)
+	f.prove()
+	check("after a proof", tutti.NodeGood, true)
+	f.restart()
+	check("after a start", tutti.NodeGood, true)
+	f.inPart("same", servertest.Result("", tutti.Failed))
+	check("after a run with tags that failed", tutti.NodeStale, false)
 }

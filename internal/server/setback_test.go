@@ -67,6 +67,22 @@ func full(run tutti.RunID) tutti.Gate {
 	return tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
+// prove lets the node compile once, after a push, and be proved good.
+func (f *fenced) prove() {
+	f.t.Helper()
+	f.converge()
+	order := f.claim()
+	f.db.Gate(full(order.Run))
+	if gated := f.db.Gate(full(order.Run)); gated.Verdict != tutti.GateStop {
+		f.t.Fatalf("the gate says %+v: want a proof", gated)
+	}
+	result := servertest.Result(order.Run, "")
+	result.Stopped = true
+	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // pass lets the node run once in a job of its own.
 func (f *fenced) pass() tutti.RunID {
 	f.t.Helper()
