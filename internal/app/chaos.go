@@ -21,6 +21,8 @@ type Chaos struct {
 	Plan  tutti.PlanName
 	Seed  uint64
 	For   time.Duration
+	// Turns: when the faults are over, machines are replaced, cloned and set back, and the server is restored.
+	Turns bool
 	Say   func(format string, args ...any)
 }
 
@@ -33,8 +35,9 @@ const (
 )
 
 // Run prints the schedule, executes it, heals every fault whatever happens, lets
-// the plan run once more undisturbed, and returns what must not be, one line
-// each. Its error says that it could not look.
+// the plan run once more undisturbed, looks whether good nodes have what they are
+// said to have, and returns what must not be, one line each. Its error says that
+// it could not look.
 func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	faults := chaos.Schedule(c.Seed, c.hosts(), c.For)
 	c.Say("%s", chaos.Describe(c.Seed, faults))
@@ -46,6 +49,7 @@ func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	if err := errors.Join(err, c.healAll(context.WithoutCancel(ctx))); err != nil {
 		return nil, err
 	}
+	all := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("the fleet is not as it was within %s after the faults (seed %d)", settleDeadline, c.Seed))
 	defer cancel()
 	last, err := c.last(ctx)
@@ -68,7 +72,12 @@ func (c Chaos) Run(ctx context.Context) ([]string, error) {
 	if last.Verdict != tutti.VerdictSucceeded {
 		found = append(found, fmt.Sprintf("undisturbed at the end, job %s %s: %s", last.Job, last.Verdict, last.Message))
 	}
-	return found, nil
+	wrong, err := c.falseGood(ctx)
+	if found = append(found, wrong...); err != nil || !c.Turns {
+		return found, err
+	}
+	wrong, err = c.turns(all)
+	return append(found, wrong...), err
 }
 
 func (c Chaos) hosts() chaos.Fleet {

@@ -150,5 +150,5 @@ func runChaos(ctx context.Context, conn cli.Connection, in cli.Chaos, say func(s
 	if err != nil {
 		return nil, err
 	}
-	return Chaos{Fleet: f, Plan: in.Plan, Seed: in.Seed, For: in.For, Say: say}.Run(ctx)
+	return Chaos{Fleet: f, Plan: in.Plan, Seed: in.Seed, For: in.For, Turns: in.Turns, Say: say}.Run(ctx)
 }

@@ -35,6 +35,34 @@ func TestTheSameSeedIsTheSameSchedule(t *testing.T) {
 	}
 }
 
+// TestTurns: each kind once, on nodes, and the server is the one that is restored.
+func TestTurns(t *testing.T) {
+	first := map[Kind]bool{}
+	for seed := range uint64(50) {
+		turns := Turns(seed, four, true)
+		if diff := cmp.Diff(turns, Turns(seed, Fleet{Server: four.Server, Nodes: []string{"node-02", "node-01", "node-03"}}, true)); diff != "" {
+			t.Fatal(diff)
+		}
+		kinds := map[Kind]bool{}
+		for _, turn := range turns {
+			kinds[turn.Kind] = true
+			if onServer := turn.Host == four.Server; onServer != (turn.Kind == Restore) || !onServer && !slices.Contains(four.Nodes, turn.Host) {
+				t.Errorf("seed %d: %s", seed, turn)
+			}
+		}
+		if len(kinds) != 4 || len(turns) != 4 {
+			t.Errorf("seed %d: %v", seed, turns)
+		}
+		first[turns[0].Kind] = true
+		if slices.ContainsFunc(Turns(seed, four, false), func(turn Turn) bool { return turn.Kind == Clone }) {
+			t.Errorf("seed %d: a clone without a spare host", seed)
+		}
+	}
+	if len(first) != 4 {
+		t.Errorf("the seed says nothing about the order: %v come first", first)
+	}
+}
+
 func TestScheduleKeepsItsRules(t *testing.T) {
 	const length = 2 * time.Minute
 	seen := map[Kind]int{}

@@ -16,6 +16,8 @@ type Chaos struct {
 	Plan tutti.PlanName
 	Seed uint64
 	For  time.Duration
+	// Turns: when the faults are over, machines are replaced, cloned and set back, and the server is restored.
+	Turns bool
 }
 
 func newLabChaosCommand(o *options) *cobra.Command {
@@ -30,7 +32,15 @@ on the same hosts is the same schedule. In the end all is healed, the plan runs
 once more undisturbed, and what the log and the nodes have is compared: every
 job has its verdict, nothing started twice or without a claim, no node ran
 two Puppets at once, no result is missing, nobody was given up who was there, and
-everybody is back. What is not so is printed, and the exit code is 1.`,
+everybody is back. Then every node that is called good makes a noop run, which
+must find nothing.
+
+With --turns, one node after that is set back to an earlier state, one is replaced
+by another machine, the server is restored from a backup, and if a host of the lab
+is no node yet, a node is cloned to it. After each the plan runs again, and good
+nodes are looked at before and after it.
+
+What is not as it must be is printed, and the exit code is 1.`,
 		Example: "  tutti lab chaos deploy --lab swift --seed 7 --for 2m",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,6 +66,7 @@ everybody is back. What is not so is printed, and the exit code is 1.`,
 	}
 	labFlag(cmd, &in.Lab)
 	cmd.Flags().Uint64Var(&in.Seed, "seed", 0, "of the schedule (default: some number, which is printed)")
+	cmd.Flags().BoolVar(&in.Turns, "turns", false, "then replace, clone and set back nodes, and restore the server")
 	cmd.Flags().DurationVar(&in.For, "for", 2*time.Minute, "how long faults come and go")
 	return cmd
 }

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
@@ -58,7 +59,7 @@ func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*en
 		}
 	}
 	for _, c := range r.Result.Changes {
-		if !before[c.Resource] {
+		if !before[c.Resource] && !strings.HasPrefix(c.Resource, "Notify[") { // a message, at each run
 			return r, fmt.Sprintf("noop run %s has found that %s is not as the code says", r.Run, c.Resource)
 		}
 	}

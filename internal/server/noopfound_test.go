@@ -47,6 +47,7 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 		{"it found nothing", func(f *fenced) { f.preview() }, "good: "},
 		{"it found a change", func(f *fenced) { f.preview(kept, file) }, "has found that File[/x] is not as the code says"},
 		{"it found what is noop by itself", func(f *fenced) { f.preview(kept) }, "good: "},
+		{"it found a message", func(f *fenced) { f.preview("Notify[hello]") }, "good: "},
 		{"a later one found nothing", func(f *fenced) { f.preview(file); f.preview() }, "good: "},
 		{"it had other code, which was taken back", func(f *fenced) {
 			f.PushSite("# other")

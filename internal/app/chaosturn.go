@@ -1,0 +1,214 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/chaos"
+	"github.com/tutti-project/tutti/internal/lab"
+)
+
+// turnDeadline is how long one turn takes at most, with the plan and the looks at what nodes have.
+const turnDeadline = 5 * time.Minute
+
+// turns lets machines be replaced, cloned and set back and the server be restored, one after the other, and returns what
+// must not be.
+func (c Chaos) turns(ctx context.Context) ([]string, error) {
+	fleet, spare, err := c.spare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, t := range chaos.Turns(c.Seed, fleet, spare != nil) {
+		c.Say("%s", t)
+		more, err := c.turn(ctx, t, spare)
+		if err != nil {
+			return found, tutti.Wrap("", err, "%s (seed %d)", t, c.Seed)
+		}
+		for _, f := range more {
+			found = append(found, fmt.Sprintf("after %s: %s", t, f))
+		}
+	}
+	return found, nil
+}
+
+// spare returns the hosts that are nodes, and the first one that is not; nil: all are.
+func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
+	nodes, err := c.Fleet.Client.ListNodes(ctx)
+	f := chaos.Fleet{Server: c.Fleet.Server.Name}
+	var spare *lab.Host
+	for _, h := range c.Fleet.Nodes {
+		switch is := slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return string(n.Node) == h.Name }); {
+		case is:
+			f.Nodes = append(f.Nodes, h.Name)
+		case spare == nil:
+			spare = h
+		}
+	}
+	return f, spare, err
+}
+
+// turn lets one happen, and looks at what good nodes have, before the plan runs once more and after it.
+func (c Chaos) turn(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, turnDeadline, fmt.Errorf("not over within %s", turnDeadline))
+	defer cancel()
+	found, err := c.happen(ctx, t, spare)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.settle(ctx); err != nil {
+		return nil, err
+	}
+	before, err := c.falseGood(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last, err := c.last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if last.Verdict != tutti.VerdictSucceeded {
+		found = append(found, fmt.Sprintf("job %s %s: %s", last.Job, last.Verdict, last.Message))
+	}
+	after, err := c.falseGood(ctx)
+	return slices.Concat(found, before, after), err
+}
+
+func (c Chaos) happen(ctx context.Context, t chaos.Turn, spare *lab.Host) ([]string, error) {
+	h, err := c.Fleet.Lab.Host(t.Host)
+	if err != nil {
+		return nil, err
+	}
+	switch t.Kind {
+	case chaos.SetBack:
+		return nil, c.around(ctx, h,
+			"systemctl stop tutti-agent; rm -rf /var/tmp/tutti-before; cp -a /var/lib/tutti/agent /var/tmp/tutti-before; systemctl start tutti-agent",
+			"systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent; mv /var/tmp/tutti-before /var/lib/tutti/agent; systemctl start tutti-agent")
+	case chaos.Restore:
+		return nil, c.around(ctx, h,
+			"rm -f /var/tmp/tutti-before.tar; tutti server backup /var/tmp/tutti-before.tar",
+			`systemctl stop tutti-server; rm -rf /var/lib/tutti/server
+				tutti server restore /var/tmp/tutti-before.tar --dir /var/lib/tutti/server; systemctl start tutti-server; rm /var/tmp/tutti-before.tar`)
+	case chaos.Replace:
+		return nil, c.replace(ctx, h)
+	case chaos.Clone:
+		return c.clone(ctx, h, spare)
+	}
+	return nil, fmt.Errorf("unknown turn %q", t.Kind)
+}
+
+// around executes the plan between two scripts on a host.
+func (c Chaos) around(ctx context.Context, h *lab.Host, before, after string) error {
+	if _, err := Output(ctx, h, nil, "sh", "-euc", before); err != nil {
+		return err
+	}
+	if _, err := c.last(ctx); err != nil {
+		return err
+	}
+	_, err := Output(ctx, h, nil, "sh", "-euc", after)
+	return err
+}
+
+func (c Chaos) replace(ctx context.Context, h *lab.Host) error {
+	if _, err := Output(ctx, h, nil, "sh", "-euc", "systemctl disable --now --quiet tutti-agent; rm -rf /var/lib/tutti/agent"); err != nil {
+		return err
+	}
+	if err := c.Fleet.Client.ReplaceNode(ctx, tutti.NodeName(h.Name)); err != nil {
+		return err
+	}
+	return c.Fleet.Join(ctx, h)
+}
+
+// clone copies a node's state to the spare host, lets both live until the server says so, and keeps the first.
+func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) {
+	name := tutti.NodeName(h.Name)
+	packed, err := Output(ctx, h, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
+	if err != nil {
+		return nil, err
+	}
+	const unpack = "mkdir -p /var/lib/tutti/agent; chmod 700 /var/lib/tutti/agent; tar -C /var/lib/tutti/agent -x; systemctl start tutti-agent"
+	if _, err := Output(ctx, spare, packed, "sh", "-euc", unpack); err != nil {
+		return nil, err
+	}
+	var d tutti.NodeDetail
+	for d.Conflicted == "" {
+		if d, err = c.Fleet.Client.ShowNode(ctx, name); err != nil {
+			return nil, err
+		}
+		if d.Conflicted == "" && !sleep(ctx, askAgainEvery) {
+			return []string{fmt.Sprintf("%s is two machines, and nobody says so", name)}, nil
+		}
+	}
+	var found []string
+	if d.Standing.State == tutti.NodeGood {
+		found = append(found, fmt.Sprintf("%s is called good, and is two machines", name))
+	}
+	if _, err := Output(ctx, spare, nil, "sh", "-euc", "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent"); err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Backward(d.Machines) {
+		if m.Host == h.Name {
+			_, hex, _ := strings.Cut(string(m.Ticket), ":")
+			return found, c.Fleet.Client.KeepNode(ctx, tutti.KeepNode{Node: name, Boot: hex})
+		}
+	}
+	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
+}
+
+// falseGood lets all nodes that are called good make a noop run, and returns those that are not: what a good node is said
+// to have, it has.
+func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
+	good, err := c.good(ctx)
+	if err != nil || len(good) == 0 {
+		return nil, err
+	}
+	job, err := c.Fleet.Client.StartJob(ctx, tutti.StartJob{Mode: tutti.ModeNoop, Runs: &tutti.NodeRuns{Nodes: good}})
+	if err != nil {
+		return nil, err
+	}
+	results := map[tutti.NodeName]tutti.Result{}
+	nodes := map[tutti.RunID]tutti.NodeName{}
+	err = c.Fleet.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+		if w.Event == nil {
+			return nil
+		}
+		switch b := w.Event.Body.(type) {
+		case *tutti.RunWanted:
+			nodes[b.Order.Run] = b.Order.Node
+		case *tutti.RunFinished:
+			results[nodes[b.Result.Run]] = b.Result
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	still, err := c.good(ctx)
+	var found []string
+	for _, n := range good {
+		switch r, is := results[n]; {
+		case !is:
+			return nil, fmt.Errorf("job %s has no result of %s", job, n)
+		case !r.Outcome.Good():
+			found = append(found, fmt.Sprintf("%s was called good, and its noop run %s was %s: %s", n, r.Run, r.Outcome, r.Message))
+		case !slices.Contains(still, n) && len(r.Changes) > 0:
+			found = append(found, fmt.Sprintf("%s was called good, and noop run %s would change %s: %s", n, r.Run, r.Changes[0].Resource, r.Changes[0].Message))
+		}
+	}
+	return found, err
+}
+
+// good are the nodes that are called so.
+func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
+	nodes, err := c.Fleet.Client.ListNodes(ctx)
+	for _, n := range nodes {
+		if n.Stands == tutti.NodeGood && n.Connected {
+			out = append(out, n.Node)
+		}
+	}
+	return out, err
+}
