@@ -1,7 +1,9 @@
 package tutti
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -67,6 +69,28 @@ type Failure struct {
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
 	Message  string `json:"message"`
+}
+
+// String is the failure in a line: what, why, where.
+func (f Failure) String() string {
+	text := OneLine(f.Message)
+	if f.Resource != "" {
+		text = f.Resource + ": " + text
+	}
+	if f.File != "" {
+		text += fmt.Sprintf(" (%s:%d)", InEnvironment(f.File), f.Line)
+	}
+	return text
+}
+
+// Says is the first failure of a run with its message, which has the place; without one the message alone, in a line.
+func (r Result) Says() string {
+	for _, f := range r.Failures {
+		if strings.HasPrefix(f.Message, r.Message) {
+			return f.String()
+		}
+	}
+	return OneLine(r.Message)
 }
 
 // Change is one resource that a noop run would have changed, and how, in

@@ -20,3 +20,23 @@ func Plain(text string, most int) string {
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
+
+// OneLine joins the lines of a text. Puppet writes a backslash and an n between the lines of a dependency cycle.
+func OneLine(text string) string {
+	if strings.Contains(text, "dependency cycle") {
+		text = strings.ReplaceAll(text, `\n`, "\n")
+	}
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// InEnvironment shortens the path of a file on a node to that inside the environment, where a person has it.
+func InEnvironment(path string) string {
+	_, rest, ok := strings.Cut(path, "/environments/")
+	if _, inside, cut := strings.Cut(rest, "/"); ok && cut {
+		return inside
+	}
+	return path
+}

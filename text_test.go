@@ -21,3 +21,23 @@ func TestPlain(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatARunSays(t *testing.T) {
+	const cycle = "Found 1 dependency cycle:\n(Exec[a] => Exec[b] => Exec[a])\\nTry it"
+	site := tutti.Failure{File: "/srv/environments/production/manifests/site.pp", Line: 3, Message: "Syntax error at 'ensure'"}
+	for _, tc := range []struct {
+		reason string
+		result tutti.Result
+		want   string
+	}{
+		{"the place is in the failure", tutti.Result{Message: site.Message, Failures: []tutti.Failure{site}}, "Syntax error at 'ensure' (manifests/site.pp:3)"},
+		{"the failures are others", tutti.Result{Message: "ended after 1h", Failures: []tutti.Failure{site}}, "ended after 1h"},
+		{"a cycle", tutti.Result{Message: cycle}, "Found 1 dependency cycle: (Exec[a] => Exec[b] => Exec[a]) Try it"},
+		{"another backslash stays", tutti.Result{Message: `C:\new`}, `C:\new`},
+		{"nothing", tutti.Result{}, ""},
+	} {
+		if got := tc.result.Says(); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)
+		}
+	}
+}

@@ -233,7 +233,7 @@ func TestConvergeFailing(t *testing.T) {
 	if code != cli.ExitFailed || got.Outcome != tutti.VerdictFailed || got.Runs != 3 || got.Failed != 3 {
 		t.Errorf("exit code %d, %+v; want failed after three tries", code, got)
 	}
-	if !strings.Contains(got.Message, "node-01 failed: failed:resources") {
+	if !strings.Contains(got.Message, "node-01 failed:resources") {
 		t.Errorf("the verdict does not name the node: %s", got.Message)
 	}
 }

@@ -57,7 +57,7 @@ func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
 		}
 	}
 	for _, f := range e.Failures {
-		root.add("%s", failure(f))
+		root.add("%s", f)
 	}
 	for _, c := range e.Changed {
 		line := root.add("%s has another answer%s", question(c.Query), askedAt(c.At))

@@ -230,7 +230,7 @@ func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", tutti.Plain(inEnvironment(p.File), maxLine), p.Line)
+	return fmt.Sprintf("  at %s:%d", tutti.Plain(tutti.InEnvironment(p.File), maxLine), p.Line)
 }
 
 // jobJSON is a job for programs.

@@ -252,6 +252,6 @@ func printLocalEnd(w io.Writer, r LocalRun) {
 		fmt.Fprintf(w, "message   %s\n", oneLine(r.Result.Message, maxLine))
 	}
 	for _, f := range r.Result.Failures {
-		fmt.Fprintf(w, "  %s\n", failure(f))
+		fmt.Fprintf(w, "  %s\n", f)
 	}
 }

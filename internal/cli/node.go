@@ -263,33 +263,11 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	}
 	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, lastOutcome(n))
 	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {
-		fmt.Fprintf(w, "message   %s\n", n.Message)
+		fmt.Fprintf(w, "message   %s\n", tutti.OneLine(n.Message))
 	}
 	for _, f := range n.Failures {
-		fmt.Fprintf(w, "  %s\n", failure(f))
+		fmt.Fprintf(w, "  %s\n", f)
 	}
-}
-
-// failure is one failure in a line: what, why, where.
-func failure(f tutti.Failure) string {
-	text := f.Message
-	if f.Resource != "" {
-		text = f.Resource + ": " + text
-	}
-	if f.File != "" {
-		text += fmt.Sprintf(" (%s:%d)", inEnvironment(f.File), f.Line)
-	}
-	return text
-}
-
-// inEnvironment shortens the path of a file on a node to that inside the
-// environment, where a person has it. --json keeps the whole path.
-func inEnvironment(path string) string {
-	_, rest, ok := strings.Cut(path, "/environments/")
-	if _, inside, cut := strings.Cut(rest, "/"); ok && cut {
-		return inside
-	}
-	return path
 }
 
 // newNodeChangeCommand makes a command that asks first and then changes a node.

@@ -29,7 +29,7 @@ func (v *plainView) show(w tutti.Watched) {
 		fmt.Fprintf(v.out, "%s  %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Message)
 	}
 	if w.Live.Failed {
-		fmt.Fprintf(v.out, "%s  %s: %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Node, failure(tutti.Failure{Resource: w.Live.Resource, Message: w.Live.Message}))
+		fmt.Fprintf(v.out, "%s  %s: %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Node, tutti.Failure{Resource: w.Live.Resource, Message: w.Live.Message})
 	}
 }
 
@@ -48,10 +48,10 @@ func (v *plainView) close() {}
 func details(res tutti.Result) []string {
 	var out []string
 	for _, f := range res.Failures {
-		out = append(out, failure(f))
+		out = append(out, f.String())
 	}
 	for _, c := range res.Changes {
-		out = append(out, "would change "+failure(tutti.Failure(c)))
+		out = append(out, "would change "+tutti.Failure(c).String())
 	}
 	if more := res.Counts.OutOfSync - len(res.Changes); len(res.Changes) > 0 && more > 0 {
 		out = append(out, fmt.Sprintf("… and %d more", more))
@@ -96,7 +96,7 @@ func resultText(res tutti.Result) string {
 		text += ", beside a puppet apply that takes no lock"
 	}
 	if res.Message != "" && (len(res.Failures) == 0 || cutOff(res)) {
-		text += ": " + res.Message
+		text += ": " + tutti.OneLine(res.Message)
 	}
 	return text
 }

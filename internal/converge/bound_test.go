@@ -77,7 +77,12 @@ func TestVerdicts(t *testing.T) {
 		"breaks": {
 			reason:  "tried again twice, after 30 seconds and a minute",
 			nodes:   map[tutti.NodeName]*manifest{"a": breaks(tutti.BecauseResources)},
-			verdict: tutti.VerdictFailed, says: []string{"a failed: failed:resources: it broke"}, most: 3, within: 3 * time.Minute,
+			verdict: tutti.VerdictFailed, says: []string{"a failed:resources: it broke"}, most: 3, within: 3 * time.Minute,
+		},
+		"both break": {
+			reason:  "the same failure is one line",
+			nodes:   map[tutti.NodeName]*manifest{"a": breaks(tutti.BecauseResources), "b": breaks(tutti.BecauseResources)},
+			verdict: tutti.VerdictFailed, says: []string{"failed:resources on 2 nodes: a, b: it broke"}, most: 3, within: 3 * time.Minute,
 		},
 		"breaks with other inputs": {
 			reason:  "other inputs are tried, six times in all",
@@ -87,7 +92,7 @@ func TestVerdicts(t *testing.T) {
 		"refused": {
 			reason:  "what is refused is not tried again",
 			nodes:   map[tutti.NodeName]*manifest{"a": breaks(tutti.BecauseRefused)},
-			verdict: tutti.VerdictFailed, says: []string{"a failed: failed:refused"}, most: 1, within: 30 * time.Second,
+			verdict: tutti.VerdictFailed, says: []string{"a failed:refused"}, most: 1, within: 30 * time.Second,
 		},
 		"waits": {
 			reason:  "nobody can answer: said at once",
@@ -126,7 +131,7 @@ func TestVerdicts(t *testing.T) {
 				"a": breaks(tutti.BecauseResources), "b": publishes("v/b", constant("1")), "c": publishes("v/c", constant("1")),
 			},
 			spec:    tutti.ConvergeStep{MaxFailed: 1, Limit: 1},
-			verdict: tutti.VerdictFailed, says: []string{"a failed: failed:resources", "1 nodes have failed: nothing more began", "b was not run", "c was not run"}, most: 1, within: 20 * time.Second,
+			verdict: tutti.VerdictFailed, says: []string{"a failed:resources", "1 nodes have failed: nothing more began", "b was not run", "c was not run"}, most: 1, within: 20 * time.Second,
 		},
 	}
 	for name, tc := range cases {

@@ -156,7 +156,7 @@ func unfinished(last engine.Last) string {
 	case a.Result.Outcome == tutti.Waiting:
 		return "it waits: " + a.Result.Message
 	case !a.Result.Outcome.Good():
-		return fmt.Sprintf("its last run was %s: %s", a.Result.Outcome, a.Result.Message)
+		return fmt.Sprintf("its last run was %s: %s", a.Result.Outcome, a.Result.Says())
 	case last.Passed != a:
 		return "its last run did not pass its gate"
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
 )
 
 // verdict says how a step ended in which nothing goes on any more, with what a
@@ -27,13 +28,14 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return found
 	}
 	divergent := tell("%s keeps changing: %s", diverging)
-	broken := tell("%s failed: %s", failed)
+	broken := d.broken()
+	lines = append(lines, broken...)
 	if spent {
 		lines = append(lines, fmt.Sprintf("%d nodes have failed: nothing more began", d.count(failed)))
 		tell("%s was not run: %s", ready, resting)
 	}
 	stuck := tell("%s waits: %s", waiting)
-	if d.job.Mode == tutti.ModeCompile && !divergent && !broken && !stuck {
+	if d.job.Mode == tutti.ModeCompile && !divergent && len(broken) == 0 && !stuck {
 		return tutti.VerdictConverged, d.plan()
 	}
 	away := tell("%s is not connected: %s", absent)
@@ -44,7 +46,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	switch {
 	case divergent:
 		return say(tutti.VerdictDiverging)
-	case broken || spent:
+	case len(broken) > 0 || spent:
 		return say(tutti.VerdictFailed)
 	case stuck:
 		return say(tutti.VerdictStuck)
@@ -55,6 +57,36 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	tell("%s is as its code says, but %s", restless)
 	return say(tutti.VerdictConverged)
+}
+
+// broken says why nodes failed: a line for each node, or for all those that failed in the same way.
+func (d *decision) broken() []string {
+	alike := map[string][]tutti.NodeName{}
+	var order, out []string
+	for _, n := range sortedSeats(d.seats) {
+		if d.seats[n].phase != failed {
+			continue
+		}
+		text := d.tell(d.seats[n])
+		if !strings.HasPrefix(text, string(tutti.Failed)+":") {
+			text = string(tutti.Failed) + ": " + text
+		}
+		text = strings.ReplaceAll(text, " on node "+string(n), "") // at the end of Puppet's own words
+		if alike[text] == nil {
+			order = append(order, text)
+		}
+		alike[text] = append(alike[text], n)
+	}
+	for _, text := range order {
+		nodes := alike[text]
+		if len(nodes) == 1 {
+			out = append(out, string(nodes[0])+" "+text)
+			continue
+		}
+		how, why, _ := strings.Cut(text, ": ")
+		out = append(out, fmt.Sprintf("%s on %d nodes: %s: %s", how, len(nodes), list(nodes), why))
+	}
+	return out
 }
 
 // left says of the nodes that are not good after a reaction, and did not take part in it, why they do not
@@ -102,7 +134,7 @@ func (d *decision) tell(seat *seat) string {
 		return d.changers(seat)
 	case failed:
 		if r := lastOf(seat.runs); r != nil && seat.why == "" {
-			return outcomeOf(r.Outcome(), resultReason(r.Result), r.Lost, resultMessage(r.Result))
+			return endOf(r)
 		}
 	case waiting:
 		return d.missing(seat)
@@ -111,26 +143,16 @@ func (d *decision) tell(seat *seat) string {
 	return seat.reason()
 }
 
-func resultReason(r *tutti.Result) tutti.Reason {
-	if r == nil {
-		return ""
+// endOf is how a run ended, in a line.
+func endOf(r *engine.Run) string {
+	text, said := string(r.Outcome()), []string{r.Lost}
+	if r.Result != nil {
+		if r.Result.Reason != "" {
+			text += ":" + string(r.Result.Reason)
+		}
+		said = append(said, r.Result.Says())
 	}
-	return r.Reason
-}
-
-func resultMessage(r *tutti.Result) string {
-	if r == nil {
-		return ""
-	}
-	return r.Message
-}
-
-func outcomeOf(outcome tutti.Outcome, reason tutti.Reason, lost, message string) string {
-	text := string(outcome)
-	if reason != "" {
-		text += ":" + string(reason)
-	}
-	for _, why := range []string{lost, message} {
+	for _, why := range said {
 		if why != "" {
 			text += ": " + why
 		}
