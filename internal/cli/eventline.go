@@ -67,7 +67,7 @@ func atGate(p *progress, e tutti.Event) []string {
 	return nil
 }
 
-func endLine(p *progress, e tutti.Event) []string { return describeEnd(p.run(e)) }
+func endLine(p *progress, e tutti.Event) []string { return describeEnd(p, p.run(e)) }
 
 // endAbove lets the end of a run stay above the tree that failed, or that was a noop
 // run that would change something.
@@ -78,18 +78,18 @@ func endAbove(p *progress, e tutti.Event) (lines []string, bad bool) {
 	}
 	o := r.Outcome()
 	if o != "" && !o.Good() || r.Result != nil && len(r.Result.Changes) > 0 {
-		lines = describeEnd(r)
+		lines = describeEnd(p, r)
 	}
 	return lines, !o.Good()
 }
 
-func describeEnd(r *engine.Run) []string {
+func describeEnd(p *progress, r *engine.Run) []string {
 	if r == nil || r.Result != nil && r.Result.Stopped {
 		return nil
 	}
 	out := []string{fmt.Sprintf("%s: %s %s", r.Step, r.Node, ending(r))}
 	if r.Result != nil {
-		for _, d := range details(*r.Result) {
+		for _, d := range p.said.details(r) {
 			out = append(out, "    "+d)
 		}
 	}

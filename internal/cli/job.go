@@ -89,6 +89,7 @@ func newJobShowCommand(o *options) *cobra.Command {
 					return err
 				}
 				printChanges(cmd.OutOrStdout(), changes)
+				printUnreported(cmd.OutOrStdout(), p.job())
 			}
 			if with.reads {
 				return printReads(cmd, server, p.job())
@@ -115,6 +116,7 @@ func printJob(w io.Writer, j *engine.Job, now time.Time) {
 	fmt.Fprintf(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
 		j.ID, j.Plan.Name, j.Mode, codeName(string(j.Code)), because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
 	printLeases(w, j)
+	said := saidFailures{}
 	for _, st := range j.Steps {
 		fmt.Fprintf(w, "\n%s  %s", st.Name, st.State)
 		if !st.EndedAt.IsZero() {
@@ -134,7 +136,7 @@ func printJob(w io.Writer, j *engine.Job, now time.Time) {
 			for _, r := range n.Runs {
 				fmt.Fprintf(w, "  %s  %s  %s\n", n.Node, r.Run, runState(r))
 				if r.Result != nil {
-					for _, d := range details(*r.Result) {
+					for _, d := range said.details(r) {
 						fmt.Fprintf(w, "      %s\n", d)
 					}
 				}

@@ -17,6 +17,7 @@ type progress struct {
 	again int           // how many of them have been told again, since it began anew
 	id    tutti.JobID
 	live  map[tutti.RunID]*liveRun
+	said  saidFailures
 	note  string // what was said last of the job itself
 }
 
@@ -33,7 +34,7 @@ type liveRun struct {
 }
 
 func newProgress() *progress {
-	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}}
+	return &progress{state: engine.NewState(), live: map[tutti.RunID]*liveRun{}, said: saidFailures{}}
 }
 
 // job returns the job, or an empty one before its first event.

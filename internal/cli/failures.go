@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// saidFailures are the failures that were shown, and of which node each was first.
+type saidFailures map[string]tutti.NodeName
+
+// details are those of a run. What another run has failed with already is named by that run's node and not said again.
+func (s saidFailures) details(r *engine.Run) []string {
+	lines := details(*r.Result)
+	if r.Result.Outcome != tutti.Failed || len(lines) == 0 {
+		return lines
+	}
+	key := failedAs(r)
+	first, again := s[key]
+	switch {
+	case !again:
+		s[key] = r.Node
+		return lines
+	case first == r.Node:
+		return []string{"the same as before"}
+	}
+	return []string{"the same as " + string(first)}
+}
+
+// failedAs is equal for runs that failed with the same outcome, messages and places. Puppet ends the message of a compile
+// error with the name of its node.
+func failedAs(r *engine.Run) string {
+	text := strings.Join(append(details(*r.Result), outcome(r.Result.Outcome, r.Result.Reason), r.Result.Message), "\n")
+	return strings.ReplaceAll(text, " on node "+string(r.Node), "")
+}
+
+// printUnreported prints what failed before there was a report, like a compile error, the same on many nodes once.
+func printUnreported(w io.Writer, j *engine.Job) {
+	first, nodes := map[string]*engine.Run{}, map[string][]tutti.NodeName{}
+	var order []string
+	for _, st := range j.Steps {
+		for _, n := range st.Nodes {
+			r := n.Last()
+			if r == nil || r.Result == nil || r.Result.Outcome != tutti.Failed || r.Result.Report != "" {
+				continue
+			}
+			key := failedAs(r)
+			if first[key] == nil {
+				first[key], order = r, append(order, key)
+			}
+			nodes[key] = append(nodes[key], n.Node)
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nwhat failed before there was a report\n")
+	for _, key := range order {
+		result := first[key].Result
+		fmt.Fprintf(w, "  %s on %s: %s\n", outcome(result.Outcome, result.Reason), count(len(nodes[key]), "node"), some(nodes[key]))
+		lines := details(*result)
+		if len(lines) == 0 {
+			lines = []string{tutti.OneLine(result.Message)}
+		}
+		for _, line := range lines {
+			fmt.Fprintf(w, "      %s\n", line)
+		}
+	}
+}

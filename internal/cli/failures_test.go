@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+)
+
+// broken is a job of nodes that cannot compile: each for its own name in the message, the last one at another line.
+func broken(nodes int) (*progress, []string) {
+	p := newProgress()
+	var names []tutti.NodeName
+	for i := range nodes {
+		names = append(names, tutti.NodeName(fmt.Sprintf("node-%02d", i+1)))
+	}
+	plan := tutti.Plan{Name: "deploy", Steps: []tutti.Step{{Name: "all", Run: &tutti.RunStep{}}}}
+	var live []string
+	seq := uint64(0)
+	tell := func(body tutti.Body) {
+		seq++
+		e := tutti.Event{Seq: seq, At: began, Body: body}
+		p.apply(tutti.Watched{Event: &e})
+		live = append(live, linesOf(p, e)...)
+	}
+	tell(&tutti.JobStarted{Job: "deploy-1", Plan: plan, Mode: tutti.ModeApply, Targets: map[tutti.StepName][]tutti.NodeName{"all": names}})
+	for i, n := range names {
+		run := tutti.RunID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
+		tell(order(run, n, "all", 1))
+		r := result(run, tutti.Failed, 1, 4)
+		line := 3
+		if i == nodes-1 {
+			line = 9
+		}
+		r.Reason, r.Message = tutti.BecauseCompile, "Syntax error at 'ensure' on node "+string(n)
+		r.Failures = []tutti.Failure{{File: "/srv/environments/production/manifests/site.pp", Line: line, Message: r.Message}}
+		tell(&tutti.RunFinished{Result: r})
+	}
+	return p, live
+}
+
+// TestTheSameFailureIsSaidOnce: live, in job show, and in its groups.
+func TestTheSameFailureIsSaidOnce(t *testing.T) {
+	p, live := broken(12)
+	var shown, groups bytes.Buffer
+	printJob(&shown, p.job(), began.Add(time.Minute))
+	printUnreported(&groups, p.job())
+	const first, other = "Syntax error at 'ensure' on node node-01 (manifests/site.pp:3)", "Syntax error at 'ensure' on node node-12 (manifests/site.pp:9)"
+	for where, text := range map[string]string{"live": strings.Join(live, "\n"), "job show": shown.String()} {
+		for says, want := range map[string]int{first: 1, other: 1, "the same as node-01": 10, "Syntax error": 2} {
+			if got := strings.Count(text, says); got != want {
+				t.Errorf("%s says %q %d times, want %d:\n%s", where, says, got, want, text)
+			}
+		}
+	}
+	want := `
+what failed before there was a report
+  failed:compile on 11 nodes: node-01, node-02, node-03, node-04, node-05, node-06, node-07, node-08 and 3 more
+      ` + first + `
+  failed:compile on 1 node: node-12
+      ` + other + "\n"
+	if diff := cmp.Diff(want, groups.String()); diff != "" {
+		t.Errorf("job show --changes: -want +got\n%s", diff)
+	}
+}
+
+// TestACycleIsShownWhole: with its path, in a line.
+func TestACycleIsShownWhole(t *testing.T) {
+	const message = "Found 1 dependency cycle:\n(Exec[a] => Exec[b] => Exec[a])\\nTry the '--graph' option"
+	const want = "Found 1 dependency cycle: (Exec[a] => Exec[b] => Exec[a]) Try the '--graph' option"
+	node := tutti.NodeView{Node: "a", LastRun: run1, Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, Message: message}
+	for where, n := range map[string]tutti.NodeView{"as its message": node, "as its failure": func() tutti.NodeView {
+		n := node
+		n.Failures = []tutti.Failure{{Message: message}}
+		return n
+	}()} {
+		var out bytes.Buffer
+		printNode(&out, n, began)
+		if got := strings.Count(out.String(), want); got != 1 || strings.Contains(out.String(), `\n`) {
+			t.Errorf("%s: node show has the cycle %d times, want once:\n%s", where, got, out.String())
+		}
+	}
+}
