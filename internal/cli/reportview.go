@@ -25,7 +25,7 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printRunHead(w, r.RunReport, now)
 	if rep := r.Report; rep != nil {
 		printResources(w, *rep)
-		printUnreported(w, *rep, r.Result)
+		printUnrefreshed(w, *rep, r.Result)
 		printTimes(w, *rep)
 	} else if r.Result != nil {
 		for _, line := range details(*r.Result) {
@@ -181,8 +181,8 @@ func printResources(w io.Writer, r tutti.Report) {
 	}
 }
 
-// printUnreported prints what a run that was cut off did not come to: Puppet's report says nothing of it.
-func printUnreported(w io.Writer, r tutti.Report, result *tutti.Result) {
+// printUnrefreshed prints what a run that was cut off did not come to: Puppet's report says nothing of it.
+func printUnrefreshed(w io.Writer, r tutti.Report, result *tutti.Result) {
 	if result == nil || !cutOff(*result) {
 		return
 	}
@@ -190,7 +190,7 @@ func printUnreported(w io.Writer, r tutti.Report, result *tutti.Result) {
 	for _, f := range result.Failures {
 		failed := func(st tutti.ReportStatus) bool { return st.Resource == f.Resource && st.Outcome == tutti.ResourceFailed }
 		if !slices.ContainsFunc(r.Resources, failed) {
-			fmt.Fprintf(w, "%s  %s\n", title, oneLine(failure(f), maxLine))
+			fmt.Fprintf(w, "%s  %s\n", title, oneLine(f.String(), maxLine))
 			title = ""
 		}
 	}
