@@ -143,6 +143,8 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"PushEffect": func() (any, error) {
 			return rd.PushEffect(ctx, tutti.AskPush{Fleet: tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
 		},
+		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, tutti.AskCode{}) },
+		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, tutti.AskCode{Path: "."}) },
 		"SuggestGrants": func() (any, error) { return rd.SuggestGrants(ctx, job) },
 		"Effect":        func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
 		"RunReport":     func() (any, error) { return rd.RunReport(ctx, string(run)) },
