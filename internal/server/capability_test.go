@@ -135,7 +135,7 @@ func TestConvergingDoesNotTryAgainWhatTheAgentDoesNotKnow(t *testing.T) {
 			if err != nil || len(jobs) != 1 || jobs[0].Verdict != tutti.VerdictFailed {
 				t.Fatalf("reacts %t: jobs %+v, %v: want one that failed", reacts, jobs, err)
 			}
-			wantContains(t, jobs[0].Message, "db-01 failed: failed:refused: its agent (0.1.0) does not know puppet_agent: upgrade tutti on db-01")
+			wantContains(t, jobs[0].Message, "db-01 failed:refused: its agent (0.1.0) does not know puppet_agent: upgrade tutti on db-01")
 			if runs := count(f.Events(), "run.wanted"); runs != 1 {
 				t.Errorf("reacts %t: %d runs were wanted, want 1", reacts, runs)
 			}
