@@ -87,7 +87,7 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 	}
 	// A run that was given up may still go on: its result is to come.
 	for _, h := range c.Fleet.Nodes {
-		out, err := Output(ctx, h, nil, "sh", "-c", "cd "+hostRuns+` 2> /dev/null || exit 0; for r in *; do [ -e "$r/result.json" ] || echo "$r"; done`)
+		out, err := Output(ctx, h, nil, "sh", "-c", "cd "+hostRuns+` 2> /dev/null || exit 0; for r in *; do [ ! -d "$r" ] || [ -e "$r/result.json" ] || echo "$r"; done`)
 		if err != nil || len(bytes.TrimSpace(out)) > 0 {
 			return false, err
 		}

@@ -37,13 +37,13 @@ func TestTheSameSeedIsTheSameSchedule(t *testing.T) {
 
 // TestTurns: each kind once, on nodes, and the server is the one that is restored.
 func TestTurns(t *testing.T) {
-	first := map[Kind]bool{}
+	first := map[TurnKind]bool{}
 	for seed := range uint64(50) {
 		turns := Turns(seed, four, true)
 		if diff := cmp.Diff(turns, Turns(seed, Fleet{Server: four.Server, Nodes: []string{"node-02", "node-01", "node-03"}}, true)); diff != "" {
 			t.Fatal(diff)
 		}
-		kinds := map[Kind]bool{}
+		kinds := map[TurnKind]bool{}
 		for _, turn := range turns {
 			kinds[turn.Kind] = true
 			if onServer := turn.Host == four.Server; onServer != (turn.Kind == Restore) || !onServer && !slices.Contains(four.Nodes, turn.Host) {

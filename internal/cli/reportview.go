@@ -188,7 +188,9 @@ func printUnrefreshed(w io.Writer, r tutti.Report, result *tutti.Result) {
 	}
 	title := "\nnot refreshed, the run was cut off\n"
 	for _, f := range result.Failures {
-		failed := func(st tutti.ReportStatus) bool { return st.Resource == f.Resource && st.Outcome == tutti.ResourceFailed }
+		failed := func(st tutti.ReportStatus) bool {
+			return st.Resource == f.Resource && st.Outcome == tutti.ResourceFailed
+		}
 		if !slices.ContainsFunc(r.Resources, failed) {
 			fmt.Fprintf(w, "%s  %s\n", title, oneLine(f.String(), maxLine))
 			title = ""

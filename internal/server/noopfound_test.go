@@ -24,7 +24,7 @@ func (f *fenced) preview(found ...string) tutti.RunID {
 func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	f.t.Helper()
 	ended := enclosing(run, `{"resource_statuses": {}}`, "log")
-	result.Report, result.Log = ended.Result.Report, ended.Result.Log
+	result.Report, result.Log = ended.Report, ended.Log
 	for _, resource := range found {
 		result.Changes = append(result.Changes, tutti.Change{Resource: resource, Message: "content changed"})
 	}
