@@ -37,7 +37,7 @@ must find nothing.
 
 With --turns, one node after that is set back to an earlier state, one is replaced
 by another machine, the server is restored from a backup, and if a host of the lab
-is no node yet, a node is cloned to it. After each the plan runs again, and good
+has not joined, a node is cloned to it. After each the plan runs again, and good
 nodes are looked at before and after it.
 
 What is not as it must be is printed, and the exit code is 1.`,
