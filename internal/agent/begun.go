@@ -39,6 +39,9 @@ func Forget(dir string) error {
 			return err
 		}
 	}
+	if err := durable.SyncDir(filepath.Join(dir, foreignDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return durable.SyncDir(dir)
 }
 

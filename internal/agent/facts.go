@@ -62,6 +62,7 @@ type factsWatch struct {
 	now    FactsNow  // the last one
 	seen   uint64    // of the files that were there when it was found
 	late   bool      // one of them was written meanwhile
+	rests  time.Time // until then nobody looks at them
 	told   tutti.Digest
 	toldOf string // the run's directory
 	said   string
@@ -125,7 +126,7 @@ func (f *factsWatch) look(now time.Time) {
 		return
 	case !f.begun: // while no agent was here the machine may have become another one
 	case f.now.At.IsZero(), f.opts.FactsEvery > 0 && now.Sub(f.now.At) > f.opts.FactsEvery, f.now.At.After(now):
-	case f.late, stampOf(f.now.Watch) != f.seen:
+	case f.late, f.written(now):
 	default:
 		return
 	}
@@ -133,6 +134,18 @@ func (f *factsWatch) look(now time.Time) {
 	if err := f.opts.Facts.Collect(dir); err != nil {
 		f.opts.Logger.Debug("facts are not collected", "error", err)
 	}
+}
+
+// written reports whether there are other files than when facts were found. To look takes a fiftieth of the time at most:
+// modules and data outside the code may be many.
+func (f *factsWatch) written(now time.Time) bool {
+	if now.Before(f.rests) {
+		return false
+	}
+	began := time.Now()
+	sum, _ := stamp(f.now.Watch)
+	f.rests = now.Add(50 * time.Since(began))
+	return sum != f.seen
 }
 
 func (f *factsWatch) running() bool {
@@ -192,6 +205,9 @@ func stamp(dirs []string) (sum uint64, newest time.Time) {
 			if n++; n > maxWatched {
 				return fs.SkipAll
 			}
+			if err == nil && e.IsDir() && slices.Contains([]string{".git", ".svn", ".hg"}, e.Name()) {
+				return fs.SkipDir
+			}
 			if err == nil {
 				note(path, unix.Lstat)
 			}
@@ -202,9 +218,4 @@ func stamp(dirs []string) (sum uint64, newest time.Time) {
 		})
 	}
 	return h.Sum64(), newest
-}
-
-func stampOf(dirs []string) uint64 {
-	sum, _ := stamp(dirs)
-	return sum
 }

@@ -20,7 +20,7 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
 	for _, f := range last.Foreign { // the latest that says anything
-		told := (last.SetBack == nil || f.EndedSeq > last.SetBack.Seq) && (!out.Facts || f.EndedSeq > s.engine.Facts(node).Seq) && (why == "" || f.EndedSeq > found.EndedSeq)
+		told := (last.SetBack == nil || f.EndedSeq > last.SetBack.Seq) && (!out.Facts || f.EndedSeq > s.engine.Facts(node).Seq) && (why == "" || f.After(found))
 		switch {
 		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also one that has failed before it changed anything
 			continue
@@ -41,29 +41,45 @@ func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	return out
 }
 
-// found returns a noop run that has found, with the code and the answers of now, what its node's last full run had not
-// left so, and says what; nil and the empty string: there is none. Resources that are noop by themselves that run found, too.
+// found returns a noop run that has found what its node's last full run had not left so, and says what; nil and the empty
+// string: there is none. Its catalog was that of the last full run, or it had the code and the answers of now.
 func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
-	r, passed := last.Reported, last.Passed
+	r, passed := last.Preview, last.Passed
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop {
 		return nil, ""
 	}
-	if r == nil || passed == nil || r.Mode != tutti.ModeNoop || r.Asked == nil || r.GatedSeq < passed.GatedSeq ||
-		code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job) {
+	if r == nil || passed == nil || last.Left != nil && r.GatedSeq < last.Left.GatedSeq || !passed.Proved && r.GatedSeq < passed.GatedSeq {
 		return nil, ""
 	}
-	before := map[string]bool{}
-	if passed.Result != nil {
-		for _, c := range passed.Result.Changes {
-			before[c.Resource] = true
-		}
+	same := r.Compiled != nil && passed.Compiled != nil && r.Compiled.Catalog != "" && r.Compiled.Catalog == passed.Compiled.Catalog
+	if !same && (r.GatedSeq < passed.GatedSeq || code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job)) {
+		return nil, ""
 	}
-	for _, c := range r.Result.Changes {
-		if !before[c.Resource] && !strings.HasPrefix(c.Resource, "Notify[") { // a message, at each run
-			return r, fmt.Sprintf("noop run %s has found that %s is not as the code says", r.Run, c.Resource)
-		}
+	if what := pending(r.Result, last.Left); what != "" {
+		return r, fmt.Sprintf("noop run %s has found that %s not as the code says", r.Run, what)
 	}
 	return nil, ""
+}
+
+// pending says what a noop run would change that a full run before it would not have left so; empty: nothing. What is noop
+// by itself that one has found, too, and a Notify is a message, at each run.
+func pending(r *tutti.Result, left *engine.Run) string {
+	before, kept := map[string]bool{}, 0
+	if left != nil {
+		for _, c := range left.Result.Changes {
+			before[c.Resource] = true
+		}
+		kept = left.Result.Counts.OutOfSync - left.Result.Counts.Changed
+	}
+	for _, c := range r.Changes {
+		if !before[c.Resource] && !strings.HasPrefix(c.Resource, "Notify[") {
+			return c.Resource + " is"
+		}
+	}
+	if n := r.Counts.OutOfSync; n > len(r.Changes) && len(r.Changes) == tutti.MaxFailures && n > kept { // not all are named
+		return fmt.Sprintf("%d resources are", n)
+	}
+	return ""
 }
 
 // foreignWhy says why a node is not good after a run that Tutti did not order.

@@ -99,12 +99,23 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	return s.judgeBy(r, func(l *last) { l.passed = r.Run })
 }
 
-// report notes a run that has sent a report as the last one that did, unless a later one has.
+// report notes a run that has sent a report as the last one of its kinds that did, unless a later one has.
 func (s *State) report(r *Run) []tutti.RunID {
-	if other := s.Runs[s.last[r.Node].reported]; !r.Result.Tells() || other != nil && other.Seq > r.Seq {
+	if !r.Result.Tells() {
 		return nil
 	}
-	return s.judgeBy(r, func(l *last) { l.reported = r.Run })
+	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
+	return s.judgeBy(r, func(l *last) {
+		if later(l.reported) {
+			l.reported = r.Run
+		}
+		if r.Full() && later(l.left) {
+			l.left = r.Run
+		}
+		if r.Previews() && r.Result.Outcome.Good() && later(l.preview) {
+			l.preview = r.Run
+		}
+	})
 }
 
 // applyPart notes a run with tags that passes its gate, as far as such runs are kept, and that a full run has undone

@@ -78,8 +78,11 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(node))
 	}
 	r := v.Engine.Last(node).Reported
-	if f := v.lastForeign(node, r); f != nil {
-		r = f
+	for _, f := range v.Engine.Foreigns(node) { // the latest first
+		if tells(f.Result) && f.After(r) {
+			r = f
+			break
+		}
 	}
 	if r == nil {
 		return told{}, tutti.Errorf(tutti.CodeNotFound, "node %s has no report of a run that applied a catalog; see: tutti explain node %s", node, node)
@@ -95,6 +98,9 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 	}
 	return out, nil
 }
+
+// tells reports whether the report of a run that Tutti did not order says anything of resources: it has no phases.
+func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
 // fillStatus reads what a report says of the resource.
 func (rd *Reader) fillStatus(ctx context.Context, of told, out *tutti.ResourceExplanation) error {

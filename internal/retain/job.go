@@ -53,9 +53,12 @@ func needsDiverged(l *Ledger, e tutti.Event) bool {
 func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
 	l.jobs[o.Run], l.nodes[o.Run], l.wanted[o.Run] = o.Job, o.Node, e.Seq
-	if o.Full() {
+	switch {
+	case o.Full():
 		l.applies[o.Run] = true
-	} else if o.Mode == tutti.ModeApply {
+	case o.Previews():
+		l.previews[o.Run] = true
+	case o.Mode == tutti.ModeApply:
 		l.parts[o.Run] = true
 	}
 }
@@ -99,13 +102,25 @@ func notePassed(l *Ledger, e tutti.Event) {
 	}
 }
 
-// noteResult keeps the latest run of a node whose report tells of resources.
+// noteResult keeps the latest runs of a node whose reports tell of resources.
 func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
 	node, known := l.nodes[result.Run], needsRun(l, e) // or the fold has let it go
 	noteEnded(l, e)
-	if known && result.Tells() && l.wanted[result.Run] >= l.wanted[l.reported[node]] {
-		l.reported[node] = result.Run
+	if !known || !result.Tells() {
+		return
+	}
+	keep := func(last map[tutti.NodeName]tutti.RunID) {
+		if l.wanted[result.Run] >= l.wanted[last[node]] {
+			last[node] = result.Run
+		}
+	}
+	keep(l.reported)
+	if l.applies[result.Run] {
+		keep(l.left)
+	}
+	if l.previews[result.Run] && result.Outcome.Good() {
+		keep(l.preview)
 	}
 }
 
@@ -115,6 +130,6 @@ func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
 	node := l.nodes[id]
-	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id
+	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node] == id
 	return wanted && (l.lives(job) || last || slices.Contains(l.partial[node], id) || !l.ended[id])
 }

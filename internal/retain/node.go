@@ -35,6 +35,8 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.applied, node)
 	delete(l.passed, node)
 	delete(l.reported, node)
+	delete(l.left, node)
+	delete(l.preview, node)
 	delete(l.partial, node)
 	delete(l.foreign, node)
 	if !b.Replaced {

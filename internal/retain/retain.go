@@ -42,6 +42,9 @@ type Ledger struct {
 	applied  map[tutti.NodeName]tutti.RunID // the last one of these that was claimed
 	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
 	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
+	left     map[tutti.NodeName]tutti.RunID // the last full run of these
+	preview  map[tutti.NodeName]tutti.RunID // the last noop run of these that had no tags and ended well
+	previews map[tutti.RunID]bool           // noop runs without tags
 	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
 	overlays map[overlay]uint64
 	values   map[string]*value
@@ -82,6 +85,9 @@ func New() *Ledger {
 		applied:  map[tutti.NodeName]tutti.RunID{},
 		passed:   map[tutti.NodeName]tutti.RunID{},
 		reported: map[tutti.NodeName]tutti.RunID{},
+		left:     map[tutti.NodeName]tutti.RunID{},
+		preview:  map[tutti.NodeName]tutti.RunID{},
+		previews: map[tutti.RunID]bool{},
 		since:    map[tutti.NodeName]uint64{},
 		overlays: map[overlay]uint64{},
 		values:   map[string]*value{},

@@ -346,6 +346,17 @@ func TestAResourceBehindAProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a compile error")
+	local := tutti.Foreign{Result: servertest.Result("f0000000-0000-4000-8000-000000000001", tutti.Failed), Local: &tutti.Local{}}
+	local.Result.Reason = tutti.BecauseCompile
+	local.Result.StartedAt, local.Result.EndedAt = local.Result.StartedAt.Add(time.Hour), local.Result.EndedAt.Add(time.Hour)
+	message, err := tutti.EncodeForeign(local, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpForeign, message); err != nil {
+		t.Fatal(err)
+	}
+	check("after a local run that did not compile and has no report")
 }
 
 // TestALateReport: of two runs the later one tells of resources, whichever result comes first.

@@ -1,23 +1,38 @@
 package server_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
 // preview lets db-01 make a noop run that finds that these resources are not as the code says.
-func (f *fenced) preview(found ...string) tutti.RunID {
+func (f *fenced) preview(found ...string) {
 	f.t.Helper()
-	if _, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: tutti.ModeNoop, Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"db-01"}}}); err != nil {
+	f.reports(tutti.ModeNoop, "same", tutti.Unchanged, nil, found...)
+}
+
+// reports lets db-01 run in a job of its own, with tags or none; its catalog has the digest of a text.
+func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
+	f.t.Helper()
+	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: mode, Runs: &tutti.NodeRuns{
+		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: tags},
+	}})
+	if err != nil {
 		f.t.Fatal(err)
 	}
 	order := f.claim()
-	f.db.Gate(full(order.Run))
-	f.report(order.Run, servertest.Result(order.Run, tutti.Unchanged), found...)
-	return order.Run
+	gate := full(order.Run)
+	gate.Catalog = tutti.DigestOf([]byte(catalog))
+	f.db.Gate(gate)
+	result := servertest.Result(order.Run, outcome)
+	result.Phase = "apply"
+	f.report(order.Run, result, found...)
 }
 
 // report ends a run with a report, and with resources that were out of sync and were not changed.
@@ -28,6 +43,7 @@ func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	for _, resource := range found {
 		result.Changes = append(result.Changes, tutti.Change{Resource: resource, Message: "content changed"})
 	}
+	result.Changes = result.Changes[:min(len(result.Changes), tutti.MaxFailures)]
 	result.Counts.OutOfSync = len(found)
 	ended.Result = result
 	if err := handOver(f.t, f.db, ended, 0); err != nil {
@@ -51,9 +67,29 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 		{"a later one found nothing", func(f *fenced) { f.preview(file); f.preview() }, "good: "},
 		{"it had other code, which was taken back", func(f *fenced) {
 			f.PushSite("# other")
-			f.preview(file)
+			f.reports(tutti.ModeNoop, "other", tutti.Unchanged, nil, file)
 			f.Push(oneNode)
 		}, "good: "},
+		{"a later one with tags found nothing", func(f *fenced) {
+			f.preview(file)
+			f.reports(tutti.ModeNoop, "same", tutti.Unchanged, []string{"part"})
+		}, "File[/x] is not as the code says"},
+		{"a part was applied", func(f *fenced) {
+			f.preview(file)
+			f.reports(tutti.ModeApply, "same", tutti.Unchanged, []string{"part"})
+		}, "File[/x] is not as the code says"},
+		{"a later one was cut off", func(f *fenced) { f.preview(file); f.reports(tutti.ModeNoop, "same", tutti.Interrupted, nil) },
+			"File[/x] is not as the code says"},
+		{"unrelated code was pushed", func(f *fenced) { f.preview(file); f.PushSite("# a comment") }, "File[/x] is not as the code says"},
+		{"behind a proof it found what is noop by itself", func(f *fenced) { f.PushSite("# c"); f.prove(); f.preview(kept) }, "good: "},
+		{"behind a proof it found a change", func(f *fenced) { f.PushSite("# c"); f.prove(); f.preview(kept, file) }, "File[/x] is not as the code says"},
+		{"it found more than a result names", func(f *fenced) {
+			var many []string
+			for i := range tutti.MaxFailures + 1 {
+				many = append(many, fmt.Sprintf("Notify[%d]", i))
+			}
+			f.preview(many...)
+		}, "21 resources are not as the code says"},
 	} {
 		f := newFenced(t)
 		f.converge()
@@ -100,5 +136,32 @@ func TestACompileDoesNotUndoWhatANoopRunFound(t *testing.T) {
 	f.db.Gate(full(order.Run))
 	if gated := f.db.Gate(full(order.Run)); gated.Verdict != tutti.GateGo {
 		t.Errorf("the gate says %+v: want it to go", gated)
+	}
+}
+
+// TestASnapshotKeepsWhatANoopRunFound, and what the full run before it had left so, also when their jobs are retired.
+func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
+	f := newFenced(t)
+	f.converge()
+	order := f.claim()
+	f.db.Gate(full(order.Run))
+	f.report(order.Run, servertest.Result(order.Run, tutti.Changed), "File[/kept]")
+	f.PushSite("# two")
+	f.prove()
+	f.preview("File[/kept]", "File[/x]")
+	f.reports(tutti.ModeApply, "same", tutti.Unchanged, []string{"part"})
+	f.restart(func(o *server.Options) { o.Keep = engine.Keep{Jobs: 1, Runs: 1} })
+	for range 2 {
+		f.reports(tutti.ModeApply, "same", tutti.Unchanged, []string{"part"})
+	}
+	if why := f.why(); !strings.Contains(why, "File[/x] is not as the code says") {
+		t.Errorf("after its job was retired: %s", why)
+	}
+	events := f.Events()
+	if err := server.Hydrate(f.Blobs, events); err != nil {
+		t.Fatal(err)
+	}
+	if diff := server.Fold(events).Diff(server.Fold(needed(events)), events[len(events)-1].At); diff != "" {
+		t.Errorf("-whole +from a snapshot\n%s", diff)
 	}
 }

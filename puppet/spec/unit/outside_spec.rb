@@ -16,9 +16,12 @@ RSpec.describe PuppetX::Tutti::Outside do
         - {name: a, datadir: "#{path('data')}/%{environment}", path: a.yaml}
         - {name: relative, datadir: data, path: b.yaml}
         - {name: all, datadir: "/%{root}", path: c.yaml}
+        - {name: linked, datadir: "#{path('linked-%{environment}')}", path: d.yaml}
+        - {name: absolute, path: "#{path('absolute')}/e.yaml"}
     YAML
     %w[modules/b/templates/x.epp data/production/a.yaml code/production/modules/m/manifests/init.pp].each { |file| write(file, 'one') }
-    write('elsewhere/l/files/f', 'one')
+    %w[elsewhere/l/files/f elsewhere/data/d.yaml absolute/e.yaml data/production/.git/FETCH_HEAD linked-one/d.yaml].each { |file| write(file, 'one') }
+    File.symlink(path('elsewhere/data'), path('data/linked'))
     File.symlink(path('elsewhere/l'), path('modules/l'))
     File.symlink(PuppetX::Tutti::Settings::ROOT, path('modules/tutti'))
     File.symlink(path('gone'), path('modules/broken'))
@@ -47,11 +50,12 @@ RSpec.describe PuppetX::Tutti::Outside do
 
   it 'has the modules and the data that are not in the code' do
     expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
-    expect(outside.directories).to eq([path('modules'), *%w[modules/b elsewhere/l data].map { |name| File.realpath(path(name)) }].uniq)
+    watched = outside.directories.map { |dir| dir.delete_prefix("#{File.realpath(@root)}/") }
+    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one')
   end
 
   it 'has nothing where there is nothing' do
-    %w[modules data].each { |name| FileUtils.rm_rf(path(name)) }
+    %w[modules data absolute linked-one].each { |name| FileUtils.rm_rf(path(name)) }
     expect(outside.facts).to eq({})
   end
 
@@ -64,6 +68,9 @@ RSpec.describe PuppetX::Tutti::Outside do
     ['a module that comes', 'modules/c/manifests/init.pp', described_class::MODULES],
     ['a module that is a link', 'elsewhere/l/files/f', described_class::MODULES],
     ["Hiera's data", 'data/production/a.yaml', described_class::HIERA],
+    ['a file of an absolute path', 'absolute/e.yaml', described_class::HIERA],
+    ["what git keeps of Hiera's data", 'data/production/.git/FETCH_HEAD', nil],
+    ['data of a directory that depends on the node', 'linked-one/d.yaml', described_class::HIERA],
     ['a module of the code', 'code/production/modules/m/manifests/init.pp', nil],
     ['what is nobody\'s', 'elsewhere/other', nil]
   ].each do |reason, file, name|
@@ -79,6 +86,16 @@ RSpec.describe PuppetX::Tutti::Outside do
   it 'is another one for a manifest that is not in the code' do
     manifest = write('site.pp', 'one')
     expect(changed(manifest) { write('site.pp', 'another') }).to eq([described_class::MODULES])
+  end
+
+  it 'is another one for data behind a link' do
+    write('hiera.yaml', "version: 5\nhierarchy: [{name: a, datadir: #{path('data/linked')}, path: d.yaml}]\n")
+    expect(changed { write('elsewhere/data/d.yaml', 'another') }).to eq([described_class::HIERA])
+  end
+
+  it 'does not look at what the order calls volatile' do
+    quiet = described_class.new(outside.instance_variable_get(:@environment), [described_class::MODULES, described_class::HIERA])
+    expect([quiet.facts, quiet.directories]).to eq([{}, []])
   end
 
   it 'has no data where the file is none' do

@@ -184,7 +184,7 @@ module PuppetX
       # Keeps the facts for questions that are asked later (docs/howto/puppet.md). No run fails for that.
       def facts(values)
         @fact_costs ||= FactCosts.record
-        Run.current.outside = Outside.new(Puppet.lookup(:current_environment)).facts unless @order.agent?
+        Run.current.outside = Outside.new(Puppet.lookup(:current_environment), @order.volatile_facts).facts unless @order.agent?
         Journal.replace(file('outside.json'), Run.current.outside)
         Journal.replace(file('facts.json'), values)
       rescue SystemCallError => e

@@ -10,26 +10,32 @@ module PuppetX
   module Tutti
     # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest and Hiera's data that lie
     # elsewhere. Each counts as one more fact: a node is suspect when a package has brought another module. Files are told apart by place,
-    # size and time of change: nothing is read.
+    # size and time of change: nothing is read. What a version control keeps beside its files does not count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
       # More files of one kind are not looked at.
       LIMIT = 50_000
+      APART = %w[.git .svn .hg].freeze
 
       # @param environment [Puppet::Node::Environment]
-      def initialize(environment)
+      # @param volatile [Array<String>] names that are not asked for
+      def initialize(environment, volatile = [])
         @environment = environment
+        @volatile = volatile
       end
 
       # @return [Hash{String => String}] digests by name; nothing where there is nothing outside
       def facts
-        { MODULES => digest(modules + outside([@environment.manifest])), HIERA => digest(data) }.compact
+        wanted = { MODULES => -> { modules + outside([@environment.manifest]) }, HIERA => -> { data } }.reject { |name, _| @volatile.include?(name) }
+        wanted.transform_values { |roots| digest(roots.call) }.compact
       end
 
-      # @return [Array<String>] the directories to be watched
+      # @return [Array<String>] the directories to be watched, none in another one
       def directories
-        [*modulepath, *modules, *data].uniq
+        dirs = (@volatile.include?(HIERA) ? [] : data) + (@volatile.include?(MODULES) ? [] : modulepath + modules)
+        dirs = dirs.select { |dir| File.directory?(dir) }.map { |dir| File.realpath(dir) }.uniq
+        dirs.reject { |dir| dirs.any? { |other| dir.start_with?("#{other}/") } }
       end
 
       private
@@ -45,7 +51,7 @@ module PuppetX
       end
 
       def data
-        @data ||= outside([Puppet[:hiera_config], of_environment].compact.flat_map { |file| datadirs(file) }.uniq)
+        @data ||= outside([Puppet[:hiera_config], of_environment].compact.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
       end
 
       def of_environment
@@ -53,13 +59,19 @@ module PuppetX
         File.join(root.to_s, 'hiera.yaml') if root
       end
 
-      # Where levels have their files, up to what depends on a node.
-      def datadirs(file)
+      # Where levels have their files.
+      def places(file)
         hiera = YAML.safe_load(File.read(file), permitted_classes: [Symbol], aliases: true)
         levels = [*hiera['hierarchy'], hiera['defaults']].grep(Hash)
-        levels.map { |level| level['datadir'].to_s.split('%{', 2).first.to_s.chomp('/') }
+        levels.flat_map { |level| level.values_at('datadir', 'path', 'paths', 'glob', 'globs') }.flatten.compact.flat_map { |path| matching(path.to_s) }
       rescue SystemCallError, Psych::Exception, NoMethodError, TypeError
         [] # the compile says what is wrong with it
+      end
+
+      # What is there for some node. A path of which nothing is known may be anything.
+      def matching(path)
+        pattern = path.gsub(/%\{[^}]*\}/, '*')
+        pattern.start_with?('/') && !pattern.start_with?('/*') ? Dir.glob(pattern).sort : []
       end
 
       def outside(paths)
@@ -69,16 +81,25 @@ module PuppetX
 
       # @return [String, nil] nil: there are no files
       def digest(roots)
-        lines = roots.lazy.flat_map { |root| Find.find(root, ignore_error: true).lazy }.first(LIMIT).map { |path| line(path) }.compact
+        lines = roots.lazy.flat_map { |root| files(root) }.first(LIMIT).map { |path| line(path) }.compact
         "sha256:#{Digest::SHA256.hexdigest(lines.sort.join)}" unless lines.empty?
+      end
+
+      def files(root)
+        Enumerator.new do |out|
+          Find.find(root, ignore_error: true) do |path|
+            Find.prune if APART.include?(File.basename(path))
+            out << path
+          end
+        end.lazy
       end
 
       # @return [String, nil] nil: a directory, which its files stand for
       def line(path)
         stat = File.lstat(path)
         "#{path}\0#{stat.size} #{stat.ctime.to_i}.#{stat.ctime.nsec}\n" unless stat.directory?
-      rescue Errno::ENOENT
-        nil # it has just gone
+      rescue SystemCallError => e
+        "#{path}\0#{e.class}\n" unless e.is_a?(Errno::ENOENT) # it has just gone
       end
     end
   end
