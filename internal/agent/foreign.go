@@ -23,7 +23,7 @@ type Witness interface {
 	// no Puppet yet.
 	ReportFile() (string, error)
 	// LastReport reads that and judges the run. fs.ErrNotExist: there is none.
-	LastReport(node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
+	LastReport(ctx context.Context, node tutti.NodeName) (run tutti.Foreign, report []byte, err error)
 }
 
 const (
@@ -71,7 +71,7 @@ func (a *Agent) foreigns(ctx context.Context) {
 	defer again.Stop()
 	for {
 		w.follow()
-		err := a.look()
+		err := a.look(ctx)
 		if said := errorText(err); said != w.said {
 			w.said = said
 			if err != nil {
@@ -160,11 +160,11 @@ func (w *watch) wait(ctx context.Context, again <-chan time.Time) bool {
 
 // look puts the run of Puppet's last report into the outbox, if it is foreign and
 // was not looked at before.
-func (a *Agent) look() error {
+func (a *Agent) look(ctx context.Context) error {
 	if a.opts.Witness == nil {
 		return nil
 	}
-	run, report, err := a.opts.Witness.LastReport(a.opts.Node)
+	run, report, err := a.opts.Witness.LastReport(ctx, a.opts.Node)
 	if errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
 
 func (w *witness) ReportFile() (string, error) { return w.file, nil }
 
-func (w *witness) LastReport(tutti.NodeName) (tutti.Foreign, []byte, error) {
+func (w *witness) LastReport(context.Context, tutti.NodeName) (tutti.Foreign, []byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++

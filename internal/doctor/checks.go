@@ -291,13 +291,14 @@ func OfNames(node tutti.NodeName, c Certname) []Finding {
 	}
 	f := Finding{
 		Check: certnameCheck,
+		Hint:  !c.Configured,
 		What:  fmt.Sprintf("Puppet's certname is %q, and this machine is node %q", c.Name, string(node)),
-		Means: "Tutti does not see Puppet runs that others start here, and with mode agent each run is failed:refused",
+		Means: "with mode agent each run here is failed:refused",
 		Mend: fmt.Sprintf("join under Puppet's name: tutti leave, then tutti token create --name %s | ssh %s tutti join; without a Puppet Server also: "+
 			"puppet config set certname %s --section main", c.Name, c.Name, node),
 	}
 	if c.Configured {
-		f.Means = "each run here is failed:refused, and Tutti does not see Puppet runs that others start"
+		f.Means = "each run here is failed:refused"
 	}
 	return []Finding{f}
 }

@@ -1,6 +1,7 @@
 package puppet
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,8 +20,8 @@ func (l Local) ReportFile() (string, error) {
 
 // LastReport reads that report: the run that it is of, judged by it alone, and the
 // report as JSON. The error is fs.ErrNotExist if there is none; CodeInvalid or CodeDamaged: what is
-// there is no report of this node.
-func (l Local) LastReport(node tutti.NodeName) (tutti.Foreign, []byte, error) {
+// there is no report of this machine, as node or by the certname that Puppet has for it.
+func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Foreign, []byte, error) {
 	c, err := ReadConfig(l.Root)
 	if err != nil {
 		return tutti.Foreign{}, nil, err
@@ -33,7 +34,13 @@ func (l Local) LastReport(node tutti.NodeName) (tutti.Foreign, []byte, error) {
 	if err != nil {
 		return tutti.Foreign{}, nil, tutti.Wrap("", err, "%s", c.LastReport)
 	}
-	out, err := judgeForeign(asJSON, node, c.Environment)
+	out, err := judgeForeign(asJSON, c.Environment, func(host string) bool {
+		if host == string(node) {
+			return true
+		}
+		name, _, err := l.Certname(ctx) // of puppet apply and cron it is the host's whole name where nobody has said another
+		return err == nil && host == name
+	})
 	return out, asJSON, tutti.Wrap("", err, "%s", c.LastReport)
 }
 
@@ -52,14 +59,15 @@ type foreignReport struct {
 // maxForeign bounds how long a foreign run is believed to have taken.
 const maxForeign = 24 * time.Hour
 
-// judgeForeign judges a report, by the rules of our own runs as far as it can tell.
-func judgeForeign(raw []byte, node tutti.NodeName, environment string) (tutti.Foreign, error) {
+// judgeForeign judges a report, by the rules of our own runs as far as it can tell. ours says whether a report of that
+// name is one of this machine.
+func judgeForeign(raw []byte, environment string, ours func(host string) bool) (tutti.Foreign, error) {
 	var r foreignReport
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return tutti.Foreign{}, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
 	}
-	if r.Host != string(node) {
-		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "this is a report of %q, and here is %q", short(r.Host), string(node))
+	if !ours(r.Host) {
+		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "this is a report of %q, which is no name of this machine", short(r.Host))
 	}
 	if year := r.Time.UTC().Year(); year < 1970 || year > 9999 {
 		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "a report of the year %d", year)

@@ -50,6 +50,7 @@ func noCatalog(messages ...string) string {
 func leave(t *testing.T, text string) (tutti.Foreign, error) {
 	t.Helper()
 	root := rootWith(t, 1, "")
+	write(t, filepath.Join(root, places[1].Ruby), "#!/bin/sh\necho web-01.example.com\n", 0o755) // its certname: nobody has said another
 	file := filepath.Join(root, "var/cache/puppet/state/last_run_report.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func leave(t *testing.T, text string) (tutti.Foreign, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run, raw, err := Local{Root: root}.LastReport("web-01")
+	run, raw, err := Local{Root: root}.LastReport(t.Context(), "web-01")
 	if err == nil && run.Result.Report != tutti.DigestOf(raw) {
 		t.Errorf("the report is %s, named %s", tutti.DigestOf(raw), run.Result.Report)
 	}
@@ -71,6 +72,7 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 		{"unchanged, 7", foreign(t, "7.23.0", "unchanged"), "unchanged"},
 		{"unchanged, 8", foreign(t, "8.10.0", "unchanged"), "unchanged"},
 		{"noop", foreign(t, "8.10.0", "noop", synced...), "unchanged noop"},
+		{"by the host's whole name, as cron has it", good("host: web-01", "host: web-01.example.com"), "changed whole"},
 		{"resources failed", foreign(t, "7.23.0", "failed", synced...), "failed:resources: 1 resource failed [Exec[/bin/false] change from 'notrun' to ['0'] failed: '/bin/false' returned 1 instead of one of [0]]"},
 		{"of the agent, all of it", good(), "changed whole"},
 		{"the agent, limited by tags", foreign(t, "8.10.0", "tags", synced...), "changed"},
@@ -136,7 +138,7 @@ func TestWhatIsNoReportOfThisNodeIsRefused(t *testing.T) {
 		{"torn", good()[:3000], "it has no corrective_change"},
 		{"no YAML", "\t", "no YAML"},
 		{"huge", strings.Repeat("#\n", 5<<20), "at most"},
-		{"of another host", good("host: web-01", "host: web-02"), `a report of "web-02", and here is "web-01"`},
+		{"of another host", good("host: web-01", "host: web-02"), `a report of "web-02", which is no name of this machine`},
 		{"no uuid", good("transaction_uuid: ", "transaction_uuid: x"), "not a UUID"},
 		{"no time", good("time: '2026", "time: 'x2026"), "no report of Puppet"},
 		{"of no year", good("time: '2026", "time: '0026"), "of the year 26"},
