@@ -138,11 +138,13 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 	if out.Node, err = Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again}); err != nil {
 		return out, err
 	}
-	out.Found = findings(doctor.OfNames(out.Node, certname(ctx, o.Root)))
-	if !o.Unit {
-		return out, nil
+	if o.Unit {
+		if err := startUnit(ctx, "tutti-agent.service", "agent --dir "+dir); err != nil {
+			return out, err
+		}
 	}
-	return out, startUnit(ctx, "tutti-agent.service", "agent --dir "+dir)
+	out.Found = findings(doctor.OfNames(out.Node, certname(ctx, o.Root))) // Puppet takes its time
+	return out, nil
 }
 
 func findings(of []doctor.Finding) []cli.Finding {
