@@ -67,7 +67,7 @@ func judgeForeign(raw []byte, environment string, ours func(host string) bool) (
 		return tutti.Foreign{}, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
 	}
 	if !ours(r.Host) {
-		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "this is a report of %q, which is no name of this machine", short(r.Host))
+		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "this is a report of %q, which is not a name of this machine", short(r.Host))
 	}
 	if year := r.Time.UTC().Year(); year < 1970 || year > 9999 {
 		return tutti.Foreign{}, tutti.Errorf(tutti.CodeInvalid, "a report of the year %d", year)

@@ -138,7 +138,7 @@ func TestWhatIsNoReportOfThisNodeIsRefused(t *testing.T) {
 		{"torn", good()[:3000], "it has no corrective_change"},
 		{"no YAML", "\t", "no YAML"},
 		{"huge", strings.Repeat("#\n", 5<<20), "at most"},
-		{"of another host", good("host: web-01", "host: web-02"), `a report of "web-02", which is no name of this machine`},
+		{"of another host", good("host: web-01", "host: web-02"), `a report of "web-02", which is not a name of this machine`},
 		{"no uuid", good("transaction_uuid: ", "transaction_uuid: x"), "not a UUID"},
 		{"no time", good("time: '2026", "time: 'x2026"), "no report of Puppet"},
 		{"of no year", good("time: '2026", "time: '0026"), "of the year 26"},
