@@ -84,7 +84,11 @@ RSpec.describe 'hostile answers' do
       agent.on('gate') { answer }
       allow(PuppetX::Tutti::CatalogDigest).to receive(:of).and_return('d')
       allow(PuppetX::Tutti::FactsDigest).to receive(:of).and_return('f')
-      expect(run.gate(Puppet::Resource::Catalog.new('n')).first).not_to eq('go')
+      run.facts = {}
+      environment = Puppet::Node::Environment.create(:e, [])
+      Puppet.override(current_environment: environment, environments: Puppet::Environments::Static.new(environment)) do
+        expect(run.gate(Puppet::Resource::Catalog.new('n')).first).not_to eq('go')
+      end
     end
   end
 
