@@ -91,6 +91,19 @@ func (w *witness) leave(t *testing.T, text string) {
 	}
 }
 
+// leaveAll leaves the reports of so many runs, one after the other, of which one changed something.
+func (w *witness) leaveAll(t *testing.T, runs, changed int) {
+	t.Helper()
+	for i := range runs {
+		text := report(t, i, foreignID(i))
+		if i == changed {
+			text = strings.Replace(text, `"changed":0`, `"changed":1`, 1)
+		}
+		w.leave(t, text)
+		w.taken(t)
+	}
+}
+
 // taken waits until the agent has dealt with what is left, in vain or not: the look
 // behind the one that saw it has begun.
 func (w *witness) taken(t *testing.T) {
@@ -331,14 +344,7 @@ func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l.start(opt)
 	l.quiet(w)
 	l.line.sever()
-	for i := range 8 {
-		text := report(t, i, foreignID(i))
-		if i == 0 {
-			text = strings.Replace(text, `"changed":0`, `"changed":1`, 1)
-		}
-		w.leave(t, text)
-		w.taken(t)
-	}
+	w.leaveAll(t, 8, 0)
 	if _, err := os.Stat(filepath.Join(l.dir, "foreign", string(foreignID(0))+".json")); err != nil {
 		t.Error("the run that changed something is not in the outbox:", err)
 	}
@@ -402,14 +408,7 @@ func TestWhatDisturbsIsToldFirst(t *testing.T) {
 	l.start(opt)
 	l.quiet(w)
 	l.line.sever()
-	for i := range 3 {
-		text := report(t, i, foreignID(i))
-		if i == 1 {
-			text = strings.Replace(text, `"changed":0`, `"changed":1`, 1)
-		}
-		w.leave(t, text)
-		w.taken(t)
-	}
+	w.leaveAll(t, 3, 1)
 	l.quiet(w)
 	l.wantTold(foreignID(1))
 }

@@ -109,6 +109,29 @@ func (f *fenced) why() string {
 	return string(x.Standing.State) + ": " + x.Standing.Why
 }
 
+// wantWhy checks what db-01 needs: want begins it, if it is "good: ", else it is a part of why.
+func (f *fenced) wantWhy(when, want string) {
+	f.t.Helper()
+	why := f.why()
+	if good := strings.HasPrefix(why, "good: "); good != (want == "good: ") || !good && !strings.Contains(why, want) {
+		f.t.Errorf("%s: %s; want %q", when, why, want)
+	}
+}
+
+// applies has db-01 run in full, which no proof ends: until its gate it needs what it did, then it is good.
+func (f *fenced) applies(reason, want string) {
+	f.t.Helper()
+	f.converge()
+	order := f.claim()
+	if order == nil || order.Proof {
+		f.t.Fatalf("%s: the order is %+v: want a full run that no proof ends", reason, order)
+	}
+	f.wantWhy(reason+", before its gate", want)
+	f.db.Gate(full(order.Run))
+	f.db.Finish(order.Run)
+	f.wantWhy(reason+", after a full run", "good: ")
+}
+
 // ending is how a run ended, empty while it goes on.
 func (f *fenced) ending(run tutti.RunID) (out tutti.Outcome) {
 	for _, e := range f.Events() {
