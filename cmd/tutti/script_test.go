@@ -131,7 +131,7 @@ var variable = []struct{ pattern, is string }{
 	{`\d+\.\ds|\d+m?s\b`, "TOOK"},
 	{`U[A-Z2-7]{55}`, "KEY"},
 	{`(?m)^puppet    \S+$`, "puppet    VERSION"}, // `-` until the node has said it
-	{`BEGAN +`, "BEGAN  "},                       // which is as wide as what is below it
+	{`(BEGAN|SET) +`, "$1  "},                    // which is as wide as what is below it
 	{` +\n`, "\n"},
 }
 

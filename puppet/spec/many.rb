@@ -12,7 +12,7 @@ victims = (10...runs).to_a.sample(killed, random: random)
 parent = WarmParent.new(RealRun.environment)
 machine = RealRun.new(parent: parent).manifest("notify { 'a': }\n")
 memory = -> { parent.proc('status')[/VmRSS:\s+(\d+)/, 1].to_i }
-rest = -> { Timeout.timeout(60) { Thread.pass until parent.children.empty? } }
+rest = -> { Waiting.for(60, 'no child left') { parent.children.empty? } }
 before = nil # what is open after ten runs
 after = {}
 bad = []
@@ -22,7 +22,7 @@ began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
 # What kills a run waits until it has written so many bytes of what it does, which is a moment, but no time.
 def kill(run, pid, bytes)
-  Timeout.timeout(60) { Thread.pass while WarmParent.alive?(pid) && (File.size?(run.path("#{run.run}/phase.jsonl")) || 0) < bytes }
+  Waiting.for(60, 'the next phase') { !WarmParent.alive?(pid) || (File.size?(run.path("#{run.run}/phase.jsonl")) || 0) >= bytes }
   Process.kill('KILL', pid)
 rescue Errno::ESRCH
   nil # it has ended before

@@ -19,7 +19,8 @@ RSpec.describe 'the run protocol' do
     expect(mark['pid']).to eq(pid)
     expect(mark['start']).to be_an(Integer).and(be_positive)
     expect(Dir.children(run.dir)).to contain_exactly(
-      'run.json', 'pid', 'phase.jsonl', 'log.jsonl', 'events.jsonl', 'facts.json', 'fact-use.json', 'report.json', 'stdout', 'stderr', 'hiera.yaml', 'empty'
+      'run.json', 'pid', 'phase.jsonl', 'log.jsonl', 'events.jsonl', 'facts.json', 'fact-use.json', 'outside.json', 'report.json',
+      'stdout', 'stderr', 'hiera.yaml', 'empty'
     )
     expect(JSON.parse(File.read(File.join(run.dir, 'facts.json')))).to include('kernel' => 'Linux', 'os' => include('family'))
     expect(run.phases.tally.select { |phase, count| count > 1 && phase != 'gate' }).to be_empty
@@ -35,7 +36,7 @@ RSpec.describe 'the run protocol' do
     end
     run.manifest("notify { 'a': message => tutti::value('k') }\n")
     run.call do
-      Timeout.timeout(60) { Thread.pass until away }
+      Waiting.for(60, 'an agent that is away') { away }
       run.agent.stop
       run.agent.start
     end

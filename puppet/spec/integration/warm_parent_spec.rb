@@ -15,7 +15,7 @@ RSpec.describe 'a warm parent' do
 
   # Waits until nothing is left to do for the parent: it is in `select`, and no child is left.
   def rest(parent)
-    Timeout.timeout(60) { Thread.pass until parent.children.empty? && parent.proc('stat').rpartition(')').last.split.first == 'S' }
+    Waiting.for(60, 'a parent that rests') { parent.children.empty? && parent.proc('stat').rpartition(')').last.split.first == 'S' }
   end
 
   def cpu(parent)
@@ -104,10 +104,9 @@ RSpec.describe 'a warm parent' do
     run.write("#{run.run}/run.json", JSON.generate(run.order))
     File.mkfifo(File.join(run.dir, 'pid.new'))
     parent.order('do' => 'run', 'dir' => run.dir)
-    child = nil
-    Timeout.timeout(60) { Thread.pass until (child = parent.children.first) }
+    child = Waiting.for(60, 'a child') { parent.children.first }
     parent.kill
-    Timeout.timeout(60) { Thread.pass while WarmParent.alive?(child) }
+    Waiting.for(60, 'the end of the child') { !WarmParent.alive?(child) }
     expect(Dir.children(run.dir).sort).to eq(%w[pid.new run.json])
     expect(parent.silent?).to be(true)
   end

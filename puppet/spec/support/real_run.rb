@@ -3,7 +3,6 @@
 require 'fileutils'
 require 'json'
 require 'securerandom'
-require 'timeout'
 require 'tmpdir'
 require_relative 'fake_agent'
 require_relative 'warm_parent'
@@ -141,11 +140,7 @@ class RealRun
   # Waits, as the run goes on, until a file of it matches.
   def wait_for(name, pattern)
     file = path(name)
-    Timeout.timeout(60) do
-      Thread.pass until File.exist?(file) && File.read(file).match?(pattern)
-    end
-  rescue Timeout::Error
-    raise "#{name} never matched #{pattern.inspect}\n#{said}"
+    Waiting.for(60, -> { "#{name} matches #{pattern.inspect}\n#{said}" }) { File.exist?(file) && File.read(file).match?(pattern) }
   end
 
   def interrupt(pid)

@@ -3,6 +3,7 @@
 require 'json'
 require 'socket'
 require 'timeout'
+require_relative 'waiting'
 
 # A warm parent, as the agent has one. The specs' runs are its children where TUTTI_SPECS=warm.
 class WarmParent
@@ -48,8 +49,8 @@ class WarmParent
   # The same, and waits for its end.
   def collect(dir, age: 60)
     begin_collection(dir, age: age)
-    Timeout.timeout(60) { IO.select(nil, nil, nil, 0.05) while children.empty? } # it has begun
-    Timeout.timeout(60) { IO.select(nil, nil, nil, 0.05) until children.empty? }
+    Waiting.for(60, 'the begin of the collection') { !children.empty? }
+    Waiting.for(60, 'the end of the collection') { children.empty? }
   end
 
   # @return [String, nil] what it ends for, asked to run what is no run
@@ -105,7 +106,7 @@ class WarmParent
   # Waits until a child is gone, which is not this process's own.
   # @return [Status] with what it said last
   def self.wait(pid, phases)
-    Timeout.timeout(120) { Thread.pass while alive?(pid) }
+    Waiting.for(120, 'the end of the run') { !alive?(pid) }
     Status.new(File.exist?(phases) ? JSON.parse(File.readlines(phases).last)['exit'] : nil)
   end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative '../spec_helper'
+require_relative '../support/waiting'
 require 'puppet_x/tutti/lock'
 
 RSpec.describe PuppetX::Tutti::Lock do
@@ -16,7 +17,7 @@ RSpec.describe PuppetX::Tutti::Lock do
       reader, @writer = IO.pipe
       # An answer from the process itself would need a second pipe; its name is what counts.
       @pid = Process.spawn(script, in: reader)
-      Thread.pass until File.read("/proc/#{@pid}/comm").strip == name[0, 15]
+      Waiting.for(60, 'the name of the process') { File.read("/proc/#{@pid}/comm").strip == name[0, 15] }
       @pid
     end
   end

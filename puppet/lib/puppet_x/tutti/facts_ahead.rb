@@ -244,10 +244,11 @@ module PuppetX
         found = nil
         leaves, lent = FactLeavings.of { found = Puppet::Node::Facts.indirection.terminus(:facter).find(request) }
         external = FactsAhead.external
-        compare(found.values, external, @order.agent? ? nil : Outside.new(environment, @order.volatile_facts))
         single = asked.to_h { |name| [name, told.value(name)] }
-        @out.write(Marshal.dump(Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
-                                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)))
+        facts = Facts.new(at, told.said, single, messages, FactsAhead.plugins(external), FactCosts.record,
+                          FactsAhead.changed(before), $LOAD_PATH - path, FactsAhead.required(loaded), ended, external, leaves, lent, @began)
+        compare(found.values, external, @order.agent? ? nil : Outside.new(environment, @order.volatile_facts)) # last: it requires, too
+        @out.write(Marshal.dump(facts))
         @out.close
         exit
       end
