@@ -48,9 +48,15 @@ class WarmParent
 
   # The same, and waits for its end.
   def collect(dir, age: 60)
+    before = children # a run may have ended, and its end not be taken
     begin_collection(dir, age: age)
-    Waiting.for(60, 'the begin of the collection') { !children.empty? }
-    Waiting.for(60, 'the end of the collection') { children.empty? }
+    collector = Waiting.for(60, 'the begin of the collection') { (children - before).first }
+    Waiting.for(60, 'the end of the collection') { !children.include?(collector) }
+  end
+
+  # The runs after that take none.
+  def forget
+    @facts = nil
   end
 
   # @return [String, nil] what it ends for, asked to run what is no run
