@@ -61,17 +61,17 @@ func (p *Process) end(ctx context.Context) error {
 // descendants are the processes below it, parents first.
 func (p *Process) descendants() []*Process {
 	children := map[int][]*Process{}
-	_ = eachProcess(func(pid int, _ []string) bool {
+	all, _ := processes() // without /proc there is nobody to be found
+	for _, pid := range all {
 		fields, err := stat(pid)
 		if err != nil {
-			return true // gone meanwhile
+			continue // gone meanwhile
 		}
 		parent, _ := strconv.Atoi(fields[1])
 		if start, err := startTime(pid); err == nil {
 			children[parent] = append(children[parent], &Process{pid: pid, start: start})
 		}
-		return true
-	})
+	}
 	out := children[p.pid]
 	for i := 0; i < len(out); i++ { // it grows
 		out = append(out, children[out[i].pid]...)
@@ -82,16 +82,19 @@ func (p *Process) descendants() []*Process {
 // inScope are the processes in the run's scope, also those that have left their
 // parents.
 func (p *Process) inScope() []*Process {
+	if p.scope == "" {
+		return nil
+	}
 	var out []*Process
-	_ = eachProcess(func(pid int, _ []string) bool {
+	all, _ := processes() // as above
+	for _, pid := range all {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		if err != nil || p.scope == "" || !strings.Contains(string(raw), "/"+p.scope) {
-			return true
+		if err != nil || !strings.Contains(string(raw), "/"+p.scope) {
+			continue
 		}
 		if start, err := startTime(pid); err == nil {
 			out = append(out, &Process{pid: pid, start: start})
 		}
-		return true
-	})
+	}
 	return out
 }

@@ -180,18 +180,15 @@ func Strangers() ([]string, error) {
 	return out, err
 }
 
-// eachProcess calls f with every process's arguments until f returns false.
+// eachProcess calls f with every process's arguments until f returns false. One that
+// is about to become another program (execve) has none for a moment, and is left out.
 func eachProcess(f func(pid int, argv []string) bool) error {
-	entries, err := os.ReadDir("/proc")
+	all, err := processes()
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		raw, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+	for _, pid := range all {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil || len(raw) == 0 {
 			continue // gone, or a kernel thread
 		}
@@ -200,4 +197,19 @@ func eachProcess(f func(pid int, argv []string) bool) error {
 		}
 	}
 	return nil
+}
+
+// processes are all that there are now, kernel threads included.
+func processes() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
 }
