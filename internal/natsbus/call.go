@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 
 	"github.com/tutti-project/tutti"
 )
@@ -26,7 +25,8 @@ const (
 // minute). In both cases the server may have done what was asked.
 //
 // Payload and answer may have up to 64 MiB. Large ones go in chunks, which
-// outlive a lost connection as long as ctx lasts.
+// outlive a lost connection as long as ctx lasts. A call that ended with
+// CodeUnavailable and is made again goes on with what the server has of it.
 func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	if err := validateOp(op); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (c *Conn) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 		if len(payload) <= chunkSize {
 			msg.Data = payload
 		} else {
-			p := parcel{id: nuid.Next(), digest: tutti.DigestOf(payload), size: int64(len(payload))}
+			p := payloadParcel(payload)
 			if err := c.upload(ctx, p, payload); err != nil {
 				return nil, err
 			}
@@ -122,6 +122,13 @@ func (c *Conn) request(ctx context.Context, op string, msg *nats.Msg) (*nats.Msg
 		err = cause
 	}
 	return nil, wrap(err, op+": no answer from the server")
+}
+
+// payloadParcel names a payload by its content: the same payload is the same
+// parcel when the call is made again.
+func payloadParcel(payload []byte) parcel {
+	digest := tutti.DigestOf(payload)
+	return parcel{id: digest.Hex()[:32], digest: digest, size: int64(len(payload))}
 }
 
 // upload sends a parcel in chunks, each from where the server says it is.

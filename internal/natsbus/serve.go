@@ -211,7 +211,8 @@ func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload
 	return msg
 }
 
-// callLarge calls the handler with a parcel that was put before.
+// callLarge calls the handler with a parcel that was put before. The parcel stays
+// if the node has to ask again: the ticket of before, for example.
 func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p parcel) *nats.Msg {
 	e := s.spool.find(key, p.id)
 	if e == nil {
@@ -226,12 +227,18 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 	case <-ctx.Done():
 		return failure(wrap(ctx.Err(), op))
 	}
-	defer s.spool.drop(key, p.id)
 	payload, err := e.content()
 	if err != nil {
+		s.spool.drop(key, p.id)
 		return failure(err)
 	}
-	return s.call(ctx, key, op, payload)
+	answer := s.call(ctx, key, op, payload)
+	switch tutti.Code(answer.Header.Get(headerStatus)) {
+	case tutti.CodeUnavailable, tutti.CodeDeadline:
+	default:
+		s.spool.drop(key, p.id)
+	}
+	return answer
 }
 
 func (s *server) put(key tutti.NodeKey, p parcel, msg *nats.Msg) *nats.Msg {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,6 +293,44 @@ func TestLargePayloadOutlivesItsConnection(t *testing.T) {
 				t.Errorf("%d bytes passed for a payload of %d: it was not continued where it was cut", passed, size)
 			}
 		})
+	}
+}
+
+// A payload that was there when the server could not take it does not go up again.
+func TestALargeCallMadeAgainIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	const size = 4 << 20
+	bus := bustest.Start(t)
+	var calls atomic.Int64
+	serve(t, bus, func(_ context.Context, _ tutti.NodeKey, _ string, payload []byte) ([]byte, error) {
+		if calls.Add(1) < 3 {
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "later")
+		}
+		return []byte(digestOf(payload)), nil
+	})
+	proxy := newCutter(t, bus, true, 1<<40)
+	node := bus.Join(t, "web")
+	conn, err := natsbus.Dial(t.Context(), natsbus.DialOptions{URLs: []string{proxy.url()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 2 {
+		_, err := conn.Call(within(t), "put", pattern(size))
+		wantCode(t, err, tutti.CodeUnavailable)
+	}
+	got, err := conn.Call(within(t), "put", pattern(size))
+	if err != nil || string(got) != digestOf(pattern(size)) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if passed := proxy.passed.Load(); passed > size*11/10 {
+		t.Errorf("%d bytes passed for a payload of %d: it was sent again", passed, size)
+	}
+	if _, err := conn.Call(within(t), "put", pattern(size)); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	if passed := proxy.passed.Load(); passed < size*2 {
+		t.Errorf("%d bytes passed for two calls of %d: the server keeps what it has taken", passed, size)
 	}
 }
 
