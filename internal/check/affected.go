@@ -76,10 +76,11 @@ func (c *change) keep(all []stage) []stage {
 		return all
 	}
 	hosts := c.touchesArea("fleet") || c.touchesArea("services") || c.touchesArea("puppetserver")
+	module := c.touches("puppet", "script/module-specs")
 	wanted := map[string]bool{
 		"build": hosts, "e2e8": hosts, "e2e7": hosts,
 		"lint": true, "go": true, "defence": true,
-		"specs": c.touches("puppet", "script/module-specs"),
+		"specs7": module, "specs8": module,
 	}
 	return slices.DeleteFunc(all, func(s stage) bool { return !wanted[s.name] })
 }

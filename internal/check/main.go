@@ -2,7 +2,7 @@
 //
 //	check                 what CI runs, in two lanes that use one core each
 //	check -base REV       of it, what the changes since that commit touch
-//	check -only go,specs  of it, these stages
+//	check -only go,specs8 of it, these stages
 //	check -deep PART      one part of the tests that check does not run; the result goes to docs/deep.md
 //	check -deep list      the parts
 //
