@@ -149,13 +149,13 @@ func (a *Authority) useServer(pair *keyPair) error {
 	return writeFile(a.dir, fileServer, pair.certPEM())
 }
 
-// renewServer replaces a server certificate that soon ends, for the same names:
+// renewServer replaces a server certificate that soon ends, or has not begun, for the same names:
 // nobody else would, and with it ends every connection of the fleet.
 func (a *Authority) renewServer() tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old := a.server.Leaf
-	if time.Until(old.NotAfter) > serverRenew {
+	if time.Until(old.NotAfter) > serverRenew && time.Until(old.NotBefore) <= 0 {
 		return a.server
 	}
 	hosts := slices.Clone(old.DNSNames)

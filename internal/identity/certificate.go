@@ -28,6 +28,10 @@ const (
 	clockSkew = 24 * time.Hour
 )
 
+// begin is when certificates of the fleet and its server begin to be good. It is in the past for every
+// clock: a certificate made while the clock was ahead would be good for nobody once the clock is right.
+var begin = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // keyPair is a certificate and its key.
 type keyPair struct {
 	cert *x509.Certificate
@@ -37,6 +41,7 @@ type keyPair struct {
 func newCA() (*keyPair, error) {
 	return sign(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: "tutti CA"},
+		NotBefore:             begin,
 		NotAfter:              time.Now().Add(caLife),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
@@ -48,6 +53,7 @@ func newCA() (*keyPair, error) {
 func serverTemplate(hosts []string) *x509.Certificate {
 	t := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "tutti server"},
+		NotBefore:   begin,
 		NotAfter:    time.Now().Add(serverLife),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -89,14 +95,16 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*key
 	return &keyPair{cert: cert, key: key}, err
 }
 
-// certify makes the certificate of a key, which may be anywhere.
+// certify makes the certificate of a key, which may be anywhere. Without NotBefore it is good from now on.
 func certify(template *x509.Certificate, key *ecdsa.PublicKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
-	template.NotBefore = time.Now().Add(-clockSkew)
+	if from := time.Now().Add(-clockSkew); template.NotBefore.IsZero() || from.Before(template.NotBefore) {
+		template.NotBefore = from
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, parentKey)
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeInvalid, err, "make the certificate of %q", template.Subject.CommonName)

@@ -241,6 +241,40 @@ func TestCertificatesAllowClockSkew(t *testing.T) {
 	})
 }
 
+// A server's clock is three years ahead for a moment, in which the certificate is renewed. Nobody is locked out
+// when the clock is right again.
+func TestACertificateOfAClockThatWasAhead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "identity")
+	const year = 365 * 24 * time.Hour
+	made := func(ahead time.Duration) (leaf *x509.Certificate) {
+		synctest.Test(t, func(t *testing.T) { // its clock begins in 2000
+			time.Sleep(27*year + ahead)
+			a, err := identity.Init(dir, nil)
+			if ahead > 0 {
+				a, err = identity.Load(dir)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf = serverCert(t, a).Leaf
+		})
+		return leaf
+	}
+	first, renewed := made(0), made(3*year)
+	if now := first.NotAfter.Add(-2 * year); renewed.NotBefore.After(now) || !renewed.NotAfter.After(first.NotAfter) {
+		t.Errorf("renewed: good from %s to %s, and it is %s", renewed.NotBefore, renewed.NotAfter, now)
+	}
+	synctest.Test(t, func(t *testing.T) { // as if it were of a release that did not see to it
+		a, err := identity.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if healed := serverCert(t, a).Leaf; healed.NotBefore.After(time.Now()) {
+			t.Errorf("a certificate that is good from %s stays, and it is %s", healed.NotBefore, time.Now())
+		}
+	})
+}
+
 func TestTheServersCertificateIsRenewedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "identity")
