@@ -27,11 +27,13 @@ type Position struct {
 // event, empty if it is not known any more. A seen position of no epoch says nothing.
 func (p Position) Behind(seen Position, at Digest) error {
 	var what string
+	mend := "tutti server new-epoch"
 	switch {
 	case seen.Epoch.Number == 0, p.Epoch.Number > seen.Epoch.Number:
 		return nil
 	case p.Epoch.Number < seen.Epoch.Number:
 		what = "it has gone back before its last restore"
+		mend += " --above " + strconv.FormatUint(seen.Epoch.Number, 10)
 	case p.Epoch.Random != seen.Epoch.Random:
 		what = "there are two servers of this epoch, each of them restored from one backup or copied"
 	case p.Seq < seen.Seq:
@@ -41,8 +43,8 @@ func (p Position) Behind(seen Position, at Digest) error {
 	default:
 		return nil
 	}
-	return Errorf(CodeDamaged, "this server is at event %d of epoch %s, and was seen at event %d of epoch %s: %s; %s",
-		p.Seq, p.Epoch, seen.Seq, seen.Epoch, what, "if it is the right one, stop it and begin its next epoch: tutti server new-epoch")
+	return Errorf(CodeDamaged, "this server is at event %d of epoch %s, and was seen at event %d of epoch %s: %s; if it is the right one, stop it and begin its next epoch: %s",
+		p.Seq, p.Epoch, seen.Seq, seen.Epoch, what, mend)
 }
 
 // String is for people: the number, and what tells it from another one of that number.

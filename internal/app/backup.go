@@ -266,10 +266,28 @@ func readConfig(dir string) (serverConfig, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return out, tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", dir, dir)
 	}
-	if err == nil {
-		err = json.Unmarshal(raw, &out)
+	if err != nil {
+		return out, tutti.Wrap(tutti.CodeInvalid, err, "%s", path)
 	}
-	return out, tutti.Wrap(tutti.CodeInvalid, err, "%s", path)
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, damaged(path, err)
+	}
+	return out, nil
+}
+
+// loadAuthority reads the keys of the server in dir. CodeDamaged: one of them is not what it was.
+func loadAuthority(dir string) (*identity.Authority, error) {
+	path := filepath.Join(dir, "identity")
+	authority, err := identity.Load(path)
+	if errors.Is(err, identity.ErrCorrupt) {
+		return nil, damaged(path, err)
+	}
+	return authority, err
+}
+
+// damaged says what to do about what a backup has.
+func damaged(path string, err error) error {
+	return tutti.Wrap(tutti.CodeDamaged, err, "%s is damaged; nothing was changed; put it back from a backup", path)
 }
 
 // stores are the bus of a server that does not run, and what is kept there.
@@ -288,7 +306,7 @@ func (s stores) close() {
 
 // openStores starts the bus of a server's directory where nobody finds it.
 func openStores(ctx context.Context, dir string) (stores, error) {
-	authority, err := identity.Load(filepath.Join(dir, "identity"))
+	authority, err := loadAuthority(dir)
 	if err != nil {
 		return stores{}, err
 	}

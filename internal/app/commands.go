@@ -191,12 +191,12 @@ func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, e
 	return cli.BackupMade{File: file, MadeAt: head.MadeAt, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
 }
 
-func (backups) NewEpoch(dir string) error {
+func (backups) NewEpoch(dir string, above uint64) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	return NewEpoch(dir)
+	return NewEpoch(dir, above)
 }
 
 func examineHere(ctx context.Context, o cli.Examine) []cli.Finding {

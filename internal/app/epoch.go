@@ -59,18 +59,25 @@ func (e *epochs) write() error {
 	return durable.WriteFile(e.path, append(raw, '\n'), 0o600)
 }
 
-// nextEpoch lets the next start of the server in dir begin another epoch.
-func nextEpoch(dir string) error {
+// nextEpoch lets the next start of the server in dir begin another epoch, with a number above one that somebody
+// has seen: a clock that was ahead made it too high to be reached by time.
+func nextEpoch(dir string, above uint64) error {
 	e, err := openEpochs(dir)
 	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
 		return err
 	}
-	e.Above = uint64(max(1, now().UnixMilli()))
+	e.Above = max(uint64(max(1, now().UnixMilli())), above+1)
 	return e.write()
 }
 
+// maxEpoch bounds what a person can ask for: there has to be room for the epochs after it.
+const maxEpoch = 1 << 53
+
 // NewEpoch does that for a server that does not run, whose log was put back.
-func NewEpoch(dir string) error {
+func NewEpoch(dir string, above uint64) error {
+	if above > maxEpoch {
+		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(maxEpoch))
+	}
 	if _, err := readConfig(dir); err != nil {
 		return err
 	}
@@ -79,5 +86,5 @@ func NewEpoch(dir string) error {
 		return err
 	}
 	defer lock.Close()
-	return nextEpoch(dir)
+	return nextEpoch(dir, above)
 }

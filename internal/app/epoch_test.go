@@ -4,8 +4,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
 )
@@ -98,7 +101,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	if says := two.refused(t); !strings.Contains(says, "before its last restore") {
 		t.Errorf("restored twice: %s", says)
 	}
-	if err := NewEpoch(two.dir); err != nil {
+	if err := NewEpoch(two.dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	two.mustServe(t, writes("shared/two", 1))
@@ -107,13 +110,47 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 }
 
+// The first of two servers that were restored from one backup began its epoch while the clock was ahead. What
+// people are told to do lets them go on with the second one.
+func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
+	s := initStored(t)
+	s.mustServe(t, writes("shared/first", 2))
+	file := filepath.Join(t.TempDir(), "all.tar")
+	if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+		t.Fatal(err)
+	}
+	one := s.restored(t, file)
+	ahead := uint64(now().AddDate(1, 0, 0).UnixMilli())
+	if err := NewEpoch(one.dir, ahead-1); err != nil {
+		t.Fatal(err)
+	}
+	one.mustServe(t, writes("shared/one", 1))
+	if got := one.epoch(t); got != ahead {
+		t.Fatalf("the first restored server began epoch %d, want %d", got, ahead)
+	}
+	two := s.restored(t, file)
+	says := two.refused(t)
+	_, hint, found := strings.Cut(says, "tutti server new-epoch --above ")
+	above, err := strconv.ParseUint(strings.TrimSpace(hint), 10, 64)
+	if !found || err != nil {
+		t.Fatalf("no epoch to begin above: %s", says)
+	}
+	if err := NewEpoch(two.dir, above); err != nil {
+		t.Fatal(err)
+	}
+	two.mustServe(t, writes("shared/two", 1))
+	if err := NewEpoch(two.dir, maxEpoch+1); tutti.CodeOf(err) != tutti.CodeInvalid {
+		t.Errorf("an epoch with no room after it: %v", err)
+	}
+}
+
 func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
-	if err := NewEpoch(t.TempDir()); err == nil {
+	if err := NewEpoch(t.TempDir(), 0); err == nil {
 		t.Error("there is no server")
 	}
 	s := initStored(t)
 	s.mustServe(t, func(context.Context, tutti.Values) error {
-		if err := NewEpoch(s.dir); tutti.CodeOf(err) != tutti.CodeConflict {
+		if err := NewEpoch(s.dir, 0); tutti.CodeOf(err) != tutti.CodeConflict {
 			t.Errorf("of a server that runs: %v", err)
 		}
 		return nil
@@ -124,8 +161,28 @@ func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
 	if _, err := s.serve(t, writes("shared/never", 1)); tutti.CodeOf(err) != tutti.CodeDamaged || !strings.Contains(err.Error(), "tutti server new-epoch") {
 		t.Errorf("with a file that nobody can read: %v", err)
 	}
-	if err := NewEpoch(s.dir); err != nil {
+	if err := NewEpoch(s.dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	s.mustServe(t, writes("shared/again", 1))
+}
+
+// A file that a server needs and a backup has is damaged: the server says so, and changes nothing.
+func TestADamagedServerSaysSo(t *testing.T) {
+	for _, name := range []string{serverConfigFile, "identity/bus-nodes.jwt", "identity/server.key", "identity/ca.crt", "identity/code.pub"} {
+		s := initStored(t)
+		path := filepath.Join(s.dir, name)
+		if err := os.WriteFile(path, []byte("\x00{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		notLock := func(name string) bool { return filepath.Base(name) != "lock" }
+		before := files(t, s.dir, notLock)
+		_, err := s.serve(t, writes("shared/never", 1))
+		if tutti.CodeOf(err) != tutti.CodeDamaged || !strings.Contains(err.Error(), filepath.Base(name)) || !strings.Contains(err.Error(), "put it back from a backup") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(before, files(t, s.dir, notLock)); diff != "" {
+			t.Errorf("%s: files -before +after\n%s", name, diff)
+		}
+	}
 }

@@ -241,7 +241,7 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 		}, noFiles, []string{"the log has 0 events", "was served here", "tutti server new-epoch"}},
 		{"log and head were put back together", func(t *testing.T, s stored) {
 			putBack := s.keep(t)
-			if err := NewEpoch(s.dir); err != nil {
+			if err := NewEpoch(s.dir, 0); err != nil {
 				t.Fatal(err)
 			}
 			s.mustServe(t, writes("shared/more", 1))

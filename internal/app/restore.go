@@ -98,7 +98,7 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 	if err := sameEnd(ctx, st, head, end); err != nil || end.Seq == 0 {
 		return err
 	}
-	if err := nextEpoch(dir); err != nil {
+	if err := nextEpoch(dir, 0); err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(dir, headFile), []byte(headLine(end.Seq, end.Link)), 0o600)

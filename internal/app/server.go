@@ -93,7 +93,7 @@ func (s *Server) open() error {
 	if s.lock, err = lockDir(s.opts.Dir); err != nil {
 		return err
 	}
-	if s.authority, err = identity.Load(filepath.Join(s.opts.Dir, "identity")); err != nil {
+	if s.authority, err = loadAuthority(s.opts.Dir); err != nil {
 		return err
 	}
 	s.authority.Lives = s.opts.Lives

@@ -36,8 +36,8 @@ type BackupMade struct {
 type Backups interface {
 	Backup(ctx context.Context, o ServerBackup) (BackupMade, error)
 	Restore(ctx context.Context, file, dir string) (BackupMade, error)
-	// NewEpoch lets the next start of a server begin another epoch.
-	NewEpoch(dir string) error
+	// NewEpoch lets the next start of a server begin another epoch, above one that was seen.
+	NewEpoch(dir string, above uint64) error
 }
 
 func newServerBackupCommand(o *options) *cobra.Command {
@@ -90,6 +90,7 @@ timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer
 
 func newServerNewEpochCommand(o *options) *cobra.Command {
 	dir := DefaultServerDir
+	var above uint64
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
 		Short: "Say that this log, which was put back, is the fleet's from now on",
@@ -97,16 +98,18 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 were made from one log. Say here which one is right: its next start begins the
 next epoch, and everybody goes on with it. What it does not know is lost, and
 nodes that have run meanwhile run once more. "server restore" does this itself.
-The server must not run.`,
+The number of an epoch is a time. If it was seen while a clock was ahead, the error
+says above which number to begin. The server must not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.deps.Backups.NewEpoch(dir); err != nil {
+			if err := o.deps.Backups.NewEpoch(dir, above); err != nil {
 				return err
 			}
 			return o.done(cmd, fmt.Sprintf("The next start of the server in %s begins another epoch. Never let another server of this fleet run beside it.\n", dir), map[string]any{"dir": dir})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", DefaultServerDir, "data directory")
+	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a higher number than this one, which somebody has seen")
 	return cmd
 }
 

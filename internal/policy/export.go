@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tutti-project/tutti"
 )
@@ -93,7 +94,35 @@ func (x *Exports) May(e tutti.Export) error {
 	if why == "" {
 		return refuse(x.fleet, x.groups, x.node, "export resources of type "+e.Type, "no grant", Wanted(e))
 	}
-	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, Wanted(e))
+	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
+}
+
+// wider returns the grant that the node has of the type, with what it lacks for a resource: its other limits
+// stay. If that does not do, it is the smallest grant that does.
+func (x *Exports) wider(e tutti.Export) tutti.Grant {
+	for _, g := range x.types[e.Type] {
+		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
+		g.OwnTitle = g.OwnTitle && owns(x.node, e.Title)
+		for _, p := range slices.Sorted(maps.Keys(e.Parameters)) {
+			switch {
+			case slices.Contains(tutti.Relations, p):
+				g.NoRelations = false
+			case len(g.Parameters) > 0 && tutti.IsParameter(p) && !g.Admits(p, g.dangerous):
+				g.Parameters = append(g.Parameters, p)
+			}
+		}
+		if len(g.Tags) > 0 {
+			for _, tag := range slices.Concat(e.Tags, tagsOf(e.Parameters["tag"])) {
+				if !g.admitsTag(e, tag) {
+					g.Tags = append(g.Tags, tag)
+				}
+			}
+		}
+		if g.refuses(e, x.node) == "" {
+			return tutti.Grant{Types: []tutti.ExportGrant{g.ExportGrant}, Dangerous: g.dangerous}
+		}
+	}
+	return Wanted(e)
 }
 
 // MayAll returns nil if the node may export all of them, or the type that it may not and why.
@@ -162,6 +191,9 @@ func (g granting) refuses(e tutti.Export, node tutti.NodeName) string {
 		return fmt.Sprintf("the value of %q is more than data, which calls functions on the collector", first)
 	case first != "":
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
+	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && slices.ContainsFunc(slices.Collect(maps.Values(e.Parameters)), valueHasControl)):
+		// Types check a line of a text where they mean all of it, and write the text into a file of lines.
+		return "a control character, like the end of a line, takes `dangerous: true`"
 	}
 	if g.OwnTitle && !owns(node, e.Title) {
 		return fmt.Sprintf("its grant admits titles that are %q, or begin with that and one of %q", string(node), titleEnds)
@@ -174,6 +206,33 @@ func (g granting) refuses(e tutti.Export, node tutti.NodeName) string {
 		return fmt.Sprintf("its grant does not admit the tag %q", tags[i])
 	}
 	return ""
+}
+
+func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
+
+// valueHasControl reports whether a text at any depth of a value in rich data has a control character.
+func valueHasControl(value json.RawMessage) bool {
+	if !bytes.ContainsRune(value, '\\') && !bytes.ContainsFunc(value, unicode.IsControl) {
+		return false
+	}
+	var v any
+	return json.Unmarshal(value, &v) != nil || anyControl(v)
+}
+
+func anyControl(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return hasControl(v)
+	case []any:
+		return slices.ContainsFunc(v, anyControl)
+	case map[string]any:
+		for key, item := range v {
+			if hasControl(key) || anyControl(item) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // titleEnds are the characters that end a node's name in a title. None is in a node's name but

@@ -68,6 +68,13 @@ func TestExports(t *testing.T) {
 		{"a type of Ruby", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", `{"__ptype":"Pcore::RuntimeType"}`)}, "is more than data"},
 		{"a call, with the word", "{to: web, exports: [A::B], dangerous: true}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", deferred)}, ""},
 		{"values of all kinds", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", `[1, {"__ptype":"Timestamp","__pvalue":"x"}, {"__ptype":"Pcore::IntegerType","from":1}, {"__ptype":"Pcore::StructElement","key_type":{"__ptype":"Pcore::StringType"}}, {"__ptype":"Hash","__pvalue":[{"__ptype":"Default"}, 2]}]`)}, ""},
+		{"a title of two lines", "{to: web, exports: [{type: Host, title: own}]}", tutti.Export{Type: "Host", Title: "web-01 \n1.2.3.x\n4\tevil"}, "a control character"},
+		{"a title of two lines, of a defined type", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x\ny"}, "a control character"},
+		{"a parameter of two lines", "{to: web, exports: [Host]}", tutti.Export{Type: "Host", Title: "web-01", Parameters: parameters("comment", `"a\n192.0.2.1 b"`)}, "a control character"},
+		{"one inside", "{to: web, exports: [Host]}", tutti.Export{Type: "Host", Title: "web-01", Parameters: parameters("host_aliases", `["a\u000a192.0.2.1 b"]`)}, "a control character"},
+		{"lines of a defined type", "{to: web, exports: [A::B]}", tutti.Export{Type: "A::B", Title: "x", Parameters: parameters("a", `"a\nb"`)}, ""},
+		{"lines of a message", "{to: web, exports: [Notify]}", tutti.Export{Type: "Notify", Title: "x", Parameters: parameters("message", `"a\nb"`)}, ""},
+		{"lines, with the word", "{to: web, exports: [Host], dangerous: true}", tutti.Export{Type: "Host", Title: "web-01", Parameters: parameters("comment", `"a\nb"`)}, ""},
 		{"its own title", "{to: web, exports: [{type: Sshkey, title: own}]}", sshkey(), ""},
 		{"and what follows", "{to: web, exports: [{type: Sshkey, title: own}]}", tutti.Export{Type: "Sshkey", Title: "web-01_rsa"}, ""},
 		{"a name that begins alike", "{to: web, exports: [{type: Sshkey, title: own}]}", tutti.Export{Type: "Sshkey", Title: "web-01-evil"}, `admits titles that are "web-01"`},
@@ -192,4 +199,29 @@ func TestWantsAdmit(t *testing.T) {
 			t.Errorf("%s\nis not all: %v", source, left)
 		}
 	})
+}
+
+// What a refusal says to paste keeps the limits of the grant that is there.
+func TestARefusalKeepsLimits(t *testing.T) {
+	const limited = "{type: A::B, parameters: [port], title: own, tags: [web], relations: false, most: 3}"
+	for _, tc := range []struct {
+		reason string
+		export tutti.Export
+		want   string
+	}{
+		{"a tag", tutti.Export{Title: "web-01", Tags: []string{"class", "web"}}, "{type: A::B, parameters: [port], title: own, tags: [\"web\", \"class\"], relations: false, most: 3}"},
+		{"a parameter", tutti.Export{Title: "web-01", Parameters: parameters("ip", `"x"`)}, "{type: A::B, parameters: [port, ip], title: own, tags: [\"web\"], relations: false, most: 3}"},
+		{"a title", tutti.Export{Title: "x"}, "{type: A::B, parameters: [port], tags: [\"web\"], relations: false, most: 3}"},
+		{"a relation", tutti.Export{Title: "web-01", Parameters: parameters("notify", `"x"`)}, "{type: A::B, parameters: [port], title: own, tags: [\"web\"], most: 3}"},
+	} {
+		tc.export.Type = "A::B"
+		f := web(t, "{to: web, exports: ["+limited+"]}")
+		err := policy.ExportsOf(f, inWeb, "web-01").May(tc.export)
+		if err == nil || !strings.Contains(err.Error(), ": - {to: web, exports: ["+tc.want+"]}") {
+			t.Errorf("%s: %v, want %s", tc.reason, err, tc.want)
+		}
+		if wider := web(t, "{to: web, exports: ["+tc.want+"]}"); policy.ExportsOf(wider, inWeb, "web-01").May(tc.export) != nil {
+			t.Errorf("%s: what is proposed does not admit it", tc.reason)
+		}
+	}
 }
