@@ -88,7 +88,7 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		return out
 	}
 	if s.withdrawn[node] > passed.GatedSeq {
-		out.why = "a fleet file did not grant what it has published: that was withdrawn"
+		out.why = "a fleet file did not grant what it has published, or an operator took it back: that was withdrawn"
 		return out
 	}
 	if key := denied(passed, has); key != "" {

@@ -30,6 +30,23 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 		if err := tx.Data.MayChange(in); err != nil {
 			return err
 		}
-		return tx.setValue(tutti.Actor(ctx), "", nil, in)
+		by := tutti.Actor(ctx)
+		before, _ := tx.Data.Value(in.Key)
+		if err := tx.setValue(by, "", nil, in); err != nil {
+			return err
+		}
+		if after, found := tx.Data.Value(in.Key); !found || after.Owner != before.Owner {
+			tx.tookFrom(by, before.Owner)
+		}
+		return nil
 	})
+}
+
+// tookFrom says that a node does not publish any more what its last run has published: it has to run. A set of
+// exports that no run has published says so, here the one that it has.
+func (tx *tx) tookFrom(by string, node tutti.NodeName) {
+	if n := tx.Registry.Nodes[node]; n != nil {
+		exports := tx.Data.Exports(node)
+		tx.emit(by, &tutti.ExportsSet{Node: node, Set: n.Exports, Count: len(exports), Exports: exports})
+	}
 }

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,5 +162,62 @@ func TestOperatorsValues(t *testing.T) {
 	wantCode(t, f.UnsetValue(servertest.Operator(), "/"), tutti.CodeInvalid, "key")
 	if err := f.UnsetValue(servertest.Operator(), "shared/a"); err != nil {
 		t.Error(err)
+	}
+}
+
+// An operator takes back what a node has published: the node has to run, and does not lose what it exports.
+func TestWhatAnOperatorTakesFromANode(t *testing.T) {
+	const fleet = `
+fleet: test
+environment: {name: production, path: ./code}
+groups: {db: {nodes: [db-01]}}
+grants: [{to: db, write: [shared/db], exports: [Sshkey]}]
+`
+	for name, take := range map[string]func(f *fenced) error{
+		"unset": func(f *fenced) error { return f.UnsetValue(servertest.Operator(), "shared/db") },
+		"set":   func(f *fenced) error { return f.SetValue(servertest.Operator(), "shared/db", []byte("2")) },
+	} {
+		f := newFenced(t)
+		f.Push(fleet)
+		run := func() {
+			t.Helper()
+			f.converge()
+			order := f.claim()
+			if order == nil {
+				t.Fatalf("%s: it does not run", name)
+			}
+			gate := full(order.Run)
+			gate.Exports = []tutti.Export{{Type: "Sshkey", Title: "db-01", Parameters: map[string]json.RawMessage{"key": []byte(`"x"`)}}}
+			gate.Values = []string{"shared/db"}
+			f.db.Gate(gate)
+			if gated := f.db.Gate(gate); gated.Verdict != tutti.GateGo {
+				t.Fatalf("%s: the gate says %+v", name, gated)
+			}
+			if err := f.db.Publish(order.Run, "shared/db", "1"); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			f.db.Finish(order.Run)
+			if why := f.why(); !strings.HasPrefix(why, "good: ") {
+				t.Fatalf("%s: after its run it is %s", name, why)
+			}
+		}
+		run()
+		set(t, f.Fleet, "shared/db", "1")
+		if why := f.why(); !strings.HasPrefix(why, "good: ") {
+			t.Errorf("%s: with the same value set it is %s", name, why)
+		}
+		if err := take(f); err != nil {
+			t.Fatal(err)
+		}
+		f.restart()
+		if why := f.why(); !strings.Contains(why, "an operator took it back") {
+			t.Errorf("%s: it is %s", name, why)
+		}
+		if exports := f.State().Exports("db-01"); len(exports) != 1 {
+			t.Errorf("%s: it exports %v", name, exports)
+		}
+		if name == "unset" {
+			run()
+		}
 	}
 }
