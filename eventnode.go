@@ -95,6 +95,8 @@ type NodeSetBack struct {
 	Begun Fence `json:"begun"` // what the node has begun last
 	// During: the node knows that it has begun the run, and not how the run ended.
 	During bool `json:"during,omitempty"`
+	// Moved: the node knows the run, and is another machine since, or was installed again.
+	Moved bool `json:"moved,omitempty"`
 }
 
 // Kind implements Body.
@@ -129,6 +131,8 @@ type NodeConnected struct {
 	Rivals []Digest `json:"rivals,omitempty"`
 	// Out are tickets of machines that are the node no more; see NodeKept.
 	Out []Digest `json:"out,omitempty"`
+	// Machine is that of the Hello, empty: nothing is known.
+	Machine Digest `json:"machine,omitempty"`
 }
 
 // Kind implements Body.

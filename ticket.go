@@ -19,6 +19,9 @@ type Hello struct {
 	Next   string `json:"next"`             // the one that it wants to have
 	Boot   string `json:"boot,omitempty"`   // of its kernel; for people
 	Host   string `json:"host,omitempty"`   // what its kernel is called; for people
+	// Machine tells installations of machines apart: with the same ticket and another one, the agent's state was
+	// brought to another machine, or stayed while that was installed again. Empty: nothing is known.
+	Machine Digest `json:"machine,omitempty"`
 }
 
 // Bounds of a hello.
@@ -30,7 +33,7 @@ const (
 
 // Validate refuses what no agent says.
 func (h Hello) Validate() error {
-	if len(h.Next) < minTicket || len(h.Next) > maxTicket || len(h.Ticket) > maxTicket || len(h.Boot) > maxTicket || len(h.Host) > maxHost || h.Next == h.Ticket {
+	if len(h.Next) < minTicket || len(h.Next) > maxTicket || len(h.Ticket) > maxTicket || len(h.Boot) > maxTicket || len(h.Host) > maxHost || len(h.Machine) > maxTicket || h.Next == h.Ticket {
 		return Errorf(CodeInvalid, "hello: tickets of %d and %d bytes, the new one has %d to %d and is another one", len(h.Ticket), len(h.Next), minTicket, maxTicket)
 	}
 	return nil

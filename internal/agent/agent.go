@@ -69,6 +69,7 @@ type Options struct {
 	Dir        string // the agent's state, on a disk that survives
 	Node       tutti.NodeName
 	Bus        Bus
+	Machine    tutti.Digest // see tutti.Hello
 	Runner     Runner
 	VerifyCode func(tutti.SignedCode) error
 	Logger     *slog.Logger

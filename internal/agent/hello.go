@@ -118,7 +118,7 @@ func (a *Agent) hello(ctx context.Context) error {
 		}
 	}
 	killpoint.Here("agent.ticket")
-	_, err := call[struct{}](ctx, a, tutti.OpHello, tutti.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName()})
+	_, err := call[struct{}](ctx, a, tutti.OpHello, tutti.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName(), Machine: a.opts.Machine})
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before does not know it
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
 		if err := writeSealed(path, tickets{Ticket: kept.Ticket}); err != nil {

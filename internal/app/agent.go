@@ -107,7 +107,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	warm := puppet.NewWarm(a.opts.Root, a.launcher, a.opts.Warm)
 	runs := &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm}
 	core := agent.New(agent.Options{
-		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn,
+		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn, Machine: machineOf(a.opts.Root),
 		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
@@ -128,6 +128,23 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// machineOf tells installations of machines apart, without telling their ids: by that of systemd, which a new
+// installation makes, and that of the hardware or the hypervisor. Empty: there is none.
+func machineOf(root string) tutti.Digest {
+	var ids []byte
+	for _, name := range []string{"etc/machine-id", "sys/class/dmi/id/product_uuid"} {
+		raw, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			raw = nil
+		}
+		ids = append(append(ids, raw...), 0)
+	}
+	if len(ids) == 2 {
+		return ""
+	}
+	return tutti.DigestOf(append([]byte("tutti machine "), ids...))
 }
 
 // notAdmitted says what nobody finds out by waiting: to the log, and to whoever

@@ -132,6 +132,9 @@ func setBackText(b *tutti.NodeSetBack) string {
 	if b.Run == "" {
 		return fmt.Sprintf("the log does not know what node %s has begun last (%d in epoch %d): the server was set back", b.Node, b.Begun.Seq, b.Begun.Epoch)
 	}
+	if b.Moved {
+		return fmt.Sprintf("node %s is another machine, or was installed again, since run %s", b.Node, b.Run)
+	}
 	if b.During {
 		return fmt.Sprintf("node %s was set back to before run %s ended", b.Node, b.Run)
 	}

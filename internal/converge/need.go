@@ -135,6 +135,8 @@ func unfinished(last engine.Last) string {
 	switch {
 	case a == nil:
 		return "it never ran"
+	case last.SetBack != nil && last.SetBack.Moved:
+		return fmt.Sprintf("it is another machine, or was installed again, since run %s: its machine id is another one", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.During:
 		return fmt.Sprintf("it was set back to before run %s ended", last.SetBack.Run)
 	case last.SetBack != nil && last.SetBack.Run != "":

@@ -11,6 +11,7 @@ type Tickets struct {
 	Present    tutti.Digest   // that of the machine that is the node; empty: it keeps none
 	Rivals     []tutti.Digest // heard again, they show that two machines are the node
 	Out        []tutti.Digest // of machines that are not the node, as an operator has said
+	Machine    tutti.Digest   // the installation that the node was heard from last; empty: unknown
 	Conflicted string         // why two machines are the node, empty: they are not
 }
 
@@ -18,10 +19,13 @@ func (t *Tickets) apply(body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.NodeConnected:
 		t.Present, t.Rivals, t.Out = b.Ticket, b.Rivals, b.Out
+		if b.Machine != "" {
+			t.Machine = b.Machine
+		}
 	case *tutti.NodeConflicted:
 		t.Conflicted = b.Why
 	case *tutti.NodeKept:
-		*t = Tickets{Present: b.Ticket, Out: b.Out}
+		*t = Tickets{Present: b.Ticket, Out: b.Out, Machine: t.Machine}
 	}
 }
 

@@ -56,11 +56,14 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if t.Rival(has) {
 			s.presence.displaced(n.Node)
 		}
-		body := &tutti.NodeConnected{Node: n.Node, Ticket: next, Boot: in.Boot, Rivals: t.Rivals, Out: t.Out}
+		body := &tutti.NodeConnected{Node: n.Node, Ticket: next, Boot: in.Boot, Rivals: t.Rivals, Out: t.Out, Machine: in.Machine}
 		if has != t.Present && t.Present != "" {
 			body.Rivals = append(slices.Clone(t.Rivals[max(0, len(t.Rivals)+1-maxRivals):]), t.Present)
 		}
 		tx.emit(actorNode(n.Node), body)
+		if in.Machine != "" && t.Machine != "" && in.Machine != t.Machine {
+			tx.moved(n.Node)
+		}
 		s.presence.hear(n.Node)
 		return nil
 	})

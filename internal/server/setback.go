@@ -47,6 +47,16 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 	}
 }
 
+// moved says that a node is another machine than the one on which its last run was: nobody knows what of that is
+// there.
+func (tx *tx) moved(node tutti.NodeName) {
+	last := tx.Engine.Last(node)
+	if last.Applied == nil || last.SetBack != nil { // else it is known, and a node cannot fill the log
+		return
+	}
+	tx.emit(actorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
+}
+
 // giveUp ends a run of a node that cannot say whether it has begun it: the run was
 // wanted before the log was restored, and the agent keeps no fences.
 func (tx *tx) giveUp(n *fold.Node) {

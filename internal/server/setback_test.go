@@ -456,3 +456,45 @@ func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 		t.Errorf("run %s is ordered again after its gate", first.Run)
 	}
 }
+
+// The state of an agent is brought to another machine, and the first one stays off; or the machine is installed
+// again, and keeps the agent's state. What the last run did is not there: the node has to run.
+func TestANodeOnAnotherMachine(t *testing.T) {
+	f := newFenced(t)
+	hello := func(name string, machine tutti.Digest) {
+		t.Helper()
+		f.db.Machine = machine
+		if err := f.db.Hello(ticket(name), "boot"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := tutti.DigestOf([]byte("one")), tutti.DigestOf([]byte("two"))
+	hello("t1", "")
+	f.pass()
+	hello("t2", one) // its agent was upgraded
+	f.wantWhy("the machine is known", "good: ")
+	hello("t3", one)
+	hello("t4", "")
+	f.wantWhy("it is the same", "good: ")
+	hello("t5", two)
+	f.wantWhy("it is another one", "another machine")
+	f.restart()
+	hello("t6", two)
+	f.wantWhy("a restart later", "another machine")
+	f.pass()
+	f.wantWhy("it has run there", "good: ")
+	hello("t7", one)
+	f.wantWhy("it is the first one again", "another machine")
+	for _, other := range []tutti.Digest{two, one, two} {
+		hello("t8"+string(other[len(other)-4:]), other)
+	}
+	n := 0
+	for _, e := range f.Everything() {
+		if _, is := e.Body.(*tutti.NodeSetBack); is {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d times in the log, want 2: what is known is not said again", n)
+	}
+}

@@ -18,6 +18,8 @@ type Node struct {
 	Agent tutti.Claim // what its agent says of itself; empty: one of release 0.2.0
 	// Ticket is what its messages carry; empty: its agent keeps none.
 	Ticket string
+	// Machine is its installation, empty: its agent does not say.
+	Machine tutti.Digest
 }
 
 // Join lets the machine of that name in, into groups that its token fixes.
@@ -121,7 +123,7 @@ func (n *Node) Publish(run tutti.RunID, key, value string) error {
 
 // Hello exchanges the ticket, as an agent does that has connected.
 func (n *Node) Hello(next, boot string) error {
-	err := n.Call(tutti.OpHello, tutti.Hello{Ticket: n.Ticket, Next: next, Boot: boot, Host: string(n.Name)}, nil)
+	err := n.Call(tutti.OpHello, tutti.Hello{Ticket: n.Ticket, Next: next, Boot: boot, Host: string(n.Name), Machine: n.Machine}, nil)
 	if err == nil {
 		n.Ticket = next
 	}

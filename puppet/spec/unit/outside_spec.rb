@@ -18,7 +18,14 @@ RSpec.describe PuppetX::Tutti::Outside do
         - {name: all, datadir: "/%{root}", path: c.yaml}
         - {name: linked, datadir: "#{path('linked-%{environment}')}", path: d.yaml}
         - {name: absolute, path: "#{path('absolute')}/e.yaml"}
+        - {name: mapped, mapped_paths: [roles, role, "#{path('mapped')}/%{role}.yaml"]}
     YAML
+    write('modules/b/hiera.yaml', "{version: 5, hierarchy: [{name: a, datadir: #{path('of-a-module')}, path: f.yaml}]}")
+    write('code/production/modules/m/hiera.yaml', "{version: 5, hierarchy: [{name: a, path: #{path('of-the-code/g.yaml')}}]}")
+    %w[of-a-module/f.yaml of-the-code/g.yaml mapped/web.yaml far/h.yaml far/deep/i.yaml].each { |file| write(file, 'one') }
+    FileUtils.mkdir_p(path('data/production'))
+    File.symlink(path('far/h.yaml'), path('data/production/h.yaml'))
+    File.symlink(path('far/deep'), path('data/production/deep'))
     %w[modules/b/templates/x.epp data/production/a.yaml code/production/modules/m/manifests/init.pp].each { |file| write(file, 'one') }
     %w[elsewhere/l/files/f elsewhere/data/d.yaml absolute/e.yaml data/production/.git/FETCH_HEAD linked-one/d.yaml].each { |file| write(file, 'one') }
     File.symlink(path('elsewhere/data'), path('data/linked'))
@@ -51,11 +58,11 @@ RSpec.describe PuppetX::Tutti::Outside do
   it 'has the modules and the data that are not in the code' do
     expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
     watched = outside.directories.map { |dir| dir.delete_prefix("#{File.realpath(@root)}/") }
-    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one')
+    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one', 'of-a-module', 'far')
   end
 
   it 'has nothing where there is nothing' do
-    %w[modules data absolute linked-one].each { |name| FileUtils.rm_rf(path(name)) }
+    %w[modules data absolute linked-one mapped of-the-code hiera.yaml].each { |name| FileUtils.rm_rf(path(name)) }
     expect(outside.facts).to eq({})
   end
 
@@ -69,6 +76,11 @@ RSpec.describe PuppetX::Tutti::Outside do
     ['a module that is a link', 'elsewhere/l/files/f', described_class::MODULES],
     ["Hiera's data", 'data/production/a.yaml', described_class::HIERA],
     ['a file of an absolute path', 'absolute/e.yaml', described_class::HIERA],
+    ['data of a module', 'of-a-module/f.yaml', described_class::HIERA],
+    ['data of a module of the code', 'of-the-code/g.yaml', described_class::HIERA],
+    ['a mapped path', 'mapped/web.yaml', described_class::HIERA],
+    ['what a file of data leads to', 'far/h.yaml', described_class::HIERA],
+    ['what is in a directory that is a link', 'far/deep/i.yaml', described_class::HIERA],
     ["what git keeps of Hiera's data", 'data/production/.git/FETCH_HEAD', nil],
     ['data of a directory that depends on the node', 'linked-one/d.yaml', described_class::HIERA],
     ['a module of the code', 'code/production/modules/m/manifests/init.pp', nil],
@@ -80,7 +92,7 @@ RSpec.describe PuppetX::Tutti::Outside do
   end
 
   it 'is another one for a module that is removed' do
-    expect(changed { FileUtils.rm_rf(path('modules/b')) }).to eq([described_class::MODULES])
+    expect(changed { FileUtils.rm_rf(path('modules/l')) }).to eq([described_class::MODULES])
   end
 
   it 'is another one for a manifest that is not in the code' do
@@ -98,8 +110,20 @@ RSpec.describe PuppetX::Tutti::Outside do
     expect([quiet.facts, quiet.directories]).to eq([{}, []])
   end
 
-  it 'has no data where the file is none' do
+  it 'is another one for the levels of the hiera.yaml of the node' do
+    expect(changed { write('hiera.yaml', "#{File.read(path('hiera.yaml'))}  - {name: z, path: nowhere.yaml}\n") }).to eq([described_class::HIERA])
+  end
+
+  it 'ends where links lead in a circle' do
+    File.symlink(path('data/production'), path('data/production/again'))
+    File.symlink(path('far'), path('far/deep/far'))
+    expect(changed { write('far/deep/i.yaml', 'another') }).to eq([described_class::HIERA])
+  end
+
+  it 'has nothing but the file where it is none' do
+    %w[modules code].each { |name| FileUtils.rm_rf(path(name)) }
     write('hiera.yaml', "version: 5\nhierarchy: {")
-    expect(outside.facts.keys).to eq([described_class::MODULES])
+    expect(outside.directories).to eq([])
+    expect(changed { write('hiera.yaml', 'another') }).to eq([described_class::HIERA])
   end
 end

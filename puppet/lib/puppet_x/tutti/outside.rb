@@ -8,9 +8,9 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest and Hiera's data that lie
-    # elsewhere. Each counts as one more fact: a node is suspect when a package has brought another module. Files are told apart by place,
-    # size and time of change: nothing is read. What a version control keeps beside its files does not count.
+    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest, Hiera's data that lie
+    # elsewhere and the hiera.yaml of the node. Each counts as one more fact: a node is suspect when a package has brought another module.
+    # Files are told apart by place, size and time of change: nothing is read. What a version control keeps beside its files does not count.
     class Outside
       MODULES = 'modules_outside_the_code'
       HIERA = 'hiera_data_outside_the_code'
@@ -33,7 +33,7 @@ module PuppetX
 
       # @return [Array<String>] the directories to be watched, none in another one
       def directories
-        dirs = (@volatile.include?(HIERA) ? [] : data) + (@volatile.include?(MODULES) ? [] : modulepath + modules)
+        dirs = (@volatile.include?(HIERA) ? [] : data + behind_links) + (@volatile.include?(MODULES) ? [] : modulepath + modules)
         dirs = dirs.select { |dir| File.directory?(dir) }.map { |dir| File.realpath(dir) }.uniq
         dirs.reject { |dir| dirs.any? { |other| dir.start_with?("#{other}/") } }
       end
@@ -51,7 +51,18 @@ module PuppetX
       end
 
       def data
-        @data ||= outside([Puppet[:hiera_config], of_environment].compact.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
+        @data ||= outside([Puppet[:hiera_config]] + configs.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
+      end
+
+      # The node's, the environment's and those of modules.
+      def configs
+        [Puppet[:hiera_config], of_environment].compact + @environment.modulepath.flat_map { |dir| Dir.glob(File.join(dir.to_s, '*', 'hiera.yaml')).sort }
+      end
+
+      # Where files of data are that are links.
+      def behind_links
+        links = data.flat_map { |root| files(root).first(LIMIT) }.select { |path| File.symlink?(path) && File.file?(path) }
+        links.map { |path| File.dirname(File.realpath(path)) }
       end
 
       def of_environment
@@ -63,7 +74,8 @@ module PuppetX
       def places(file)
         hiera = YAML.safe_load(File.read(file), permitted_classes: [Symbol], aliases: true)
         levels = [*hiera['hierarchy'], hiera['defaults']].grep(Hash)
-        levels.flat_map { |level| level.values_at('datadir', 'path', 'paths', 'glob', 'globs') }.flatten.compact.flat_map { |path| matching(path.to_s) }
+        paths = levels.flat_map { |level| level.values_at('datadir', 'path', 'paths', 'glob', 'globs') << [*level['mapped_paths']][2] }
+        paths.flatten.compact.flat_map { |path| matching(path.to_s) }
       rescue SystemCallError, Psych::Exception, NoMethodError, TypeError
         [] # the compile says what is wrong with it
       end
@@ -85,19 +97,27 @@ module PuppetX
         "sha256:#{Digest::SHA256.hexdigest(lines.sort.join)}" unless lines.empty?
       end
 
+      # Directories behind links, too, each once.
       def files(root)
         Enumerator.new do |out|
-          Find.find(root, ignore_error: true) do |path|
-            Find.prune if APART.include?(File.basename(path))
-            out << path
+          roots = [root]
+          roots.each do |dir|
+            Find.find(dir, ignore_error: true) do |path|
+              Find.prune if APART.include?(File.basename(path))
+              out << path
+              roots << File.realpath(path) if File.symlink?(path) && File.directory?(path) && !roots.include?(File.realpath(path))
+            end
           end
         end.lazy
       end
 
       # @return [String, nil] nil: a directory, which its files stand for
       def line(path)
-        stat = File.lstat(path)
-        "#{path}\0#{stat.size} #{stat.ctime.to_i}.#{stat.ctime.nsec}\n" unless stat.directory?
+        stats = [File.lstat(path)]
+        return if stats.first.directory?
+
+        stats << File.stat(path) if stats.first.symlink? && File.file?(path) # what the link leads to may change by itself
+        "#{path}\0#{stats.map { |stat| "#{stat.size} #{stat.ctime.to_i}.#{stat.ctime.nsec}" }.join(' ')}\n"
       rescue SystemCallError => e
         "#{path}\0#{e.class}\n" unless e.is_a?(Errno::ENOENT) # it has just gone
       end
