@@ -8,9 +8,10 @@ import (
 // Reports is what Puppet said of runs, as far as it is kept. All text is fit for
 // terminals (Plain), and what Puppet marked Sensitive is `[redacted]`.
 type Reports interface {
-	// RunReport returns a run and its report. The run is named by its id or by a
-	// beginning or an end of it, of four characters or more, that no other run has
-	// which is kept. CodeNotFound: none is kept. CodeConflict: several are.
+	// RunReport returns a run and its report. The run is named by its id, by the name
+	// of a node, whose latest run it is, or by a beginning or an end of its id, of four
+	// characters or more, that no other run has which is kept. A name comes before a
+	// part of an id. CodeNotFound: none is kept. CodeConflict: several are.
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields what Puppet logged in a run, in order. CodeNotFound: no such run
 	// is kept, or there is no log of it; the error says why.

@@ -20,13 +20,15 @@ type runJSON struct {
 func newRunShowCommand(o *options) *cobra.Command {
 	var logs bool
 	cmd := &cobra.Command{
-		Use:   "show RUN",
+		Use:   "show RUN|NODE",
 		Short: "Show what a run changed and where it failed, by Puppet's report",
 		Long: `Shows a run: how it ended, its resources by outcome, what changed and failed with
 old and new value, the slowest resources, and the warnings and errors of its log.
-RUN is the run's id, or a beginning or an end of it that no other run has. What
-Puppet marks Sensitive is [redacted].`,
-		Args: cobra.ExactArgs(1),
+RUN is the run's id, or a beginning or an end of it that no other run has. NODE is
+the name of a node and shows its latest run, which may go on. A name comes before a
+part of an id. What Puppet marks Sensitive is [redacted].`,
+		Example: "  tutti run show web-01",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/report"
 )
@@ -72,14 +73,18 @@ func notThere(what string, retired bool) error {
 	return tutti.Errorf(tutti.CodeDamaged, "%s was stored and is gone: the server's disk has lost it; see: tutti doctor, on the server", what)
 }
 
-// findRun finds a run by its id, or a part of it.
+// findRun finds a run by its id, by the name of its node, whose latest run it is, or
+// by a part of its id. A name comes before a part: of an id one can give more.
 func (v View) findRun(text string) (*engine.Run, error) {
 	const shortest = 4
 	if r := v.Engine.Runs[tutti.RunID(text)]; r != nil {
 		return r, nil
 	}
+	if n := v.Registry.Nodes[tutti.NodeName(text)]; n != nil {
+		return v.latestRun(n)
+	}
 	if len(text) < shortest {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: at least %d characters of its id", text, shortest)
+		return nil, tutti.Errorf(tutti.CodeInvalid, "run %q: at least %d characters of its id, or the name of a node, for its latest run", text, shortest)
 	}
 	var found []*engine.Run
 	for id, r := range v.Engine.Runs {
@@ -89,7 +94,8 @@ func (v View) findRun(text string) (*engine.Run, error) {
 	}
 	switch len(found) {
 	case 0:
-		return nil, tutti.Errorf(tutti.CodeNotFound, "no run %q: there was none, or its job is not kept any more (the server keeps the latest %d, --keep-jobs); see: tutti job show",
+		return nil, tutti.Errorf(tutti.CodeNotFound,
+			"no run %q, and no node: there was none, or its job is not kept any more (the server keeps the latest %d, --keep-jobs); see: tutti job show, tutti node list",
 			text, v.KeepJobs)
 	case 1:
 		return found[0], nil
@@ -99,7 +105,18 @@ func (v View) findRun(text string) (*engine.Run, error) {
 	for _, r := range found[:min(len(found), 5)] {
 		names = append(names, fmt.Sprintf("%s (%s)", r.Run, r.Node))
 	}
-	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s", len(found), text, strings.Join(names, ", "))
+	return nil, tutti.Errorf(tutti.CodeConflict, "%d runs have an id like %q: %s; give more of it, or the name of a node, for its latest run",
+		len(found), text, strings.Join(names, ", "))
+}
+
+// latestRun is the run of a node that node list shows. Before the first one it is
+// the run that the node has been told of.
+func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
+	shown := v.node(n)
+	if r := v.Engine.Runs[cmp.Or(shown.LastRun, shown.Active)]; r != nil {
+		return r, nil
+	}
+	return nil, tutti.Errorf(tutti.CodeNotFound, "node %q has had no run that is kept; run it: tutti converge %s", string(n.Node), n.Node)
 }
 
 // report reads the report of a run, or says why there is none. It also returns how

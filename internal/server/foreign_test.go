@@ -86,7 +86,7 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 		if st := n.Standing; st.State != tutti.NodeFailed || st.Why != want || st.Run == nil || !st.Run.Foreign || st.Needs != "apply" {
 			t.Errorf("it stands %+v", st)
 		}
-		run, err := f.RunReport(ctx, "f0000000")
+		run, err := f.RunReport(ctx, "db-01")
 		if err != nil || !run.Foreign || run.Report == nil || run.Report.Status != "failed" || run.Environment != "production" || run.Puppet != "8.10.0" || run.Job != "" {
 			t.Errorf("run %+v, %v", run, err)
 		}

@@ -84,6 +84,7 @@ func TestReports(t *testing.T, side Side) {
 	}
 	testLogs(t, api, both, compile)
 	testChanges(t, api)
+	testLatest(t, f, api, both, going)
 
 	for _, tc := range []struct {
 		what, run string
@@ -104,6 +105,23 @@ func TestReports(t *testing.T, side Side) {
 	got, err := api.RunReport(ctx, string(both))
 	if err != nil || got.Missing == nil || got.Missing.Why != tutti.ReportNotKept || got.Result == nil {
 		t.Errorf("a report that was let go: %+v, %v", got.Missing, err)
+	}
+}
+
+// testLatest shows the latest run of a node, also one that goes on. The name of a
+// node comes before the end of an id.
+func testLatest(t *testing.T, f *Fleet, api API, first, going tutti.RunID) {
+	t.Helper()
+	for name, run := range map[string]tutti.RunID{"web-01": first, "web-05": going} {
+		got, err := api.RunReport(Operator(), name)
+		want(t, "the latest run of "+name, run, got.Run, err)
+	}
+	end := string(first)[28:]
+	f.Join(tutti.NodeName(end))
+	_, err := api.RunReport(Operator(), end)
+	wantCode(t, "a node with the name of an end", err, tutti.CodeNotFound)
+	if want := "run it: tutti converge " + end; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a node that never ran: %v, want %q", err, want)
 	}
 }
 
