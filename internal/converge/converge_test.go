@@ -148,6 +148,39 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A plan says which questions have another answer, and what changed it: what all see,
+// or what the plan's own compiles export. Values are not in it.
+func TestPlanSaysWhatChanged(t *testing.T) {
+	hosts := []string{"one"}
+	values := []string{"db/port", "k1", "k2", "k3"}
+	s := newSim(t, map[tutti.NodeName]*manifest{
+		"db":  {compile: func(answers) catalog { return catalog{exports: map[string][]string{"Host": hosts}} }},
+		"lb":  {types: []string{"Host"}, compile: func(answers) catalog { return catalog{} }},
+		"web": {values: values, compile: func(got answers) catalog { return catalog{extra: got.values["db/port"]} }},
+	})
+	s.all(first)
+	plan := func(want string) {
+		t.Helper()
+		got := s.run(s.begin(tutti.ModeCompile, tutti.ConvergeStep{}), first).Message
+		if got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+	s.write("db/port", "hunter2")
+	plan(`1. web: what it read has changed since its last run: value "db/port" (set by ada)`)
+
+	hosts = []string{"two"}
+	s.push("two", s.nodes)
+	plan(`1. db: its catalog, or what that names, is another than that of its last run
+1. web: what it read has changed since its last run: value "db/port" (set by ada)
+2. lb: what it read has changed since its last run: Host <<| |>> (by what these compiles export); after db`)
+	s.all(first)
+	for _, key := range values {
+		s.write(key, "x")
+	}
+	plan(`1. web: what it read has changed since its last run: value "db/port" (set by ada), value "k1" (set by ada), value "k2" (set by ada), and 1 more`)
+}
+
 func TestNoop(t *testing.T) {
 	s := newSim(t, swift())
 	j := s.run(s.begin(tutti.ModeNoop, tutti.ConvergeStep{}), first)

@@ -72,14 +72,43 @@ func (d *decision) unmet(seat *seat) string {
 		return why
 	}
 	r := lastOf(seat.runs)
+	if r == nil && seat.standing.why == "" && len(seat.standing.Changed) > 0 {
+		return d.whatChanged(seat.node, seat.standing.Changed)
+	}
 	if r == nil {
 		return seat.standing.Why()
 	}
-	if d.state.changedSince(last.Passed, d.job.ID) {
-		return "what it read has changed since its last run"
+	if last.Passed.Asked == nil {
+		return "nobody has noted what its last run read"
+	}
+	if changed := d.state.outdatedSince(last.Passed, d.job.ID); len(changed) > 0 {
+		return d.whatChanged(seat.node, changed)
 	}
 	if provable(last.Passed, r) {
 		return ""
 	}
 	return "its catalog, or what that names, is another than that of its last run"
+}
+
+// whatChanged names the questions of a node that have another answer than at its last
+// run, and what changed each: what everybody sees, or what this job's compiles export.
+func (d *decision) whatChanged(node tutti.NodeName, questions []tutti.Query) string {
+	var public []tutti.Query
+	if passed := d.state.engine.Last(node).Passed; passed != nil && passed.Asked != nil {
+		public = d.state.outdatedSince(passed, "")
+	}
+	var told []string
+	for _, q := range questions[:min(len(questions), maxCauses)] {
+		text := q.String()
+		if !slices.ContainsFunc(public, q.Equal) {
+			text += " (by what these compiles export)"
+		} else if _, known := d.state.data.LastChange(node, q); known {
+			text += " (" + strings.TrimPrefix(d.state.changeOf(node, q), q.Key+" ") + ")"
+		}
+		told = append(told, oneLine(text))
+	}
+	if more := len(questions) - len(told); more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
+	}
+	return "what it read has changed since its last run: " + strings.Join(told, ", ")
 }
