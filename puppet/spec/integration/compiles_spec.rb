@@ -283,6 +283,11 @@ RSpec.describe 'compiles on a Puppet Server' do
       expect(File.readlines('stored').map { |line| line.split.first(2) }).to eq([%w[facts web-01], %w[catalog web-01]])
     end
 
+    it 'names both nodes of which PuppetDB has the same resource' do
+      puppetdb(peer, ['late', 'File', '/peer', { 'content' => 'z' }])
+      expect(compile('web-01', 'run-1')['error']).to match(%r{File\[/peer\] is exported by other, and exported by late})
+    end
+
     it 'asks for the catalogs of a type once and before its resources, for those once a question, and Tutti after' do
       compile('web-01', 'run-1')
       asked = File.readlines('asked', chomp: true)

@@ -108,11 +108,33 @@ RSpec.describe 'exported resources' do
                                                          { 'resource' => 'Class[Asker]', 'file' => site, 'line' => 5 }])
   end
 
-  it 'fails when two nodes export the same resource' do
+  it 'fails when two nodes export the same resource, and names both' do
     run.agent.exports = [export('same'), export('same', node: 'third.example.net')]
     run.manifest("Notify <<| |>>\n").call
     expect([run.done['exit'], run.phases[-2]]).to eq([1, 'compile']), run.said
-    expect(run.errors.last['message']).to match(/duplicate resource was found.*same/)
+    expect(run.errors.last.values_at('message', 'file', 'line')).to match(
+      [/Notify\[same\] is exported by other.example.net, and exported by third.example.net: .*Give each node's export a title of its own/,
+       run.path('code/production/manifests/site.pp'), 1]
+    )
+  end
+
+  it 'fails when two collectors bring the same resource of two nodes, and names both' do
+    answers = [[export('same')], [export('same', node: 'third.example.net')]]
+    run.agent.on('collect') { { ok: true, exports: answers.shift || [], degraded: false } }
+    run.manifest("Notify <<| tag == 'a' |>>\nNotify <<| tag == 'b' |>>\n").call
+    expect(run.errors.last['message']).to match(/Notify\[same\] is exported by other.example.net, and exported by third.example.net/), run.said
+  end
+
+  it 'fails when a node exports what this node has, and says where that is' do
+    run.agent.exports = [export('same')]
+    run.manifest("notify { 'same': }\nNotify <<| |>>\n").call
+    expect(run.errors.last['message']).to match(/Notify\[same\] is declared on this node at .*site.pp:1, and exported by other.example.net/), run.said
+  end
+
+  it 'fails when a node exports what this node exports, too' do
+    run.agent.exports = [export('same')]
+    run.manifest("@@notify { 'same': }\nNotify <<| |>>\n").call
+    expect(run.errors.last['message']).to match(/Notify\[same\] is exported by this node, too, and exported by other.example.net/), run.said
   end
 
   it 'does not let a catalog through that was compiled for another node or environment' do

@@ -25,6 +25,11 @@ module PuppetX
         @current = outer
       end
 
+      # Whether it is a collector that asks.
+      def asking?
+        !@current.nil?
+      end
+
       def position(scope)
         Position.of(scope).merge(@positions[@current] || {})
       end

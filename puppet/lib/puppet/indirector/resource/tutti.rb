@@ -2,6 +2,7 @@
 
 require 'puppet/indirector/code'
 require 'puppet_x/tutti/compiles'
+require 'puppet_x/tutti/duplicates'
 
 # Answers the collectors of exported resources with the exports of other nodes.
 class Puppet::Resource::Tutti < Puppet::Indirector::Code
@@ -15,8 +16,7 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
     raise Puppet::Error, 'tutti: exported resources are collected in runs of Tutti only, and by its nodes' if run.nil?
 
     scope = request.options[:scope]
-    run.collect(request.key, filter, run.collectors.position(scope))
-       .map { |export| PuppetX::Tutti::Exports.resource(export, scope) }
+    alone(run, scope, run.collect(request.key, filter, run.collectors.position(scope)).map { |export| PuppetX::Tutti::Exports.resource(export, scope) })
   end
 
   def find(_request)
@@ -31,7 +31,12 @@ class Puppet::Resource::Tutti < Puppet::Indirector::Code
 
   def of_puppetdb(run, request, filter)
     search = -> { PuppetX::Tutti::PuppetDB.call(Puppet::Resource.indirection, :search, request) }
-    run ? run.through_puppetdb(request.key, filter, &search) : search.call
+    run ? alone(run, request.options[:scope], run.through_puppetdb(request.key, filter, &search)) : search.call
+  end
+
+  # A collector takes what it finds into the catalog; `tutti::exports` does not.
+  def alone(run, scope, found)
+    run.collectors.asking? ? PuppetX::Tutti::Duplicates.refuse(found, scope, run.collectors.position(scope)) : found
   end
 end
 

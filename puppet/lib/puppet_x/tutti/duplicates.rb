@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require 'puppet'
+
+module PuppetX
+  module Tutti
+    # Two nodes that export the same resource, for a node that collects both. Puppet refuses such a catalog, but does not say
+    # whose resources they are.
+    module Duplicates
+      # @param found [Array<Puppet::Parser::Resource>] what a collector gets; the collector_id says whose each is
+      # @param place [Hash] of the collector
+      # @return [Array<Puppet::Parser::Resource>] the same
+      # @raise [Puppet::ParseError] if a resource is another node's, or this node's, too
+      def self.refuse(found, scope, place)
+        seen = {}
+        found.each do |resource|
+          other = seen[resource.ref] || scope.findresource(resource.resource_type, resource.title)
+          unless other.nil? || other.collector_id == resource.collector_id
+            raise Puppet::ParseError.new(text(resource.ref, whose(other), whose(resource)), place['file'], place['line'])
+          end
+
+          seen[resource.ref] = resource
+        end
+      end
+
+      def self.text(ref, one, two)
+        "tutti: #{ref} is #{one}, and #{two}: this node collects it, and can have one only. Give each node's export a title of its own, " \
+          "with the node's name in it ($trusted['certname']), or let the collector select one of them (by a tag)"
+      end
+      private_class_method :text
+
+      def self.whose(resource)
+        return "exported by #{resource.collector_id.split('|', 2).first}" if resource.collector_id
+        return 'exported by this node, too' if resource.exported?
+
+        place = [resource.file, resource.line].compact.join(':')
+        "declared on this node#{" at #{place}" unless place.empty?}"
+      end
+      private_class_method :whose
+    end
+  end
+end
