@@ -137,6 +137,50 @@ RSpec.describe 'exported resources' do
     expect(run.errors.last['message']).to match(/Notify\[same\] is exported by this node, too, and exported by other.example.net/), run.said
   end
 
+  it 'lists them as data: one question with the collector, and no resource in the catalog' do
+    file = { '__ptype' => 'Pcore::ResourceType', 'type_name' => 'File', 'title' => '/x' }
+    run.agent.exports = [export('b'), export('a', 'parameters' => { 'message' => 'A', 'require' => file }), export('mine', node: 'node.example.net')]
+    run.manifest(<<~PUPPET).call
+      class reader {
+        $all = tutti::exports(Notify, ['and', ['=', 'tag', 'RinG'], ['!=', 'message', 'x']])
+        notify { 'listed': message => String($all.map |$it| { [$it['type'], $it['title'], $it['certname'], $it['tags'], $it['parameters']] }) }
+      }
+      include reader
+    PUPPET
+    expect(run.status.exitstatus).to eq(2), run.said
+    expect(run.said).to include(
+      "[['Notify', 'a', 'other.example.net', ['a', 'notify'], {'message' => 'A', 'require' => File['/x']}], " \
+      "['Notify', 'b', 'other.example.net', ['b', 'notify'], {'message' => 'b'}]]"
+    )
+    question = { 'type' => 'Notify', 'filter' => ['and', ['!=', 'message', 'x'], ['=', 'tag', 'ring']],
+                 'at' => { 'resource' => 'Class[Reader]', 'file' => run.path('code/production/manifests/site.pp'), 'line' => 2 } }
+    expect(run.agent.asked('collect')).to match([hash_including(question)])
+    expect(run.events('start').map { |event| event['resource'] }.grep(/Notify/)).to eq(['Notify[listed]'])
+  end
+
+  it 'answers a collector as it has answered the function' do
+    answers = [[export('a')], [export('later')]]
+    run.agent.on('collect') { { ok: true, exports: answers.shift || [], degraded: false } }
+    run.manifest("notify { String(tutti::exports('notify', ['=', 'tag', 'A']).length): }\nNotify <<| tag == 'a' |>>\n").call
+    expect(run.status.exitstatus).to eq(2), run.said
+    expect(run.events('start').map { |event| event['resource'] }.grep(/Notify/)).to contain_exactly('Notify[1]', 'Notify[a]')
+    expect(run.agent.asked('collect').map { |request| request.values_at('type', 'filter') }).to eq([['Notify', ['=', 'tag', 'a']]])
+  end
+
+  it 'says what to use in place of puppetdb_query' do
+    run.manifest("$nodes = puppetdb_query('nodes {}')\n").call
+    expect(run.done['exit']).to eq(1), run.said
+    expect(run.errors.last.values_at('message', 'line')).to match([/Unknown function: 'puppetdb_query'.*use tutti::exports\(TYPE, FILTER\).*tutti::value/, 1])
+  end
+
+  it 'leaves a puppetdb_query of the site alone' do
+    run.write('code/production/modules/site/lib/puppet/functions/puppetdb_query.rb', <<~'RUBY')
+      Puppet::Functions.create_function(:puppetdb_query) { def puppetdb_query(query); "real #{query}"; end }
+    RUBY
+    run.manifest("notify { puppetdb_query('nodes'): }\n").call
+    expect(run.events('start').map { |event| event['resource'] }).to include('Notify[real nodes]'), run.said
+  end
+
   it 'does not let a catalog through that was compiled for another node or environment' do
     enc = run.write('enc', "#!/bin/sh\nprintf 'environment: other\\nclasses: {}\\n'\n", mode: 0o755)
     run.write('code/other/manifests/site.pp', "notify { 'x': }\n")

@@ -31,4 +31,26 @@ RSpec.describe PuppetX::Tutti::Filter do
   it 'refuses an operator that it does not know' do
     expect { described_class.normal(['a', '<', 1]) }.to raise_error(ArgumentError, /unknown operator "<"/)
   end
+
+  [
+    { reason: 'a tag', prefix: ['=', 'tag', 'Foo'], infix: tag },
+    { reason: 'a parameter of any type', prefix: ['!=', 'enable', true], infix: ['enable', '!=', true] },
+    { reason: 'three', prefix: ['and', ['=', 'tag', 'Foo'], ['or', ['=', 'a', 1], ['=', 'b', nil]], ['=', 'title', 'q']],
+      infix: [[tag, 'and', [['a', '==', 1], 'or', ['b', '==', nil]]], 'and', title] },
+    { reason: 'one of one', prefix: ['or', ['=', 'title', 'q']], infix: title }
+  ].each do |row|
+    it("is #{row[:reason]} as data, too") { expect(described_class.infix(row[:prefix])).to eq(row[:infix]) }
+  end
+
+  [
+    { reason: 'nothing', prefix: [], error: /a list like \['=', NAME, VALUE\] is needed/ },
+    { reason: 'an operator of PuppetDB only', prefix: ['~', 'title', 'x'], error: /filter \["~", "title", "x"\]: a list like/ },
+    { reason: 'a word', prefix: %w[and tag], error: /a list like/ },
+    { reason: 'no operands', prefix: ['and'], error: /operands are needed/ },
+    { reason: 'no value', prefix: ['=', 'a'], error: /a name and a value are needed/ },
+    { reason: 'a path of PuppetDB', prefix: ['=', %w[parameter a], 1], error: /a name and a value are needed/ },
+    { reason: 'a tag with a number', prefix: ['=', 'tag', 1], error: /tag is compared with text/ }
+  ].each do |row|
+    it("refuses #{row[:reason]}") { expect { described_class.infix(row[:prefix]) }.to raise_error(ArgumentError, row[:error]) }
+  end
 end

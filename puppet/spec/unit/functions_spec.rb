@@ -47,6 +47,32 @@ RSpec.describe 'tutti::value', type: :puppet_function do
   end
 end
 
+RSpec.describe 'tutti::exports', type: :puppet_function do
+  before { allow(Puppet).to receive(:warning) }
+
+  it('lists nothing without a run, as a collector finds nothing') do
+    is_expected.to run_with('notify', ['=', 'tag', 'x']).and_return([])
+    expect(PuppetX::Tutti::Run.current).to be_nil
+  end
+
+  it('lists what the site has stored without a run') do
+    scope_resource = Puppet::Parser::Resource.new('notify', 'a', scope: scope, parameters: [Puppet::Parser::Resource::Param.new(name: :message, value: 'm')])
+    scope_resource.collector_id = 'other|Notify|a'
+    allow(Puppet::Resource.indirection).to receive(:search).with('Notify', hash_including(filter: ['tag', '==', 'x'])).and_return([scope_resource])
+    Puppet[:storeconfigs] = true
+    is_expected.to run_with('notify', ['=', 'tag', 'x']).and_return(
+      [{ 'type' => 'Notify', 'title' => 'a', 'parameters' => { 'message' => 'm' }, 'tags' => %w[a notify], 'certname' => 'other' }]
+    )
+  end
+
+  it('refuses a resource') { is_expected.to run_with('File[x]').and_raise_error(ArgumentError, /Pattern/) }
+  it('refuses an unknown filter') { is_expected.to run_with('notify', ['~', 'a', 'b']).and_raise_error(ArgumentError, /filter .*a list like/) }
+
+  def run_with(*arguments)
+    RSpec::Puppet::FunctionMatchers::Run.new.with_params(*arguments)
+  end
+end
+
 RSpec.describe 'tutti::hiera' do
   # As Hiera calls it.
   def lookup(key, options = {})

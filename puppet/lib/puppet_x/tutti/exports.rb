@@ -26,6 +26,25 @@ module PuppetX
         resource
       end
 
+      # A resource that was found, for code that reads it.
+      # @param resource [Puppet::Parser::Resource]
+      def self.listed(resource)
+        parameters = resource.to_hash.reject { |name, value| value.nil? || value == :undef || own_name?(resource, name, value) }
+        { 'type' => resource.type.to_s, 'title' => resource.title.to_s,
+          'parameters' => RichData.prepare(parameters.transform_keys(&:to_s)).sort.to_h,
+          'tags' => resource.tags.to_a.map(&:to_s).sort, 'certname' => resource.collector_id.to_s.split('|', 2).first }
+      end
+
+      # A type as collectors name it.
+      # @param type [String, Puppet::Pops::Types::PResourceType] what a function was given
+      # @param function [String] which says so
+      def self.type_name(type, function)
+        return type.split('::').map(&:capitalize).join('::') if type.is_a?(String)
+        raise ArgumentError, "#{function}: #{type} is not a resource type without a title" if type.type_name.nil? || type.title
+
+        type_name(type.type_name, function)
+      end
+
       # Whose resource an export is, in the words of PuppetDB.
       def self.origin(export)
         [export['node'], export['type'], export['title']].join('|')
@@ -38,13 +57,19 @@ module PuppetX
         sensitive = resource.sensitive_parameters.map(&:to_s)
         resource.to_hash.each do |name, value|
           next if sensitive.include?(name.to_s) || value.nil? || value == :undef
-          next if name == resource.send(:namevar) && value == resource.title
+          next if own_name?(resource, name, value)
 
           data = RichData.encode(value)
           RichData.sensitive?(data) ? sensitive << name.to_s : clear[name.to_s] = data
         end
         [clear.sort.to_h, sensitive.uniq.sort]
       end
+
+      # Whether a parameter only repeats the title.
+      def self.own_name?(resource, name, value)
+        name == resource.send(:namevar) && value == resource.title
+      end
+      private_class_method :own_name?
 
       def self.export(resource)
         clear, sensitive = parameters(resource)

@@ -23,6 +23,35 @@ module PuppetX
         end
       end
 
+      # The other way round: a filter as data, as a collector would give it.
+      # @param prefix [Array] `['=', NAME, VALUE]`, `['and', …]`
+      # @return [Array]
+      def self.infix(prefix)
+        operator, *operands = prefix
+        case operator
+        when '=', '!=' then test(prefix, operator, *operands)
+        when 'and', 'or'
+          raise malformed(prefix, 'operands are needed') if operands.empty?
+
+          operands.map { |operand| infix(operand) }.reduce { |left, right| [left, operator, right] }
+        else raise malformed(prefix, "a list like ['=', NAME, VALUE] is needed, or some of them in ['and', …] or ['or', …]")
+        end
+      end
+
+      def self.test(prefix, operator, *operands)
+        name, value = operands
+        raise malformed(prefix, 'a name and a value are needed') unless operands.length == 2 && name.is_a?(String) && !name.empty?
+        raise malformed(prefix, "#{name} is compared with text") if %w[tag title].include?(name) && !value.is_a?(String)
+
+        [name, OPERATORS.key(operator), value]
+      end
+      private_class_method :test
+
+      def self.malformed(filter, what)
+        ArgumentError.new("filter #{filter.inspect}: #{what}")
+      end
+      private_class_method :malformed
+
       def self.value(name, value)
         return value.to_s.downcase if name == 'tag'
 

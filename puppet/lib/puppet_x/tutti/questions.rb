@@ -9,6 +9,7 @@ module PuppetX
     module Questions
       def self.install
         Puppet::Pops::Lookup::LookupAdapter.prepend(LookupAdapter)
+        Puppet::Parser::Compiler.prepend(Compiler)
         Puppet::Pops::Evaluator::CollectorTransformer.prepend(CollectorTransformer)
         Puppet::Pops::Evaluator::Collectors::ExportedCollector.prepend(ExportedCollector)
       end
@@ -20,6 +21,21 @@ module PuppetX
           return super if run.nil?
 
           run.keys.within(lookup_invocation.scope) { super }
+        end
+      end
+
+      # Says what there is in place of PuppetDB's function, where that is missing. The module brings no function of that name:
+      # it would hide the real one.
+      module Compiler
+        INSTEAD = 'there is no PuppetDB here; use tutti::exports(TYPE, FILTER) for resources that other nodes export, and ' \
+                  'tutti::value(KEY) for what they publish with tutti_value'
+
+        def compile(*)
+          super
+        rescue Puppet::ParseErrorWithIssue => e
+          raise unless e.issue_code == :UNKNOWN_FUNCTION && e.arguments.to_h[:name] == 'puppetdb_query'
+
+          raise e.class.new("#{e.basic_message}: #{INSTEAD}", e.file, e.line, e.pos, e, e.issue_code, e.arguments)
         end
       end
 

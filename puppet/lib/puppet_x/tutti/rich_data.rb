@@ -47,6 +47,7 @@ module PuppetX
       end
       private_class_method :attributes
 
+      # A value as the language has it: references are types, and text has an encoding.
       def self.prepare(value)
         case value
         when Puppet::Resource then type_of(value)
@@ -57,7 +58,6 @@ module PuppetX
         else value
         end
       end
-      private_class_method :prepare
 
       # Strings that came from the system, as the fact networking.ip does, carry no encoding, and Puppet would make
       # the type Binary of them: what a manifest calls Binary is an object of its own.

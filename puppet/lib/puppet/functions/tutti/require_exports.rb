@@ -23,7 +23,7 @@ Puppet::Functions.create_function(:'tutti::require_exports', Puppet::Functions::
   end
 
   def require_exports(scope, type, at_least = 1)
-    name = name_of(type)
+    name = PuppetX::Tutti::Exports.type_name(type, 'tutti::require_exports')
     run = PuppetX::Tutti::Run.current
     PuppetX::Tutti::Run.warn_bare if run.nil?
     at = PuppetX::Tutti::Position.of(scope)
@@ -32,13 +32,5 @@ Puppet::Functions.create_function(:'tutti::require_exports', Puppet::Functions::
     run&.waits&.note(PuppetX::Tutti::Waits.wait('collect', name, at))
     PuppetX::Tutti::LeftOut.declare(scope, "#{at_least} #{name}", "#{name} <<| |>> with at least #{at_least} of other nodes")
     nil
-  end
-
-  # As collectors name the type.
-  def name_of(type)
-    return type.split('::').map(&:capitalize).join('::') if type.is_a?(String)
-    raise ArgumentError, "tutti::require_exports: #{type} is not a resource type without a title" if type.type_name.nil? || type.title
-
-    name_of(type.type_name)
   end
 end
