@@ -168,17 +168,18 @@ func sources(runs []reacted) []tutti.NodeName {
 // maxShown bounds an answer in a message, in bytes.
 const maxShown = 60
 
-// tellCycle names the nodes of a cycle, their questions, and the answers of now.
+// tellCycle prints a cycle as one chain: each node changes the answer, as it is now, for
+// which the next one runs.
 func (s *State) tellCycle(v View, cycle []link) string {
 	first := cycle[0]
 	bound := v.Reaction.Bounds()
-	text := fmt.Sprintf("it reacted to %s %d times within %s, and nodes react to each other: ",
-		first.query, len(s.spentOn(v, first.node, first.query.String())), fleet.Duration(bound.Per))
-	parts := make([]string, len(cycle))
-	for i, l := range cycle {
-		parts[i] = fmt.Sprintf("%s runs because of %s = %s by %s", l.node, l.query, s.shown(l), l.by)
+	chain := string(cycle[len(cycle)-1].by)
+	for _, l := range slices.Backward(cycle) {
+		chain += fmt.Sprintf(" → %s (%s = %s)", l.node, l.query, s.shown(l))
 	}
-	return text + strings.Join(parts, ", ") + ". It does not react any more until new code is pushed, or a person runs: tutti converge " + string(first.node)
+	return fmt.Sprintf("it reacted to %s %d times within %s, and nodes react to each other: %s. It does not react any more until new code is pushed, "+
+		"or a person runs: tutti converge %s",
+		first.query, len(s.spentOn(v, first.node, first.query.String())), fleet.Duration(bound.Per), chain, first.node)
 }
 
 // shown is the answer to a question, short.

@@ -62,7 +62,7 @@ func TestVerdicts(t *testing.T) {
 		"negate": {
 			reason:  "one follows the other, who does the opposite",
 			nodes:   map[tutti.NodeName]*manifest{"a": publishes("v/a", func(a answers) string { return a.values["v/b"] }, "v/b"), "b": publishes("v/b", not("v/a"), "v/a")},
-			verdict: tutti.VerdictDiverging, says: []string{"keeps changing: after 6 runs", `value "v/b" (by b)`}, most: 6, within: 5 * time.Minute,
+			verdict: tutti.VerdictDiverging, says: []string{"keeps changing: after 6 runs", `value "v/b" (by b)`, `change each other's answers: b → a (value "v/b") → b (value "v/a")`}, most: 6, within: 5 * time.Minute,
 		},
 		"count": {
 			reason:  "each counts on from the other",
@@ -73,6 +73,14 @@ func TestVerdicts(t *testing.T) {
 			reason:  "it counts on from itself",
 			nodes:   map[tutti.NodeName]*manifest{"a": publishes("v/a", count("v/a"), "v/a")},
 			verdict: tutti.VerdictDiverging, says: []string{`value "v/a"`}, most: 6, within: 5 * time.Minute,
+		},
+		"three": {
+			reason: "a chain has all that are in the cycle, and none that only reads of it",
+			nodes: map[tutti.NodeName]*manifest{
+				"a": publishes("v/a", count("v/c"), "v/c"), "b": publishes("v/b", count("v/a"), "v/a"),
+				"c": publishes("v/c", count("v/b"), "v/b"), "d": reads("v/a"),
+			},
+			verdict: tutti.VerdictDiverging, says: []string{` → a (value "v/c")`, ` → b (value "v/a")`, ` → c (value "v/b")`}, most: 6, within: 8 * time.Minute,
 		},
 		"breaks": {
 			reason:  "tried again twice, after 30 seconds and a minute",

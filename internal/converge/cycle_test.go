@@ -3,6 +3,7 @@ package converge_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,11 +51,14 @@ func TestNodesThatReactToEachOther(t *testing.T) {
 	verdicts, messages := s.ends()
 	told := strings.Join(messages, "\n")
 	for _, says := range []string{
-		`keeps changing: it reacted to value "v/`, "6 times within 1h", `a runs because of value "v/b" = "`, `b runs because of value "v/a" = "`, "tutti converge",
+		`keeps changing: it reacted to value "v/`, "6 times within 1h", `nodes react to each other: `, ` → a (value "v/b" = "`, ` → b (value "v/a" = "`, "tutti converge",
 	} {
 		if !strings.Contains(told, says) {
 			t.Errorf("no job says %q:\n%s", says, told)
 		}
+	}
+	if chain := regexp.MustCompile(`: b → a \(value "v/b" = "\d+"\) → b \(value "v/a" = "\d+"\)\. It does not`); !chain.MatchString(told) {
+		t.Errorf("no job prints the cycle as one chain:\n%s", told)
 	}
 	diverging := 0
 	for _, v := range verdicts {

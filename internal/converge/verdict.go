@@ -28,6 +28,9 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return found
 	}
 	divergent := tell("%s keeps changing: %s", diverging)
+	if chain := d.chain(); chain != "" {
+		lines = append(lines, "nodes change each other's answers: "+chain)
+	}
 	broken := d.broken()
 	lines = append(lines, broken...)
 	if spent {

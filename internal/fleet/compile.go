@@ -80,7 +80,8 @@ func (r *reader) connect(what string, drafts []draft) {
 	}
 }
 
-// refuseCycle names the steps of a cycle, each with its line.
+// refuseCycle prints a cycle of steps as one chain. In brackets stands why a step
+// comes after the one before it.
 func (r *reader) refuseCycle(what string, drafts []draft) {
 	graph := dag.New[tutti.StepName]()
 	at := map[tutti.StepName]draft{}
@@ -102,9 +103,20 @@ func (r *reader) refuseCycle(what string, drafts []draft) {
 		r.report(first.at, "remove it from its own after", "%s: step %s waits for itself", what, cycle[0])
 		return
 	}
-	var way strings.Builder
-	for _, name := range cycle {
-		fmt.Fprintf(&way, "%s (line %d) → ", name, at[name].at.Line)
+	chain := string(cycle[0])
+	for i, name := range cycle {
+		next := at[cycle[(i+1)%len(cycle)]]
+		chain += fmt.Sprintf(" → %s (%s)", next.Name, next.whyAfter(string(name)))
 	}
-	r.report(first.at, "remove one of these edges", "%s: the steps wait for each other in a cycle: %s%s", what, way.String(), cycle[0])
+	r.report(first.at, "remove one of these edges", "%s: the steps wait for each other in a cycle: %s", what, chain)
+}
+
+// whyAfter is where the fleet file says that a step comes after another one.
+func (d draft) whyAfter(earlier string) string {
+	for _, e := range d.after {
+		if e.string == earlier {
+			return fmt.Sprintf("line %d: after", e.at.Line)
+		}
+	}
+	return fmt.Sprintf("line %d: the step above", d.at.Line)
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -66,7 +65,7 @@ func (r *reader) orderedGroups(n *yaml.Node, what string) []text {
 	return known
 }
 
-// refuseOrderCycle names the edges of a cycle, each with its line.
+// refuseOrderCycle prints a cycle of groups as one chain, with the line of each edge.
 func (r *reader) refuseOrderCycle(order []tutti.GroupOrder, lines map[tutti.GroupOrder]int, at *yaml.Node) {
 	graph := dag.New[tutti.GroupName]()
 	for _, pair := range order {
@@ -76,10 +75,10 @@ func (r *reader) refuseOrderCycle(order []tutti.GroupOrder, lines map[tutti.Grou
 	if cycle == nil {
 		return
 	}
-	var way []string
+	chain := string(cycle[0])
 	for i, name := range cycle {
 		pair := tutti.GroupOrder{First: name, Then: cycle[(i+1)%len(cycle)]}
-		way = append(way, fmt.Sprintf("%s before %s (line %d)", pair.First, pair.Then, lines[pair]))
+		chain += fmt.Sprintf(" → %s (line %d)", pair.Then, lines[pair])
 	}
-	r.report(at, "remove one of these", "order: the groups wait for each other in a cycle: %s", strings.Join(way, ", "))
+	r.report(at, "remove one of these", "order: the groups wait for each other in a cycle: %s", chain)
 }
