@@ -281,7 +281,8 @@ type NodeView struct {
 	Groups    []GroupName `json:"groups"`
 	JoinedAt  time.Time   `json:"joined_at"`
 	SeenAt    time.Time   `json:"seen_at,omitzero"`
-	Connected bool        `json:"connected"`
+	Connected bool        `json:"connected"`         // it was heard of within the time that a silent node has
+	Stopped   bool        `json:"stopped,omitempty"` // its agent has said that it ends, and nothing since; nothing is decided by it
 	Version   string      `json:"version,omitempty"`
 	Puppet    string      `json:"puppet,omitempty"`
 	// TooOldFor is what the server may ask and the node's agent does not know.

@@ -279,6 +279,9 @@ type Beat struct {
 	Trouble string    `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
 	Warm    int64     `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
 	At      time.Time `json:"at"`
+	// Stopping is said once, by the last beat of an agent that was told to end. It is for
+	// people: a node that says so is no more absent, and no less, than one that falls silent.
+	Stopping bool `json:"stopping,omitempty"`
 }
 
 // Live is something that happens inside a run, or without one to its job (then

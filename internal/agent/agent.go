@@ -231,9 +231,15 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.opts.Logger.Error("nobody can begin a run on this machine", "error", err)
 		}
 	}
+	told := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
-	defer beside.Wait()
+	defer func() {
+		beside.Wait()
+		if told.Err() != nil {
+			a.sendBeat(true) // nobody says anything after it
+		}
+	}()
 	defer cancel(nil)
 	beside.Go(func() { a.hellos(ctx) })
 	beside.Go(func() { a.beats(ctx) })
@@ -296,23 +302,29 @@ func (a *Agent) beats(ctx context.Context) {
 	ticker := time.NewTicker(a.opts.Beat)
 	defer ticker.Stop()
 	for {
-		beat := tutti.Beat{
-			Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
-		}
-		a.mu.Lock()
-		if a.active != nil {
-			beat.Run = a.active.id
-		}
-		a.mu.Unlock()
-		if raw, err := json.Marshal(beat); err == nil {
-			_ = a.opts.Bus.Send(tutti.OpBeat, raw) // the next one follows
-		}
+		a.sendBeat(false)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		case <-a.beat:
 		}
+	}
+}
+
+// sendBeat says that the agent is there, or (stopping) that it ends.
+func (a *Agent) sendBeat(stopping bool) {
+	beat := tutti.Beat{
+		Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
+		Stopping: stopping,
+	}
+	a.mu.Lock()
+	if a.active != nil {
+		beat.Run = a.active.id
+	}
+	a.mu.Unlock()
+	if raw, err := json.Marshal(beat); err == nil {
+		_ = a.opts.Bus.Send(tutti.OpBeat, raw) // the next one follows
 	}
 }
 

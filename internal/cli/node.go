@@ -153,6 +153,8 @@ func connection(n tutti.NodeView) string {
 	switch {
 	case n.Conflicted != "":
 		return "conflicted"
+	case n.Stopped:
+		return "stopped"
 	case n.Active != "" && n.Connected:
 		return "running"
 	case n.Connected:

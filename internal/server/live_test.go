@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
@@ -63,4 +64,43 @@ func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 	if err != nil || len(nodes) != 3 || nodes[0].Version != "1.2" || !nodes[0].Connected || nodes[1].Connected {
 		t.Errorf("nodes %+v, %v; want db-01 connected with its version, and no other", nodes, err)
 	}
+}
+
+// TestAGoodbyeIsForPeople: a node whose agent has said that it ends is listed as stopped, until it is heard
+// of again. It is connected for as long as one that falls silent: the goodbye is no sign of life, either.
+func TestAGoodbyeIsForPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		defer func() { _ = f.Stop() }()
+		db := f.Join("db-01")
+		at := time.Now()
+		beat := func(stopping bool, at time.Time) {
+			t.Helper()
+			if err := db.Call(tutti.OpBeat, tutti.Beat{Version: "1", Stopping: stopping, At: at}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(what string, connected, stopped bool) {
+			t.Helper()
+			nodes, err := f.ListNodes(servertest.Operator())
+			if err != nil || len(nodes) != 1 || nodes[0].Connected != connected || nodes[0].Stopped != stopped {
+				t.Errorf("%s: %+v, %v; want connected %t, stopped %t", what, nodes, err, connected, stopped)
+			}
+		}
+		beat(false, at)
+		want("after a beat", true, false)
+		time.Sleep(20 * time.Second)
+		beat(true, at.Add(20*time.Second))
+		want("after its goodbye", true, true)
+		beat(false, at.Add(19*time.Second))
+		want("after a beat that the goodbye has overtaken", true, true)
+		time.Sleep(11 * time.Second)
+		want("30 s after its last beat", false, true)
+		if err := db.Hello(ticket("t1"), "boot"); err != nil {
+			t.Fatal(err)
+		}
+		want("when it says hello", true, false)
+		beat(false, at) // its clock was set back
+		want("after the next beat", true, false)
+	})
 }

@@ -109,6 +109,7 @@ func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h tutti.Hello) {
 	place.met = append(place.met, tutti.Machine{Boot: h.Boot, Host: h.Host, Ticket: has, SeenAt: time.Now().UTC()})
 	place.met = place.met[max(0, len(place.met)-maxMet):]
 	place.greeted = time.Now()
+	place.beat.Stopping = false
 }
 
 // turnsWithin is how soon after each other two machines speak that live: each beats every few seconds.
@@ -204,7 +205,8 @@ func (p presence) hear(n tutti.NodeName) {
 	}
 }
 
-// beat notes a sign of life with what it says; false if nobody has that key.
+// beat notes a sign of life with what it says; false if nobody has that key. A goodbye is
+// no sign of life, and a beat that it has overtaken is not one of later.
 func (p presence) beat(key tutti.NodeKey, b tutti.Beat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +214,13 @@ func (p presence) beat(key tutti.NodeKey, b tutti.Beat) bool {
 	if place == nil {
 		return false
 	}
-	place.seen, place.beat = time.Now(), b
+	switch {
+	case place.beat.Stopping && b.At.Before(place.beat.At):
+	case b.Stopping:
+		place.beat = b
+	default:
+		place.seen, place.beat = time.Now(), b
+	}
 	return true
 }
 
