@@ -12,6 +12,21 @@ import (
 // code (empty: any) on it: by the runs of ours, and by what others have done since
 // (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
+	out := s.ended(node, job, code, has)
+	if a := s.engine.Last(node).Applied; out.Need == Nothing && goingOn(a) {
+		out.Need, out.Run, out.why = Apply, a, fmt.Sprintf("run %s is going on: nobody knows yet how it ends", a.Run)
+	}
+	return out
+}
+
+// goingOn reports whether a run may be changing its node. Of what it leaves, and of what a run before it that failed
+// has left, nothing is known before it ends. A proof changes nothing before its gate.
+func goingOn(r *engine.Run) bool {
+	return r != nil && r.Result == nil && r.Lost == "" && !r.Proved && (r.Passed() || !r.Proof)
+}
+
+// ended is standing as if no run were going on.
+func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
 	last := s.engine.Last(node)

@@ -149,8 +149,8 @@ func unfinished(last engine.Last) string {
 		return ""
 	case a.Result == nil && last.Passed == nil:
 		return "it never ran before"
-	case a.Result == nil:
-		return "" // it runs; until it is known how it ends, what was before counts
+	case a.Result == nil: // it runs; until it is known how it ends, what was before counts, see goingOn
+		return notGood(last.Passed)
 	case a.Result.Stopped && a.Proof && last.Passed != nil && last.Passed != a:
 		return "" // what the run before it says still counts
 	case a.Result.Stopped:
@@ -158,9 +158,22 @@ func unfinished(last engine.Last) string {
 	case a.Result.Outcome == tutti.Waiting:
 		return "it waits: " + a.Result.Message
 	case !a.Result.Outcome.Good():
-		return fmt.Sprintf("its last run was %s: %s", a.Result.Outcome, a.Result.Says())
+		return notGood(a)
 	case last.Passed != a:
 		return "its last run did not pass its gate"
+	}
+	return ""
+}
+
+// notGood says why what a run has left is not good, or returns the empty string.
+func notGood(r *engine.Run) string {
+	switch {
+	case r.Proved:
+		return ""
+	case r.Result == nil && r.Lost != "":
+		return "its last run was given up: " + r.Lost
+	case r.Result != nil && !r.Result.Outcome.Good():
+		return fmt.Sprintf("its last run was %s: %s", r.Result.Outcome, r.Result.Says())
 	}
 	return ""
 }
