@@ -60,6 +60,23 @@ func TestCheckExportsRefuses(t *testing.T) {
 	}
 }
 
+// Puppet has integers of 64 bits. A value with another one would end every compile that reads it.
+func TestCheckValueRefusesWhatPuppetCannotRead(t *testing.T) {
+	for _, tc := range []struct{ reason, value, want string }{
+		{"the largest", `[9223372036854775807, -9223372036854775808]`, ""},
+		{"one more", `9223372036854775808`, `value of key "a/b": integer "9223372036854775808" is outside the range of Puppet, -9223372036854775808 to 9223372036854775807; write it as a string`},
+		{"inside", `{"x": [0, {"y z": -9223372036854775809}]}`, `integer "-9223372036854775809" at ["x"][1]["y z"] is outside`},
+		{"a float has room", `1e30`, ""},
+		{"text has room", `"9223372036854775808"`, ""},
+		{"a long one is cut", strings.Repeat("9", 5000), `integer "` + strings.Repeat("9", 60) + `"… is outside`},
+	} {
+		_, err := data.CheckValue("a/b", json.RawMessage(tc.value))
+		if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || tutti.CodeOf(err) != tutti.CodeInvalid) {
+			t.Errorf("%s: %v, want %q", tc.reason, err, tc.want)
+		}
+	}
+}
+
 func TestCheckValue(t *testing.T) {
 	for _, tc := range []struct {
 		reason, key, value string

@@ -2,8 +2,12 @@ package data
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tutti-project/tutti"
@@ -28,10 +32,54 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "value of key %q: %d bytes, at most %d", key, len(raw), MaxValue)
 	}
 	canonical, err := Canonical(raw)
+	if err == nil {
+		err = checkIntegers(canonical)
+	}
 	if err != nil {
 		return nil, tutti.Wrap("", err, "value of key %q", key)
 	}
 	return canonical, nil
+}
+
+// checkIntegers refuses what no Puppet can read: its Integer has 64 bits. Only what is
+// new is checked, a log may have them.
+func checkIntegers(canonical json.RawMessage) error {
+	value, err := decode(canonical)
+	if err != nil {
+		return err
+	}
+	at, found := tooLarge(value)
+	if found == "" {
+		return nil
+	}
+	if at != "" {
+		at = " at " + at
+	}
+	return tutti.Errorf(tutti.CodeInvalid, "integer %s%s is outside the range of Puppet, %d to %d; write it as a string",
+		excerpt([]byte(found)), at, math.MinInt64, math.MaxInt64)
+}
+
+// tooLarge returns the first integer that has no room in 64 bits, and where it is; empty: there is none.
+func tooLarge(value any) (at, number string) {
+	switch v := value.(type) {
+	case json.Number:
+		if _, err := strconv.ParseInt(string(v), 10, 64); errors.Is(err, strconv.ErrRange) {
+			return "", string(v)
+		}
+	case []any:
+		for i, element := range v {
+			if at, number = tooLarge(element); number != "" {
+				return fmt.Sprintf("[%d]%s", i, at), number
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if at, number = tooLarge(v[name]); number != "" {
+				return fmt.Sprintf("[%q]%s", name, at), number
+			}
+		}
+	}
+	return "", ""
 }
 
 // CheckPublish returns a publication with its value in canonical form. CodeInvalid: as

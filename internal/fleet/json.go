@@ -106,7 +106,11 @@ func (w *writer) number(n *yaml.Node) bool {
 	var whole int64
 	var real float64
 	switch {
-	case decimalRE.MatchString(n.Value): // of any size
+	case decimalRE.MatchString(n.Value):
+		if _, err := strconv.ParseInt(n.Value, 10, 64); err != nil {
+			w.report(n, "quote it if it is text", "%s: integer %s is outside the range of Puppet, %d to %d", w.what, n.Value, math.MinInt64, math.MaxInt64)
+			return false
+		}
 		w.out.WriteString(n.Value)
 	case n.ShortTag() == "!!int" && n.Decode(&whole) == nil: // 0x10, 1_000
 		w.out.WriteString(strconv.FormatInt(whole, 10))
