@@ -36,6 +36,7 @@ func Commands() cli.Deps {
 
 		CheckPolicy:         checkPolicy,
 		InstallPuppetServer: installPuppetServer,
+		InstallModule:       installModule,
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,

@@ -54,6 +54,8 @@ type Deps struct {
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
 	// InstallPuppetServer puts the module on the Puppet Server of this machine.
 	InstallPuppetServer InstallPuppetServer
+	// InstallModule writes the Puppet module where CI or an IDE looks for it.
+	InstallModule InstallModule
 	// Local is what root asks on a node.
 	Local Local
 	// CheckPolicy says what in a node's policy does not do what it seems to.
@@ -104,7 +106,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
+		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

@@ -32,6 +32,12 @@ RSpec.describe 'Puppet without a run of Tutti' do
     expect(output).not_to match(/Tutti_value.*(published|withdrawn)/)
   end
 
+  it 'lists no exports, and warns once' do
+    output, status = apply("notify { \"${tutti::exports(Notify)} ${tutti::exports(File, ['=', 'tag', 'x'])}\": }\n")
+    expect([status.exitstatus, output]).to match([2, /\[\] \[\]/])
+    expect(output.scan('not started by Tutti').length).to eq(1), output
+  end
+
   it 'fails clearly where a value has no default' do
     output, status = apply("$v = tutti::value('a/b')\n")
     expect(status.exitstatus).to eq(1)

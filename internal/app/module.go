@@ -1,0 +1,75 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	puppetmodule "github.com/tutti-project/tutti/puppet"
+)
+
+// installModule writes the module of this release into a directory of modules, in place
+// of one that another release has written. CodeConflict: something else has its name.
+func installModule(modules string) (cli.ModuleInstalled, error) {
+	dir, err := filepath.Abs(filepath.Join(modules, "tutti"))
+	if err != nil {
+		return cli.ModuleInstalled{}, err
+	}
+	out := cli.ModuleInstalled{Module: dir, Version: Version}
+	if out.Digest, err = puppetmodule.Digest(); err != nil {
+		return out, err
+	}
+	for _, path := range []string{dir, dir + ".new", dir + ".old"} { // the others are left by one that was killed
+		if err := mayReplace(path); err != nil {
+			return out, err
+		}
+	}
+	return out, tutti.Wrap("", copyModule(dir), "install the module")
+}
+
+// mayReplace refuses a path at which there is something else than a module tutti, as far as
+// this command writes it: what somebody has put beside its files would be lost.
+func mayReplace(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return tutti.Errorf(tutti.CodeConflict, "%s is there and is not a directory: move it away, or give another directory", path)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	var metadata struct{ Name string }
+	raw, err := os.ReadFile(filepath.Join(path, "metadata.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &metadata)
+	}
+	if err != nil || metadata.Name != "tutti-tutti" {
+		return tutti.Errorf(tutti.CodeConflict, "%s is there and is not the module of Tutti (its metadata.json does not say tutti-tutti): "+
+			"move it away, or give another directory", path)
+	}
+	var others []string
+	for _, e := range entries {
+		if name := e.Name(); !slices.Contains([]string{"bin", "lib", "metadata.json"}, name) {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 {
+		return tutti.Errorf(tutti.CodeConflict, "%s has files that are not of the module: %s; move them away, or give another directory", path, strings.Join(others, ", "))
+	}
+	return nil
+}

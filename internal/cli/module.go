@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// ModuleInstalled is a copy of the Puppet module.
+type ModuleInstalled struct {
+	Module  string // its directory
+	Version string // of Tutti
+	Digest  string // of its files
+}
+
+// InstallModule writes the Puppet module of this release into a directory of modules.
+type InstallModule func(modules string) (ModuleInstalled, error)
+
+func newModuleCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "module", Short: "Take the Puppet module tutti out of this program"}
+	cmd.AddCommand(newModuleInstallCommand(o))
+	return cmd
+}
+
+func newModuleInstallCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "install DIR",
+		Short: "Put the Puppet module tutti into DIR/tutti, for CI and IDEs",
+		Long: `Writes the Puppet module tutti of this release to DIR/tutti, so that code which uses
+its types and functions compiles outside of Tutti: in CI, in an IDE, and with puppet
+apply by hand. There it publishes nothing, and functions give their defaults. A module
+that another release has written is replaced, anything else is left alone.
+Nodes need no such copy: their agents have the module. Do not push it with the code,
+and keep it off the modulepath of nodes: a run with two modules is refused.`,
+		Example: "  tutti module install spec/fixtures/modules",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			done, err := o.deps.InstallModule(args[0])
+			if err != nil {
+				return err
+			}
+			return o.done(cmd, fmt.Sprintf("Wrote %s: the module of Tutti %s (%.12s).\n", done.Module, done.Version, done.Digest),
+				map[string]any{"module": done.Module, "version": done.Version, "digest": done.Digest})
+		},
+	}
+}
