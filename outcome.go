@@ -73,7 +73,7 @@ type Failure struct {
 
 // String is the failure in a line: what, why, where.
 func (f Failure) String() string {
-	text := OneLine(f.Message)
+	text := OneLine(WithoutJournal(f.Message))
 	if f.Resource != "" {
 		text = f.Resource + ": " + text
 	}

@@ -313,7 +313,7 @@ func printResourceExplanation(w io.Writer, e tutti.ResourceExplanation, now time
 			if ev.Corrective {
 				what += ", corrective"
 			}
-			event := line.add("%s: %s", what, ev.Message)
+			event := line.add("%s: %s", what, tutti.WithoutJournal(ev.Message))
 			if ev.Old != "" || ev.New != "" {
 				event.add("from %s to %s", orDash(ev.Old), orDash(ev.New))
 			}

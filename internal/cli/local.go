@@ -153,8 +153,9 @@ func newLocalLogCommand(o *options) *cobra.Command {
 				}{r, lines})
 			}
 			printLocalEnd(cmd.OutOrStdout(), r)
+			journals := shownJournals{}
 			for _, l := range lines {
-				printLogLine(cmd.OutOrStdout(), l)
+				journals.printLine(cmd.OutOrStdout(), l)
 			}
 			return nil
 		},
@@ -236,7 +237,7 @@ func printLocalLive(w io.Writer, l tutti.Live) {
 		if l.Failed {
 			word = "failed"
 		}
-		fmt.Fprintf(w, "  %s %s: %s\n", word, l.Resource, oneLine(l.Message, maxLine))
+		fmt.Fprintf(w, "  %s %s: %s\n", word, l.Resource, oneLine(tutti.WithoutJournal(l.Message), maxLine))
 	}
 }
 

@@ -159,3 +159,53 @@ func TestQuestionsArePlain(t *testing.T) {
 		}
 	}
 }
+
+// What Puppet 7.23 and 8.10 say of a unit that systemd could not start, twice in the log and once in the event, is shown
+// once: the last lines of its journal, which say why.
+func TestAJournalIsShownOnce(t *testing.T) {
+	said := "Systemd start for web failed!\njournalctl log for web:\n-- Journal begins at Tue 2026-11-24 --\n" +
+		strings.Repeat("Nov 25 13:00:00 web-01 web[7]: early "+strings.Repeat("x", 80)+"\n", 48) + "Nov 25 13:00:01 web-01 web[7]: cannot bind: in use\nNov 25 13:00:01 web-01 systemd[1]: Failed to start web."
+	event := "change from 'stopped' to 'running' failed: " + said
+	report, err := report.Parse(fmt.Appendf(nil, `{"status": "failed", "resource_statuses": {"Service[web]": {"failed": true, "events": [
+		{"property": "ensure", "status": "failure", "previous_value": "stopped", "desired_value": "running", "message": %q}]}}}`, event))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := withoutReport(func(r *tutti.RunReport) { r.Report, r.Missing = &report, nil })
+	r.NoLog = ""
+	for source, message := range map[string]string{"Puppet": said, "/Stage[main]/Main/Service[web]/ensure": event} {
+		r.Log = append(r.Log, tutti.LogLine{Level: "err", Source: source, Message: message})
+	}
+	var got bytes.Buffer
+	printRun(&got, r, false, began)
+	text := got.String()
+	if n := strings.Count(text, "cannot bind: in use"); n != 1 {
+		t.Errorf("its reason is there %d times", n)
+	}
+	if n := strings.Count(text, "early"); n != 18 {
+		t.Errorf("%d lines before the reason, want that 20 lines are kept", n)
+	}
+	for _, want := range []string{
+		"      ensure: stopped → running  failed: change from 'stopped' to 'running' failed: Systemd start for web failed; its journal ends so:\n" +
+			"          Nov 25 13:00:00 web-01 web[7]: early x",
+		"  Systemd start for web failed; its journal is above\n",
+		"failed: Systemd start for web failed; its journal is above  (/Stage[main]/Main/Service[web]/ensure)\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say\n%s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	r.Report, r.Missing = nil, &tutti.Missing{Text: "none"}
+	got.Reset()
+	printRun(&got, r, false, began)
+	if n := strings.Count(got.String(), "cannot bind: in use"); n != 1 {
+		t.Errorf("without a report its reason is there %d times:\n%s", n, got.String())
+	}
+	failure := tutti.Failure{Resource: "Service[web]", Message: event}
+	if want := "Service[web]: change from 'stopped' to 'running' failed: Systemd start for web failed: web: cannot bind: in use"; failure.String() != want {
+		t.Errorf("in a line: %q, want %q", failure, want)
+	}
+}

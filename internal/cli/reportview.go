@@ -23,8 +23,9 @@ const (
 // comes from the server fit for terminals.
 func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 	printRunHead(w, r.RunReport, now)
+	journals := shownJournals{}
 	if rep := r.Report; rep != nil {
-		printResources(w, *rep)
+		printResources(w, *rep, journals)
 		printUnrefreshed(w, *rep, r.Result)
 		printTimes(w, *rep)
 	} else if r.Result != nil {
@@ -32,7 +33,39 @@ func printRun(w io.Writer, r runJSON, logs bool, now time.Time) {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
 	}
-	printLog(w, r, logs)
+	printLog(w, r, logs, journals)
+}
+
+// shownJournals are the journals of services that were printed: Puppet says each several times.
+type shownJournals map[string]bool
+
+// cut returns Puppet's own words, and the journal if it was not printed before.
+func (s shownJournals) cut(message string) (said string, journal []string) {
+	said, unit, lines := tutti.SplitJournal(message)
+	key := unit + "\n" + strings.Join(lines, "\n")
+	switch {
+	case unit == "":
+		return message, nil
+	case len(lines) == 0:
+		return said + "; its journal is empty", nil
+	case s[key]:
+		return said + "; its journal is above", nil
+	}
+	s[key] = true
+	return said + "; its journal ends so:", lines
+}
+
+func (s shownJournals) printLine(w io.Writer, l tutti.LogLine) {
+	var journal []string
+	l.Message, journal = s.cut(l.Message)
+	printLogLine(w, l)
+	printJournal(w, "      ", journal)
+}
+
+func printJournal(w io.Writer, indent string, journal []string) {
+	for _, line := range journal {
+		fmt.Fprintf(w, "%s%s\n", indent, oneLine(line, maxLine))
+	}
 }
 
 func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
@@ -165,14 +198,14 @@ var sections = []struct{ outcome, title string }{
 	{tutti.ResourceUnchanged, "audited"},
 }
 
-func printResources(w io.Writer, r tutti.Report) {
+func printResources(w io.Writer, r tutti.Report, journals shownJournals) {
 	for _, s := range sections {
 		title := "\n" + s.title + "\n"
 		for _, st := range r.Resources {
 			if st.Outcome == s.outcome {
 				fmt.Fprint(w, title)
 				title = ""
-				printStatus(w, st)
+				printStatus(w, st, journals)
 			}
 		}
 	}
@@ -198,7 +231,7 @@ func printUnrefreshed(w io.Writer, r tutti.Report, result *tutti.Result) {
 	}
 }
 
-func printStatus(w io.Writer, st tutti.ReportStatus) {
+func printStatus(w io.Writer, st tutti.ReportStatus, journals shownJournals) {
 	fmt.Fprintf(w, "  %s%s%s", oneLine(st.Resource, maxLine), place(st.Place), within(st.Containers))
 	if st.Seconds > 0 {
 		fmt.Fprintf(w, "  %s", quick(st.Seconds))
@@ -208,10 +241,15 @@ func printStatus(w io.Writer, st tutti.ReportStatus) {
 		fmt.Fprintf(w, "      because of %s\n", oneLine(strings.Join(st.FailedDependencies, ", "), maxLine))
 	}
 	if st.Message != "" {
-		fmt.Fprintf(w, "      %s\n", oneLine(st.Message, maxLine))
+		said, journal := journals.cut(st.Message)
+		fmt.Fprintf(w, "      %s\n", oneLine(said, maxLine))
+		printJournal(w, "          ", journal)
 	}
 	for _, e := range st.Events {
+		var journal []string
+		e.Message, journal = journals.cut(e.Message)
 		fmt.Fprintf(w, "      %s\n", eventText(e))
+		printJournal(w, "          ", journal)
 	}
 }
 
@@ -291,7 +329,7 @@ func printTimes(w io.Writer, r tutti.Report) {
 	}
 }
 
-func printLog(w io.Writer, r runJSON, all bool) {
+func printLog(w io.Writer, r runJSON, all bool, journals shownJournals) {
 	if r.NoLog != "" {
 		if all {
 			fmt.Fprintf(w, "\nlog: %s\n", r.NoLog)
@@ -306,7 +344,7 @@ func printLog(w io.Writer, r runJSON, all bool) {
 		fmt.Fprintf(w, "\n%s\n", title)
 	}
 	for _, l := range lines {
-		printLogLine(w, l)
+		journals.printLine(w, l)
 	}
 	if more := len(r.Log) - len(lines); more > 0 {
 		fmt.Fprintf(w, "  … and %d more; all of them: tutti run show %s --logs\n", more, r.Run)

@@ -200,7 +200,7 @@ func resourceFailures(r report, tr trace) []tutti.Failure {
 				f.Message = e.Message
 			}
 		}
-		f.Message = cmp.Or(f.Message, tr.said(f.Resource), "failed without a message")
+		f.Message = tutti.CutJournal(cmp.Or(f.Message, tr.said(f.Resource), "failed without a message"))
 		out = append(out, f)
 	}
 	slices.SortFunc(out, func(a, b tutti.Failure) int {

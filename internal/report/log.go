@@ -25,7 +25,7 @@ func (l line) plain() tutti.LogLine {
 		l.T = l.Time
 	}
 	return tutti.LogLine{
-		At: sane(l.T), Level: tutti.Plain(l.Level, 20), Message: plain(l.Message), Source: plain(l.Source), File: plain(l.File), Line: max(l.Line, 0),
+		At: sane(l.T), Level: tutti.Plain(l.Level, 20), Message: plain(tutti.CutJournal(l.Message)), Source: plain(l.Source), File: plain(l.File), Line: max(l.Line, 0),
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *Same) Add(node tutti.NodeName, r tutti.Report) {
 				k.outcome = tutti.ResourceOutOfSync
 			case "failure":
 				said = true
-				k = key{resource: st.Resource, outcome: tutti.ResourceFailed, message: e.Message}
+				k = key{resource: st.Resource, outcome: tutti.ResourceFailed, message: tutti.WithoutJournal(e.Message)}
 			default: // an audit changes nothing
 				continue
 			}
@@ -57,7 +57,7 @@ func (s *Same) Add(node tutti.NodeName, r tutti.Report) {
 			s.add(node, k, st.Place)
 		}
 		if st.Outcome == tutti.ResourceFailed && !said {
-			s.add(node, key{resource: st.Resource, outcome: tutti.ResourceFailed, message: cmp.Or(st.Message, "failed without a message")}, st.Place)
+			s.add(node, key{resource: st.Resource, outcome: tutti.ResourceFailed, message: cmp.Or(tutti.WithoutJournal(st.Message), "failed without a message")}, st.Place)
 		}
 	}
 }

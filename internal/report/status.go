@@ -98,7 +98,7 @@ func (st status) plain(name string) tutti.ReportStatus {
 // what is Sensitive; that it says so is believed even where a type has not done it.
 func (e event) plain() tutti.ResourceEvent {
 	out := tutti.ResourceEvent{
-		Property: plain(e.Property), Status: plain(e.Status), Message: plain(e.Message), Old: valueText(e.Previous), New: valueText(e.Desired),
+		Property: plain(e.Property), Status: plain(e.Status), Message: plain(tutti.CutJournal(e.Message)), Old: valueText(e.Previous), New: valueText(e.Desired),
 		At: sane(e.At), Corrective: e.Corrective, Audited: e.Audited, Redacted: e.Redacted,
 	}
 	if !e.Redacted {
