@@ -50,7 +50,7 @@ func (s state) remove(ctx context.Context, x commands) error {
 	if err := s.disconnect(ctx, x); err != nil {
 		return err
 	}
-	if err := unforward(); err != nil {
+	if err := restoreSettings(); err != nil {
 		return err
 	}
 	return s.removeFiles()

@@ -35,15 +35,8 @@ func forward() error {
 	return os.WriteFile(forwardSetting, []byte("1\n"), 0o644)
 }
 
-// unforward restores the setting if no lab has a bridge any more.
-func unforward() error {
-	before, err := os.ReadFile(forwardBefore)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+// restoreSettings makes the machine's settings what they were, if no lab has a bridge any more.
+func restoreSettings() error {
 	links, err := net.Interfaces()
 	if err != nil {
 		return err
@@ -52,6 +45,21 @@ func unforward() error {
 		if bridgeRE.MatchString(l.Name) {
 			return nil
 		}
+	}
+	errs := []error{unforward()}
+	for _, l := range limits {
+		errs = append(errs, l.restore())
+	}
+	return errors.Join(errs...)
+}
+
+func unforward() error {
+	before, err := os.ReadFile(forwardBefore)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if err := os.WriteFile(forwardSetting, before, 0o644); err != nil {
 		return err

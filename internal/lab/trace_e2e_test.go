@@ -51,6 +51,16 @@ func traces(t *testing.T, m Machine) []string {
 	}
 	lines = append(lines, processes(t, m)...)
 	add("ip_forward", forwarding(t, m))
+	for _, l := range limits {
+		now, err := l.value()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, _, kept := l.kept(); kept && othersUp(t, m) {
+			now = before
+		}
+		add(l.name(), fmt.Sprint(now))
+	}
 	lines = slices.DeleteFunc(lines, func(line string) bool { return foreign(m, line) })
 	slices.Sort(lines)
 	return lines
@@ -74,15 +84,20 @@ func mountOf(line string) string {
 // of others are down.
 func forwarding(t *testing.T, m Machine) string {
 	t.Helper()
+	if text, err := os.ReadFile(forwardBefore); err == nil && othersUp(t, m) {
+		return string(text)
+	}
+	return readText(t, forwardSetting)
+}
+
+// othersUp reports whether labs of others are up, which have raised settings, too.
+func othersUp(t *testing.T, m Machine) bool {
+	t.Helper()
 	links, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
-	others := slices.ContainsFunc(links, func(l net.Interface) bool { return bridgeRE.MatchString(l.Name) && foreign(m, l.Name) })
-	if text, err := os.ReadFile(forwardBefore); err == nil && others {
-		return string(text)
-	}
-	return readText(t, forwardSetting)
+	return slices.ContainsFunc(links, func(l net.Interface) bool { return bridgeRE.MatchString(l.Name) && foreign(m, l.Name) })
 }
 
 // rules are the lines of the firewall, each with the table that it is in: that

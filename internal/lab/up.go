@@ -128,6 +128,7 @@ func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error
 	if err := s.connect(ctx, x, mtu); err != nil {
 		return err
 	}
+	m.raiseLimits(limits, m.hosts())
 	err := eachHost(s, func(i int) error {
 		files, err := m.hostFiles(ctx, s, i, spec.definition(spec.Hosts[i]).Release)
 		if err != nil {
@@ -148,6 +149,16 @@ func (m Machine) make(ctx context.Context, x commands, s state, spec Spec) error
 		m.logf("lab %s: %d hosts run after %s", s.Name, len(s.Hosts), time.Since(start).Round(10*time.Millisecond))
 	}
 	return err
+}
+
+// hosts is how many hosts all labs have, also those of a lab that is being made.
+func (m Machine) hosts() int {
+	n := 0
+	labs, _ := m.List() // it is an estimate
+	for _, lab := range labs {
+		n += len(lab.Hosts)
+	}
+	return n
 }
 
 // eachHost calls do for all hosts at once and joins their errors.
