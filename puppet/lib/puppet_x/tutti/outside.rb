@@ -8,8 +8,8 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest, Hiera's data that lie
-    # elsewhere and the hiera.yaml of the node. Each counts as one more fact: a node is suspect when a package has brought another module.
+    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest and Hiera's data that lie
+    # elsewhere. Each counts as one more fact: a node is suspect when a package has brought another module.
     # Files are told apart by place, size and time of change: nothing is read. What a version control keeps beside its files does not count.
     class Outside
       MODULES = 'modules_outside_the_code'
@@ -51,7 +51,7 @@ module PuppetX
       end
 
       def data
-        @data ||= outside([Puppet[:hiera_config]] + configs.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
+        @data ||= outside(configs.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
       end
 
       # The node's, the environment's and those of modules.
