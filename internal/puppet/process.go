@@ -166,18 +166,29 @@ func (p *Process) reap() {
 }
 
 // Strangers names the Puppets that take no lock, a person's `puppet apply`, by
-// their pids. Their arguments are not ours to keep: `-e` may hold a password.
+// their pids: those of this system, not of its containers, which have processes of
+// their own. Their arguments are not ours to keep: `-e` may hold a password.
 func Strangers() ([]string, error) {
 	var out []string
+	space := processSpace("self")
 	err := eachProcess(func(pid int, argv []string) bool {
 		for i, arg := range argv {
-			if i+1 < len(argv) && i <= 1 && filepath.Base(arg) == "puppet" && argv[i+1] == "apply" {
+			if i+1 < len(argv) && i <= 1 && filepath.Base(arg) == "puppet" && argv[i+1] == "apply" && processSpace(strconv.Itoa(pid)) == space {
 				out = append(out, fmt.Sprintf("puppet apply, pid %d", pid))
 			}
 		}
 		return true
 	})
 	return out, err
+}
+
+// processSpace names the PID namespace of a process; empty if it is gone.
+func processSpace(pid string) string {
+	space, err := os.Readlink("/proc/" + pid + "/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return space
 }
 
 // eachProcess calls f with every process's arguments until f returns false. One that

@@ -289,6 +289,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 				time.Sleep(3 * time.Hour)
 				p.wantSwept(t)
 				p = p.again(t)
+				synctest.Wait() // it has looked at what is to be let go
 				p.wantWhole(t)
 			})
 		})
