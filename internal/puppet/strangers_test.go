@@ -8,18 +8,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tutti-project/tutti/internal/puppet"
 )
 
-func TestAPersonsApplyIsNamedWithoutItsCode(t *testing.T) {
+// apply runs something that looks like `puppet apply` until the test ends, and returns its pid.
+func apply(t *testing.T, how *syscall.SysProcAttr, args ...string) int {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "apply"), []byte("echo ready; read line"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "/bin/sh") // which runs the script `apply`
-	cmd.Args, cmd.Dir = []string{"/usr/bin/puppet", "apply", "-e", "user { 'ada': password => 'secret' }"}, dir
+	cmd.Args, cmd.Dir, cmd.SysProcAttr = append([]string{"/usr/bin/puppet", "apply"}, args...), dir, how
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -31,15 +34,20 @@ func TestAPersonsApplyIsNamedWithoutItsCode(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()
-	}()
+	})
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
+	return cmd.Process.Pid
+}
+
+func TestAPersonsApplyIsNamedWithoutItsCode(t *testing.T) {
+	pid := apply(t, nil, "-e", "user { 'ada': password => 'secret' }")
 	got, err := puppet.Strangers()
-	if err != nil || !slices.Contains(got, fmt.Sprintf("puppet apply, pid %d", cmd.Process.Pid)) || strings.Contains(strings.Join(got, " "), "secret") {
+	if err != nil || !slices.Contains(got, fmt.Sprintf("puppet apply, pid %d", pid)) || strings.Contains(strings.Join(got, " "), "secret") {
 		t.Errorf("strangers %q, %v", got, err)
 	}
 }
