@@ -95,7 +95,7 @@ var (
 			Result: tutti.Result{
 				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,
 			},
-			Environment: "production", Puppet: "8.10.0", Noop: true, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
+			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
 		}},
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1, CatalogUUID: string(aRun)},
 		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},

@@ -15,6 +15,9 @@ type Foreign struct {
 	// Whole: it certainly applied all of a new catalog of the node's Puppet Server, for
 	// the node's own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
+	// Unwatched: it ended while nobody looked at the node. Others may have ended before it in that time, and nothing is
+	// known of them: a report replaces the one before it.
+	Unwatched bool `json:"unwatched,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023); nil:
 	// nobody knows who did.
 	Local *Local `json:"local,omitempty"`
@@ -46,11 +49,11 @@ func (l *Local) Kind() string {
 // KeptForeign is how many foreign runs of a node are kept: the latest by their start.
 const KeptForeign = 5
 
-// Disturbs reports whether the run may have changed what other runs have made. A local run that ended while it
-// applied, without a report, has no counts.
+// Disturbs reports whether the run, or one before it of which nobody knows, may have changed what other runs have made.
+// A local run that ended while it applied, without a report, has no counts.
 func (f Foreign) Disturbs() bool {
-	if f.Noop {
-		return false
+	if f.Unwatched || f.Noop {
+		return f.Unwatched
 	}
 	return f.Result.Counts.Changed > 0 || f.Result.Counts.Failed > 0 || f.Local != nil && !f.Result.Outcome.Good() && f.Result.PassedGate()
 }

@@ -55,5 +55,5 @@ func (o Order) Validate() error {
 // node is judged, and they withdraw nothing.
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
-// Previews reports whether a run of this order says all that a full run would change.
-func (o Order) Previews() bool { return o.Mode == ModeNoop && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
+// Previews reports whether a run of this order looks at all that a full run would, and changes nothing.
+func (o Order) Previews() bool { return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }

@@ -193,6 +193,18 @@ func (r Result) PassedGate() bool {
 // Tells reports whether there is a report that says what became of the resources of a node.
 func (r Result) Tells() bool { return r.Report != "" && r.PassedGate() }
 
+// Foretells reports whether the result of a run that changes nothing (Order.Previews) says what a full run would find: what
+// would change, or that it would fail by its code, its answers or its facts. A compile that went well says nothing of the node.
+func (r Result) Foretells(mode Mode) bool {
+	switch {
+	case r.Stopped:
+		return false
+	case r.Outcome == Failed:
+		return r.Reason != BecauseMachinery && r.Reason != BecauseTimeout
+	}
+	return mode == ModeNoop && r.Outcome.Good() && r.Tells()
+}
+
 // Validate checks what a node may claim about a run.
 func (r Result) Validate() error {
 	switch {

@@ -57,7 +57,7 @@ func (h heard) untold(now tutti.Epoch) bool {
 // foreigns tells the server of runs that it did not order, other people's and local ones, until ctx ends. Nothing
 // that runs of Tutti's do waits for it.
 func (a *Agent) foreigns(ctx context.Context) {
-	w := &watch{Agent: a}
+	w := &watch{Agent: a, blind: true}
 	if a.opts.Witness != nil {
 		var err error
 		if w.watcher, err = fsnotify.NewWatcher(); err != nil {
@@ -70,8 +70,9 @@ func (a *Agent) foreigns(ctx context.Context) {
 	again := time.NewTimer(foreignAgain)
 	defer again.Stop()
 	for {
-		w.follow()
-		err := a.look(ctx)
+		watches := w.follow()
+		err := a.look(ctx, w.blind)
+		w.blind = err != nil || !watches
 		if said := errorText(err); said != w.said {
 			w.said = said
 			if err != nil {
@@ -98,23 +99,24 @@ type watch struct {
 	file    string
 	dir     string // that is watched: the file's, or the nearest above it that is there
 	said    string // why a report was passed over
+	blind   bool   // a report may have been replaced by another one unseen since the last look
 }
 
-// follow watches the directory of the report file. Before Puppet's first run that
+// follow watches the directory of the report file, and reports whether it does. Before Puppet's first run that
 // is not there.
-func (w *watch) follow() {
+func (w *watch) follow() bool {
 	if w.opts.Witness == nil {
-		return
+		return false
 	}
 	file, err := w.opts.Witness.ReportFile()
 	if err != nil {
-		return // after the next run of Tutti's it is asked again
+		return false // after the next run of Tutti's it is asked again
 	}
 	w.file = file
 	for {
 		dir := nearest(filepath.Dir(file))
 		if dir == w.dir && slices.Contains(w.watcher.WatchList(), dir) {
-			return
+			return true
 		}
 		if w.dir != "" {
 			_ = w.watcher.Remove(w.dir) // it may have gone by itself
@@ -122,7 +124,7 @@ func (w *watch) follow() {
 		w.dir = dir
 		if err := w.watcher.Add(dir); err != nil {
 			w.opts.Logger.Warn("runs that others start are not seen now", "error", err)
-			return
+			return false
 		}
 	} // what was made meanwhile is there at the second look
 }
@@ -153,14 +155,15 @@ func (w *watch) wait(ctx context.Context, again <-chan time.Time) bool {
 			}
 		case err := <-w.errors: // events were lost
 			w.opts.Logger.Warn("runs that others start may not be seen at once", "error", err)
+			w.blind = true
 			return true
 		}
 	}
 }
 
 // look puts the run of Puppet's last report into the outbox, if it is foreign and
-// was not looked at before.
-func (a *Agent) look(ctx context.Context) error {
+// was not looked at before. blind says that others may have ended before it, unseen.
+func (a *Agent) look(ctx context.Context, blind bool) error {
 	if a.opts.Witness == nil {
 		return nil
 	}
@@ -181,6 +184,7 @@ func (a *Agent) look(ctx context.Context) error {
 		return nil
 	}
 	if _, err := os.Stat(a.runDir(id)); errors.Is(err, fs.ErrNotExist) { // else it is one of ours
+		run.Unwatched = blind
 		if err := a.hear(run, report); err != nil {
 			return err
 		}

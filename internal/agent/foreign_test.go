@@ -217,6 +217,11 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
 			l.wantTold(foreignID(1))
+			for _, e := range l.fleet.Events() {
+				if b, ok := e.Body.(*tutti.RunForeign); ok && b.Unwatched != tc.before {
+					t.Errorf("it ended while nobody watched: %t, want %t", b.Unwatched, tc.before)
+				}
+			}
 			w.leave(t, report(t, 1, foreignID(1))) // the same again
 			l.quiet(w)
 			l.start(opt)
@@ -436,6 +441,7 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 		if i == 5 {
 			l.kill()
 			l.start(opt)
+			w.taken(t) // what it finds when it starts, and it watches
 		}
 	}
 	if diff := cmp.Diff(want, l.untold()); diff != "" {

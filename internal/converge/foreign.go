@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -41,7 +42,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 			continue
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
 			out.Need = Apply // and that reacts: such a run is made only while nothing else can react
-		case agent && !f.Outcome().Good():
+		case agent && !f.Foreign.Noop && !f.Outcome().Good():
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		case agent && !has.Recorded && f.Foreign.Whole && told && len(out.Changed) == 0: // else what it exports is not published
 			return Standing{Need: Nothing, Run: f}
@@ -56,22 +57,34 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	return out
 }
 
-// found returns a noop run that has found what its node's last full run had not left so, and says what; nil and the empty
+// found returns a run that has changed nothing and has found that its node is not good, and says what; nil and the empty
 // string: there is none. Its catalog was that of the last full run, or it had the code and the answers of now.
 func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	r, passed := last.Preview, last.Passed
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop {
 		return nil, ""
 	}
-	if r == nil || passed == nil || last.Left != nil && r.GatedSeq < last.Left.GatedSeq || !passed.Proved && r.GatedSeq < passed.GatedSeq {
+	if r == nil || passed == nil {
+		return nil, ""
+	}
+	at, broke := cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
+	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
 		return nil, ""
 	}
 	same := r.Compiled != nil && passed.Compiled != nil && r.Compiled.Catalog != "" && r.Compiled.Catalog == passed.Compiled.Catalog
-	if !same && (r.GatedSeq < passed.GatedSeq || code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job)) {
+	other := code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job) && (!broke || r.Asked != nil)
+	if !same && (at < passed.GatedSeq || other) {
 		return nil, ""
 	}
+	kind := "noop run"
+	if r.Mode == tutti.ModeCompile {
+		kind = "compile"
+	}
+	if broke {
+		return r, fmt.Sprintf("%s %s has shown that a run fails now: %s", kind, r.Run, endOf(r))
+	}
 	if what := pending(r.Result, last.Left); what != "" {
-		return r, fmt.Sprintf("noop run %s has found that %s not as the code says", r.Run, what)
+		return r, fmt.Sprintf("%s %s has found that %s not as the code says", kind, r.Run, what)
 	}
 	return nil, ""
 }
@@ -100,7 +113,10 @@ func pending(r *tutti.Result, left *engine.Run) string {
 // foreignWhy says why a node is not good after a run that Tutti did not order.
 func foreignWhy(f *engine.Run) string {
 	r, what := f.Result, f.Foreign.Local.Kind()
-	if f.Outcome().Good() {
+	switch {
+	case f.Foreign.Unwatched && (f.Foreign.Noop || f.Outcome().Good() && r.Counts.Changed == 0):
+		return fmt.Sprintf("%s %s ended while the agent was off: what ran before it in that time is not known", what, r.Run)
+	case f.Outcome().Good():
 		return fmt.Sprintf("%s %s has changed what Tutti's last run left: resources changed: %d", what, r.Run, r.Counts.Changed)
 	}
 	return fmt.Sprintf("%s %s: %s:%s: %s", what, r.Run, r.Outcome, r.Reason, r.Message)

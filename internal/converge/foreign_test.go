@@ -33,6 +33,8 @@ func uncompiled(f *tutti.Foreign) {
 
 func whole(f *tutti.Foreign) { f.Whole = true }
 
+func unwatched(f *tutti.Foreign) { f.Unwatched = true }
+
 func noop(f *tutti.Foreign) { f.Noop = true }
 
 // tell tells now of a run that began at a time.
@@ -53,6 +55,7 @@ func (s *sim) standing(n tutti.NodeName) converge.Standing {
 
 // TestForeignRuns: what a run that Tutti did not start means, by the table of ADR 0011.
 func TestForeignRuns(t *testing.T) {
+	const unseen = "ended while the agent was off: what ran before it in that time is not known"
 	const disturbed, broken = "has changed what Tutti's last run left", "failed:resources: 1 resource failed"
 	type told []tutti.Foreign
 	for _, tc := range []struct {
@@ -73,6 +76,11 @@ func TestForeignRuns(t *testing.T) {
 		{"what changed something is not forgotten for what did not", told{others(changed), others(), others(), others(), others(), others(), others(), others()},
 			"apply " + disturbed, "apply " + disturbed},
 		{"nor what failed", told{others(failed), others(), others(), others(), others(), others(), others(), others(noop)}, "apply " + broken, "apply " + broken},
+		{"the last one of those that nobody saw", told{others(unwatched)}, "apply " + unseen, "apply " + unseen},
+		{"it was a noop run", told{others(unwatched, noop, failed)}, "apply " + unseen, "apply " + unseen},
+		{"it was whole", told{others(unwatched, whole)}, "apply " + unseen, "nothing by it"},
+		{"it failed", told{others(unwatched, failed)}, "apply " + broken, "apply " + broken},
+		{"what came behind it was seen", told{others(unwatched), others()}, "apply " + unseen, "apply " + unseen},
 		{"nor by a noop run", told{others(failed), others(noop, whole)}, "apply " + broken, "apply " + broken},
 	} {
 		for _, program := range []tutti.Program{tutti.ProgramApply, tutti.ProgramAgent} {

@@ -65,7 +65,7 @@ func (d *decision) plan() string {
 // it has just read is remembered of it, so that its last run is asked.
 func (d *decision) unmet(seat *seat) string {
 	last := d.state.engine.Last(seat.node)
-	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode == tutti.ModeNoop) {
+	if r := seat.standing.Run; r != nil && (r.Foreign != nil || r.Mode != tutti.ModeApply) {
 		return seat.standing.Why()
 	}
 	if why := unfinished(last); why != "" {

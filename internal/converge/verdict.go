@@ -136,7 +136,7 @@ func (d *decision) tell(seat *seat) string {
 	case diverging:
 		return d.changers(seat)
 	case failed:
-		if r := lastOf(seat.runs); r != nil && seat.why == "" {
+		if r := lastOf(seat.runs); r != nil && (seat.why == "" || r.Outcome() == tutti.Failed) {
 			return endOf(r)
 		}
 	case waiting:

@@ -55,10 +55,10 @@ func (s *State) Foreigns(node tutti.NodeName) []*Run {
 }
 
 // foreignAfter returns the foreign runs that are later than the last ones of ours, but
-// noop runs.
+// noop runs before which nothing can have happened unseen.
 func (s *State) foreignAfter(node tutti.NodeName, ours ...*Run) []*Run {
 	return slices.DeleteFunc(s.Foreigns(node), func(f *Run) bool {
-		return f.Foreign.Noop || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !f.After(r) })
+		return f.Foreign.Noop && !f.Foreign.Unwatched || slices.ContainsFunc(ours, func(r *Run) bool { return r != nil && r.touched() && !f.After(r) })
 	})
 }
 

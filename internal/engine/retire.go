@@ -101,18 +101,15 @@ func (s *State) pass(r *Run) []tutti.RunID {
 
 // report notes a run that has sent a report as the last one of its kinds that did, unless a later one has.
 func (s *State) report(r *Run) []tutti.RunID {
-	if !r.Result.Tells() {
-		return nil
-	}
 	later := func(than tutti.RunID) bool { return s.Runs[than] == nil || s.Runs[than].Seq <= r.Seq }
 	return s.judgeBy(r, func(l *last) {
-		if later(l.reported) {
+		if r.Result.Tells() && later(l.reported) {
 			l.reported = r.Run
 		}
-		if r.Full() && later(l.left) {
+		if r.Result.Tells() && r.Full() && later(l.left) {
 			l.left = r.Run
 		}
-		if r.Previews() && r.Result.Outcome.Good() && later(l.preview) {
+		if r.Previews() && r.Result.Foretells(r.Mode) && later(l.preview) {
 			l.preview = r.Run
 		}
 	})

@@ -173,8 +173,8 @@ type Last struct {
 	// Reported is the latest run of any mode whose report tells of resources (tutti.Result.Tells). Of two runs the one is
 	// later that was wanted later: a result may come late.
 	Reported *Run
-	// Left is the latest of these that was a full run, and Preview the latest that was a noop run without tags and
-	// ended well.
+	// Left is the latest of these that was a full run, and Preview the latest that changed nothing and foretells what a
+	// full run would find (tutti.Result.Foretells).
 	Left, Preview *Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack

@@ -36,13 +36,15 @@ func TestForeignsThatStay(t *testing.T) {
 		var all retain.Foreigns
 		for i := range rapid.IntRange(1, 15).Draw(t, "runs") {
 			b := foreign(i, "n")
-			switch rapid.IntRange(0, 6).Draw(t, "kind") {
+			switch rapid.IntRange(0, 7).Draw(t, "kind") {
 			case 0:
 				b.Result.Outcome, b.Result.Reason = tutti.Failed, tutti.BecauseCompile
 			case 1:
 				b.Result.Outcome, b.Result.Counts.Changed = tutti.Changed, 1
 			case 2:
 				b.Whole = true
+			case 4:
+				b.Noop, b.Unwatched = true, true
 			case 3:
 				b.Noop, b.Result.Outcome = true, tutti.Failed
 			}

@@ -57,7 +57,7 @@ func noteWanted(l *Ledger, e tutti.Event) {
 	case o.Full():
 		l.applies[o.Run] = true
 	case o.Previews():
-		l.previews[o.Run] = true
+		l.previews[o.Run] = o.Mode
 	case o.Mode == tutti.ModeApply:
 		l.parts[o.Run] = true
 	}
@@ -107,7 +107,7 @@ func noteResult(l *Ledger, e tutti.Event) {
 	result := e.Body.(*tutti.RunFinished).Result
 	node, known := l.nodes[result.Run], needsRun(l, e) // or the fold has let it go
 	noteEnded(l, e)
-	if !known || !result.Tells() {
+	if !known {
 		return
 	}
 	keep := func(last map[tutti.NodeName]tutti.RunID) {
@@ -115,11 +115,13 @@ func noteResult(l *Ledger, e tutti.Event) {
 			last[node] = result.Run
 		}
 	}
-	keep(l.reported)
-	if l.applies[result.Run] {
+	if result.Tells() {
+		keep(l.reported)
+	}
+	if result.Tells() && l.applies[result.Run] {
 		keep(l.left)
 	}
-	if l.previews[result.Run] && result.Outcome.Good() {
+	if mode, previews := l.previews[result.Run]; previews && result.Foretells(mode) {
 		keep(l.preview)
 	}
 }

@@ -43,8 +43,8 @@ type Ledger struct {
 	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
 	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
 	left     map[tutti.NodeName]tutti.RunID // the last full run of these
-	preview  map[tutti.NodeName]tutti.RunID // the last noop run of these that had no tags and ended well
-	previews map[tutti.RunID]bool           // noop runs without tags
+	preview  map[tutti.NodeName]tutti.RunID // the last that foretells what a full run would find
+	previews map[tutti.RunID]tutti.Mode     // runs without tags that change nothing
 	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
 	overlays map[overlay]uint64
 	values   map[string]*value
@@ -87,7 +87,7 @@ func New() *Ledger {
 		reported: map[tutti.NodeName]tutti.RunID{},
 		left:     map[tutti.NodeName]tutti.RunID{},
 		preview:  map[tutti.NodeName]tutti.RunID{},
-		previews: map[tutti.RunID]bool{},
+		previews: map[tutti.RunID]tutti.Mode{},
 		since:    map[tutti.NodeName]uint64{},
 		overlays: map[overlay]uint64{},
 		values:   map[string]*value{},

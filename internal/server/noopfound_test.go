@@ -35,6 +35,25 @@ func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome,
 	f.report(order.Run, result, found...)
 }
 
+// breaks lets db-01 make a run that changes nothing and fails before its gate.
+func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
+	f.t.Helper()
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() {
+		if said := f.Job(job).Message; reason != tutti.BecauseMachinery && !strings.Contains(said, "no such class") {
+			f.t.Errorf("the job says %q: want how its run failed", said)
+		}
+	}()
+	result := servertest.Result(f.claim().Run, tutti.Failed)
+	result.Reason, result.Message, result.Phase = reason, "no such class", "compile"
+	if err := handOver(f.t, f.db, tutti.Ended{Result: result}, 0); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // report ends a run with a report, and with resources that were out of sync and were not changed.
 func (f *fenced) report(run tutti.RunID, result tutti.Result, found ...string) {
 	f.t.Helper()
@@ -83,6 +102,25 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 		{"unrelated code was pushed", func(f *fenced) { f.preview(file); f.PushSite("# a comment") }, "File[/x] is not as the code says"},
 		{"behind a proof it found what is noop by itself", func(f *fenced) { f.PushSite("# c"); f.prove(); f.preview(kept) }, "good: "},
 		{"behind a proof it found a change", func(f *fenced) { f.PushSite("# c"); f.prove(); f.preview(kept, file) }, "File[/x] is not as the code says"},
+		{"it did not compile", func(f *fenced) { f.breaks(tutti.ModeNoop, tutti.BecauseCompile) }, "has shown that a run fails now: failed:compile: no such class"},
+		{"nor did a compile", func(f *fenced) { f.breaks(tutti.ModeCompile, tutti.BecauseCompile) }, "has shown that a run fails now: failed:compile: no such class"},
+		{"it was refused", func(f *fenced) { f.breaks(tutti.ModeNoop, tutti.BecauseRefused) }, "has shown that a run fails now: failed:refused"},
+		{"the disk was full", func(f *fenced) { f.breaks(tutti.ModeNoop, tutti.BecauseMachinery) }, "good: "},
+		{"it failed, and a later one was cut off", func(f *fenced) {
+			f.breaks(tutti.ModeNoop, tutti.BecauseCompile)
+			f.reports(tutti.ModeNoop, "same", tutti.Interrupted, nil)
+		}, "failed:compile"},
+		{"it failed, and a later one found nothing", func(f *fenced) { f.breaks(tutti.ModeNoop, tutti.BecauseCompile); f.preview() }, "good: "},
+		{"it failed, and a proof compiled", func(f *fenced) {
+			f.breaks(tutti.ModeNoop, tutti.BecauseCompile)
+			f.PushSite("# c")
+			f.prove()
+		}, "good: "},
+		{"it failed with other code, which was taken back", func(f *fenced) {
+			f.PushSite("# other")
+			f.breaks(tutti.ModeNoop, tutti.BecauseCompile)
+			f.Push(oneNode)
+		}, "good: "},
 		{"it found more than a result names", func(f *fenced) {
 			var many []string
 			for i := range tutti.MaxFailures + 1 {

@@ -45,6 +45,14 @@ RSpec.describe 'digests' do
     it("of a catalog count #{what}") { expect(digest(manifest)).not_to eq(digest(base)) }
   end
 
+  it 'of a catalog count the order of the keys of a hash, also in a secret' do
+    hashes = ["{ 'x' => 1, 'y' => { 'v' => 2, 'w' => 3 } }", "{ 'x' => 1, 'y' => { 'w' => 3, 'v' => 2 } }"]
+    ['%s', 'Sensitive(%s)'].each do |value|
+      one, two = hashes.map { |hash| digest("notify { 'a': message => #{format(value, hash)} }", key: 'k') }
+      expect(one).not_to eq(two)
+    end
+  end
+
   it 'of a catalog count a relation that only the graph knows' do
     inner = "class a { notify { 'n': } }\nclass b { %s a }\ninclude b\n"
     expect(digest(format(inner, 'contain'))).not_to eq(digest(format(inner, 'include')))

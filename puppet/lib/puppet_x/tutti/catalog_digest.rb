@@ -1,20 +1,24 @@
 # frozen_string_literal: true
 
+require 'digest'
 require 'openssl'
-require_relative 'canonical'
 require_relative 'exports'
+require_relative 'journal'
+require_relative 'rich_data'
 
 module PuppetX
   module Tutti
-    # The digest of what a catalog would do: without file, line, version, uuids, code id and times; tags sorted.
+    # The digest of what a catalog would do: without file, line, version, uuids, code id and times; resources, names of
+    # parameters and tags sorted. The keys of a hash keep their order: what a type or a template makes of it has that order.
     module CatalogDigest
       # @param key [String, nil] secrets count by a digest made with this key; without one they are left out
       def self.of(catalog, key: nil)
         resources = catalog.resources.reject(&:virtual).map { |resource| resource(resource, key) }
         edges = catalog.edges.reject { |edge| edge.source.virtual || edge.target.virtual }
                        .map { |edge| [edge.source.ref, edge.target.ref] }.sort
-        Canonical.digest('name' => catalog.name, 'environment' => catalog.environment.to_s,
-                         'resources' => resources.sort_by { |entry| [entry['type'], entry['title']] }, 'edges' => edges)
+        data = { 'name' => catalog.name, 'environment' => catalog.environment.to_s,
+                 'resources' => resources.sort_by { |entry| [entry['type'], entry['title']] }, 'edges' => edges }
+        "sha256:#{Digest::SHA256.hexdigest(Journal.json(data))}"
       end
 
       def self.resource(resource, key)
@@ -29,7 +33,7 @@ module PuppetX
       private_class_method :resource
 
       def self.secret(value, key)
-        OpenSSL::HMAC.hexdigest('SHA256', key, Canonical.json(RichData.encode(value)))
+        OpenSSL::HMAC.hexdigest('SHA256', key, Journal.json(RichData.encode(value)))
       end
       private_class_method :secret
     end
