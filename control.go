@@ -50,6 +50,8 @@ type Operators interface {
 	// RevokeOperator ends all certificates of an operator, and what he does with
 	// them now. CodeConflict: nobody else is known to have one, and Last is not set.
 	RevokeOperator(ctx context.Context, in RevokeOperator) error
+	// ExplainAccess says whether an operator may do something by the fleet file.
+	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
 }
 
 // Codes takes code and the fleet file.
@@ -83,6 +85,7 @@ type AskPush struct {
 // PushEffect is which nodes need a run after a push, because they have other code or lose what they have
 // published, and the first few of them.
 type PushEffect struct {
+	Same      bool         `json:"same,omitempty"` // the server has this code and this fleet file
 	Runs      int          `json:"runs"`
 	Nodes     []NodeName   `json:"nodes,omitempty"`
 	Withdrawn []Withdrawal `json:"withdrawn,omitempty"` // what the fleet file does not grant any more

@@ -42,6 +42,9 @@ var (
 				Grants: []tutti.Grant{{To: "db", Write: []string{"db/**"}, Read: []string{"x"}, Dangerous: true, Types: []tutti.ExportGrant{{
 					Type: "Database", Defined: true, Parameters: []string{"port"}, OwnTitle: true, Tags: []string{"main"}, NoRelations: true, Most: 3,
 				}}, Exports: []string{"File"}}},
+				Access: []tutti.Access{{
+					To: []string{"ada"}, May: []tutti.Verb{tutti.VerbRun, tutti.VerbData}, Plans: []tutti.PlanName{"deploy"}, Groups: []tutti.GroupName{"db"}, Noop: true, Keys: []string{"x/**"},
+				}},
 				Plans: []tutti.Plan{aPlan},
 			},
 			Digest: aDigest, Source: "fleet: test\n",

@@ -14,6 +14,7 @@ type Fleet struct {
 	Program     Program     `json:"program,omitempty"` // of nodes whose group says nothing
 	Groups      []Group     `json:"groups"`
 	Grants      []Grant     `json:"grants,omitempty"`
+	Access      []Access    `json:"access,omitempty"` // none: each operator may do everything
 	Plans       []Plan      `json:"plans,omitempty"`
 	// Order is explicit order between groups, for converging.
 	Order []GroupOrder `json:"order,omitempty"`

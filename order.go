@@ -56,4 +56,6 @@ func (o Order) Validate() error {
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
 // Previews reports whether a run of this order looks at all that a full run would, and changes nothing.
-func (o Order) Previews() bool { return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
+func (o Order) Previews() bool {
+	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0
+}

@@ -30,7 +30,7 @@ func newDoors() doors {
 
 // open lets operators in to a server that serves until ctx ends.
 func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logger, backup http.Handler) {
-	options := func(admit func(*http.Request) (context.Context, func(), error)) httpapi.Options {
+	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
 			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core},
 			Admit:    admit, Ready: core.Ready(), Logger: logger, Denied: deniedTo(ctx, core), Position: core,
@@ -43,7 +43,7 @@ func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logg
 	d.certificate.set(httpapi.NewHandler(options(operatorOf(core))))
 	local := http.NewServeMux()
 	local.Handle("POST "+callBackup, backup)
-	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request) (context.Context, func(), error) {
+	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 		return tutti.WithActor(r.Context(), "operator:"+server.LocalOperator), func() {}, nil
 	})))
 	d.local.set(local)

@@ -84,14 +84,14 @@ func (d denier) stranger(from, what string, cause error) {
 
 func addressOf(host string) string { return "address:" + host }
 
-// operatorOf admits operators by their certificate.
-func operatorOf(core *server.Server) func(*http.Request) (context.Context, func(), error) {
-	return func(r *http.Request) (context.Context, func(), error) {
+// operatorOf admits operators by their certificate and their access.
+func operatorOf(core *server.Server) func(*http.Request, []tutti.Verb) (context.Context, func(), error) {
+	return func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {
 		name, serial, err := identity.OperatorName(r.TLS)
 		if err != nil {
 			return nil, nil, err
 		}
-		return core.Admit(r.Context(), name, serial)
+		return core.Admit(r.Context(), name, serial, verbs...)
 	}
 }
 

@@ -218,7 +218,7 @@ func (o InitOptions) validate() error {
 	if strings.ContainsAny(o.Host, ":/ ") && net.ParseIP(o.Host) == nil || o.Host == "" {
 		return tutti.Errorf(tutti.CodeInvalid, "host %q: a name or an address, without a port", o.Host)
 	}
-	return identity.ValidateOperator(o.Operator)
+	return tutti.ValidateOperator(o.Operator)
 }
 
 // lockDir takes the exclusive lock of a data directory, which ends with the

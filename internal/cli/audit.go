@@ -19,7 +19,7 @@ import (
 
 func newAuditCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Show who did what, and verify that nobody changed it"}
-	cmd.AddCommand(newAuditListCommand(o), newAuditVerifyCommand(o))
+	cmd.AddCommand(newAuditListCommand(o), newAuditVerifyCommand(o), newAuditWhoCouldCommand(o))
 	return cmd
 }
 

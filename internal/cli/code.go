@@ -23,37 +23,45 @@ func newCodeCommand(o *options) *cobra.Command {
 
 func newCodePushCommand(o *options) *cobra.Command {
 	var file string
-	var dryRun bool
+	var dryRun, fleetOnly bool
+	what := pushAll
 	cmd := &cobra.Command{
 		Use:   "push",
 		Short: "Sign the environment and send it with the fleet file",
 		Long: `Signs the environment and sends it with the fleet file. In a reactive fleet the
 nodes run with new code by themselves, as reaction: code of the fleet file says.
 If more nodes than ask_above begin at once, the push wants a yes. --dry-run says
-which nodes need a run, and what the fleet file takes back.`,
+which nodes need a run, and what the fleet file takes back. --fleet-only leaves the
+code as it is, and takes no code-signing key.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
 				return err
 			}
+			if fleetOnly {
+				what = pushFleet
+			}
 			if dryRun {
-				code, err := o.readPush(file)
+				code, err := o.readPush(file, what)
 				if err != nil {
 					return err
 				}
 				return o.showPushEffect(cmd, server, code)
 			}
-			pushed, effect, err := o.push(cmd, server, file)
+			pushed, effect, err := o.push(cmd, server, file, what)
 			if err != nil {
 				return err
 			}
 			if o.json {
 				return printJSON(cmd.OutOrStdout(), pushed)
 			}
-			if pushed.Code == "" {
+			switch {
+			case fleetOnly:
+				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; the code is as it was.")
+			case pushed.Code == "":
 				fmt.Fprintln(cmd.OutOrStdout(), "The fleet file is there; it has no environment: the code is the Puppet Server's.")
-			} else {
+			default:
 				fmt.Fprintf(cmd.OutOrStdout(), "Environment %s is %s: %d files, %d bytes.\n", pushed.Environment, pushed.Code, pushed.Files, pushed.Bytes)
 			}
 			if effect.Runs > 0 {
@@ -64,6 +72,7 @@ which nodes need a run, and what the fleet file takes back.`,
 	}
 	fileFlag(cmd, &file)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what is withdrawn")
+	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send the fleet file alone")
 	o.addYes(cmd)
 	return cmd
 }
@@ -166,10 +175,19 @@ type pushable struct {
 	code   tutti.Digest // of what is there
 }
 
-func (o *options) readPush(file string) (pushable, error) {
+// pushWhat is what of a pushable goes to the server.
+type pushWhat int
+
+const (
+	pushAll     pushWhat = iota // also what the server has, of which it may have lost files
+	pushChanged                 // nothing, if the server has both
+	pushFleet                   // the fleet file alone
+)
+
+func (o *options) readPush(file string, what pushWhat) (pushable, error) {
 	f, source, err := readFleet(file)
 	out := pushable{fleet: f, source: tutti.FleetSource{File: file, Source: source}}
-	if err != nil || f.Environment.Name == "" {
+	if err != nil || f.Environment.Name == "" || what == pushFleet {
 		return out, err
 	}
 	out.dir = f.Environment.Path
@@ -196,15 +214,18 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 
 // push sends code and fleet file, if few nodes begin to run or somebody says yes. The fleet file comes
 // last: a plan never meets code that is not there.
-func (o *options) push(cmd *cobra.Command, server Server, file string) (tutti.CodePushed, tutti.PushEffect, error) {
+func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, tutti.PushEffect, error) {
 	var pushed tutti.CodePushed
-	p, err := o.readPush(file)
+	p, err := o.readPush(file, what)
 	if err != nil {
 		return pushed, tutti.PushEffect{}, err
 	}
 	effect, err := server.PushEffect(cmd.Context(), p.ask())
 	if err != nil {
 		return pushed, effect, err
+	}
+	if effect.Same && what == pushChanged {
+		return tutti.CodePushed{Code: p.code}, effect, nil
 	}
 	if begins := effect.Begins(); begins > effect.AskAbove {
 		if err := o.confirm(cmd, fmt.Sprintf("push: %d nodes begin to run by themselves", begins)); err != nil {

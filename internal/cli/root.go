@@ -106,7 +106,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newDoctorCommand(o),
+		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

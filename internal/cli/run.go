@@ -61,7 +61,11 @@ func (o *options) launch(cmd *cobra.Command, l launch, in tutti.StartJob) error 
 		return err
 	}
 	if !l.noPush {
-		if _, _, err := o.push(cmd, server, l.file); err != nil {
+		_, _, err := o.push(cmd, server, l.file, pushChanged)
+		if tutti.CodeOf(err) == tutti.CodeRefused { // who may run may not push
+			err = tutti.Wrap("", err, "what is here is not what the server has, and --no-push would run that")
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -23,15 +23,19 @@ func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 	return out, err
 }
 
-// ListNodes implements tutti.Nodes, sorted by name.
+// ListNodes implements tutti.Nodes, sorted by name. Who may view only gets no texts of errors.
 func (rd *Reader) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
 	var out []tutti.NodeView
 	err := rd.look(ctx, func(v View) error {
 		paused, standings := v.Paused(v.Now), v.Converge.Standings(converge.View{Has: v.has})
+		reads := v.May(tutti.VerbRead, "") == nil
 		for _, n := range v.Registry.Nodes {
 			view := v.node(n)
 			view.Paused = paused(n.Node)
 			view.Stands = v.stateOf(n, standings(n.Node))
+			if !reads {
+				view.Message, view.Failures, view.Trouble = "", nil, ""
+			}
 			out = append(out, view)
 		}
 		return nil
@@ -40,11 +44,11 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
 	return out, err
 }
 
-// ListJobs implements tutti.Jobs, the latest first.
+// ListJobs implements tutti.Jobs, the latest first. Who may view only gets no messages.
 func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 	var out []tutti.JobView
 	err := rd.look(ctx, func(v View) error {
-		full := v.Space()
+		full, reads := v.Space(), v.May(tutti.VerbRead, "") == nil
 		for _, id := range slices.Backward(v.Engine.Order) {
 			j := v.Engine.Jobs[id]
 			sum := j.Summary(v.Now)
@@ -58,6 +62,9 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 			if full != nil && !j.Ended() {
 				view.Message = "nothing more begins: " + full.Error()
 			}
+			if !reads {
+				view.Message = ""
+			}
 			out = append(out, view)
 		}
 		return nil
@@ -65,11 +72,14 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 	return out, err
 }
 
-// ListValues implements tutti.Values, sorted by key.
+// ListValues implements tutti.Values, sorted by key. Who may not read gets those that he may set.
 func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
 	var out []tutti.ValueView
 	err := rd.look(ctx, func(v View) error {
 		out = v.Data.Values(prefix)
+		if v.May(tutti.VerbRead, "") != nil {
+			out = slices.DeleteFunc(out, func(value tutti.ValueView) bool { return v.May(tutti.VerbData, value.Key) != nil })
+		}
 		return nil
 	})
 	return out, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // PushEffect implements tutti.Codes.
@@ -18,7 +19,14 @@ func (rd *Reader) PushEffect(ctx context.Context, in tutti.AskPush) (tutti.PushE
 	if f.Reaction != nil {
 		out.Reactive, out.Reaction, out.AskAbove = true, f.Reaction.Code, f.Reaction.AskAbove
 	}
+	digest := tutti.DigestOf(in.Fleet.Source)
 	return out, rd.look(ctx, func(v View) error {
+		if digest != v.Registry.FleetDigest {
+			if err := v.May(tutti.VerbAdmin, ""); err != nil {
+				return tutti.Wrap("", err, "%s is another fleet file than the server's", in.Fleet.File)
+			}
+		}
+		out.Same = digest == v.Registry.FleetDigest && !policy.Old(v.Fleet()) && (in.Code == "" || in.Code == v.Registry.Code[f.Environment.Name].Code)
 		loses := map[tutti.NodeName]bool{}
 		for _, u := range UngrantedBy(v.State, f) {
 			loses[u.Node] = true

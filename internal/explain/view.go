@@ -22,6 +22,8 @@ type View struct {
 	Now     time.Time
 	Present Present
 	Space   func() error // why nothing more begins, nil: it does
+	// May refuses whoever asks and has no access, as far as that is narrowed to a key.
+	May func(verb tutti.Verb, key string) error
 }
 
 // Settings are the server's, as far as answers depend on them.

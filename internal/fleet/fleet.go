@@ -69,7 +69,7 @@ func (r *reader) document(source []byte) *yaml.Node {
 // plans and order name them.
 func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	fleet := tutti.Fleet{Environment: tutti.Environment{Name: "production", Path: "./code"}}
-	var grants, plans, reactive, reaction, order *yaml.Node
+	var grants, access, plans, reactive, reaction, order *yaml.Node
 	named, code := false, false
 	ok := r.mapping(root, "the fleet file", fields{
 		"fleet":       func(n *yaml.Node) { named = true; fleet.Name = r.fleetName(n) },
@@ -77,6 +77,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"mode":        func(n *yaml.Node) { fleet.Program = r.program(n, "the fleet file") },
 		"groups":      func(n *yaml.Node) { fleet.Groups = r.groups(n) },
 		"grants":      func(n *yaml.Node) { grants = n },
+		"access":      func(n *yaml.Node) { access = n },
 		"plans":       func(n *yaml.Node) { plans = n },
 		"reactive":    func(n *yaml.Node) { reactive = n },
 		"reaction":    func(n *yaml.Node) { reaction = n },
@@ -98,6 +99,9 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 	}
 	if plans != nil {
 		fleet.Plans = r.plans(plans)
+	}
+	if access != nil {
+		fleet.Access = r.access(access, fleet.Plans)
 	}
 	if order != nil {
 		fleet.Order = r.order(order)

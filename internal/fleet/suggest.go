@@ -11,6 +11,9 @@ import (
 // didYouMean begins a hint that names the word that was meant.
 const didYouMean = "did you mean "
 
+// maxKnown bounds the words that a hint lists.
+const maxKnown = 16
+
 // suggest says which of the known words was meant, or which there are.
 func suggest(word string, known []string) string {
 	known = slices.Compact(slices.Sorted(slices.Values(known)))
@@ -26,8 +29,8 @@ func suggest(word string, known []string) string {
 		return fmt.Sprintf(didYouMean+"%q?", best)
 	case len(known) == 0:
 		return "there is none"
-	case len(known) > 12:
-		return fmt.Sprintf("there are %d: %s, …", len(known), strings.Join(known[:12], ", "))
+	case len(known) > maxKnown:
+		return fmt.Sprintf("there are %d: %s, …", len(known), strings.Join(known[:maxKnown], ", "))
 	}
 	return "there are: " + strings.Join(known, ", ")
 }

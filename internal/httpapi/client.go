@@ -232,6 +232,11 @@ func (c *Client) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) er
 	return tell(ctx, c, callRevoke, in)
 }
 
+// ExplainAccess implements tutti.Operators.
+func (c *Client) ExplainAccess(ctx context.Context, in tutti.AskAccess) (tutti.AccessAnswer, error) {
+	return ask[tutti.AccessAnswer](ctx, c, callAccess, in)
+}
+
 // Enrol implements tutti.Nodes.
 func (c *Client) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enrolled, error) {
 	return ask[tutti.Enrolled](ctx, c, callEnrol, in)

@@ -25,7 +25,7 @@ func serve(t *testing.T, f *servertest.Fleet) (url string, authority *identity.A
 	}
 	s := httptest.NewUnstartedServer(httpapi.NewHandler(httpapi.Options{
 		Services: httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f},
-		Admit: func(r *http.Request) (context.Context, func(), error) {
+		Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 			name, serial, err := identity.OperatorName(r.TLS)
 			if err != nil {
 				return nil, nil, err
@@ -195,7 +195,7 @@ func TestErrorsCross(t *testing.T) {
 	} {
 		s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
 			Services: nothing,
-			Admit: func(*http.Request) (context.Context, func(), error) {
+			Admit: func(*http.Request, []tutti.Verb) (context.Context, func(), error) {
 				return nil, nil, tutti.Errorf(code, "because of %s", code)
 			},
 			Denied: func(*http.Request, string, error) {},

@@ -183,7 +183,9 @@ func TestAPanicFailsOneRequest(t *testing.T) {
 	services := services(jobs{watch: func(context.Context, func(tutti.Watched) error) error { panic("a mistake") }})
 	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
 		Services: services, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Admit:  func(r *http.Request) (context.Context, func(), error) { return r.Context(), func() {}, nil },
+		Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
+			return r.Context(), func() {}, nil
+		},
 		Denied: func(_ *http.Request, what string, _ error) { denied = append(denied, what) },
 	}))
 	defer s.Close()

@@ -51,7 +51,7 @@ func FuzzCall(f *testing.F) {
 		node.Pass()
 		handler := httpapi.NewHandler(httpapi.Options{
 			Services: httpapi.Services{Jobs: fleet, Nodes: fleet, Tokens: fleet, Operators: fleet, Codes: fleet, Values: fleet, Pauses: fleet, Audits: fleet, Explains: fleet, Remotes: fleet, Reports: fleet},
-			Admit: func(r *http.Request) (context.Context, func(), error) {
+			Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 				return tutti.WithActor(r.Context(), "operator:ada"), func() {}, nil
 			},
 			Denied: func(*http.Request, string, error) {},

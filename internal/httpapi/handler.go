@@ -47,10 +47,10 @@ type jsonText = json.RawMessage
 // Options say who may call and whether the server serves.
 type Options struct {
 	Services
-	// Admit says who asks: it returns the context of the request, which may end
-	// before it, and what to call after it. An error refuses it.
-	Admit func(*http.Request) (ctx context.Context, leave func(), err error)
-	// Denied is told what was refused with CodeUnauthenticated, or ended in a
+	// Admit says who asks, and whether he has one of the verbs (none: he needs none): it returns the context of the
+	// request, which may end before it, and what to call after it. An error refuses it.
+	Admit func(r *http.Request, verbs []tutti.Verb) (ctx context.Context, leave func(), err error)
+	// Denied is told what was refused by Admit with CodeUnauthenticated or CodeRefused, or ended in a
 	// panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
 	Logger *slog.Logger
@@ -64,20 +64,9 @@ type Options struct {
 // there) and /readyz (it serves).
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	for name, c := range o.routes() {
-		mux.Handle("POST /v1/"+name, o.operators(maxBody, func(w http.ResponseWriter, r *http.Request, body []byte) {
-			out, err := c(r.Context(), body)
-			write(w, out, err)
-		}))
+	for name, rt := range o.routes() {
+		mux.Handle("POST /v1/"+name, o.operators(rt))
 	}
-	mux.Handle("POST /v1/"+callPutBlob, o.operators(maxBlob, func(w http.ResponseWriter, r *http.Request, body []byte) {
-		out, err := o.Codes.PutBlob(r.Context(), body)
-		write(w, out, err)
-	}))
-	mux.Handle("POST /v1/"+callWatchJob, o.operators(maxBody, stream(o.Jobs.WatchJob)))
-	mux.Handle("POST /v1/"+callAudit, o.operators(maxBody, stream(o.Audits.ReadAudit)))
-	mux.Handle("POST /v1/"+callAskNodes, o.operators(maxBody, stream(o.Remotes.AskNodes)))
-	mux.Handle("POST /v1/"+callRunLog, o.operators(maxBody, stream(o.Reports.RunLog)))
 	enrol := answer(o.Nodes.Enrol)
 	mux.HandleFunc("POST /v1/"+callEnrol, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
@@ -114,12 +103,12 @@ func NewClosedHandler(why func() error) http.Handler {
 
 func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
-// operators admits those whom Admit knows.
-func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
+// operators admits those whom Admit knows and who have one of the verbs.
+func (o Options) operators(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, leave, err := o.Admit(r)
+		ctx, leave, err := o.Admit(r, rt.verbs)
 		if err != nil {
-			if tutti.CodeOf(err) == tutti.CodeUnauthenticated {
+			if code := tutti.CodeOf(err); code == tutti.CodeUnauthenticated || code == tutti.CodeRefused {
 				o.Denied(r, "call "+r.URL.Path, err)
 			}
 			write(w, nil, err)
@@ -137,12 +126,12 @@ func (o Options) operators(limit int64, next func(http.ResponseWriter, *http.Req
 				return
 			}
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rt.limit))
 		if err != nil {
 			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
 			return
 		}
-		next(w, r.WithContext(ctx), body)
+		rt.serve(w, r.WithContext(ctx), body)
 	})
 }
 

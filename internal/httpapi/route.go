@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/tutti-project/tutti"
 )
@@ -47,6 +48,7 @@ const (
 	callRenew        = "operators/renew"
 	callOperators    = "operators/list"
 	callRevoke       = "operators/revoke"
+	callAccess       = "access/explain"
 	callListNodes    = "nodes/list"
 	callReplaceNode  = "nodes/replace"
 	callKeepNode     = "nodes/keep"
@@ -75,7 +77,7 @@ const (
 	callRunReport    = "runs/report"
 	callJobChanges   = "jobs/changes"
 
-	// These are not JSON in, JSON out, or need no certificate.
+	// These are not JSON in, JSON out, or (callEnrol) need no certificate.
 	callPutBlob  = "blobs/put"
 	callWatchJob = "jobs/watch"
 	callAudit    = "audit/read"
@@ -84,52 +86,94 @@ const (
 	callEnrol    = "enrol"
 )
 
-// routes is the table of the calls that need an operator.
-func (s Services) routes() map[string]call {
-	return map[string]call{
-		callStartJob:     answer(s.Jobs.StartJob),
-		callCancelJob:    do(s.Jobs.CancelJob),
-		callListJobs:     list(s.Jobs.ListJobs),
-		callRunRecord:    answer(s.Jobs.RunRecord),
-		callCreateToken:  answer(s.Tokens.CreateToken),
-		callListTokens:   list(s.Tokens.ListTokens),
-		callRevokeToken:  do(s.Tokens.RevokeToken),
-		callIssue:        answer(s.Operators.IssueOperator),
-		callRenew:        answer(s.Operators.RenewOperator),
-		callOperators:    list(s.Operators.ListOperators),
-		callRevoke:       do(s.Operators.RevokeOperator),
-		callListNodes:    list(s.Nodes.ListNodes),
-		callReplaceNode:  do(s.Nodes.ReplaceNode),
-		callKeepNode:     do(s.Nodes.KeepNode),
-		callRemoveNode:   do(s.Nodes.RemoveNode),
-		callMissingBlobs: answer(s.Codes.MissingBlobs),
-		callPushCode:     answer(s.Codes.PushCode),
-		callPushEffect:   answer(s.Codes.PushEffect),
-		callReleaseCode:  answer(s.Codes.ReleaseCode),
-		callShowCode:     answer(s.Codes.ShowCode),
-		callReadCode:     answer(s.Codes.ReadCode),
-		callSuggest:      answer(s.Codes.SuggestGrants),
-		callSetFleet:     answer(s.Codes.SetFleet),
-		callGetFleet:     list(s.Codes.GetFleet),
-		callSetValue: do(func(ctx context.Context, in setValue) error {
+// route is a call of operators: which of the verbs of access it takes, and how it is served. A part of them is narrowed
+// further, by what is asked for: that is for the server to see.
+type route struct {
+	verbs []tutti.Verb
+	limit int64 // bytes of the body
+	serve func(w http.ResponseWriter, r *http.Request, body []byte)
+}
+
+// takes makes a route of a call with JSON in and out.
+func takes(verbs []tutti.Verb, c call) route {
+	return route{verbs, maxBody, func(w http.ResponseWriter, r *http.Request, body []byte) {
+		out, err := c(r.Context(), body)
+		write(w, out, err)
+	}}
+}
+
+// The verbs of the routes. Whoever has one of several may call.
+var (
+	anybody     = []tutti.Verb{} // with a certificate
+	views       = []tutti.Verb{tutti.VerbView}
+	reads       = []tutti.Verb{tutti.VerbRead}
+	runs        = []tutti.Verb{tutti.VerbRun}
+	approves    = []tutti.Verb{tutti.VerbApprove}
+	codes       = []tutti.Verb{tutti.VerbCode}
+	changesData = []tutti.Verb{tutti.VerbData}
+	asksPuppet  = []tutti.Verb{tutti.VerbPuppet}
+	letsNodesIn = []tutti.Verb{tutti.VerbNodes}
+	administers = []tutti.Verb{tutti.VerbAdmin}
+	readsCode   = []tutti.Verb{tutti.VerbRead, tutti.VerbCode}
+	readsData   = []tutti.Verb{tutti.VerbRead, tutti.VerbData}
+)
+
+// routes is the table of the calls that need an operator, with who may call.
+func (s Services) routes() map[string]route {
+	return map[string]route{
+		callStartJob:     takes(runs, answer(s.Jobs.StartJob)),
+		callCancelJob:    takes(runs, do(s.Jobs.CancelJob)),
+		callListJobs:     takes(views, list(s.Jobs.ListJobs)),
+		callRunRecord:    takes(reads, answer(s.Jobs.RunRecord)),
+		callCreateToken:  takes(letsNodesIn, answer(s.Tokens.CreateToken)),
+		callListTokens:   takes(letsNodesIn, list(s.Tokens.ListTokens)),
+		callRevokeToken:  takes(letsNodesIn, do(s.Tokens.RevokeToken)),
+		callIssue:        takes(administers, answer(s.Operators.IssueOperator)),
+		callRenew:        takes(anybody, answer(s.Operators.RenewOperator)),
+		callOperators:    takes(views, list(s.Operators.ListOperators)),
+		callRevoke:       takes(administers, do(s.Operators.RevokeOperator)),
+		callAccess:       takes(views, answer(s.Operators.ExplainAccess)),
+		callListNodes:    takes(views, list(s.Nodes.ListNodes)),
+		callReplaceNode:  takes(letsNodesIn, do(s.Nodes.ReplaceNode)),
+		callKeepNode:     takes(letsNodesIn, do(s.Nodes.KeepNode)),
+		callRemoveNode:   takes(letsNodesIn, do(s.Nodes.RemoveNode)),
+		callMissingBlobs: takes(codes, answer(s.Codes.MissingBlobs)),
+		callPushCode:     takes(codes, answer(s.Codes.PushCode)),
+		callPushEffect:   takes(readsCode, answer(s.Codes.PushEffect)),
+		callReleaseCode:  takes(approves, answer(s.Codes.ReleaseCode)),
+		callShowCode:     takes(readsCode, answer(s.Codes.ShowCode)),
+		callReadCode:     takes(readsCode, answer(s.Codes.ReadCode)),
+		callSuggest:      takes(reads, answer(s.Codes.SuggestGrants)),
+		callSetFleet:     takes(codes, answer(s.Codes.SetFleet)),
+		callGetFleet:     takes(readsCode, list(s.Codes.GetFleet)),
+		callSetValue: takes(changesData, do(func(ctx context.Context, in setValue) error {
 			return s.Values.SetValue(ctx, in.Key, []byte(in.Value))
-		}),
-		callUnsetValue: do(s.Values.UnsetValue),
-		callListValues: answer(s.Values.ListValues),
-		callEffect: answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
+		})),
+		callUnsetValue: takes(changesData, do(s.Values.UnsetValue)),
+		callListValues: takes(readsData, answer(s.Values.ListValues)),
+		callEffect: takes(readsData, answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
 			return s.Values.Effect(ctx, in.Key, []byte(in.Value))
-		}),
-		callPause:      answer(s.Pauses.Pause),
-		callUnpause:    do(s.Pauses.Unpause),
-		callListPauses: list(s.Pauses.ListPauses),
+		})),
+		callPause:      takes(runs, answer(s.Pauses.Pause)),
+		callUnpause:    takes(runs, do(s.Pauses.Unpause)),
+		callListPauses: takes(views, list(s.Pauses.ListPauses)),
 
-		callShowNode:     answer(s.Explains.ShowNode),
-		callExplainNode:  answer(s.Explains.ExplainNode),
-		callExplainValue: answer(s.Explains.ExplainValue),
-		callExplainRes:   answer(s.Explains.ExplainResource),
-		callGraph:        answer(s.Explains.Graph),
+		callShowNode:     takes(reads, answer(s.Explains.ShowNode)),
+		callExplainNode:  takes(reads, answer(s.Explains.ExplainNode)),
+		callExplainValue: takes(reads, answer(s.Explains.ExplainValue)),
+		callExplainRes:   takes(reads, answer(s.Explains.ExplainResource)),
+		callGraph:        takes(views, answer(s.Explains.Graph)),
 
-		callRunReport:  answer(s.Reports.RunReport),
-		callJobChanges: answer(s.Reports.JobChanges),
+		callRunReport:  takes(reads, answer(s.Reports.RunReport)),
+		callJobChanges: takes(reads, answer(s.Reports.JobChanges)),
+
+		callWatchJob: {reads, maxBody, stream(s.Jobs.WatchJob)},
+		callAudit:    {reads, maxBody, stream(s.Audits.ReadAudit)},
+		callAskNodes: {asksPuppet, maxBody, stream(s.Remotes.AskNodes)},
+		callRunLog:   {reads, maxBody, stream(s.Reports.RunLog)},
+		callPutBlob: {codes, maxBlob, func(w http.ResponseWriter, r *http.Request, body []byte) {
+			out, err := s.Codes.PutBlob(r.Context(), body)
+			write(w, out, err)
+		}},
 	}
 }

@@ -36,7 +36,9 @@ func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(tutti.Wa
 func jobsHandler(watch func(ctx context.Context, yield func(tutti.Watched) error) error) http.Handler {
 	return httpapi.NewHandler(httpapi.Options{
 		Services: services(jobs{watch: watch}),
-		Admit:    func(r *http.Request) (context.Context, func(), error) { return r.Context(), func() {}, nil },
+		Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
+			return r.Context(), func() {}, nil
+		},
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -36,16 +35,6 @@ const (
 	fileOperatorCert = "operator.crt"
 	fileOperatorKey  = "operator.key"
 )
-
-var operatorRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
-
-// ValidateOperator accepts the name of an operator.
-func ValidateOperator(name string) error {
-	if !operatorRE.MatchString(name) {
-		return tutti.Errorf(tutti.CodeInvalid, "operator name %q: lower-case letters, digits, '.', '_', '@' and '-' only, at most 63", name)
-	}
-	return nil
-}
 
 // IssueOperator makes the credentials of the first operator. The code-signing key
 // is in them until ForgetCodeKey.
@@ -71,7 +60,7 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 // must be of our kind and have signed it. Nothing else of the request matters.
 func (a *Authority) SignOperator(name string, request []byte) (tutti.IssuedOperator, error) {
 	var out tutti.IssuedOperator
-	if err := ValidateOperator(name); err != nil {
+	if err := tutti.ValidateOperator(name); err != nil {
 		return out, err
 	}
 	block, _ := pem.Decode(request)
@@ -116,7 +105,7 @@ func NewOperatorKey() (OperatorKey, error) {
 
 // Request returns what asks for a certificate, as PEM.
 func (k OperatorKey) Request(name string) ([]byte, error) {
-	if err := ValidateOperator(name); err != nil {
+	if err := tutti.ValidateOperator(name); err != nil {
 		return nil, err
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, k.key)

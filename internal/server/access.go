@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // LocalOperator is the name of whoever comes through the server's own socket.
@@ -17,26 +19,43 @@ const LocalOperator = "local"
 type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
+	fleet     *tutti.Fleet // as far as it says who may do what
 	inside    map[*visit]bool
 }
 
 // visit is one request of an operator.
 type visit struct {
 	name, serial string
+	verbs        []tutti.Verb // one of which it takes; none: everybody may
 	end          context.CancelCauseFunc
+}
+
+// admit refuses who was revoked (CodeUnauthenticated), and who has no access (CodeRefused).
+func (v *visit) admit(operators fold.Operators, fleet tutti.Fleet) error {
+	if err := operators.Admit(v.name, v.serial); err != nil || len(v.verbs) == 0 {
+		return err
+	}
+	return policy.MayOperate(fleet, v.name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0])})
+}
+
+// visitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
+func visitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
 }
 
 type visitKey struct{}
 
 func newAccess() access {
-	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, inside: map[*visit]bool{}}
+	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, inside: map[*visit]bool{}}
 }
 
 // load takes what the log says at the start.
-func (a access) load(from fold.Operators) {
+func (a access) load(from *fold.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, op := range from {
+	a.fleet.Access = from.Fleet().Access
+	for name, op := range from.Registry.Operators {
 		own := *op
 		own.Serials = maps.Clone(op.Serials)
 		a.operators[name] = &own
@@ -44,30 +63,35 @@ func (a access) load(from fold.Operators) {
 }
 
 // apply takes events that are on disk, before whoever asked for them is answered.
-// Who is in with a certificate that they end is out at once.
+// Who is in with a certificate, or an access, that they end is out at once.
 func (a access) apply(events []tutti.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ended := false
 	for _, e := range events {
 		a.operators.Apply(e)
-		_, revoked := e.Body.(*tutti.OperatorRevoked)
-		ended = ended || revoked
+		switch b := e.Body.(type) {
+		case *tutti.OperatorRevoked:
+			ended = true
+		case *tutti.FleetSet:
+			a.fleet.Access, ended = b.Fleet.Access, true
+		}
 	}
 	if !ended {
 		return
 	}
 	for v := range a.inside {
-		if err := a.operators.Admit(v.name, v.serial); err != nil {
+		if err := v.admit(a.operators, *a.fleet); err != nil {
 			v.end(err)
 		}
 	}
 }
 
 // Admit lets an operator in who has shown a certificate of our CA with that
-// serial, and says who he is in the context that it returns. That ends with leave,
-// or as soon as he is revoked. CodeUnauthenticated: he was.
-func (s *Server) Admit(ctx context.Context, name, serial string) (inside context.Context, leave func(), err error) {
+// serial and has one of the verbs (none: everybody has), and says who he is in the context that it returns. That ends
+// with leave, or as soon as he is revoked or has lost the verb. CodeUnauthenticated: he was revoked. CodeRefused: he has
+// none of the verbs.
+func (s *Server) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
 	select {
 	case <-s.ready: // until then nobody knows who was revoked
 	case <-s.ended:
@@ -78,10 +102,10 @@ func (s *Server) Admit(ctx context.Context, name, serial string) (inside context
 	a := s.access
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.operators.Admit(name, serial); err != nil {
+	v := &visit{name: name, serial: serial, verbs: verbs}
+	if err := v.admit(a.operators, *a.fleet); err != nil {
 		return nil, nil, err
 	}
-	v := &visit{name: name, serial: serial}
 	inside, v.end = context.WithCancelCause(context.WithValue(tutti.WithActor(ctx, actorOperator+name), visitKey{}, v))
 	a.inside[v] = true
 	return inside, func() {
@@ -92,11 +116,86 @@ func (s *Server) Admit(ctx context.Context, name, serial string) (inside context
 	}, nil
 }
 
-// stillIn refuses an operator who was revoked after he had come in: what he asked
-// for may have waited behind his revocation.
+// stillIn refuses an operator who was revoked, or has lost his access, after he had come in: what he asked
+// for may have waited behind that.
 func stillIn(ctx context.Context, state *fold.State) error {
-	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
-		return state.Registry.Operators.Admit(v.name, v.serial)
+	if v := visitOf(ctx); v != nil {
+		return v.admit(state.Registry.Operators, state.Fleet())
 	}
 	return nil
+}
+
+// mayOf refuses whoever asks and has no access for a key (VerbData), or another one for anything.
+func mayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) error {
+	v := visitOf(ctx)
+	if v == nil {
+		return nil
+	}
+	return policy.MayOperate(state.Fleet(), v.name, policy.Wish{Verbs: []tutti.Verb{verb}, What: string(verb), Narrow: verb == tutti.VerbData, Key: key})
+}
+
+// may refuses what an operator's access does not allow, in the state of now, and puts that into the audit trail.
+func (tx *tx) may(ctx context.Context, w policy.Wish) error {
+	v := visitOf(ctx)
+	if v == nil {
+		return nil
+	}
+	w.Narrow = true
+	if err := policy.MayOperate(tx.Fleet(), v.name, w); err != nil {
+		return tx.deny(actorOperator+v.name, w.What, err)
+	}
+	return nil
+}
+
+// mayRun is may for a job of a plan whose steps run on these nodes.
+func (tx *tx) mayRun(ctx context.Context, what string, plan tutti.Plan, mode tutti.Mode, nodes []tutti.NodeName) error {
+	if visitOf(ctx) == nil {
+		return nil
+	}
+	w := policy.Wish{
+		Verbs: []tutti.Verb{tutti.VerbRun}, What: what, Plan: plan.Name, Noop: mode != tutti.ModeApply, Nodes: explain.Targets(tx.State, nodes),
+	}
+	for _, st := range plan.Steps {
+		if st.Kind() == tutti.StepConverge {
+			all, members := explain.Targeted(tx.State, st.Converge.Target)
+			w.All, w.Nodes = w.All || all, append(w.Nodes, members...)
+		}
+	}
+	if mode != tutti.ModeApply {
+		w.What += " with --noop"
+	}
+	return tx.may(ctx, w)
+}
+
+// mayReplace refuses another fleet file than the one that is there from whoever is not an admin, and one after which no operator
+// could replace it again.
+func (tx *tx) mayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Digest) error {
+	if visitOf(ctx) == nil || digest == tx.Registry.FleetDigest {
+		return nil
+	}
+	if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}, What: "push another fleet file"}); err != nil {
+		return err
+	}
+	if len(fleet.Access) > 0 && !tx.admins(ctx, fleet, "") {
+		return tutti.Errorf(tutti.CodeConflict, "by the access of this fleet file nobody who has a good certificate is admin; then only root on the server could change it again, "+
+			"by its local socket; add: - %s", tutti.Access{To: []string{visitOf(ctx).name}, May: []tutti.Verb{tutti.VerbAdmin}})
+	}
+	return nil
+}
+
+// admins reports whether somebody but revoked is known to have a good certificate, and is admin by a fleet file. Who
+// asks, by what name ever, is there.
+func (tx *tx) admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
+	admin := func(name string) bool {
+		return name != revoked && policy.MayOperate(fleet, name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
+	}
+	if v := visitOf(ctx); v != nil && admin(v.name) {
+		return true
+	}
+	for name, op := range tx.Registry.Operators {
+		if len(op.Good(tx.now)) > 0 && admin(name) {
+			return true
+		}
+	}
+	return false
 }

@@ -89,7 +89,11 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	}
 	return out, s.do(ctx, func(tx *tx) error {
 		if tx.Registry.Code[out.Environment].Code != out.Code {
-			tx.hold(&out, in.Reaction)
+			reaction := in.Reaction
+			if mayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
+				reaction = nil // the fleet file that is there says how nodes react
+			}
+			tx.hold(&out, reaction)
 			tx.emit(tutti.Actor(ctx), &out)
 		}
 		return nil
@@ -216,6 +220,9 @@ func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 		}
 		done := false
 		if err := s.do(ctx, func(tx *tx) (err error) {
+			if err := tx.mayReplace(ctx, set.Fleet, set.Digest); err != nil {
+				return err
+			}
 			done, err = tx.setFleet(tutti.Actor(ctx), set, again == 0 && len(plan) == 0, kept)
 			return err
 		}); err != nil || done {

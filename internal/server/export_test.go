@@ -123,7 +123,7 @@ func (s *Server) Look(ctx context.Context, f func(State)) error {
 // keeps its looks apart.
 func (s State) Reader(of *Server) *explain.Reader {
 	look := func(_ context.Context, f func(explain.View) error) error {
-		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.presence, Space: of.opts.Space})
+		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.presence, Space: of.opts.Space, May: func(tutti.Verb, string) error { return nil }})
 	}
 	return explain.New(look, past{of}, of.opts.Blobs)
 }

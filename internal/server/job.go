@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -32,6 +33,13 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
 			return err
 		}
+		var nodes []tutti.NodeName
+		for _, of := range body.Targets {
+			nodes = append(nodes, of...)
+		}
+		if err := tx.mayRun(ctx, startOf(in), body.Plan, in.Mode, nodes); err != nil {
+			return err
+		}
 		if body.Plan.Exclusive, err = exclusive(body.Plan, body.Targets, in); err != nil {
 			return err
 		}
@@ -47,6 +55,19 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 		return nil
 	})
 	return id, err
+}
+
+// startOf says what is to be started, for people.
+func startOf(in tutti.StartJob) string {
+	switch {
+	case in.Converge != nil:
+		return "converge " + cmp.Or(in.Converge.Target, "the fleet")
+	case in.Runs != nil && len(in.Runs.Nodes) == 1:
+		return "run Puppet on " + string(in.Runs.Nodes[0])
+	case in.Runs != nil:
+		return fmt.Sprintf("run Puppet on %d nodes", len(in.Runs.Nodes))
+	}
+	return "run " + string(in.Plan)
 }
 
 // needsCode names a node that a plan runs with the fleet's code, or returns the
@@ -132,6 +153,15 @@ func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 		}
 		if j.Ended() {
 			return tutti.Errorf(tutti.CodeConflict, "job %s has ended: %s", j.ID, j.Verdict)
+		}
+		var nodes []tutti.NodeName
+		for _, st := range j.Steps {
+			for _, n := range st.Nodes {
+				nodes = append(nodes, n.Node)
+			}
+		}
+		if err := tx.mayRun(ctx, "cancel "+string(j.ID), j.Plan, j.Mode, nodes); err != nil {
+			return err
 		}
 		if !j.Cancelled {
 			tx.emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: in.Reason})

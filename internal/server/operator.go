@@ -62,6 +62,9 @@ func (s *Server) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) er
 		if !in.Last && !tx.othersRemain(tutti.Actor(ctx), in.Operator) {
 			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
 		}
+		if !in.Last && visitOf(ctx) != nil && len(tx.Fleet().Access) > 0 && !tx.admins(ctx, tx.Fleet(), in.Operator) {
+			return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+		}
 		tx.emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
 		return nil
 	})

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // Pause implements tutti.Pauses.
@@ -22,6 +25,9 @@ func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, er
 		if !tx.IsTarget(in.Target) {
 			return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file, and no such node; see: tutti node list", in.Target)
 		}
+		if err := tx.mayPause(ctx, "pause", in.Target); err != nil {
+			return err
+		}
 		body := &tutti.Paused{Target: in.Target, Reason: reason}
 		if in.For > 0 {
 			body.Until = tx.now.Add(in.For).UTC()
@@ -35,6 +41,9 @@ func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, er
 // Unpause implements tutti.Pauses.
 func (s *Server) Unpause(ctx context.Context, target string) error {
 	return s.do(ctx, func(tx *tx) error {
+		if err := tx.mayPause(ctx, "unpause", target); err != nil {
+			return err
+		}
 		p, found := tx.Registry.Pauses[target]
 		if found && !p.Ended(tx.now) {
 			tx.emit(tutti.Actor(ctx), &tutti.Unpaused{Target: target})
@@ -46,4 +55,11 @@ func (s *Server) Unpause(ctx context.Context, target string) error {
 		}
 		return tutti.Errorf(tutti.CodeNotFound, "%s is not paused; see: tutti pause list", what)
 	})
+}
+
+// mayPause refuses whose access does not cover a target.
+func (tx *tx) mayPause(ctx context.Context, what, target string) error {
+	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbRun}, What: what + " " + cmp.Or(target, "the fleet")}
+	w.All, w.Nodes = explain.Targeted(tx.State, target)
+	return tx.may(ctx, w)
 }

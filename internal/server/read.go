@@ -29,6 +29,7 @@ func (s *Server) look(ctx context.Context, f func(explain.View) error) error {
 	}
 	return f(explain.View{
 		State: version.State, Now: time.Now(), Present: s.presence, Space: s.opts.Space,
+		May:      func(verb tutti.Verb, key string) error { return mayOf(ctx, version.State, verb, key) },
 		Settings: explain.Settings{Silence: s.opts.Silence, KeepJobs: s.opts.Keep.Jobs},
 	})
 }

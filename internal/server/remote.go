@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/selector"
 )
 
@@ -113,6 +115,9 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	for _, v := range views {
 		decide(v, nil)
 	}
+	if err := q.may(ctx, slices.Concat(selected, open), undecided); err != nil {
+		return nil, nil, err
+	}
 	if len(open) == 0 {
 		return selected, undecided, nil
 	}
@@ -139,6 +144,25 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	}
 	slices.SortFunc(selected, func(a, b tutti.NodeView) int { return cmp.Compare(a.Node, b.Node) })
 	return selected, undecided, err
+}
+
+// may refuses what the access of whoever asks does not cover: all nodes that may be selected, before any is asked.
+func (q *question) may(ctx context.Context, nodes []tutti.NodeView, undecided []tutti.NodeAnswer) error {
+	if visitOf(ctx) == nil {
+		return nil
+	}
+	names := make([]tutti.NodeName, 0, len(nodes)+len(undecided))
+	for _, v := range nodes {
+		names = append(names, v.Node)
+	}
+	for _, a := range undecided {
+		names = append(names, a.Node)
+	}
+	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbPuppet}, What: fmt.Sprintf("ask %d nodes for %s", len(names), q.in.Action)}
+	return q.do(ctx, func(tx *tx) error {
+		w.Nodes = explain.Targets(tx.State, names)
+		return tx.may(ctx, w)
+	})
 }
 
 // factsOf reads the facts that a node has answered.

@@ -194,7 +194,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	w.arrived()
-	s.access.load(w.state.Registry.Operators)
+	s.access.load(w.state)
 	s.opts.Logger.Info("serving", "seq", w.state.Seq, "nodes", len(w.state.Registry.Nodes), "jobs", len(w.state.Engine.Order))
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // SetValue implements tutti.Values.
@@ -27,6 +28,13 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 		return err
 	}
 	return s.do(ctx, func(tx *tx) error {
+		what := "set"
+		if in.Withdraw {
+			what = "unset"
+		}
+		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: what + " " + in.Key, Key: in.Key}); err != nil {
+			return err
+		}
 		if err := tx.Data.MayChange(in); err != nil {
 			return err
 		}

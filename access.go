@@ -1,0 +1,147 @@
+package tutti
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Verb is what an operator may do (ADR 0024).
+type Verb string
+
+// The verbs. VerbView is part of every one, VerbRead of VerbRun, and VerbAdmin has all.
+const (
+	VerbView    Verb = "view"    // lists of jobs, nodes and pauses: no values, no logs, no text of errors
+	VerbRead    Verb = "read"    // all that is kept
+	VerbRun     Verb = "run"     // start and cancel jobs: narrowed by plans, groups and noop; pause: by groups
+	VerbApprove Verb = "approve" // release code that is held
+	VerbCode    Verb = "code"    // push signed code, with the fleet file that the server has
+	VerbData    Verb = "data"    // set and unset values: narrowed by keys
+	VerbPuppet  Verb = "puppet"  // ask, disable and enable the Puppets of nodes: narrowed by groups
+	VerbNodes   Verb = "nodes"   // let nodes in and out
+	VerbAdmin   Verb = "admin"   // everything; alone another fleet file, and other operators
+)
+
+// Verbs are all verbs.
+var Verbs = []Verb{VerbView, VerbRead, VerbRun, VerbApprove, VerbCode, VerbData, VerbPuppet, VerbNodes, VerbAdmin}
+
+// Includes reports whether who has the verb has another one, too.
+func (v Verb) Includes(other Verb) bool {
+	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
+}
+
+// Everybody stands for all operators in Access.To.
+const Everybody = "*"
+
+// Access lets operators do something. Without any the fleet lets each operator do everything.
+type Access struct {
+	To  []string `json:"to"` // names in certificates, or Everybody
+	May []Verb   `json:"may"`
+	// Plans, Groups and Noop narrow VerbRun, Groups narrows VerbPuppet, and Keys (patterns, see ValidatePattern)
+	// narrows VerbData. Empty: all. Who has Plans or Noop pauses nothing.
+	Plans  []PlanName  `json:"plans,omitempty"`
+	Groups []GroupName `json:"groups,omitempty"`
+	Noop   bool        `json:"noop,omitempty"` // only what changes nothing on nodes
+	Keys   []string    `json:"keys,omitempty"`
+}
+
+// Has reports whether an operator has a verb by this entry, for something.
+func (a Access) Has(operator string, verb Verb) bool {
+	return (slices.Contains(a.To, operator) || slices.Contains(a.To, Everybody)) &&
+		slices.ContainsFunc(a.May, func(v Verb) bool { return v.Includes(verb) })
+}
+
+// String returns the entry as a fleet file has it, in one line.
+func (a Access) String() string {
+	parts := []string{"to: " + inList(a.To), "may: " + inList(a.May)}
+	if len(a.Plans) > 0 {
+		parts = append(parts, "plans: "+inList(a.Plans))
+	}
+	if len(a.Groups) > 0 {
+		parts = append(parts, "groups: "+inList(a.Groups))
+	}
+	if a.Noop {
+		parts = append(parts, "noop: true")
+	}
+	if len(a.Keys) > 0 {
+		parts = append(parts, "keys: ["+quoted(a.Keys)+"]")
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// inList is a word alone, or a list of words, in YAML.
+func inList[T ~string](list []T) string {
+	words := make([]string, len(list))
+	for i, w := range list {
+		if words[i] = string(w); w == Everybody {
+			words[i] = `"` + Everybody + `"`
+		}
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}
+
+var operatorRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
+
+// ValidateOperator accepts the name of an operator.
+func ValidateOperator(name string) error {
+	if !operatorRE.MatchString(name) {
+		return Errorf(CodeInvalid, "operator name %q: lower-case letters, digits, '.', '_', '@' and '-' only, at most 63", name)
+	}
+	return nil
+}
+
+// AskAccess asks whether an operator may do something. Target is a group or a node, or for VerbData a key; empty: all
+// nodes, or any key.
+type AskAccess struct {
+	Operator string   `json:"operator"`
+	Verb     Verb     `json:"verb"`
+	Target   string   `json:"target,omitempty"`
+	Plan     PlanName `json:"plan,omitempty"`
+	Noop     bool     `json:"noop,omitempty"`
+}
+
+// Validate checks names.
+func (a AskAccess) Validate() error {
+	if err := ValidateOperator(a.Operator); err != nil {
+		return err
+	}
+	if !slices.Contains(Verbs, a.Verb) {
+		return Errorf(CodeInvalid, "there is no verb %q; there are: %s", string(a.Verb), inList(Verbs))
+	}
+	if (a.Plan != "" || a.Noop) && a.Verb != VerbRun {
+		return Errorf(CodeInvalid, "a plan and noop narrow %s, and nothing else", VerbRun)
+	}
+	if a.Target != "" && !slices.Contains([]Verb{VerbRun, VerbPuppet, VerbData}, a.Verb) {
+		return Errorf(CodeInvalid, "%s has no target: nothing narrows it", a.Verb)
+	}
+	return nil
+}
+
+// What says it for people.
+func (a AskAccess) What() string {
+	words := []string{string(a.Verb)}
+	if a.Plan != "" {
+		words = append(words, string(a.Plan))
+	}
+	switch {
+	case a.Target != "":
+		words = append(words, "on "+a.Target)
+	case a.Verb == VerbRun || a.Verb == VerbPuppet:
+		words = append(words, "on all nodes")
+	case a.Verb == VerbData:
+		words = append(words, "of any key")
+	}
+	if a.Noop {
+		words = append(words, "with --noop")
+	}
+	return strings.Join(words, " ")
+}
+
+// AccessAnswer says whether, and by which entry of the fleet file, or what is missing.
+type AccessAnswer struct {
+	May bool   `json:"may"`
+	Why string `json:"why"`
+}

@@ -1,0 +1,75 @@
+package explain
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// Targets are nodes with their groups, for policy.MayOperate.
+func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
+	out := make([]policy.Target, len(nodes))
+	for i, name := range nodes {
+		out[i].Node = name
+		if n := state.Registry.Nodes[name]; n != nil {
+			out[i].Groups = state.Registry.Groups(n)
+		}
+	}
+	return out
+}
+
+// Targeted are the nodes of a group, or a node; all: for the empty target. A group that
+// nodes join stands for those that will, too.
+func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
+	if target == "" {
+		return true, nil
+	}
+	nodes = Targets(state, state.Members(target))
+	for _, g := range state.Fleet().Groups {
+		if string(g.Name) == target && (g.Joined() || len(nodes) == 0) {
+			nodes = append(nodes, policy.Target{Groups: []tutti.GroupName{g.Name}})
+		}
+	}
+	return false, nodes
+}
+
+// ExplainAccess implements tutti.Operators.
+func (rd *Reader) ExplainAccess(ctx context.Context, in tutti.AskAccess) (tutti.AccessAnswer, error) {
+	if err := in.Validate(); err != nil {
+		return tutti.AccessAnswer{}, err
+	}
+	w := policy.Wish{Verbs: []tutti.Verb{in.Verb}, What: in.What(), Narrow: true, Plan: in.Plan, Noop: in.Noop}
+	var out tutti.AccessAnswer
+	return out, rd.look(ctx, func(v View) error {
+		switch in.Verb {
+		case tutti.VerbRun, tutti.VerbPuppet:
+			if !v.IsTarget(in.Target) {
+				return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file, and no such node; see: tutti node list", in.Target)
+			}
+			w.All, w.Nodes = Targeted(v.State, in.Target)
+		case tutti.VerbData:
+			w.Key = in.Target
+		default: // nothing narrows it
+		}
+		by, err := policy.Admits(v.Fleet(), in.Operator, w)
+		switch {
+		case err != nil:
+			out.Why = err.Error()
+		case len(by) == 0:
+			out = tutti.AccessAnswer{May: true, Why: "the fleet file has no access: each operator may do everything"}
+		default:
+			lines := make([]string, len(by))
+			for i, a := range by {
+				lines[i] = "- " + a.String()
+			}
+			out = tutti.AccessAnswer{May: true, Why: "the fleet file says: " + strings.Join(lines, " and ")}
+		}
+		if op := v.Registry.Operators[in.Operator]; out.May && (op == nil || len(op.Good(v.Now)) == 0) {
+			out.Why += "; but no certificate of this name is known to be good"
+		}
+		return nil
+	})
+}

@@ -1,0 +1,95 @@
+package fold
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// Rights is who may do what, as the audit trail says: it has no other events of the log. The zero value is the one
+// before the first event.
+type Rights struct {
+	operators Operators
+	fleet     tutti.Fleet
+	members   fleet.Membership
+	joined    map[tutti.NodeName][]tutti.GroupName
+}
+
+// Right is what an operator has.
+type Right struct {
+	Operator string         `json:"operator"`
+	Ends     time.Time      `json:"certificate_ends"`
+	By       []tutti.Access `json:"by,omitempty"` // none: the fleet file had no access
+}
+
+// Apply folds the next event of the trail.
+func (r *Rights) Apply(e tutti.Event) {
+	if r.operators == nil {
+		r.operators, r.joined = Operators{}, map[tutti.NodeName][]tutti.GroupName{}
+	}
+	r.operators.Apply(e)
+	switch b := e.Body.(type) {
+	case *tutti.FleetSet:
+		r.fleet, r.members = b.Fleet, fleet.NewMembership(b.Fleet)
+	case *tutti.NodeEnrolled:
+		r.joined[b.Node] = b.Groups
+	case *tutti.NodeRemoved:
+		delete(r.joined, b.Node)
+	}
+}
+
+// Could returns the operators who had a certificate and a verb at a time, sorted by name: on a node, or for VerbData for a
+// key. No target: for anything at all. CodeNotFound: there was no such node.
+func (r *Rights) Could(verb tutti.Verb, target string, at time.Time) ([]Right, error) {
+	w := policy.Wish{Verbs: []tutti.Verb{verb}}
+	switch node := tutti.NodeName(target); {
+	case target == "":
+	case verb == tutti.VerbData:
+		w.Narrow, w.Key = true, target
+	default:
+		groups, known := r.joined[node]
+		if !known {
+			return nil, tutti.Errorf(tutti.CodeNotFound, "no node %q had joined at %s, as far as the trail goes back", target, at.Format(time.RFC3339))
+		}
+		w.Nodes = []policy.Target{{Node: node, Groups: r.members.GroupsOf(node, groups)}}
+		w.Narrow = true
+	}
+	var out []Right
+	for _, name := range slices.Sorted(maps.Keys(r.operators)) {
+		ends := r.operators[name].Good(at)
+		if len(ends) == 0 {
+			continue
+		}
+		if verb == tutti.VerbRun && w.Narrow { // by whichever plan, also with noop alone
+			if by := r.runs(name, w); by != nil || len(r.fleet.Access) == 0 {
+				out = append(out, Right{Operator: name, Ends: slices.MaxFunc(ends, time.Time.Compare), By: by})
+			}
+			continue
+		}
+		if by, err := policy.Admits(r.fleet, name, w); err == nil {
+			out = append(out, Right{Operator: name, Ends: slices.MaxFunc(ends, time.Time.Compare), By: by})
+		}
+	}
+	return out, nil
+}
+
+// runs are the entries by which an operator runs anything on the nodes of a wish.
+func (r *Rights) runs(operator string, w policy.Wish) []tutti.Access {
+	var out []tutti.Access
+	for _, a := range r.fleet.Access {
+		w := w
+		w.Noop = true
+		if len(a.Plans) > 0 {
+			w.Plan = a.Plans[0]
+		}
+		one := tutti.Fleet{Access: []tutti.Access{a}}
+		if by, err := policy.Admits(one, operator, w); err == nil {
+			out = append(out, by...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// Who may call what, besides admin, by verb. VerbRun reads, and everybody views.
+const (
+	byAll     = "view read run approve code data puppet nodes"
+	byReaders = "read run"
+)
+
+// routes is the table of ADR 0024: every route that an operator calls, and whose verbs admit to it.
+var routes = map[string]string{
+	"jobs/start": "run", "jobs/cancel": "run", "jobs/list": byAll, "jobs/watch": byReaders, "jobs/changes": byReaders,
+	"runs/record": byReaders, "runs/report": byReaders, "runs/log": byReaders,
+	"tokens/create": "nodes", "tokens/list": "nodes", "tokens/revoke": "nodes",
+	"operators/issue": "", "operators/renew": byAll + " none", "operators/list": byAll, "operators/revoke": "", "access/explain": byAll,
+	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/show": byReaders,
+	"blobs/missing": "code", "blobs/put": "code", "code/push": "code", "code/release": "approve", "fleet/set": "code",
+	"code/effect": byReaders + " code", "code/show": byReaders + " code", "code/read": byReaders + " code", "fleet/get": byReaders + " code",
+	"grants/suggest": byReaders,
+	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/effect": byReaders + " data",
+	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
+	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll,
+	"audit/read": byReaders, "remote/ask": "puppet",
+}
+
+// TestEveryRouteAndRole: each route refuses whoever has none of its verbs, and nobody else.
+func TestEveryRouteAndRole(t *testing.T) {
+	f := servertest.Start(t)
+	source := "fleet: shop\naccess:\n"
+	for _, v := range tutti.Verbs {
+		source += "  - {to: " + string(v) + "-er, may: " + string(v) + "}\n"
+	}
+	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
+		t.Fatal(err)
+	}
+	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f}
+	handler := httpapi.NewHandler(httpapi.Options{
+		Services: services,
+		Admit: func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {
+			if verbs == nil {
+				t.Errorf("%s has no verbs", r.URL.Path)
+			}
+			return f.Admit(r.Context(), r.Header.Get("Operator"), "serial", verbs...)
+		},
+		Denied: func(r *http.Request, what string, cause error) {
+			f.Denied(t.Context(), "operator:"+r.Header.Get("Operator"), what, cause)
+		},
+		Ready: f.Ready(),
+	})
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	refused := func(route, operator string) bool {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/"+route, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Operator", operator)
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode == http.StatusNotFound && strings.Contains(string(body), "no call") {
+			t.Fatalf("%s: there is no such route", route)
+		}
+		return answer.StatusCode == http.StatusForbidden && strings.Contains(string(body), "add to the access of the fleet file: - {to: "+operator)
+	}
+	if diff := cmp.Diff(services.Routes(), slices.Sorted(maps.Keys(routes))); diff != "" {
+		t.Errorf("the table: -the routes +the table\n%s", diff)
+	}
+	for route, verbs := range routes {
+		allowed := strings.Fields(verbs + " admin")
+		for _, v := range append([]tutti.Verb{"none"}, tutti.Verbs...) {
+			operator := string(v) + "-er"
+			if want := !slices.Contains(allowed, string(v)); refused(route, operator) != want {
+				t.Errorf("%s refuses %s: %t, want %t", route, operator, !want, want)
+			}
+		}
+	}
+	denied := 0
+	for _, e := range f.Events() {
+		if b, ok := e.Body.(*tutti.Denied); ok && strings.HasPrefix(b.Who, "operator:") && strings.Contains(b.Reason, "add to the access of the fleet file: - {to: ") {
+			denied++
+		}
+	}
+	if denied == 0 {
+		t.Error("no refusal is in the audit trail")
+	}
+}

@@ -1,0 +1,143 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Wish is what an operator wants to do, as far as access may be narrowed to it.
+type Wish struct {
+	Verbs []tutti.Verb // one of them is enough; none: everybody may
+	What  string       // for people, behind `may not`: "run deploy"
+	// Narrow: the fields below say on what. Else it is asked whether an operator has a verb for anything at all.
+	Narrow bool
+	Plan   tutti.PlanName // of VerbRun; empty: any, or a pause
+	Noop   bool           // of VerbRun: nothing on nodes changes
+	Nodes  []Target       // each must be covered
+	All    bool           // of all nodes, also of those that join later
+	Key    string         // of VerbData; empty: any
+}
+
+// Target is a node with its groups.
+type Target struct {
+	Node   tutti.NodeName
+	Groups []tutti.GroupName
+}
+
+// MayOperate returns nil if an operator may do what he wants by the fleet file's access. Without that section
+// everybody may do everything. Else the error has CodeRefused, and names the entry that is missing.
+func MayOperate(fleet tutti.Fleet, operator string, w Wish) error {
+	_, err := Admits(fleet, operator, w)
+	return err
+}
+
+// Admits is MayOperate, and says which entries admit it, in the order of the file; none: the fleet has no access.
+func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) {
+	if len(fleet.Access) == 0 || len(w.Verbs) == 0 {
+		return nil, nil
+	}
+	missing := tutti.Access{To: []string{operator}, May: w.Verbs[:1]}
+	for _, verb := range w.Verbs {
+		var fit []tutti.Access
+		for _, a := range fleet.Access {
+			if a.Has(operator, verb) && (!w.Narrow || admits(a, verb, w)) {
+				fit = append(fit, a)
+			}
+		}
+		if used := covering(fit, verb, w); used != nil {
+			return used, nil
+		}
+	}
+	if w.Narrow {
+		missing = narrowed(fleet, missing, w)
+	}
+	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; if it is to, add to the access of the fleet file: - %s", operator, w.What, missing)
+}
+
+// admits reports whether an entry lets do what is wanted, whichever nodes it is for.
+func admits(a tutti.Access, verb tutti.Verb, w Wish) bool {
+	if slices.Contains(a.May, tutti.VerbAdmin) {
+		return true
+	}
+	switch verb {
+	case tutti.VerbRun:
+		return (len(a.Plans) == 0 || slices.Contains(a.Plans, w.Plan)) && (!a.Noop || w.Noop)
+	case tutti.VerbData:
+		return len(a.Keys) == 0 || w.Key != "" && slices.ContainsFunc(a.Keys, func(p string) bool { return tutti.MatchPattern(p, w.Key) })
+	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbPuppet, tutti.VerbNodes, tutti.VerbAdmin:
+	}
+	return true
+}
+
+// covering returns the entries of these that cover all nodes of a wish; nil: they do not.
+func covering(fit []tutti.Access, verb tutti.Verb, w Wish) []tutti.Access {
+	whole := func(a tutti.Access) bool {
+		return len(a.Groups) == 0 || verb != tutti.VerbRun && verb != tutti.VerbPuppet
+	}
+	if i := slices.IndexFunc(fit, whole); i >= 0 {
+		return fit[i : i+1]
+	}
+	if len(fit) == 0 || !w.Narrow {
+		return fit
+	}
+	if w.All {
+		return nil
+	}
+	if len(w.Nodes) == 0 { // of nothing on any node
+		return fit[:1]
+	}
+	used := make([]bool, len(fit))
+	for _, n := range w.Nodes {
+		i := slices.IndexFunc(fit, func(a tutti.Access) bool { return covers(a, n) })
+		if i < 0 {
+			return nil
+		}
+		used[i] = true
+	}
+	var out []tutti.Access
+	for i, a := range fit {
+		if used[i] {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func covers(a tutti.Access, n Target) bool {
+	return slices.ContainsFunc(a.Groups, func(g tutti.GroupName) bool { return slices.Contains(n.Groups, g) })
+}
+
+// narrowed makes the missing entry as narrow as the wish.
+func narrowed(fleet tutti.Fleet, missing tutti.Access, w Wish) tutti.Access {
+	switch missing.May[0] {
+	case tutti.VerbRun:
+		if missing.Noop = w.Noop; w.Plan != "" {
+			missing.Plans = []tutti.PlanName{w.Plan}
+		}
+		missing.Groups = common(fleet, w)
+	case tutti.VerbPuppet:
+		missing.Groups = common(fleet, w)
+	case tutti.VerbData:
+		if w.Key != "" {
+			missing.Keys = []string{w.Key}
+		}
+	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbNodes, tutti.VerbAdmin:
+	}
+	return missing
+}
+
+// common is the smallest group that all nodes of a wish are in, if there is one.
+func common(fleet tutti.Fleet, w Wish) []tutti.GroupName {
+	if w.All || len(w.Nodes) == 0 {
+		return nil
+	}
+	groups := slices.Clone(w.Nodes[0].Groups)
+	for _, n := range w.Nodes[1:] {
+		groups = slices.DeleteFunc(groups, func(g tutti.GroupName) bool { return !slices.Contains(n.Groups, g) })
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	return []tutti.GroupName{smallest(fleet, groups)}
+}

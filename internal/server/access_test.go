@@ -1,0 +1,329 @@
+package server_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// accessFleet has a group that lists its nodes, one that nodes join, and who may do what.
+const accessFleet = `fleet: shop
+groups:
+  web: {nodes: [web-01]}
+  db: {joined: true}
+plans:
+  deploy: {steps: [{run: web}]}
+  both: {steps: [{run: web}, {run: db}]}
+  later: {steps: [{converge: db}]}
+access:
+  - {to: ada, may: admin}
+  - {to: webber, may: [run, puppet], groups: [web]}
+  - {to: deployer, may: run, plans: [deploy]}
+  - {to: watcher, may: run, noop: true}
+  - {to: app, may: data, keys: [shared/app/**]}
+  - {to: pipeline, may: code}
+  - {to: viewer, may: view}
+  - {to: reader, may: read}
+`
+
+// shop is a fleet with access, and the visits of its operators.
+type shop struct {
+	*servertest.Fleet
+	t *testing.T
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	f := &shop{servertest.Start(t), t}
+	f.Join("web-01")
+	f.Join("db-01", "db")
+	f.Push(accessFleet)
+	return f
+}
+
+// as is a visit of an operator by any of these verbs, until the test ends.
+func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
+	f.t.Helper()
+	inside, leave, err := f.Admit(f.t.Context(), name, "serial", verbs...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(leave)
+	return inside
+}
+
+// wantAccess checks that something is refused, with the entry that is missing (empty: it is not refused), and that a refusal is in the
+// audit trail and nothing else was appended.
+func (f *shop) wantAccess(what string, do func() error, missing string) {
+	f.t.Helper()
+	n := len(f.Events())
+	err := do()
+	if missing == "" {
+		if err != nil {
+			f.t.Errorf("%s: %v", what, err)
+		}
+		return
+	}
+	line := "add to the access of the fleet file: - " + missing
+	if tutti.CodeOf(err) != tutti.CodeRefused || !strings.HasSuffix(err.Error(), line) {
+		f.t.Errorf("%s: %v; want it refused, with %q", what, err, missing)
+	}
+	if got := f.Since(n); !slices.Equal(got, []string{"audit.denied"}) {
+		f.t.Errorf("%s: appended %v; want the refusal", what, got)
+	}
+}
+
+// TestAccessIsNarrow: who has a verb for some plans, groups, modes or keys has it for no others.
+func TestAccessIsNarrow(t *testing.T) {
+	f := newShop(t)
+	start := func(name string, in tutti.StartJob) func() error {
+		return func() error {
+			if in.Mode == "" {
+				in.Mode = tutti.ModeApply
+			}
+			id, err := f.StartJob(f.as(name, tutti.VerbRun), in)
+			if err == nil {
+				return f.CancelJob(f.as(name, tutti.VerbRun), tutti.CancelJob{Job: id})
+			}
+			return err
+		}
+	}
+	runs := func(nodes ...tutti.NodeName) tutti.StartJob { return tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: nodes}} }
+	converge := func(target string) tutti.StartJob {
+		return tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}}
+	}
+	noop := func(in tutti.StartJob) tutti.StartJob { in.Mode = tutti.ModeNoop; return in }
+	set := func(name, key string) func() error {
+		return func() error { return f.SetValue(f.as(name, tutti.VerbData), key, []byte("1")) }
+	}
+	unset := func(name, key string) func() error {
+		return func() error { return f.UnsetValue(f.as(name, tutti.VerbData), key) }
+	}
+	pause := func(name, target string) func() error {
+		return func() error {
+			_, err := f.Pause(f.as(name, tutti.VerbRun), tutti.Pause{Target: target, Reason: "lunch"})
+			if err == nil {
+				return f.Unpause(f.as(name, tutti.VerbRun), target)
+			}
+			return err
+		}
+	}
+	deploy, both, later := tutti.StartJob{Plan: "deploy"}, tutti.StartJob{Plan: "both"}, tutti.StartJob{Plan: "later"}
+	for _, tc := range []struct {
+		what    string
+		do      func() error
+		missing string
+	}{
+		{"its group by a plan", start("webber", deploy), ""},
+		{"also another group", start("webber", both), "{to: webber, may: run, plans: both}"},
+		{"another group", start("webber", later), "{to: webber, may: run, plans: later, groups: db}"},
+		{"a node of its group", start("webber", runs("web-01")), ""},
+		{"a node of another", start("webber", runs("db-01")), "{to: webber, may: run, plans: puppet, groups: db}"},
+		{"converge its group", start("webber", converge("web")), ""},
+		{"converge a node of its group", start("webber", converge("web-01")), ""},
+		{"converge another", start("webber", converge("db")), "{to: webber, may: run, plans: converge, groups: db}"},
+		{"converge the fleet", start("webber", converge("")), "{to: webber, may: run, plans: converge}"},
+		{"its plan", start("deployer", deploy), ""},
+		{"another plan", start("deployer", both), "{to: deployer, may: run, plans: both}"},
+		{"a converge is another plan", start("deployer", converge("web")), "{to: deployer, may: run, plans: converge, groups: web}"},
+		{"so are runs", start("deployer", runs("web-01")), "{to: deployer, may: run, plans: puppet, groups: web}"},
+		{"noop", start("watcher", noop(both)), ""},
+		{"noop of the fleet", start("watcher", noop(converge(""))), ""},
+		{"no noop", start("watcher", deploy), "{to: watcher, may: run, plans: deploy, groups: web}"},
+		{"everything", start("ada", converge("")), ""},
+
+		{"pause its group", pause("webber", "web"), ""},
+		{"pause its node", pause("webber", "web-01"), ""},
+		{"pause another", pause("webber", "db"), "{to: webber, may: run, groups: db}"},
+		{"pause the fleet", pause("webber", ""), "{to: webber, may: run}"},
+		{"pause by who has plans", pause("deployer", "web"), "{to: deployer, may: run, groups: web}"},
+
+		{"set its key", set("app", "shared/app/port"), ""},
+		{"unset it", unset("app", "shared/app/port"), ""},
+		{"set another", set("app", "shared/port"), `{to: app, may: data, keys: ["shared/port"]}`},
+		{"unset another", unset("app", "shared/port"), `{to: app, may: data, keys: ["shared/port"]}`},
+	} {
+		f.wantAccess(tc.what, tc.do, tc.missing)
+	}
+
+	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "both", Mode: tutti.ModeApply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.wantAccess("cancel a job of others", func() error {
+		return f.CancelJob(f.as("webber", tutti.VerbRun), tutti.CancelJob{Job: job})
+	}, "{to: webber, may: run, plans: both}")
+	ask := func(on string) func() error {
+		return func() error {
+			return f.AskNodes(f.as("webber", tutti.VerbPuppet), tutti.AskNodes{Action: tutti.RemoteStatus, On: on, Wait: time.Second},
+				func([]tutti.NodeAnswer) error { return nil })
+		}
+	}
+	f.wantAccess("ask its node", ask(`node == "web-01"`), "")
+	f.wantAccess("ask another", ask(`node == "db-01"`), "{to: webber, may: puppet, groups: db}")
+	f.wantAccess("ask by a fact, which may be of any node", ask(`facts.role == "x"`), "{to: webber, may: puppet}")
+}
+
+// TestWhoViewsSeesNoTexts, and who may set values sees those.
+func TestWhoViewsSeesNoTexts(t *testing.T) {
+	f := newShop(t)
+	for _, key := range []string{"shared/app/port", "shared/port"} {
+		if err := f.SetValue(servertest.Operator(), key, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := f.Start("deploy", tutti.ModeApply)
+	web := f.Node("web-01")
+	order := web.MustClaim()
+	result := servertest.Result(order.Run, tutti.Failed)
+	result.Reason, result.Message = tutti.BecauseCompile, "secret text"
+	result.Failures = []tutti.Failure{{Message: "secret text"}}
+	if err := web.Call(tutti.OpResult, tutti.Ended{Result: result}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if v := f.Job(job); v.Verdict != tutti.VerdictFailed {
+		t.Fatalf("the job: %+v", v)
+	}
+	for name, sees := range map[string]bool{"viewer": false, "app": false, "reader": true, "webber": true} {
+		ctx := f.as(name, tutti.VerbView)
+		jobs, err := f.ListJobs(ctx)
+		if err != nil || len(jobs) == 0 {
+			t.Fatal(err)
+		}
+		nodes, err := f.ListNodes(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := jobs[0].Message
+		for _, n := range nodes {
+			text += n.Message
+			for _, f := range n.Failures {
+				text += f.Message
+			}
+		}
+		if strings.Contains(text, "secret text") != sees {
+			t.Errorf("%s sees %q; want the text: %t", name, text, sees)
+		}
+	}
+	for name, want := range map[string][]string{"reader": {"shared/app/port", "shared/port"}, "app": {"shared/app/port"}} {
+		values, err := f.ListValues(f.as(name, tutti.VerbRead, tutti.VerbData), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range values {
+			got = append(got, v.Key)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+// TestOnlyAnAdminChangesTheFleetFile: who pushes code pushes it with the fleet file that is there.
+func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
+	f := newShop(t)
+	other := tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: pipeline, may: code", "to: pipeline, may: admin", 1))}
+	if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "ada", Request: []byte("request")}); err != nil {
+		t.Fatal(err)
+	}
+	set := func(name string, source tutti.FleetSource) func() error {
+		return func() error { _, err := f.SetFleet(f.as(name, tutti.VerbCode), source); return err }
+	}
+	f.wantAccess("the same", set("pipeline", tutti.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
+	f.wantAccess("another", set("pipeline", other), "{to: pipeline, may: admin}")
+	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), tutti.AskPush{Fleet: other})
+	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is another fleet file than the server's: operator pipeline may not admin")
+	f.wantAccess("another, by an admin", set("ada", other), "")
+	f.wantAccess("who became one", set("pipeline", tutti.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
+}
+
+// TestTheLastAdminStays: no operator locks all operators out; root on the server may.
+func TestTheLastAdminStays(t *testing.T) {
+	f := newShop(t)
+	issue := func(name string) {
+		t.Helper()
+		if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fleet := func(admin string) tutti.FleetSource {
+		return tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: ada, may", "to: "+admin+", may", 1))}
+	}
+	issue("grace")
+	ada := f.as("ada", tutti.VerbAdmin)
+	_, err := f.SetFleet(ada, fleet("nobody"))
+	wantCode(t, err, tutti.CodeConflict, "nobody who has a good certificate is admin")
+	wantCode(t, err, tutti.CodeConflict, "add: - {to: ada, may: admin}")
+	if _, err := f.SetFleet(ada, fleet("grace")); err != nil {
+		t.Fatalf("grace has a certificate: %v", err)
+	}
+	if context.Cause(ada) == nil {
+		t.Error("ada is no admin any more, and what she does as one goes on")
+	}
+	grace := f.as("grace", tutti.VerbAdmin)
+	issue("ada") // who is there, and no admin
+	wantCode(t, f.RevokeOperator(grace, tutti.RevokeOperator{Operator: "grace"}), tutti.CodeConflict, "nobody who has a good certificate is admin")
+	if _, err := f.SetFleet(servertest.Operator(), fleet("nobody")); err != nil {
+		t.Errorf("root on the server: %v", err)
+	}
+	if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "grace"}); err != nil {
+		t.Errorf("root on the server: %v", err)
+	}
+}
+
+// TestLostAccessEndsWhatGoesOn, also what had come in before, and after a start of the server.
+func TestLostAccessEndsWhatGoesOn(t *testing.T) {
+	f := newShop(t)
+	reader, viewer := f.as("reader", tutti.VerbRead), f.as("viewer", tutti.VerbView)
+	without := strings.Replace(accessFleet, "  - {to: reader, may: read}\n", "", 1)
+	f.Push(without)
+	wantCode(t, context.Cause(reader), tutti.CodeRefused, "{to: reader, may: read}")
+	if viewer.Err() != nil {
+		t.Errorf("who still may is out: %v", context.Cause(viewer))
+	}
+	_, err := f.ListJobs(context.WithoutCancel(reader))
+	wantCode(t, err, tutti.CodeRefused, "may not read")
+	wantCode(t, f.SetValue(context.WithoutCancel(reader), "shared/x", []byte("1")), tutti.CodeRefused, "may not read")
+	f.Fleet = f.Restart()
+	_, _, err = f.Admit(t.Context(), "reader", "serial", tutti.VerbRead)
+	wantCode(t, err, tutti.CodeRefused, "{to: reader, may: read}")
+}
+
+// TestExplainAccess says beforehand what a call would say.
+func TestExplainAccess(t *testing.T) {
+	f := newShop(t)
+	for _, tc := range []struct {
+		in   tutti.AskAccess
+		may  bool
+		says string
+	}{
+		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; if it is to, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
+		{tutti.AskAccess{Operator: "deployer", Verb: tutti.VerbRun, Target: "web"}, false, "may not run on web"},
+		{tutti.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Noop: true}, true, "noop: true"},
+		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "web", Plan: "deploy"}, true, "the fleet file says: - {to: webber, may: [run, puppet], groups: web}; but no certificate"},
+		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db-01", Plan: "deploy"}, false, "{to: webber, may: run, plans: deploy, groups: db}"},
+		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbPuppet}, false, "may not puppet on all nodes"},
+		{tutti.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both", Noop: true}, true, "noop: true"},
+		{tutti.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both"}, false, "may not run both on all nodes"},
+		{tutti.AskAccess{Operator: "app", Verb: tutti.VerbData, Target: "shared/app/x"}, true, `keys: ["shared/app/**"]`},
+		{tutti.AskAccess{Operator: "app", Verb: tutti.VerbData}, false, "may not data of any key"},
+		{tutti.AskAccess{Operator: "ada", Verb: tutti.VerbNodes}, true, "- {to: ada, may: admin}"},
+	} {
+		got, err := f.ExplainAccess(f.as("viewer", tutti.VerbView), tc.in)
+		if err != nil || got.May != tc.may || !strings.Contains(got.Why, tc.says) {
+			t.Errorf("%+v: %+v, %v; want %t, and %q in it", tc.in, got, err, tc.may, tc.says)
+		}
+	}
+	_, err := f.ExplainAccess(servertest.Operator(), tutti.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "nowhere"})
+	wantCode(t, err, tutti.CodeNotFound, "nowhere")
+	_, err = f.ExplainAccess(servertest.Operator(), tutti.AskAccess{Operator: "ada", Verb: "rule"})
+	wantCode(t, err, tutti.CodeInvalid, "there are: [view, read")
+}
