@@ -133,6 +133,9 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ListPauses":    func() (any, error) { return rd.ListPauses(ctx) },
 		"ListOperators": func() (any, error) { return rd.ListOperators(ctx) },
 		"ListTokens":    func() (any, error) { return rd.ListTokens(ctx) },
+		"ExplainAccess": func() (any, error) {
+			return rd.ExplainAccess(ctx, tutti.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "db-01"})
+		},
 		"ShowNode":      func() (any, error) { return rd.ShowNode(ctx, "db-01") },
 		"ExplainNode":   func() (any, error) { return rd.ExplainNode(ctx, "db-01") },
 		"ExplainValue":  func() (any, error) { return rd.ExplainValue(ctx, "shared/x") },
