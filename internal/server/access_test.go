@@ -95,7 +95,9 @@ func TestAccessIsNarrow(t *testing.T) {
 			return err
 		}
 	}
-	runs := func(nodes ...tutti.NodeName) tutti.StartJob { return tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: nodes}} }
+	runs := func(nodes ...tutti.NodeName) tutti.StartJob {
+		return tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: nodes}}
+	}
 	converge := func(target string) tutti.StartJob {
 		return tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}}
 	}

@@ -136,9 +136,9 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ExplainAccess": func() (any, error) {
 			return rd.ExplainAccess(ctx, tutti.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "db-01"})
 		},
-		"ShowNode":      func() (any, error) { return rd.ShowNode(ctx, "db-01") },
-		"ExplainNode":   func() (any, error) { return rd.ExplainNode(ctx, "db-01") },
-		"ExplainValue":  func() (any, error) { return rd.ExplainValue(ctx, "shared/x") },
+		"ShowNode":     func() (any, error) { return rd.ShowNode(ctx, "db-01") },
+		"ExplainNode":  func() (any, error) { return rd.ExplainNode(ctx, "db-01") },
+		"ExplainValue": func() (any, error) { return rd.ExplainValue(ctx, "shared/x") },
 		"ExplainResource": func() (any, error) {
 			return rd.ExplainResource(ctx, tutti.ExplainResource{Node: "db-01", Resource: "File[x]"})
 		},
