@@ -33,6 +33,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		})
 	})
 	s.guard(ctx, group, d, p)
+	s.tellAudit(ctx, group, core)
 	var broken error
 	group.Go(func() error {
 		select {

@@ -37,9 +37,13 @@ type ServerOptions struct {
 	Reports  retain.Reports
 	// ScrubEvery is how often all stored content is read; 0: never.
 	ScrubEvery time.Duration
-	Reserve    uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
-	Lives      identity.Lives
-	Logger     *slog.Logger
+	// AuditFile and AuditSyslog are where each act goes as it happens; empty and false: nowhere.
+	AuditFile   string
+	AuditSyslog bool
+
+	Reserve uint64 // bytes of the disk that new work does not take; 0: 64 MiB, or a twentieth of a smaller disk
+	Lives   identity.Lives
+	Logger  *slog.Logger
 }
 
 // serverConfig is what `server init` fixes.

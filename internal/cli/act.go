@@ -20,6 +20,24 @@ type act struct {
 	Event  json.RawMessage `json:"event"`
 }
 
+// AuditLine is an act as a line of JSON for other systems: without the event itself, which may have values.
+func AuditLine(entry tutti.AuditEntry) ([]byte, error) {
+	a, err := actOf(entry)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(auditLine{a.Seq, a.At, a.Who, a.What, a.Denied, entry.Link})
+}
+
+type auditLine struct {
+	Seq    uint64       `json:"seq"`
+	At     time.Time    `json:"at"`
+	Who    string       `json:"who"`
+	What   string       `json:"what"`
+	Denied bool         `json:"denied,omitempty"`
+	Link   tutti.Digest `json:"link"` // of the log's chain, for `tutti audit verify`
+}
+
 func actOf(entry tutti.AuditEntry) (act, error) {
 	e, err := tutti.ViewEvent(entry.Raw)
 	if err != nil {

@@ -29,6 +29,8 @@ type ServerRun struct {
 	KeepReports              int
 	KeepReportsFor           time.Duration
 	ScrubEvery               time.Duration // 0: never
+	AuditFile                string        // each act is appended to it as a line of JSON; empty: to none
+	AuditSyslog              bool          // each act goes to syslog
 }
 
 func newServerCommand(o *options) *cobra.Command {
@@ -65,6 +67,8 @@ func newServerCommand(o *options) *cobra.Command {
 	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "reports that stay, with their logs, the latest; what became of a run is known as long as its job stays")
 	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long they stay at most")
 	f.DurationVar(&run.ScrubEvery, "scrub-every", 7*24*time.Hour, "how often all stored content is read, to find what the disk has lost (0: never); a backup reads it, too")
+	f.StringVar(&run.AuditFile, "audit-file", "", "append each entry of the audit trail to this file, as a line of JSON, as it happens")
+	f.BoolVar(&run.AuditSyslog, "audit-syslog", false, "send each entry of the audit trail to syslog (facility authpriv), as it happens")
 	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
 	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o))
 	return cmd

@@ -18,7 +18,43 @@ func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(t
 	if err := s.look(ctx, func(explain.View) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
 		return err
 	}
-	r := &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs}
+	return s.readAudit(ctx, log, &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs})
+}
+
+// FollowAudit yields each act behind a sequence (0: from now on) as it happens, and calls told when there is no more: with the
+// last sequence, after which nothing before it is to be yielded again. It ends with ctx, or with an error of yield or told.
+func (s *Server) FollowAudit(ctx context.Context, after uint64, yield func(tutti.AuditEntry) error, told func(through uint64) error) error {
+	log, ok := s.opts.Log.(trimmedLog)
+	if !ok {
+		return tutti.Errorf(tutti.CodeInternal, "this log has no audit trail")
+	}
+	if err := s.look(ctx, func(v explain.View) error {
+		if after == 0 || after > v.Seq { // or this server was restored
+			after = v.Seq
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	r := &auditReader{ReadAudit: tutti.ReadAudit{After: after, Acts: true}, yield: yield, blobs: s.opts.Blobs}
+	for {
+		changed := s.appended.wait()
+		if err := s.readAudit(ctx, log, r); err != nil {
+			return err
+		}
+		if err := told(r.After); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// readAudit lets a reader pass on what is there.
+func (s *Server) readAudit(ctx context.Context, log trimmedLog, r *auditReader) error {
 	for {
 		taken := s.taken.Load()
 		err := r.read(ctx, log, taken)

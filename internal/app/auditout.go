@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"log/syslog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/server"
+)
+
+// auditOut sends the audit trail to another system as it happens. Each act comes at least once, in order; its sequence
+// tells one that comes twice, after a kill.
+type auditOut struct {
+	core  *server.Server
+	name  string // of its state
+	state string // file with the last sequence that was told
+	open  func() (auditSink, error)
+	log   *slog.Logger
+}
+
+// auditSink takes lines of JSON. Close returns when they are where they belong.
+type auditSink interface {
+	Write(line []byte) error
+	Close() error
+}
+
+// auditAgain is after how long what a sink did not take is sent again.
+const auditAgain = 10 * time.Second
+
+// tellAudit tells all acts to where the options say, until ctx ends.
+func (s *Server) tellAudit(ctx context.Context, group *errgroup.Group, core *server.Server) {
+	begin := func(name string, open func() (auditSink, error)) {
+		out := auditOut{core: core, name: name, state: filepath.Join(s.opts.Dir, "audit-"+name+".json"), open: open, log: s.opts.Logger}
+		group.Go(func() error { out.run(ctx); return nil })
+	}
+	if s.opts.AuditFile != "" {
+		begin("file", func() (auditSink, error) { return openAuditFile(s.opts.AuditFile) })
+	}
+	if s.opts.AuditSyslog {
+		begin("syslog", openAuditSyslog)
+	}
+}
+
+// run goes on until ctx ends. What keeps it from telling is said once, and it tries again.
+func (o auditOut) run(ctx context.Context) {
+	said := ""
+	for {
+		err := o.tell(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if text := err.Error(); text != said {
+			said = text
+			o.log.Error("the audit trail is not told: it is tried again, and nothing of it is lost", "to", o.name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(auditAgain):
+		}
+	}
+}
+
+// auditTold is the content of the state file.
+type auditTold struct {
+	Seq uint64 `json:"seq"`
+}
+
+func (o auditOut) tell(ctx context.Context) error {
+	var last auditTold
+	raw, err := os.ReadFile(o.state)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it begins now
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(raw, &last); err != nil {
+			return tutti.Wrap(tutti.CodeDamaged, err, "%s; without it the trail begins now", o.state)
+		}
+	}
+	var sink auditSink
+	defer func() {
+		if sink != nil {
+			_ = sink.Close()
+		}
+	}()
+	return o.core.FollowAudit(ctx, last.Seq, func(e tutti.AuditEntry) error {
+		line, err := cli.AuditLine(e)
+		if err == nil && sink == nil {
+			sink, err = o.open()
+		}
+		if err != nil {
+			return err
+		}
+		return sink.Write(line)
+	}, func(through uint64) error {
+		if sink != nil {
+			err := sink.Close()
+			if sink = nil; err != nil {
+				return err
+			}
+		} else if last.Seq != 0 {
+			return nil // nothing to tell: what is read again costs less than a write
+		}
+		last.Seq = through
+		raw, err := json.Marshal(last)
+		if err != nil {
+			return err
+		}
+		return durable.WriteFile(o.state, append(raw, '\n'), 0o600)
+	})
+}
+
+// auditFile appends to a file. It is opened for each few lines: whoever rotates it needs no signal.
+type auditFile struct{ *os.File }
+
+func openAuditFile(path string) (auditSink, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "--audit-file")
+	}
+	return auditFile{f}, nil
+}
+
+func (f auditFile) Write(line []byte) error {
+	_, err := f.File.Write(append(line, '\n'))
+	return err
+}
+
+func (f auditFile) Close() error { return errors.Join(f.Sync(), f.File.Close()) }
+
+// auditLog is this machine's syslog.
+type auditLog struct{ *syslog.Writer }
+
+func openAuditSyslog() (auditSink, error) {
+	w, err := syslog.New(syslog.LOG_AUTHPRIV|syslog.LOG_NOTICE, "tutti-audit")
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "--audit-syslog")
+	}
+	return auditLog{w}, nil
+}
+
+func (l auditLog) Write(line []byte) error { return l.Notice(string(line)) }

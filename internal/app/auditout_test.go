@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// brokenSink breaks at its n-th line.
+type brokenSink struct {
+	breaks *int
+	lines  *[]string
+	closed func()
+}
+
+var errSink = errors.New("the sink is away")
+
+func (s brokenSink) Write(line []byte) error {
+	if *s.breaks--; *s.breaks == 0 {
+		return errSink
+	}
+	*s.lines = append(*s.lines, string(line))
+	return nil
+}
+
+func (s brokenSink) Close() error { s.closed(); return nil }
+
+// TestTheAuditTrailIsTold to a sink that breaks at any line: each act comes, in order, and what was told before it broke comes
+// again. No value goes along, and nothing that was before the trail began to be told.
+func TestTheAuditTrailIsTold(t *testing.T) {
+	for breaks := range 4 {
+		f := servertest.Start(t)
+		set := func(n int) {
+			t.Helper()
+			if err := f.SetValue(servertest.Operator(), fmt.Sprintf("shared/%d", n), []byte(`"canary"`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(0)
+		state := filepath.Join(t.TempDir(), "state")
+		if err := os.WriteFile(state, fmt.Appendf(nil, `{"seq":%d}`, f.Position().Seq), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			set(n + 1)
+		}
+		var lines []string
+		left := breaks
+		tell := func() error {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			open := func() (auditSink, error) {
+				return brokenSink{&left, &lines, func() { cancel(context.Canceled) }}, nil
+			}
+			return auditOut{core: f.Server, state: state, log: slog.New(slog.DiscardHandler), open: open}.tell(ctx)
+		}
+		if err := tell(); !errors.Is(err, errSink) && breaks > 0 || errors.Is(err, errSink) && breaks == 0 {
+			t.Fatalf("it breaks at line %d: %v", breaks, err)
+		}
+		want := []string{"set value shared/1", "set value shared/2", "set value shared/3"}
+		if breaks > 0 {
+			want = slices.Concat(want[:breaks-1], want)
+			if err := tell(); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		var told []string
+		for _, line := range lines {
+			var l map[string]any
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, fmt.Sprint(l["what"]))
+			if len(l) != 5 || l["who"] != "operator:ada" || l["link"] == "" {
+				t.Errorf("a line has seq, at, who, what and link; this one: %s", line)
+			}
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("it breaks at line %d: -want +told\n%s", breaks, diff)
+		}
+	}
+}
