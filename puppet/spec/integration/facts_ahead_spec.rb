@@ -191,8 +191,9 @@ RSpec.describe 'facts that are collected ahead' do
   {
     'a module of the basemodulepath changes' => ['base/b/templates/x.epp', 'modules_outside_the_code'],
     'a module comes there' => ['base/c/manifests/init.pp', 'modules_outside_the_code'],
-    "Hiera's data of the site change" => ['data/common.yaml', 'hiera_data_outside_the_code']
-  }.each do |reason, (changed, name)|
+    "Hiera's data of the site change" => ['data/common.yaml', 'hiera_data_outside_the_code'],
+    "the levels of the site's Hiera change" => ['site.yaml', 'hiera_data_outside_the_code', "version: 5\nhierarchy: [{name: a, path: a.yaml}]\n"]
+  }.each do |reason, (changed, name, text)|
     it "are told to be other ones when #{reason}" do
       first.puppet_conf("basemodulepath = #{first.path('base')}\nhiera_config = #{first.path('site.yaml')}\n")
       { 'base/b/templates/x.epp' => 'a', 'site.yaml' => "version: 5\n", 'data/common.yaml' => "a: 1\n" }.each { |file, text| first.write(file, text) }
@@ -200,7 +201,7 @@ RSpec.describe 'facts that are collected ahead' do
       parent.collect(first.dir)
       expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])
       expect(now['watch']).to include(first.path('base'), first.path('data'))
-      first.write(changed, 'other')
+      first.write(changed, text || 'other')
       parent.collect(first.dir)
       expect(now['changed']).to eq([name])
       expect(now['facts']).not_to eq(first.agent.asked('gate').first['facts_digest'])

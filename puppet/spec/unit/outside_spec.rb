@@ -58,7 +58,7 @@ RSpec.describe PuppetX::Tutti::Outside do
   it 'has the modules and the data that are not in the code' do
     expect(outside.facts).to match(described_class::MODULES => /\Asha256:\h{64}\z/, described_class::HIERA => /\Asha256:\h{64}\z/)
     watched = outside.directories.map { |dir| dir.delete_prefix("#{File.realpath(@root)}/") }
-    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one', 'of-a-module', 'far')
+    expect(watched).to contain_exactly('modules', 'elsewhere/l', 'data/production', 'elsewhere/data', 'linked-one', 'of-a-module', 'far', 'hiera.yaml')
   end
 
   it 'has nothing where there is nothing' do
@@ -91,6 +91,11 @@ RSpec.describe PuppetX::Tutti::Outside do
     end
   end
 
+  it 'is another one for the file that names the levels, in another order' do
+    lines = File.readlines(path('hiera.yaml'))
+    expect(changed { write('hiera.yaml', (lines[0..2] + lines[3..].reverse).join) }).to eq([described_class::HIERA])
+  end
+
   it 'is another one for a module that is removed' do
     expect(changed { FileUtils.rm_rf(path('modules/l')) }).to eq([described_class::MODULES])
   end
@@ -116,9 +121,9 @@ RSpec.describe PuppetX::Tutti::Outside do
     expect(changed { write('far/deep/i.yaml', 'another') }).to eq([described_class::HIERA])
   end
 
-  it 'has no data where the file is none' do
+  it 'has no data but the file itself where that is none' do
     %w[modules code].each { |name| FileUtils.rm_rf(path(name)) }
     write('hiera.yaml', "version: 5\nhierarchy: {")
-    expect([outside.facts, outside.directories]).to eq([{}, []])
+    expect([outside.facts.keys, outside.directories]).to eq([[described_class::HIERA], [path('hiera.yaml')]])
   end
 end

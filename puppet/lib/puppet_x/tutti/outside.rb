@@ -8,8 +8,8 @@ require_relative 'settings'
 
 module PuppetX
   module Tutti
-    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest and Hiera's data that lie
-    # elsewhere. Each counts as one more fact: a node is suspect when a package has brought another module.
+    # What a compile takes from the node and not from the pushed code: modules of $basemodulepath, a manifest, and Hiera's data that lie
+    # elsewhere with the file that names them. Each counts as one more fact: a node is suspect when a package has brought another module.
     # Files are told apart by place, size and time of change: nothing is read. What a version control keeps beside its files does not count.
     class Outside
       MODULES = 'modules_outside_the_code'
@@ -27,15 +27,16 @@ module PuppetX
 
       # @return [Hash{String => String}] digests by name; nothing where there is nothing outside
       def facts
-        wanted = { MODULES => -> { modules + outside([@environment.manifest]) }, HIERA => -> { data } }.reject { |name, _| @volatile.include?(name) }
-        wanted.transform_values { |roots| digest(roots.call) }.compact
+        looks = { MODULES => -> { modules + outside([@environment.manifest]) }, HIERA => -> { data + outside([site_hiera]) } }
+        looks.reject { |name, _| @volatile.include?(name) }.transform_values { |roots| digest(roots.call) }.compact
       end
 
-      # @return [Array<String>] the directories to be watched, none in another one
+      # @return [Array<String>] the directories to be watched, none in another one, and the node's hiera.yaml
       def directories
         dirs = (@volatile.include?(HIERA) ? [] : data + behind_links) + (@volatile.include?(MODULES) ? [] : modulepath + modules)
         dirs = dirs.select { |dir| File.directory?(dir) }.map { |dir| File.realpath(dir) }.uniq
-        dirs.reject { |dir| dirs.any? { |other| dir.start_with?("#{other}/") } }
+        dirs = dirs.reject { |dir| dirs.any? { |other| dir.start_with?("#{other}/") } }
+        @volatile.include?(HIERA) ? dirs : dirs + outside([site_hiera])
       end
 
       private
@@ -52,6 +53,11 @@ module PuppetX
 
       def data
         @data ||= outside(configs.flat_map { |file| places(file) }.uniq).map { |path| File.realpath(path) }
+      end
+
+      # The file of the node. A run has one of its own, which is made of that.
+      def site_hiera
+        Settings.site_hiera || Puppet[:hiera_config]
       end
 
       # The node's, the environment's and those of modules.

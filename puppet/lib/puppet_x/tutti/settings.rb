@@ -11,6 +11,11 @@ module PuppetX
     class Settings
       ROOT = File.realpath('../../..', __dir__)
 
+      class << self
+        # The node's own hiera.yaml, once a run has one that is made of it.
+        attr_accessor :site_hiera
+      end
+
       # The version of this module.
       def self.version
         @version ||= JSON.parse(File.read(File.join(ROOT, 'metadata.json')))['version']
@@ -133,7 +138,8 @@ module PuppetX
 
       def hiera_config
         path = File.join(@dir, 'hiera.yaml')
-        File.write(path, YAML.dump(HieraConfig.merged(Puppet[:hiera_config])), perm: 0o600)
+        self.class.site_hiera = Puppet[:hiera_config]
+        File.write(path, YAML.dump(HieraConfig.merged(self.class.site_hiera)), perm: 0o600)
         path
       end
 
