@@ -196,7 +196,7 @@ RSpec.describe 'facts that are collected ahead' do
   }.each do |reason, (changed, name, text)|
     it "are told to be other ones when #{reason}" do
       first.puppet_conf("basemodulepath = #{first.path('base')}\nhiera_config = #{first.path('site.yaml')}\n")
-      { 'base/b/templates/x.epp' => 'a', 'site.yaml' => "version: 5\n", 'data/common.yaml' => "a: 1\n" }.each { |file, text| first.write(file, text) }
+      { 'base/b/templates/x.epp' => 'a', 'site.yaml' => "version: 5\n", 'data/common.yaml' => "a: 1\n" }.each { |file, content| first.write(file, content) }
       first.call
       parent.collect(first.dir)
       expect(now).to include('facts' => first.agent.asked('gate').first['facts_digest'], 'changed' => [])

@@ -50,6 +50,11 @@ RSpec.describe "the gate's points" do
     end
   end
 
+  it 'count each byte of a content that is no text' do
+    of = ->(byte) { point("file { '/x': content => file('m/latin') }", files.merge('m/files/latin' => "caf#{byte}\n".b)) }
+    expect(differing(of.call("\xE9"), of.call("\xE8"))).to eq(%w[digest])
+  end
+
   it 'say what nobody can prove' do
     expect(point("file { '/x': source => 'puppet:///private/x', content => Deferred('sprintf', ['x']) }", files))
       .to include('sources' => nil, 'lib' => base['lib'], 'deferred' => true)

@@ -45,6 +45,17 @@ RSpec.describe 'digests' do
     it("of a catalog count #{what}") { expect(digest(manifest)).not_to eq(digest(base)) }
   end
 
+  it 'of a catalog count each byte of what is no text, also in a secret and in a key' do
+    one, *others = ["\xE9", "\xE8", "\uFFFD"].map do |byte|
+      digest("notify { 'a': message => 'x' }\nnotify { 'b': message => Sensitive('x') }\nnotify { 'c': message => {} }", key: 'k') do |catalog|
+        catalog.resource('Notify[a]')[:message] = "caf#{byte}"
+        catalog.resource('Notify[b]')[:message] = "caf#{byte}"
+        catalog.resource('Notify[c]')[:message] = { "caf#{byte}" => 1 }
+      end
+    end
+    expect(others).not_to include(one)
+  end
+
   it 'of a catalog count the order of the keys of a hash, also in a secret' do
     hashes = ["{ 'x' => 1, 'y' => { 'v' => 2, 'w' => 3 } }", "{ 'x' => 1, 'y' => { 'w' => 3, 'v' => 2 } }"]
     ['%s', 'Sensitive(%s)'].each do |value|

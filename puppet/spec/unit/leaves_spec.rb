@@ -37,6 +37,13 @@ RSpec.describe PuppetX::Tutti::Leaves do
     end
   end
 
+  it 'know the sources beside what is no text' do
+    leaves("file { '/one': source => 'puppet:///modules/m/1' }\nnotify { 'a': message => 'x' }") do |found|
+      found.instance_variable_get(:@leaves) << "caf\xE9"
+      expect(found.sources).to eq(['puppet:///modules/m/1'])
+    end
+  end
+
   it 'know all sources, whatever has them' do
     manifest = <<~PUPPET
       file { '/one': source => 'puppet:///modules/m/1' }
