@@ -50,7 +50,7 @@ RSpec.describe "the gate's points" do
     end
   end
 
-  it 'count each byte of a content that is no text' do
+  it 'count each invalid byte of a content' do
     of = ->(byte) { point("file { '/x': content => file('m/latin') }", files.merge('m/files/latin' => "caf#{byte}\n".b)) }
     expect(differing(of.call("\xE9"), of.call("\xE8"))).to eq(%w[digest])
   end

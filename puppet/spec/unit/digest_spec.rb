@@ -45,7 +45,7 @@ RSpec.describe 'digests' do
     it("of a catalog count #{what}") { expect(digest(manifest)).not_to eq(digest(base)) }
   end
 
-  it 'of a catalog count each byte of what is no text, also in a secret and in a key' do
+  it 'of a catalog count each invalid byte, also in a secret and in a key' do
     one, *others = ["\xE9", "\xE8", "\uFFFD"].map do |byte|
       digest("notify { 'a': message => 'x' }\nnotify { 'b': message => Sensitive('x') }\nnotify { 'c': message => {} }", key: 'k') do |catalog|
         catalog.resource('Notify[a]')[:message] = "caf#{byte}"

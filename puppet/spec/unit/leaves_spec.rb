@@ -37,7 +37,7 @@ RSpec.describe PuppetX::Tutti::Leaves do
     end
   end
 
-  it 'know the sources beside what is no text' do
+  it 'know the sources beside invalid bytes' do
     leaves("file { '/one': source => 'puppet:///modules/m/1' }\nnotify { 'a': message => 'x' }") do |found|
       found.instance_variable_get(:@leaves) << "caf\xE9"
       expect(found.sources).to eq(['puppet:///modules/m/1'])

@@ -121,7 +121,7 @@ RSpec.describe PuppetX::Tutti::Outside do
     expect(changed { write('far/deep/i.yaml', 'another') }).to eq([described_class::HIERA])
   end
 
-  it 'has no data but the file itself where that is none' do
+  it 'has no data but the file itself where that is invalid' do
     %w[modules code].each { |name| FileUtils.rm_rf(path(name)) }
     write('hiera.yaml', "version: 5\nhierarchy: {")
     expect([outside.facts.keys, outside.directories]).to eq([[described_class::HIERA], [path('hiera.yaml')]])

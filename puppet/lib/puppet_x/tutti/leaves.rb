@@ -14,7 +14,7 @@ module PuppetX
 
       # @return [Array<String>] all addresses on a file server: every alternative of every `source`, whatever the type
       def sources
-        texts.select { |text| text.b.match?(/\Apuppet:/in) } # what is no text in its encoding has no pattern
+        texts.select { |text| text.b.match?(/\Apuppet:/in) } # an invalid string matches no pattern
       end
 
       # @return [Array<String>] all strings
