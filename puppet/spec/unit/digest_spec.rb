@@ -82,6 +82,11 @@ RSpec.describe 'digests' do
     expect(nested.uniq.length).to eq(2)
   end
 
+  it 'of facts count each invalid byte' do
+    one, other = ["\xE9", "\xE8"].map { |byte| PuppetX::Tutti::FactsDigest.of('role' => "caf#{byte}") }
+    expect(one).not_to eq(other)
+  end
+
   facts = { 'os' => { 'name' => 'Debian' }, 'processors' => { 'count' => 2, 'speed' => '2 GHz' }, 'memory' => { 'free' => 1 }, 'role' => 'a' }
   {
     'the order of facts' => [true, facts.to_a.reverse.to_h],

@@ -2,19 +2,42 @@
 
 require 'digest'
 require 'json'
-require_relative 'journal'
 
 module PuppetX
   module Tutti
     # Data in one form only: keys sorted at every level, so that equal data has equal digests.
     module Canonical
       def self.json(data)
-        Journal.json(sort(data))
+        exact(sort(data))
+      end
+
+      # JSON of anything, the keys of hashes in their own order. Two strings that differ in any byte are different in it.
+      def self.exact(data)
+        JSON.generate(data)
+      rescue JSON::GeneratorError, EncodingError
+        JSON.generate(bytes(data))
       end
 
       def self.digest(data)
         "sha256:#{Digest::SHA256.hexdigest(json(data))}"
       end
+
+      def self.bytes(data)
+        case data
+        when String then text(data) || { 'bytes' => [data].pack('m0') }
+        when Array then data.map { |item| bytes(item) }
+        when Hash then data.map { |name, item| [bytes(name.to_s), bytes(item)] }
+        else data
+        end
+      end
+      private_class_method :bytes
+
+      # @return [String, nil] nil: these bytes are not UTF-8
+      def self.text(string)
+        utf8 = string.dup.force_encoding(Encoding::UTF_8)
+        utf8 if utf8.valid_encoding?
+      end
+      private_class_method :text
 
       def self.sort(data)
         case data

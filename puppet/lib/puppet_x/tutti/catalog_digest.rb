@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require 'digest'
-require 'json'
 require 'openssl'
+require_relative 'canonical'
 require_relative 'exports'
 require_relative 'rich_data'
 
@@ -18,7 +18,7 @@ module PuppetX
                        .map { |edge| [edge.source.ref, edge.target.ref] }.sort
         data = { 'name' => catalog.name, 'environment' => catalog.environment.to_s,
                  'resources' => resources.sort_by { |entry| [entry['type'], entry['title']] }, 'edges' => edges }
-        "sha256:#{Digest::SHA256.hexdigest(json(data))}"
+        "sha256:#{Digest::SHA256.hexdigest(Canonical.exact(data))}"
       end
 
       def self.resource(resource, key)
@@ -32,26 +32,8 @@ module PuppetX
       end
       private_class_method :resource
 
-      # JSON of anything, in which no two bytes are the same.
-      def self.json(data)
-        JSON.generate(data)
-      rescue JSON::GeneratorError, EncodingError
-        JSON.generate(exact(data))
-      end
-      private_class_method :json
-
-      def self.exact(data)
-        case data
-        when String then data.dup.force_encoding(Encoding::UTF_8).valid_encoding? ? data.dup.force_encoding(Encoding::UTF_8) : { 'bytes' => [data].pack('m0') }
-        when Array then data.map { |item| exact(item) }
-        when Hash then data.map { |name, item| [exact(name.to_s), exact(item)] }
-        else data
-        end
-      end
-      private_class_method :exact
-
       def self.secret(value, key)
-        OpenSSL::HMAC.hexdigest('SHA256', key, json(RichData.encode(value)))
+        OpenSSL::HMAC.hexdigest('SHA256', key, Canonical.exact(RichData.encode(value)))
       end
       private_class_method :secret
     end
