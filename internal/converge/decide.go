@@ -18,8 +18,10 @@ type View struct {
 	Silence time.Duration // a node silent for so long is not connected
 	Has     func(tutti.NodeName) Has
 	Member  func(target string, n tutti.NodeName) bool // in an empty target are all
-	Paused  func(tutti.NodeName) string                // why nothing may begin there; empty: it may
-	Order   []Order                                    // of the fleet file
+	// Unjoined are the nodes that the fleet file lists in a target (empty: at all) and that never joined, sorted; nil: nobody knows.
+	Unjoined func(target string) []tutti.NodeName
+	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: it may
+	Order    []Order                     // of the fleet file
 	// Reaction says how the fleet reacts by itself, nil: not at all. Environment is
 	// that of its code.
 	Reaction    *tutti.Reaction

@@ -52,6 +52,9 @@ func (d *decision) plan() string {
 			break
 		}
 	}
+	for _, n := range d.unjoined() {
+		lines = append(lines, "not: "+neverJoined(n))
+	}
 	if len(proved) > 0 {
 		lines = append(lines, "nothing to do, as their compiles show: "+strings.Join(proved, ", "))
 	}

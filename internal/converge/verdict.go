@@ -43,6 +43,10 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is %s", paused)
+	unjoined := d.unjoined()
+	for _, n := range unjoined {
+		lines = append(lines, neverJoined(n))
+	}
 	later, gone := d.left()
 	lines = append(lines, later...)
 	lines = append(lines, gone...)
@@ -55,11 +59,23 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return say(tutti.VerdictStuck)
 	case len(later) > 0:
 		return say(tutti.VerdictDeferred)
-	case away || resting || len(gone) > 0:
+	case away || resting || len(gone) > 0 || len(unjoined) > 0:
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
 	return say(tutti.VerdictConverged)
+}
+
+// unjoined are the nodes that a person wants to converge and that never joined.
+func (d *decision) unjoined() []tutti.NodeName {
+	if d.step.Converge.Reaction || d.view.Unjoined == nil {
+		return nil
+	}
+	return d.view.Unjoined(d.step.Converge.Target)
+}
+
+func neverJoined(n tutti.NodeName) string {
+	return fmt.Sprintf("%s has never joined, and the fleet file lists it: tutti token create --name %s", n, n)
 }
 
 // broken says why nodes failed: a line for each node, or for all those that failed in the same way.

@@ -134,7 +134,9 @@ func (s *State) applyPart(r *Run) (gone []tutti.RunID) {
 func (s *State) judgeBy(r *Run, change func(*last)) (gone []tutti.RunID) {
 	before := s.last[r.Node]
 	now := before
-	change(&now)
+	if change(&now); now == before {
+		return nil
+	}
 	s.last[r.Node] = now
 	for _, id := range before.ids() {
 		gone = append(gone, s.letGo(id)...)

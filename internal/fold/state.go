@@ -82,6 +82,20 @@ func (s *State) Member(target string, name tutti.NodeName) bool {
 	return n != nil && (target == "" || target == string(name) || slices.Contains(s.Registry.Groups(n), tutti.GroupName(target)))
 }
 
+// Unjoined are the nodes that the fleet file lists in a group (empty: in any) and that have not joined, sorted.
+func (s *State) Unjoined(group string) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, g := range s.Fleet().Groups {
+		for _, n := range g.Nodes {
+			if (group == "" || group == string(g.Name)) && s.Registry.Nodes[n] == nil {
+				out = append(out, n)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // ProgramOf is the Puppet program by which a node runs where no step says otherwise.
 func (s *State) ProgramOf(name tutti.NodeName) tutti.Program {
 	n := s.Registry.Nodes[name]

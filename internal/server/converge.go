@@ -47,6 +47,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
 		Has:      tx.has,
 		Member:   tx.Member,
+		Unjoined: tx.Unjoined,
 		Paused:   tx.pausedOrHeld(),
 		Hold:     hold,
 		InFlight: w.opts.InFlight, Compiles: w.opts.Compiles,

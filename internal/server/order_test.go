@@ -87,7 +87,40 @@ func TestTheOrderOfTheFleetFile(t *testing.T) {
 	if diff := cmp.Diff([][]tutti.NodeName{{"zdb-01"}, {"web-01"}, {"both-01", "both-02"}, {"app-01"}}, order); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	wantVerdict(t, f, job, tutti.VerdictConverged)
+	wantVerdict(t, f, job, tutti.VerdictPartial)
+}
+
+// TestWhoNeverJoinedIsNamed: a converge of a group that lists a node is not done while that has not joined.
+func TestWhoNeverJoinedIsNamed(t *testing.T) {
+	f := servertest.Start(t)
+	f.Join("web-01")
+	f.Join("db-01")
+	f.Push("fleet: test\ngroups:\n  web: {nodes: [web-01, web-02]}\n  db: {nodes: [db-01]}\n")
+	for _, tc := range []struct{ target, says string }{
+		{"", "web-02 has never joined, and the fleet file lists it: tutti token create --name web-02"},
+		{"web", "web-02 has never joined"},
+		{"web-01", ""},
+		{"db", ""},
+	} {
+		job := startConverge(t, f, tc.target)
+		for _, n := range []tutti.NodeName{"web-01", "db-01"} {
+			if order := f.Node(n).Claim(); order != nil {
+				f.Node(n).Gate(tutti.Gate{Run: order.Run})
+				f.Node(n).Finish(order.Run)
+			}
+		}
+		want := tutti.VerdictConverged
+		if tc.says != "" {
+			want = tutti.VerdictPartial
+		}
+		wantVerdict(t, f, job, want)
+		wantContains(t, f.Job(job).Message, tc.says)
+	}
+	plan, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: "web"}, Mode: tutti.ModeCompile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantContains(t, f.Job(plan).Message, "not: web-02 has never joined")
 }
 
 // TestAConvergeStepBetweenRuns: it begins when the step before has ended, and the
