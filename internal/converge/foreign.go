@@ -58,35 +58,41 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 }
 
 // found returns a run that has changed nothing and has found that its node is not good, and says what; nil and the empty
-// string: there is none. Its catalog was that of the last full run, or it had the code and the answers of now.
+// string: there is none.
 func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
-	r, passed := last.Preview, last.Passed
-	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop {
+	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
 	}
-	if r == nil || passed == nil {
-		return nil, ""
+	for _, r := range last.Previews {
+		if what := s.foretold(r, last, job, code); what != "" {
+			return r, what
+		}
 	}
-	at, broke := cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
+	return nil, ""
+}
+
+// foretold says what such a run has found that still counts. Its catalog was that of the last full run, or it had the code and the answers of now.
+func (s *State) foretold(r *engine.Run, last engine.Last, job tutti.JobID, code tutti.Digest) string {
+	passed, at, broke := last.Passed, cmp.Or(r.GatedSeq, r.EndedSeq), r.Result.Outcome == tutti.Failed
 	if last.Left != nil && at < last.Left.GatedSeq || at < passed.GatedSeq && (!passed.Proved || !r.Result.PassedGate()) {
-		return nil, ""
+		return ""
 	}
 	same := r.Compiled != nil && passed.Compiled != nil && r.Compiled.Catalog != "" && r.Compiled.Catalog == passed.Compiled.Catalog
 	other := code != "" && r.Program != tutti.ProgramAgent && r.Code != code || s.changedSince(r, job) && (!broke || r.Asked != nil)
 	if !same && (at < passed.GatedSeq || other) {
-		return nil, ""
+		return ""
 	}
 	kind := "noop run"
 	if r.Mode == tutti.ModeCompile {
 		kind = "compile"
 	}
 	if broke {
-		return r, fmt.Sprintf("%s %s has shown that a run fails now: %s", kind, r.Run, endOf(r))
+		return fmt.Sprintf("%s %s has shown that a run fails now: %s", kind, r.Run, endOf(r))
 	}
 	if what := pending(r.Result, last.Left); what != "" {
-		return r, fmt.Sprintf("%s %s has found that %s not as the code says", kind, r.Run, what)
+		return fmt.Sprintf("%s %s has found that %s not as the code says", kind, r.Run, what)
 	}
-	return nil, ""
+	return ""
 }
 
 // pending says what a noop run would change that a full run before it would not have left so; empty: nothing. What is noop

@@ -109,8 +109,8 @@ func (s *State) report(r *Run) []tutti.RunID {
 		if r.Result.Tells() && r.Full() && later(l.left) {
 			l.left = r.Run
 		}
-		if r.Previews() && r.Result.Foretells(r.Mode) && later(l.preview) {
-			l.preview = r.Run
+		if r.Previews() && r.Result.Foretells(r.Mode) {
+			l.previews = l.previews.Add(retain.Preview{Run: r.Run, Code: r.Code, Seq: r.Seq})
 		}
 	})
 }

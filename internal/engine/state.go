@@ -36,11 +36,11 @@ type last struct {
 	passed   tutti.RunID // the last of those that passed its gate, or proved the node good
 	reported tutti.RunID // see Last.Reported
 	left     tutti.RunID // see Last.Left
-	preview  tutti.RunID // see Last.Preview
+	previews retain.Previews
 }
 
 func (l last) ids() []tutti.RunID {
-	return []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left, l.preview}
+	return []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left, l.previews[0].Run, l.previews[1].Run}
 }
 
 func (l last) has(id tutti.RunID) bool { return slices.Contains(l.ids(), id) }
@@ -173,9 +173,10 @@ type Last struct {
 	// Reported is the latest run of any mode whose report tells of resources (tutti.Result.Tells). Of two runs the one is
 	// later that was wanted later: a result may come late.
 	Reported *Run
-	// Left is the latest of these that was a full run, and Preview the latest that changed nothing and foretells what a
-	// full run would find (tutti.Result.Foretells).
-	Left, Preview *Run
+	// Left is the latest of these that was a full run.
+	Left *Run
+	// Previews are the latest that changed nothing and foretell what a full run would find, see retain.Previews.
+	Previews []*Run
 	// SetBack is set while no full run of the node has passed since it was set back.
 	SetBack *SetBack
 	// Foreign are the kept runs that Tutti did not order, that were no noop, and that
@@ -189,7 +190,12 @@ type Last struct {
 // Last returns the last runs of a node.
 func (s *State) Last(node tutti.NodeName) Last {
 	l := s.last[node]
-	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed], Reported: s.Runs[l.reported], Left: s.Runs[l.left], Preview: s.Runs[l.preview]}
+	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed], Reported: s.Runs[l.reported], Left: s.Runs[l.left]}
+	for _, p := range l.previews {
+		if r := s.Runs[p.Run]; r != nil {
+			out.Previews = append(out.Previews, r)
+		}
+	}
 	if b := s.setBack[node]; b != nil && (out.Passed == nil || out.Passed.GatedSeq < b.Seq) {
 		out.SetBack = b
 	}

@@ -57,7 +57,7 @@ func noteWanted(l *Ledger, e tutti.Event) {
 	case o.Full():
 		l.applies[o.Run] = true
 	case o.Previews():
-		l.previews[o.Run] = o.Mode
+		l.previews[o.Run] = tutti.Order{Mode: o.Mode, Code: o.Code}
 	case o.Mode == tutti.ModeApply:
 		l.parts[o.Run] = true
 	}
@@ -121,8 +121,8 @@ func noteResult(l *Ledger, e tutti.Event) {
 	if result.Tells() && l.applies[result.Run] {
 		keep(l.left)
 	}
-	if mode, previews := l.previews[result.Run]; previews && result.Foretells(mode) {
-		keep(l.preview)
+	if o, previews := l.previews[result.Run]; previews && result.Foretells(o.Mode) {
+		l.preview[node] = l.preview[node].Add(Preview{result.Run, o.Code, l.wanted[result.Run]})
 	}
 }
 
@@ -132,6 +132,6 @@ func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
 	node := l.nodes[id]
-	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node] == id
+	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node].Has(id)
 	return wanted && (l.lives(job) || last || slices.Contains(l.partial[node], id) || !l.ended[id])
 }

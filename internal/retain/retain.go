@@ -43,9 +43,9 @@ type Ledger struct {
 	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
 	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
 	left     map[tutti.NodeName]tutti.RunID // the last full run of these
-	preview  map[tutti.NodeName]tutti.RunID // the last that foretells what a full run would find
-	previews map[tutti.RunID]tutti.Mode     // runs without tags that change nothing
-	since    map[tutti.NodeName]uint64      // its last claim: from there on its changes of values count
+	preview  map[tutti.NodeName]Previews
+	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing: mode and code
+	since    map[tutti.NodeName]uint64   // its last claim: from there on its changes of values count
 	overlays map[overlay]uint64
 	values   map[string]*value
 	tokens   map[tutti.TokenID]time.Time
@@ -86,8 +86,8 @@ func New() *Ledger {
 		passed:   map[tutti.NodeName]tutti.RunID{},
 		reported: map[tutti.NodeName]tutti.RunID{},
 		left:     map[tutti.NodeName]tutti.RunID{},
-		preview:  map[tutti.NodeName]tutti.RunID{},
-		previews: map[tutti.RunID]tutti.Mode{},
+		preview:  map[tutti.NodeName]Previews{},
+		previews: map[tutti.RunID]tutti.Order{},
 		since:    map[tutti.NodeName]uint64{},
 		overlays: map[overlay]uint64{},
 		values:   map[string]*value{},

@@ -89,6 +89,19 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 			f.reports(tutti.ModeNoop, "other", tutti.Unchanged, nil, file)
 			f.Push(oneNode)
 		}, "good: "},
+		{"a later one had other code, which was taken back", func(f *fenced) {
+			f.preview(file)
+			f.PushSite("# other")
+			f.reports(tutti.ModeNoop, "other", tutti.Unchanged, nil)
+			f.Push(oneNode)
+		}, "has found that File[/x] is not as the code says"},
+		{"after one with other code, a later one found nothing", func(f *fenced) {
+			f.preview(file)
+			f.PushSite("# other")
+			f.reports(tutti.ModeNoop, "other", tutti.Unchanged, nil)
+			f.Push(oneNode)
+			f.preview()
+		}, "good: "},
 		{"a later one with tags found nothing", func(f *fenced) {
 			f.preview(file)
 			f.reports(tutti.ModeNoop, "same", tutti.Unchanged, []string{"part"})
