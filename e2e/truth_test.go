@@ -69,6 +69,7 @@ type truth struct {
 	node        map[string]*truthNode
 	granted     bool
 	out         map[string]bool // nodes that are not in the group that has the grants
+	taken       map[string]bool // values of nodes that an operator has taken over
 
 	rounds, checks, wrong, notGood int
 	did                            map[string]int
@@ -111,7 +112,7 @@ func truthFleetUp(t *testing.T) *app.LabFleet {
 func newTruth(t *testing.T, f *app.LabFleet, seed uint64) *truth {
 	w := &truth{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), fleet: f, environment: "production", granted: true,
-		node: map[string]*truthNode{}, out: map[string]bool{}, did: map[string]int{},
+		node: map[string]*truthNode{}, out: map[string]bool{}, taken: map[string]bool{}, did: map[string]int{},
 	}
 	for _, name := range truthNodes {
 		w.node[name] = &truthNode{}
@@ -134,7 +135,8 @@ func (w *truth) host(name string) *lab.Host {
 // wipe removes what the code makes, with the values that it reads.
 func (w *truth) wipe() {
 	for _, name := range truthNodes {
-		sh(w.t, w.host(name), "rm -rf /run/truth /etc/facter/facts.d/truth_*; mkdir -p /etc/facter/facts.d")
+		sh(w.t, w.host(name), "rm -rf /run/truth /etc/facter/facts.d/truth_* /etc/puppet/truth; mkdir -p /etc/facter/facts.d")
+		w.levels(name, "one", "two")
 	}
 	values, err := w.fleet.Client.ListValues(w.t.Context(), "")
 	if err != nil {
@@ -205,6 +207,7 @@ func (w *truth) site() string {
 		file("environment", "$environment")
 		file("role", "\"is ${facts['truth_role']}\"")
 		file("hiera", "String(lookup('truth::all', {default_value => 'none'}))")
+		file("hiera-site", "String(lookup('truth::site', {default_value => 'none'}))")
 		file("hiera-own", "String(lookup('truth::own', {default_value => 'none'}))")
 		for _, key := range n.reads {
 			file("value-"+key, fmt.Sprintf("String(tutti::value('shared/truth/%s', 'none'))", key))
@@ -272,6 +275,12 @@ func (w *truth) round() {
 		w.out = map[string]bool{}
 		w.push()
 	}
+	for key := range w.taken { // who publishes it is not good until then
+		if w.rnd.IntN(2) == 0 {
+			w.unset(key)
+			delete(w.taken, key)
+		}
+	}
 	for range 1 + w.rnd.IntN(3) {
 		w.do()
 	}
@@ -304,17 +313,14 @@ func (w *truth) do() {
 	h := w.host(name)
 	set := func(key string) {
 		if w.rnd.IntN(3) == 0 {
-			w.say("unset " + key)
-			if err := w.fleet.Client.UnsetValue(ctx, key); tutti.CodeOf(err) != tutti.CodeNotFound {
-				must(err)
-			}
+			w.unset(key)
 			return
 		}
 		value := strconv.Itoa(w.rnd.IntN(5))
 		w.say("set " + key + " " + value)
 		must(w.fleet.Client.SetValue(ctx, key, []byte(value)))
 	}
-	switch w.rnd.IntN(21) {
+	switch w.rnd.IntN(25) {
 	case 0, 1, 2:
 		w.say("code of " + name)
 		w.rewrite(name)
@@ -327,11 +333,9 @@ func (w *truth) do() {
 		set("node/" + name + "/hiera/truth::own")
 	case 7, 8:
 		w.say("fact of " + name)
-		before := w.state(name)
-		sh(t, h, fmt.Sprintf("echo truth_role=%d-%d > /etc/facter/facts.d/truth_role.txt", w.rounds, w.rnd.IntN(1000)))
-		if before == tutti.NodeGood { // "noticed within a minute"
-			eventually(t, name+" not to be called good, for a fact of it has changed", func() bool { return w.state(name) != tutti.NodeGood })
-		}
+		w.noticed(name, func() {
+			sh(t, h, fmt.Sprintf("echo truth_role=%d-%d > /etc/facter/facts.d/truth_role.txt", w.rounds, w.rnd.IntN(1000)))
+		})
 	case 9:
 		w.environment = map[string]string{"production": "staging", "staging": "production"}[w.environment]
 		w.say("environment " + w.environment)
@@ -371,7 +375,68 @@ func (w *truth) do() {
 		w.restore()
 	case 20:
 		w.inPart(name)
+	case 21:
+		key := "truth/" + name
+		set(key)
+		w.taken[key] = true
+	case 22:
+		w.say("site-data of " + name)
+		w.noticed(name, func() {
+			sh(t, h, fmt.Sprintf("echo 'truth::site: %d-%d' > /etc/puppet/truth/%s.yaml", w.rounds, w.rnd.IntN(1000), []string{"one", "two"}[w.rnd.IntN(2)]))
+		})
+	case 23:
+		w.say("levels of " + name)
+		w.noticed(name, func() {
+			if w.rnd.IntN(2) == 0 {
+				w.levels(name, "one", "two")
+			} else {
+				w.levels(name, "two", "one")
+			}
+		})
+	case 24:
+		w.byHand(name)
 	}
+}
+
+// levels lets the node's own hiera.yaml name two files, the first of which counts.
+func (w *truth) levels(name string, files ...string) {
+	w.t.Helper()
+	text := "version: 5\nhierarchy:\n"
+	for _, file := range files {
+		text += fmt.Sprintf("  - {name: %s, datadir: /etc/puppet/truth, path: %s.yaml}\n", file, file)
+	}
+	sh(w.t, w.host(name), fmt.Sprintf("mkdir -p /etc/puppet/truth; printf '%%s' '%s' > /etc/puppet/hiera.yaml", text))
+}
+
+// noticed changes something on a node that its agent looks for: a node that was good is not called so within a minute.
+func (w *truth) noticed(name string, change func()) {
+	w.t.Helper()
+	before := w.state(name)
+	change()
+	if before == tutti.NodeGood {
+		eventually(w.t, name+" not to be called good, for what it is compiled from has changed", func() bool { return w.state(name) != tutti.NodeGood })
+	}
+}
+
+func (w *truth) unset(key string) {
+	w.t.Helper()
+	w.say("unset " + key)
+	if err := w.fleet.Client.UnsetValue(w.t.Context(), key); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
+		w.t.Fatalf("%v: %v", w.last, err)
+	}
+}
+
+// byHand runs Puppet twice while the agent is off: the first run changes what the code has made, the second one nothing.
+func (w *truth) byHand(name string) {
+	w.t.Helper()
+	w.say("by-hand " + name)
+	h := w.host(name)
+	sh(w.t, h, `systemctl stop tutti-agent
+		puppet apply -e "file { '/run/truth': ensure => directory } -> file { '/run/truth/literal': content => 'by hand' }"
+		puppet apply -e "notify { 'nothing': }"
+		systemctl start tutti-agent`)
+	w.connected()
+	eventually(w.t, name+" not to be called good, for Puppet ran by hand", func() bool { return w.state(name) != tutti.NodeGood })
 }
 
 // inPart runs a part of other code on a node. Mostly the code is taken back then.
