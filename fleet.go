@@ -198,6 +198,8 @@ type Group struct {
 	Nodes []NodeName `json:"nodes,omitempty"`
 	// Program is that of its nodes, empty: the fleet's.
 	Program Program `json:"program,omitempty"`
+	// Serial: converging runs its nodes one after the other, each good before the next.
+	Serial bool `json:"serial,omitempty"`
 	// SafetyWhenAway is that of its nodes; 0: the fleet's.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 }

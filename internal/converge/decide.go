@@ -22,6 +22,7 @@ type View struct {
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: it may
 	Order    []Order                     // of the fleet file
+	Serial   []Serial                    // of the fleet file, without nodes that have not joined
 	// Reaction says how the fleet reacts by itself, nil: not at all. Environment is
 	// that of its code.
 	Reaction    *tutti.Reaction
@@ -30,7 +31,8 @@ type View struct {
 	InFlight    int  // runs at once in the fleet, 0: no limit
 	Compiles    int  // compiles at once, 0: no limit
 
-	rollout *rollout // found by State
+	rollout *rollout                // found by State
+	halts   map[tutti.NodeName]halt // found by State
 }
 
 // Has is what a node has to run with.
@@ -92,7 +94,7 @@ func later(a, b time.Time) time.Time {
 // decide, and runs come without their ids.
 func (s *State) Decide(v View) []tutti.Body {
 	var out []tutti.Body
-	if v.rollout = s.rollout(v); v.Reaction != nil {
+	if v = s.survey(v); v.Reaction != nil {
 		if released := s.release(v, v.rollout); released != nil {
 			return []tutti.Body{released}
 		}
@@ -104,6 +106,13 @@ func (s *State) Decide(v View) []tutti.Body {
 		}
 	})
 	return out
+}
+
+// survey returns a view with what State finds out for one look.
+func (s *State) survey(v View) View {
+	v.rollout = s.rollout(v)
+	v.halts = s.halts(v)
+	return v
 }
 
 // InNeed is how many nodes need something, as far as that was looked at: what the
@@ -126,7 +135,10 @@ type decision struct {
 }
 
 func (d *decision) decide() []tutti.Body {
-	d.before = d.state.precedence(d.view, d.job.ID, d.seats)
+	if d.job.Mode == tutti.ModeApply {
+		d.state.stop(d.view, d.job.ID, d.seats)
+	}
+	d.before = d.state.precedence(d.view, d.job.ID, d.seats, d.turns())
 	d.phases = map[phase]int{}
 	for _, seat := range d.seats {
 		if seat.phase != applying || seat.run != nil { // else an exclusive job has its node, and nothing runs
@@ -163,7 +175,7 @@ func (d *decision) decide() []tutti.Body {
 			}
 		}
 		d.out = []tutti.Body{end}
-		if released := d.state.releasedBy(d.view, d.job, d.step, verdict); released != nil {
+		if released := d.state.releasedBy(d.view, d.job, d.step, verdict); released != nil && d.count(barred) == 0 {
 			d.out = append(d.out, released)
 		}
 	}
@@ -255,6 +267,8 @@ func (d *decision) gate(seat *seat, spent bool) {
 		stop(fmt.Sprintf("%d nodes have failed: nothing more begins", d.step.Converge.MaxFailed))
 	case d.view.Paused(seat.node) != "":
 		stop(d.view.Paused(seat.node))
+	case seat.stops != "":
+		stop(seat.stops)
 	case r.Behind() != "":
 		stop(r.Behind())
 	case len(outdated) > 0:
@@ -385,7 +399,7 @@ func (d *decision) over(spent bool) bool {
 			if !spent {
 				return false
 			}
-		case good, restless, failed, waiting, diverging, absent, paused, deferred: // nothing more by itself
+		case good, restless, failed, waiting, diverging, absent, paused, deferred, barred: // nothing more by itself
 		}
 	}
 	return true

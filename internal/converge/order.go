@@ -14,7 +14,8 @@ import (
 type vertex struct {
 	node     tutti.NodeName
 	question *data.Question
-	edge     int // of the fleet file, from 1
+	edge     int // of the fleet file, or of a serial group, from 1
+	serial   int // group of the fleet file, from 1
 }
 
 func (v vertex) isNode() bool { return v.node != "" }
@@ -34,24 +35,36 @@ type order struct {
 	job   tutti.JobID
 	seats map[tutti.NodeName]*seat
 	edges []edge
+	turn  map[tutti.NodeName]int // its place in serial groups, from 1
 }
 
 // precedence finds who precedes whom among the nodes of a step that still have
 // something to do. Those that apply already precede others and follow nobody.
-func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) predecessors {
-	o := &order{state: s, job: job, seats: seats}
+func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, t turns) predecessors {
+	o := &order{state: s, job: job, seats: seats, turn: t.places()}
+	precedes := func(n tutti.NodeName) bool { return seats[n] != nil && seats[n].toDo() }
+	follows := func(n tutti.NodeName) bool { return precedes(n) && seats[n].phase != applying }
+	o.data(sortedSeats(seats), follows, func(n tutti.NodeName) bool {
+		return precedes(n) && (seats[n].run == nil || !seats[n].run.Proved)
+	})
+	o.explicit(v, follows, precedes)
+	o.breakCycles()
+	o.inTurn(t)
+	return o.predecessors()
+}
+
+// data adds who answers whose questions.
+func (o *order) data(names []tutti.NodeName, follows, precedes func(tutti.NodeName) bool) {
 	produced := map[*data.Question]bool{} // by one of them: most questions are not
-	names := sortedSeats(seats)
 	for _, name := range names {
-		st := seats[name]
-		if !st.toDo() || st.phase == applying {
+		if !follows(name) {
 			continue
 		}
-		for q := range s.data.Questions(name) {
+		for q := range o.state.data.Questions(name) {
 			is, known := produced[q]
 			if !known {
-				for producer := range q.Producers(job) {
-					if p := seats[producer]; p != nil && p.toDo() && (p.run == nil || !p.run.Proved) {
+				for producer := range q.Producers(o.job) {
+					if precedes(producer) {
 						is = true
 						o.edges = append(o.edges, edge{from: vertex{node: producer}, to: vertex{question: q}, soft: !q.Hard})
 					}
@@ -63,22 +76,19 @@ func (s *State) precedence(v View, job tutti.JobID, seats map[tutti.NodeName]*se
 			}
 		}
 	}
-	o.explicit(v, seats)
-	o.breakCycles()
-	return o.predecessors()
 }
 
 // explicit adds the order of the fleet file.
-func (o *order) explicit(v View, seats map[tutti.NodeName]*seat) {
+func (o *order) explicit(v View, follows, precedes func(tutti.NodeName) bool) {
 	for i, e := range v.Order {
 		between := vertex{edge: i + 1}
 		for _, n := range e.First {
-			if st := seats[n]; st != nil && st.toDo() {
+			if precedes(n) {
 				o.edges = append(o.edges, edge{from: vertex{node: n}, to: between, firm: true})
 			}
 		}
 		for _, n := range e.Then {
-			if st := seats[n]; st != nil && st.toDo() && st.phase != applying {
+			if follows(n) {
 				o.edges = append(o.edges, edge{from: between, to: vertex{node: n}, firm: true})
 			}
 		}
@@ -88,8 +98,8 @@ func (o *order) explicit(v View, seats map[tutti.NodeName]*seat) {
 // breakCycles drops edges until nobody precedes himself: of each cycle the soft
 // ones; of what is still one, those that lead to the node with the fewest unanswered
 // questions in it that others answer; among equals to the one that has run least, so
-// that none of them follows each single change of the others; then by name. The fleet
-// file's own edges go only where they alone make a cycle, by nodes that are in several
+// that none of them follows each single change of the others; then by their turn in a serial
+// group, and by name. The fleet file's own edges go only where they alone make a cycle, by nodes that are in several
 // groups.
 func (o *order) breakCycles() {
 	o.drop(o.knots(), func(e edge, _ map[vertex]bool) bool { return e.soft })
@@ -178,7 +188,7 @@ func (o *order) first(knot map[vertex]bool) vertex {
 	}
 	return slices.MinFunc(nodes, func(a, b vertex) int {
 		return cmp.Or(cmp.Compare(waits[a], waits[b]), cmp.Compare(unanswered[a], unanswered[b]),
-			cmp.Compare(len(o.seats[a.node].runs), len(o.seats[b.node].runs)), cmp.Compare(a.node, b.node))
+			cmp.Compare(len(o.seats[a.node].runs), len(o.seats[b.node].runs)), cmp.Compare(o.turn[a.node], o.turn[b.node]), cmp.Compare(a.node, b.node))
 	})
 }
 

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,10 +29,11 @@ func (d *decision) plan() string {
 			todo[n] = &copied
 		}
 	}
+	lines = append(lines, d.planStops(todo)...)
 	before := map[tutti.NodeName][]tutti.NodeName{}
 	var waves []string
 	for wave := 1; len(todo) > 0; wave++ {
-		preceded := d.state.precedence(d.view, d.job.ID, todo)
+		preceded := d.state.precedence(d.view, d.job.ID, todo, turns{d.view.Serial, nobody})
 		var free []tutti.NodeName
 		for _, n := range sortedSeats(todo) {
 			if names := preceded.of(n); names == nil {
@@ -62,6 +64,22 @@ func (d *decision) plan() string {
 		return "nothing would run"
 	}
 	return strings.Join(slices.Concat(waves, lines), "\n")
+}
+
+func nobody(tutti.NodeName) bool { return false }
+
+// planStops takes the nodes out of a plan at which their serial groups do not come, and says why.
+func (d *decision) planStops(todo map[tutti.NodeName]*seat) (lines []string) {
+	seats := maps.Clone(d.seats) // those of proved nodes are good
+	maps.Copy(seats, todo)
+	d.state.stop(d.view, d.job.ID, seats)
+	for _, n := range sortedSeats(todo) {
+		if todo[n].phase == barred {
+			lines = append(lines, fmt.Sprintf("not: %s: %s", n, todo[n].why))
+			delete(todo, n)
+		}
+	}
+	return lines
 }
 
 // unmet says why a node that has compiled would apply, empty if it would not. What

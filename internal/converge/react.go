@@ -49,7 +49,7 @@ func (s *State) React(v View) *Reaction {
 	if goesOn {
 		return nil
 	}
-	v.rollout = s.rollout(v)
+	v = s.survey(v)
 	due := s.due(v)
 	out := &Reaction{Step: tutti.ConvergeStep{Limit: v.Reaction.Limit, Reaction: true}, Code: s.pushed[v.Environment].Code}
 	if v.rollout != nil { // a job has one code
@@ -68,8 +68,7 @@ func (s *State) React(v View) *Reaction {
 
 // Due returns the nodes that are to run now by themselves, sorted.
 func (s *State) Due(v View) []tutti.NodeName {
-	v.rollout = s.rollout(v)
-	return s.due(v)
+	return s.due(s.survey(v))
 }
 
 func (s *State) due(v View) []tutti.NodeName {
@@ -77,7 +76,7 @@ func (s *State) due(v View) []tutti.NodeName {
 	var out []tutti.NodeName
 	begin := func(n tutti.NodeName) {
 		_, known := s.codeOf(v, v.rollout, n)
-		if known && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" {
+		if known && v.connected(n) && v.Paused(n) == "" && s.engine.Active[n] == "" && s.haltsFor(v, n) == "" {
 			out = append(out, n)
 		}
 	}
@@ -162,8 +161,8 @@ func (s *State) soon(v View) []tutti.NodeName {
 // Rests says why a node that is not good does not run by itself within Reaction.Window, empty: it does. All
 // of it is the same for many nodes, where that can be.
 func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
-	if v.rollout == nil {
-		v.rollout = s.rollout(v)
+	if v.halts == nil {
+		v = s.survey(v)
 	}
 	standing, code, reacts := s.reacts(v, n, standing)
 	now, wide := s.urgency(v, standing)
@@ -175,6 +174,8 @@ func (s *State) Rests(v View, n tutti.NodeName, standing Standing) string {
 		return "it kept changing, as an earlier job says: it runs after new code, or for a person"
 	case s.hopeless(n, standing, code):
 		return "nothing has changed since its last run, which did not go well: it runs after a change, or for a person"
+	case s.haltsFor(v, n) != "":
+		return s.haltsFor(v, n) + ": it runs when that node is good"
 	case s.alone(v, n).After(v.Now):
 		return "its last run ended unknown, or Puppet was disabled: it runs within " + fleet.Duration(disabledFor)
 	case v.Now.Before(from):

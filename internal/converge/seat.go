@@ -22,6 +22,8 @@ type seat struct {
 	byFacts  bool          // it failed, and only its facts are other ones since
 	cycle    []link        // of phase diverging: nodes that react to each other
 	known    bool          // what it reads and exports can be relied on
+	stops    string        // why its serial group lets it not run, empty: it does
+	cause    phase         // of the node at which that group stops
 }
 
 // phase is where a node is in a converge step.
@@ -39,6 +41,7 @@ const (
 	diverging phase = "diverging"
 	absent    phase = "absent" // not connected
 	paused    phase = "paused"
+	barred    phase = "barred"   // its serial group stops at another node
 	deferred  phase = "deferred" // its reasons are for a later reaction
 	soon      phase = "soon"     // changes are collected a moment longer
 	telling   phase = "telling"  // it is good, and has yet to say which facts it has after its run

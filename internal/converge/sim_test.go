@@ -42,6 +42,7 @@ type sim struct {
 	late      []func()                                      // messages that come (once more) some time
 
 	order    []converge.Order
+	serial   []converge.Serial
 	tells    bool          // the agents tell which facts there are after a run
 	mute     bool          // and none comes
 	delay    time.Duration // so long after a run
@@ -138,7 +139,7 @@ func (s *sim) cut() { s.cuts = append(s.cuts, len(s.log)) }
 
 func (s *sim) view() converge.View {
 	return converge.View{
-		Now: s.now, Since: s.since, Silence: 24 * time.Hour, Order: s.order, Compiles: s.compiles, InFlight: s.inFlight, Hold: s.hold,
+		Now: s.now, Since: s.since, Silence: 24 * time.Hour, Order: s.order, Serial: s.serial, Compiles: s.compiles, InFlight: s.inFlight, Hold: s.hold,
 		Seen: func(n tutti.NodeName) time.Time {
 			if s.gone[n] {
 				return s.now.Add(-48 * time.Hour)

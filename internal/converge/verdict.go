@@ -37,7 +37,8 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		lines = append(lines, fmt.Sprintf("%d nodes have failed: nothing more began", d.count(failed)))
 		tell("%s was not run: %s", ready, resting)
 	}
-	stuck := tell("%s waits: %s", waiting)
+	lines = append(lines, d.barred()...)
+	stuck := tell("%s waits: %s", waiting) || d.stoppedBy(waiting)
 	if d.job.Mode == tutti.ModeCompile && !divergent && len(broken) == 0 && !stuck {
 		return tutti.VerdictConverged, d.plan()
 	}
@@ -53,13 +54,13 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	switch {
 	case divergent:
 		return say(tutti.VerdictDiverging)
-	case len(broken) > 0 || spent:
+	case len(broken) > 0 || spent || d.stoppedBy(failed, diverging):
 		return say(tutti.VerdictFailed)
 	case stuck:
 		return say(tutti.VerdictStuck)
 	case len(later) > 0:
 		return say(tutti.VerdictDeferred)
-	case away || resting || len(gone) > 0 || len(unjoined) > 0:
+	case away || resting || len(gone) > 0 || len(unjoined) > 0 || d.stoppedBy(absent, paused):
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
@@ -76,6 +77,36 @@ func (d *decision) unjoined() []tutti.NodeName {
 
 func neverJoined(n tutti.NodeName) string {
 	return fmt.Sprintf("%s has never joined, and the fleet file lists it: tutti token create --name %s", n, n)
+}
+
+// barred says which nodes did not run because their serial group stopped at another one: a line for each
+// place where one stopped.
+func (d *decision) barred() []string {
+	at := map[string][]tutti.NodeName{}
+	for _, n := range sortedSeats(d.seats) {
+		if seat := d.seats[n]; seat.phase == barred {
+			at[seat.why] = append(at[seat.why], n)
+		}
+	}
+	var out []string
+	for _, why := range slices.Sorted(maps.Keys(at)) {
+		were := "was"
+		if len(at[why]) > 1 {
+			were = "were"
+		}
+		out = append(out, fmt.Sprintf("%s %s not run: %s", list(at[why]), were, why))
+	}
+	return out
+}
+
+// stoppedBy reports whether a node did not run because of another one that is in one of these phases.
+func (d *decision) stoppedBy(phases ...phase) bool {
+	for _, seat := range d.seats {
+		if seat.phase == barred && slices.Contains(phases, seat.cause) {
+			return true
+		}
+	}
+	return false
 }
 
 // broken says why nodes failed: a line for each node, or for all those that failed in the same way.

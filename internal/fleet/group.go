@@ -68,6 +68,7 @@ func (r *reader) groups(n *yaml.Node) []tutti.Group {
 			r.report(e.key.at, "name the group otherwise", "%q is a group and, in line %d, a node: what a plan means by it would be ambiguous", e.key.string, line)
 		}
 	}
+	r.refuseSerialCycle(groups, entries)
 	return groups
 }
 
@@ -81,6 +82,7 @@ func (r *reader) group(e entry, group *tutti.Group) []text {
 		"nodes":  func(n *yaml.Node) { list = n },
 		"joined": func(n *yaml.Node) { joined = n },
 		"mode":   func(n *yaml.Node) { group.Program = r.program(n, what) },
+		"serial": func(n *yaml.Node) { group.Serial = r.isTrue(n, what+": serial") },
 
 		"safety_when_away": func(n *yaml.Node) { group.SafetyWhenAway = r.safetyWhenAway(n, what+": safety_when_away") },
 	})

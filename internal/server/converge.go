@@ -53,7 +53,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		InFlight: w.opts.InFlight, Compiles: w.opts.Compiles,
 	}
 	if f := w.state.Registry.Fleet; f != nil {
-		view.Reaction, view.Environment = f.Reaction, f.Environment.Name
+		view.Reaction, view.Environment, view.Serial = f.Reaction, f.Environment.Name, tx.Registry.Serial()
 	}
 	if tx.react(view) {
 		return true

@@ -1,0 +1,402 @@
+package converge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+)
+
+// Serial is a group of the fleet file of which one node runs at a time, each good before the next one. Its
+// nodes are in the order of the file. What they read of each other comes before that order.
+type Serial struct {
+	Group tutti.GroupName
+	Nodes []tutti.NodeName
+}
+
+// turns are the serial groups as they count in one look at a step; the zero value: no group is serial.
+type turns struct {
+	groups []Serial
+	busy   func(tutti.NodeName) bool // whether something applies on a node, whoever began it
+}
+
+// turns returns what counts in a step. A job that changes nothing heeds no turns.
+func (d *decision) turns() turns {
+	if d.job.Mode != tutti.ModeApply {
+		return turns{}
+	}
+	return turns{d.view.Serial, d.state.busy}
+}
+
+// places numbers the nodes of the groups, of one in several groups in the first.
+func (t turns) places() map[tutti.NodeName]int {
+	out := map[tutti.NodeName]int{}
+	for _, group := range t.groups {
+		for _, n := range group.Nodes {
+			if out[n] == 0 {
+				out[n] = len(out) + 1
+			}
+		}
+	}
+	return out
+}
+
+// busy reports whether a run applies on a node, or will without asking a converge step, or an exclusive job
+// has the node.
+func (s *State) busy(n tutti.NodeName) bool {
+	if r := s.engine.Runs[s.engine.Active[n]]; r != nil {
+		return r.Mode == tutti.ModeApply && (r.Passed() || !s.engine.Converges(r))
+	}
+	return s.engine.ExclusiveOn(n) != nil
+}
+
+// inTurn lets the nodes of each serial group wait for each other. The order that is there already has no
+// cycles, and a group's turns follow it: so they make none.
+func (o *order) inTurn(t turns) {
+	for g, group := range t.groups {
+		queue, busy := o.queue(group, t)
+		o.againFirst(queue)
+		queue = o.sorted(o.ranked(queue))
+		for i, n := range queue {
+			o.after(vertex{serial: g + 1}, busy, n)
+			if i > 0 {
+				o.after(vertex{serial: g + 1, edge: i}, queue[i-1:i], n)
+			}
+		}
+	}
+}
+
+// queue returns the nodes of a group that wait for their turn, in the order of the file, and those whose turn
+// it is.
+func (o *order) queue(group Serial, t turns) (queue, busy []tutti.NodeName) {
+	for _, n := range group.Nodes {
+		seat := o.seats[n]
+		switch {
+		case seat == nil || seat.phase == applying:
+			if t.busy(n) {
+				busy = append(busy, n)
+			}
+		case seat.phase == resting, seat.phase == telling, seat.phase == soon:
+			busy = append(busy, n)
+		case seat.toDo():
+			queue = append(queue, n)
+		}
+	}
+	return queue, busy
+}
+
+// after adds edges that let a node follow others.
+func (o *order) after(between vertex, first []tutti.NodeName, then tutti.NodeName) {
+	for _, n := range first {
+		o.edges = append(o.edges, edge{from: vertex{node: n}, to: between})
+	}
+	if len(first) > 0 {
+		o.edges = append(o.edges, edge{from: between, to: vertex{node: then}})
+	}
+}
+
+// againFirst drops what lets a node that broke in this step follow others of its group: these stand still until
+// the node is good.
+func (o *order) againFirst(queue []tutti.NodeName) {
+	again := map[vertex]bool{}
+	others := map[vertex]bool{}
+	for _, n := range queue {
+		if o.seats[n].broken() {
+			again[vertex{node: n}] = true
+		} else {
+			others[vertex{node: n}] = true
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	g := dag.New[vertex]()
+	for _, e := range o.edges {
+		g.Connect(e.from, e.to)
+	}
+	reached := others
+	for n := range others {
+		for _, v := range g.Descendants(n) {
+			reached[v] = true
+		}
+	}
+	o.edges = slices.DeleteFunc(o.edges, func(e edge) bool { return again[e.to] && reached[e.from] })
+}
+
+// ranked puts those first that broke.
+func (o *order) ranked(queue []tutti.NodeName) []tutti.NodeName {
+	rank := func(n tutti.NodeName) int {
+		if o.seats[n].broken() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(queue, func(a, b tutti.NodeName) int { return rank(a) - rank(b) })
+	return queue
+}
+
+// sorted puts nodes into an order that contradicts no edge that is on no cycle, and else keeps the one that they have.
+func (o *order) sorted(queue []tutti.NodeName) []tutti.NodeName {
+	if len(queue) < 2 {
+		return queue
+	}
+	g := dag.New[vertex]()
+	for _, n := range queue {
+		g.Add(vertex{node: n})
+	}
+	for _, e := range o.edges {
+		g.Connect(e.from, e.to)
+	}
+	at, components := map[vertex]int{}, g.Components()
+	for i, component := range components {
+		for _, v := range component {
+			at[v] = i
+		}
+	}
+	return inOrder(queue, at, o.edges, len(components))
+}
+
+// broken reports whether a node broke in the step, and was not good since. What was stopped at its gate, or goes on,
+// says nothing; a good result counts also if it came after the run was given up.
+func (st *seat) broken() bool {
+	for _, r := range slices.Backward(st.runs) {
+		switch {
+		case !r.Ended(), r.Result != nil && r.Result.Stopped && !r.Proved:
+		case r.Result != nil && r.Result.Outcome.Good():
+			return false
+		default:
+			return broke(r)
+		}
+	}
+	return false
+}
+
+// inOrder takes the components in an order that their edges allow: those without a node of the queue as early as
+// that can be, of those with one always the first of the queue.
+func inOrder(queue []tutti.NodeName, at map[vertex]int, edges []edge, components int) []tutti.NodeName {
+	place := make([]int, components) // of its first node in the queue, from 1; 0: it has none
+	nodes := make([][]tutti.NodeName, components)
+	for i, n := range queue {
+		c := at[vertex{node: n}]
+		place[c], nodes[c] = cmp.Or(place[c], i+1), append(nodes[c], n)
+	}
+	follow, waits := make([][]int, components), make([]int, components)
+	for _, e := range edges {
+		if from, to := at[e.from], at[e.to]; from != to {
+			follow[from] = append(follow[from], to)
+			waits[to]++
+		}
+	}
+	var free, open []int
+	take := func(c int) {
+		if place[c] == 0 {
+			free = append(free, c)
+			return
+		}
+		i, _ := slices.BinarySearchFunc(open, c, func(a, b int) int { return place[a] - place[b] })
+		open = slices.Insert(open, i, c)
+	}
+	for c := range components {
+		if waits[c] == 0 {
+			take(c)
+		}
+	}
+	var out []tutti.NodeName
+	for len(free)+len(open) > 0 {
+		var c int
+		if len(free) > 0 {
+			c, free = free[len(free)-1], free[:len(free)-1]
+		} else {
+			c, open = open[0], open[1:]
+			out = append(out, nodes[c]...)
+		}
+		for _, next := range follow[c] {
+			if waits[next]--; waits[next] == 0 {
+				take(next)
+			}
+		}
+	}
+	return out
+}
+
+// halt is why a node that is not good does not run: its serial groups stop there.
+type halt struct {
+	phase phase
+	why   string
+}
+
+// halts returns the nodes of serial groups that are not good and do not run by themselves, as they stand without
+// a job.
+func (s *State) halts(v View) map[tutti.NodeName]halt {
+	out := map[tutti.NodeName]halt{}
+	for _, group := range v.Serial {
+		for _, n := range group.Nodes {
+			if s.nodes[n] {
+				s.halt(v, n, out)
+			}
+		}
+	}
+	return out
+}
+
+func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
+	if _, known := out[n]; known {
+		return
+	}
+	h, last := halt{}, s.engine.Last(n).Applied
+	switch {
+	case v.Paused(n) != "":
+		h = halt{paused, v.Paused(n)}
+	case !v.connected(n):
+		h = halt{absent, "not connected"}
+	case broke(last):
+		h = halt{failed, endOf(last)}
+	case last != nil && last.Ended() && last.Outcome() == tutti.Waiting:
+		h = halt{waiting, endOf(last)}
+	case s.letAlone(n):
+		h = halt{diverging, "it keeps changing"}
+	default:
+		return
+	}
+	if s.engine.Active[n] != "" {
+		return // it is about to be seen how that ends
+	}
+	if standing, _, reacts := s.reacts(v, n, s.Standing(n, v.Has(n))); standing.Need != Nothing && (reacts || h.phase == failed) {
+		out[n] = h
+	}
+}
+
+// haltsFor returns what stops a node that runs by itself: a node of a serial group that comes before it, empty:
+// nothing does.
+func (s *State) haltsFor(v View, n tutti.NodeName) string {
+	if len(v.halts) == 0 {
+		return ""
+	}
+	for _, group := range v.Serial {
+		if !slices.Contains(group.Nodes, n) {
+			continue
+		}
+		for _, before := range group.Nodes {
+			if h, stops := v.halts[before]; stops && s.precedes(group, before, n, "") {
+				return stopsAt(group, before, h)
+			}
+		}
+	}
+	return ""
+}
+
+// stopsAt says where a serial group stops.
+func stopsAt(group Serial, at tutti.NodeName, h halt) string {
+	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
+}
+
+// precedes reports whether the turn of one node of a group is before that of another one: the one that feeds the
+// other, if that is so in one direction only, else the one that the group names first.
+func (s *State) precedes(group Serial, a, b tutti.NodeName, job tutti.JobID) bool {
+	ab, ba := s.feeds(a, b, job), s.feeds(b, a, job)
+	if ab != ba {
+		return ab
+	}
+	return slices.Index(group.Nodes, a) < slices.Index(group.Nodes, b)
+}
+
+// feeds reports whether a node publishes into a question of another one.
+func (s *State) feeds(from, to tutti.NodeName, job tutti.JobID) bool {
+	for q := range s.data.Questions(to) {
+		for producer := range q.Producers(job) {
+			if producer == from {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stop finds the nodes of serial groups that do not run in a job, because one whose turn is before theirs is not
+// good and does not run either. Of a node that was tried and broke in the step, all others of its groups come after it.
+func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
+	at := func(n tutti.NodeName) (halt, bool) {
+		if seat := seats[n]; seat != nil {
+			return seat.halts()
+		}
+		h, stops := v.halts[n]
+		return h, stops
+	}
+	groups := s.notGood(v, job, seats, at)
+	for again := true; again; {
+		again = false
+		for _, group := range groups {
+			for i, n := range group.Nodes {
+				seat := seats[n]
+				if seat == nil || seat.stops != "" || !seat.toDo() || seat.phase == applying {
+					continue
+				}
+				for k, other := range group.Nodes {
+					h, stops := at(other)
+					if !stops || k >= i && (k == i || seats[other] == nil || !seats[other].broken()) {
+						continue
+					}
+					seat.stops, seat.cause, again = stopsAt(group, other, h), h.phase, true
+					if seat.phase == ready {
+						seat.phase, seat.why = barred, seat.stops
+					}
+					break
+				}
+			}
+		}
+	}
+}
+
+// notGood are the serial groups without the nodes that are good, in the order of their turns: what they read of each
+// other also over nodes of no group, and the fleet file's order, come before their lists. It is nil if none of them
+// stops its groups.
+func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat, at func(tutti.NodeName) (halt, bool)) []Serial {
+	in, some := map[tutti.NodeName]bool{}, false
+	for n, seat := range seats {
+		in[n] = seat.toDo() && seat.phase != applying
+	}
+	var out []Serial
+	for _, group := range v.Serial {
+		nodes := slices.DeleteFunc(slices.Clone(group.Nodes), func(n tutti.NodeName) bool {
+			_, stops := at(n)
+			in[n], some = in[n] || stops, some || stops
+			return !in[n]
+		})
+		out = append(out, Serial{group.Group, nodes})
+	}
+	if !some {
+		return nil
+	}
+	o := &order{state: s, job: job}
+	is := func(n tutti.NodeName) bool { return in[n] }
+	o.data(slices.Sorted(maps.Keys(in)), is, is)
+	o.explicit(v, is, is)
+	for i := range out {
+		out[i].Nodes = o.sorted(out[i].Nodes)
+	}
+	return out
+}
+
+// halts says whether a node of the step is not good and does not run any more in it.
+func (st *seat) halts() (halt, bool) {
+	switch st.phase {
+	case failed:
+		if r := lastOf(st.runs); r != nil && st.why == "" {
+			return halt{failed, endOf(r)}, true
+		}
+		return halt{failed, st.reason()}, true
+	case absent:
+		return halt{absent, "not connected"}, true
+	case diverging:
+		return halt{diverging, "it keeps changing"}, true
+	case waiting, paused:
+		return halt{st.phase, st.reason()}, true
+	case barred:
+		return halt{st.cause, "it waits, too: " + st.stops}, true
+	default:
+		return halt{}, false
+	}
+}

@@ -1,0 +1,33 @@
+package fleet
+
+import (
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/dag"
+)
+
+// refuseSerialCycle prints as one chain how the lists of serial groups contradict each other, with the line of
+// the group that says each of it.
+func (r *reader) refuseSerialCycle(groups []tutti.Group, entries []entry) {
+	type pair struct{ first, then tutti.NodeName }
+	graph, of := dag.New[tutti.NodeName](), map[pair]int{}
+	for i, g := range groups {
+		for k := 1; g.Serial && k < len(g.Nodes); k++ {
+			at := pair{g.Nodes[k-1], g.Nodes[k]}
+			graph.Connect(at.first, at.then)
+			of[at] = i
+		}
+	}
+	cycle := graph.Cycle()
+	if len(cycle) < 2 {
+		return // a node that is listed twice is reported where that is
+	}
+	chain, last := string(cycle[0]), 0
+	for i, name := range cycle {
+		at := pair{name, cycle[(i+1)%len(cycle)]}
+		chain += fmt.Sprintf(" → %s (group %s, line %d)", at.then, groups[of[at]].Name, entries[of[at]].key.at.Line)
+		last = max(last, of[at])
+	}
+	r.report(entries[last].key.at, "list their nodes in one order", "serial: the nodes of serial groups wait for each other in a cycle: %s", chain)
+}
