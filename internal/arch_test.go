@@ -47,7 +47,7 @@ var layers = map[string]string{
 	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
 	"killpoint": points,
-	"durable":   system, "pidfd": system, "space": system,
+	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling,
 	"app":    wiring,

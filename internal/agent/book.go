@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
@@ -71,7 +72,7 @@ const (
 func openBook(dir string) (*book, error) {
 	b := &book{dir: dir, byQuery: map[string]int{}}
 	path := filepath.Join(dir, answersFile)
-	raw, err := os.ReadFile(path)
+	raw, err := excerpt.Read(path, maxSealed)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -114,6 +115,9 @@ func (b *book) write(e entry) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.size+int64(len(raw)) > maxSealed {
+		return tutti.Errorf(tutti.CodeInvalid, "the run was told and has published more than %d bytes", maxSealed)
+	}
 	if _, err := b.file.WriteAt(raw, b.size); err != nil {
 		_ = b.file.Truncate(b.size) // else the next opening finds it
 		return err

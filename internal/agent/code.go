@@ -13,6 +13,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
@@ -82,7 +83,7 @@ func (c *codeStore) intact(code tutti.Digest) bool {
 			}
 			continue
 		}
-		if raw, err := os.ReadFile(at); err != nil || tutti.DigestOf(raw) != f.Digest {
+		if got, err := excerpt.Digest(at); err != nil || got != f.Digest {
 			return false
 		}
 	}
@@ -93,7 +94,7 @@ func (c *codeStore) intact(code tutti.Digest) bool {
 func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 	var m tutti.CodeManifest
 	name := c.tree(code) + ".manifest"
-	raw, err := os.ReadFile(name)
+	raw, err := excerpt.Read(name, maxMessage)
 	if err == nil && tutti.DigestOf(raw) != code {
 		err = tutti.Errorf(tutti.CodeInternal, "%s is damaged", name)
 	}
@@ -180,7 +181,7 @@ func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f t
 		mode = 0o755
 	}
 	if from, ok := had[f.Digest]; ok {
-		if raw, err := os.ReadFile(from); err == nil && tutti.DigestOf(raw) == f.Digest {
+		if raw, err := excerpt.Read(from, maxMessage); err == nil && tutti.DigestOf(raw) == f.Digest {
 			return os.WriteFile(to, raw, mode)
 		}
 	}

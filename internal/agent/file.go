@@ -13,10 +13,14 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // maxMessage bounds one line on the socket and in the files of a run.
 const maxMessage = 64 << 20
+
+// maxSealed bounds a file that is sealed, and the book of a run. They are ours; but Puppet is root, too.
+const maxSealed = 2 * maxMessage
 
 // seal encodes a value as a line of JSON with its checksum behind it: a byte that
 // the disk gives back as another one would change an outcome or a value unseen.
@@ -57,7 +61,7 @@ func writeSealed(path string, value any) error {
 
 func readSealed[T any](path string) (T, error) {
 	var out T
-	raw, err := os.ReadFile(path)
+	raw, err := excerpt.Read(path, maxSealed)
 	if err != nil {
 		return out, err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // knownAnswers keeps the last answer to every question that this node's runs
@@ -38,7 +39,7 @@ func (k *knownAnswers) keep(q tutti.Query, answer any) {
 // last reads the last answer into out; false if there is none, or none that can
 // be read: a loss of power may leave half of it.
 func (k *knownAnswers) last(q tutti.Query, out any) bool {
-	raw, err := os.ReadFile(k.path(q))
+	raw, err := excerpt.Read(k.path(q), maxSealed)
 	return err == nil && unseal(k.path(q), raw, out) == nil
 }
 

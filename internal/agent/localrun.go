@@ -147,7 +147,7 @@ func (a *Agent) hearLocal(dir string) error {
 		told.Environment, told.Noop = spec.Order.Environment, spec.Order.Mode != tutti.ModeApply
 		how.As = a.repeats(dir, spec)
 	}
-	report, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	report, err := readReport(dir, maxHeardReport)
 	if err == nil && len(report) > 0 {
 		told.Result.Report = tutti.DigestOf(report)
 	}
@@ -163,6 +163,9 @@ func (a *Agent) hearLocal(dir string) error {
 	ring(a.lookAgain)
 	return nil
 }
+
+// maxHeardReport bounds the report of a local run, in bytes: the outbox is read as a whole.
+const maxHeardReport = 16 << 20
 
 // puppetOf is the version of the Puppet that carried out a run, empty if it never said.
 func (a *Agent) puppetOf(dir string) string {

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/report"
 )
 
 const (
@@ -37,8 +39,8 @@ type ended struct {
 func digests(dir string) map[string]tutti.Digest {
 	out := map[string]tutti.Digest{}
 	for _, name := range parts {
-		if raw, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			out[name] = tutti.DigestOf(raw)
+		if got, err := excerpt.Digest(filepath.Join(dir, name)); err == nil {
+			out[name] = got
 		}
 	}
 	return out
@@ -161,9 +163,9 @@ func (a *Agent) attach(ctx context.Context, dir string, out *tutti.Ended) error 
 		read func() ([]byte, error)
 		to   *tutti.Digest
 	}{
-		{"log", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "log.jsonl")) }, &out.Log},
+		{"log", func() ([]byte, error) { return a.readLog(dir) }, &out.Log},
 		{"record", func() ([]byte, error) { return a.record(dir) }, &out.Record},
-		{"report", func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "report.json")) }, &out.Report},
+		{"report", func() ([]byte, error) { return readReport(dir, report.Max) }, &out.Report},
 	}
 	room := tutti.MaxEnclosed
 	for _, p := range parts {
@@ -186,6 +188,27 @@ func (a *Agent) attach(ctx context.Context, dir string, out *tutti.Ended) error 
 		}
 	}
 	return nil
+}
+
+// maxLog is how much of the beginning of a run's log is sent, and how much of its end.
+const maxLog = 16 << 20
+
+// readLog reads the log of a run as it is sent. What is cut out of it stays in its directory, as long as that is kept.
+func (a *Agent) readLog(dir string) ([]byte, error) {
+	path := filepath.Join(dir, "log.jsonl")
+	return excerpt.Ends(path, maxLog, func(bytes int64) []byte {
+		line, _ := json.Marshal(map[string]any{ // text and a number always encode
+			"t": modified(path).UTC(), "level": "warning", "source": "Tutti",
+			"message": fmt.Sprintf("%d bytes of this log were cut out here; all of it is in %s on %s", bytes, path, a.opts.Node),
+		})
+		return line
+	})
+}
+
+// readReport reads the report of a run. One with more than so many bytes comes without its messages, which are in the
+// log.
+func readReport(dir string, most int64) ([]byte, error) {
+	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
 // record encodes the record of a run; fs.ErrNotExist if it never began.
@@ -226,9 +249,12 @@ var errDamaged = errors.New("not all that the run published is known")
 // sendPublished sends, in order, what was published while the server was away.
 // What the server refuses is logged; the run's resources are applied already.
 func (a *Agent) sendPublished(ctx context.Context, dir string) error {
-	file, err := os.Open(filepath.Join(dir, publishFile))
+	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if tutti.CodeOf(err) == tutti.CodeDamaged {
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if err != nil {
 		return err

@@ -3,13 +3,13 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -30,6 +30,7 @@ const (
 	remoteQueue  = 16
 	remoteAtOnce = 8
 	maxFacts     = 96 << 10 // bytes of an answer
+	maxFactsFile = 16 << 20 // bytes of the facts of a run
 	factsFile    = "facts.json"
 )
 
@@ -221,7 +222,7 @@ func (a *Agent) lastFacts() ([]byte, error) {
 		return nil, err
 	}
 	for _, dir := range slices.Backward(dirs) {
-		raw, err := os.ReadFile(filepath.Join(dir, factsFile))
+		raw, err := excerpt.Read(filepath.Join(dir, factsFile), maxFactsFile)
 		if err == nil {
 			return raw, nil
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
@@ -54,7 +55,7 @@ func SyncDir(dir string) error {
 // not there needs nothing.
 func SyncFiles(dir string, names ...string) error {
 	for _, name := range names {
-		file, err := os.Open(filepath.Join(dir, name))
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // Config is where a Puppet keeps what it knows of itself, read from puppet.conf
@@ -58,7 +59,7 @@ func ReadConfig(root string) (Config, error) {
 		}
 	}
 	file := filepath.Join(root, settings["confdir"], "puppet.conf")
-	raw, err := os.ReadFile(file)
+	raw, err := excerpt.Read(file, maxLists)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Config{}, tutti.Wrap(tutti.CodeUnavailable, err, "Puppet's settings")
 	}

@@ -2,7 +2,7 @@ package puppet
 
 import (
 	"encoding/json"
-	"os"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // FactsNow is what the collector of facts says after a run.
@@ -32,14 +33,14 @@ const (
 // os.ErrNotExist: nothing yet.
 func ReadFactsNow(dir string) (FactsNow, error) {
 	var now FactsNow
-	file, err := os.Open(filepath.Join(dir, factsNowFile))
+	file, err := excerpt.Open(filepath.Join(dir, factsNowFile))
 	if err != nil {
 		return now, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil {
-		err = json.NewDecoder(file).Decode(&now)
+		err = json.NewDecoder(io.LimitReader(file, maxLists)).Decode(&now)
 	}
 	now.At = info.ModTime()
 	return now, tutti.Wrap(tutti.CodeDamaged, err, "%s", file.Name())

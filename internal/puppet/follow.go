@@ -1,7 +1,6 @@
 package puppet
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // Follower reads what a launcher appends to its files.
@@ -73,34 +73,31 @@ func (f *Follower) Next() ([]tutti.Live, error) {
 	return out, err
 }
 
+// maxLook bounds what is read of a file at one look. What has grown more is read at the next ones; after the end of a
+// run there is one.
+const maxLook = 8 << 20
+
 // tail reads the complete lines of a file that grows.
 type tail struct {
-	path string
-	file *os.File
-	rest []byte
+	path  string
+	file  *os.File
+	lines excerpt.Splitter
 }
 
 func (t *tail) each(f func(line []byte)) error {
 	if t.file == nil {
-		file, err := os.Open(t.path)
+		file, err := excerpt.Open(t.path)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		t.file = file
+		t.file, t.lines.Most = file, maxLine
 	}
-	more, err := io.ReadAll(t.file)
-	t.rest = append(t.rest, more...)
-	for {
-		line, rest, ok := bytes.Cut(t.rest, []byte("\n"))
-		if !ok {
-			return err
-		}
-		f(line)
-		t.rest = rest
-	}
+	more, err := io.ReadAll(io.LimitReader(t.file, maxLook))
+	t.lines.Split(more, f)
+	return err
 }
 
 func (t *tail) close() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
@@ -26,7 +27,7 @@ func (l Local) LastReport(ctx context.Context, node tutti.NodeName) (tutti.Forei
 	if err != nil {
 		return tutti.Foreign{}, nil, err
 	}
-	raw, err := readBounded(c.LastReport, puppetreport.MaxYAML)
+	raw, err := excerpt.Read(c.LastReport, puppetreport.MaxYAML)
 	if err != nil {
 		return tutti.Foreign{}, nil, err
 	}

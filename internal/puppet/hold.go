@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // aside is where Puppet's file is before it is there, and after: beside it, so that
@@ -81,7 +82,7 @@ func takeAway(file, message string) error {
 }
 
 func is(file, message string) (bool, error) {
-	raw, err := readBounded(file, maxLockFile)
+	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -105,7 +106,7 @@ func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	out.Ours = out.Ours && !out.Enabled // it may have gone between two looks
 	running, err := held(c.RunLock)
 	if err == nil && running {
-		pid, _ := readBounded(c.RunLock, maxLockFile)
+		pid, _ := excerpt.Read(c.RunLock, maxLockFile)
 		out.Busy = fmt.Sprintf("pid %s", strings.TrimSpace(string(pid)))
 	}
 	return out, err

@@ -1,7 +1,6 @@
 package puppet
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 type phaseLine struct {
@@ -225,7 +225,7 @@ func failuresOf(errs []logLine) []tutti.Failure {
 
 func readTrace(dir string) (trace, error) {
 	tr := trace{reached: map[string]bool{}}
-	err := eachLine(filepath.Join(dir, "phase.jsonl"), func(line []byte) {
+	long, err := eachLine(filepath.Join(dir, "phase.jsonl"), func(line []byte) {
 		var p phaseLine
 		if json.Unmarshal(line, &p) != nil {
 			tr.unreadable++
@@ -266,14 +266,21 @@ func readTrace(dir string) (trace, error) {
 	if err != nil {
 		return tr, err
 	}
+	tr.unreadable += long
 	if tr.signalled() && tr.last == "report" {
 		tr.last = tr.before // Puppet reports also what a signal ended
 	}
-	err = eachLine(filepath.Join(dir, "log.jsonl"), func(line []byte) {
+	kept := 0
+	_, err = eachLine(filepath.Join(dir, LogFile), func(line []byte) {
 		var l logLine
-		if json.Unmarshal(line, &l) == nil && l.isError() {
-			tr.errors = append(tr.errors, l)
+		if json.Unmarshal(line, &l) != nil || !l.isError() {
+			return
 		}
+		if kept > maxErrors { // the last one is what went wrong last
+			tr.errors = tr.errors[:len(tr.errors)-1]
+		}
+		kept += len(line)
+		tr.errors = append(tr.errors, l)
 	})
 	tr.stderr = lastOf(filepath.Join(dir, "stderr"), 600)
 	return tr, err
@@ -292,27 +299,23 @@ func (l logLine) isError() bool {
 	return false
 }
 
-const maxLine = 16 << 20
+const (
+	maxLine   = 4 << 20 // bytes of a line that is read
+	maxErrors = 8 << 20 // bytes of the lines with errors that are kept, besides the last one
+)
 
-func eachLine(path string, f func(line []byte)) error {
-	file, err := os.Open(path)
+// eachLine reads a file of lines, and counts those that are too long to be read.
+func eachLine(path string, f func(line []byte)) (long int, err error) {
+	long, err = excerpt.Lines(path, maxLine, f)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		f(lines.Bytes())
-	}
-	return lines.Err()
+	return long, err
 }
 
+// lastOf is the end of what a file says, at most so many bytes.
 func lastOf(path string, n int) string {
-	raw, err := os.ReadFile(path)
+	raw, err := excerpt.Last(path, 64<<10)
 	if err != nil {
 		return ""
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // Local is the node's own Puppet outside of runs: what it says of itself in its
@@ -88,7 +89,7 @@ func (l Local) Status() (tutti.PuppetStatus, error) {
 // readDisabled reads Puppet's file that disables it; one that is not Puppet's JSON
 // disables, too.
 func readDisabled(file string) (message string, enabled bool, err error) {
-	raw, err := readBounded(file, maxLockFile)
+	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", true, nil
 	}
@@ -107,7 +108,7 @@ func readDisabled(file string) (message string, enabled bool, err error) {
 // held reports whether a file names a process that Puppet would take for one of its
 // own. The pid of a lock that was left may be another process's by now.
 func held(file string) (bool, error) {
-	raw, err := readBounded(file, maxLockFile)
+	raw, err := excerpt.Read(file, maxLockFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -181,7 +182,7 @@ var lastRunRE = regexp.MustCompile(`\blast_run: *([0-9]+)`)
 // readLastRun returns when Puppet last ran, in seconds since 1970; 0: never. It is asked
 // of many nodes at once, and leaves the rest of the summary unread.
 func readLastRun(file string) (int64, error) {
-	raw, err := readBounded(file, maxSummary)
+	raw, err := excerpt.Read(file, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -197,7 +198,7 @@ func readLastRun(file string) (int64, error) {
 
 // readSummary returns nil where Puppet has never run.
 func readSummary(file string) (*summaryFile, error) {
-	raw, err := readBounded(file, maxSummary)
+	raw, err := excerpt.Read(file, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -269,7 +270,7 @@ func (l Local) Classes() ([]string, bool) {
 
 // readLines returns nil where there is no file.
 func readLines(file string) ([]string, error) {
-	raw, err := readBounded(file, maxLists)
+	raw, err := excerpt.Read(file, maxLists)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -277,17 +278,6 @@ func readLines(file string) ([]string, error) {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "read a list of Puppet's")
 	}
 	return slices.DeleteFunc(strings.Split(string(raw), "\n"), func(line string) bool { return line == "" }), nil
-}
-
-func readBounded(file string, most int64) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "%s is no file of at most %d bytes", file, most)
-	}
-	return os.ReadFile(file)
 }
 
 // Resource is the state of one resource, or of all of a type, as `puppet resource

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/excerpt"
 )
 
 // Protocol is the version of the run protocol that this package speaks.
@@ -44,7 +45,10 @@ type Order struct {
 	Sum tutti.Digest `json:"sum,omitempty"`
 }
 
-const orderFile = "run.json"
+const (
+	orderFile = "run.json"
+	maxOrder  = 16 << 20 // bytes
+)
 
 // WriteOrder makes the run's directory and, durably, the marker `starting RUN`.
 // Once it has returned, this run is never started a second time.
@@ -71,7 +75,7 @@ func WriteOrder(dir string, o Order) error {
 // was never about to start.
 func ReadOrder(dir string) (Order, error) {
 	var o Order
-	raw, err := os.ReadFile(filepath.Join(dir, orderFile))
+	raw, err := excerpt.Read(filepath.Join(dir, orderFile), maxOrder)
 	if err != nil {
 		return o, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/pidfd"
 )
 
@@ -104,7 +105,7 @@ func noted(dir string) (*Process, error) {
 		PID   int    `json:"pid"`
 		Start uint64 `json:"start"`
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "pid"))
+	raw, err := excerpt.Read(filepath.Join(dir, "pid"), 1<<10)
 	if err == nil {
 		err = json.Unmarshal(raw, &file)
 	}

@@ -21,24 +21,34 @@ type refreshes struct {
 	notifies map[string][]string // of resources that have begun and not ended
 	owed     map[string]*owed
 	order    []string // of owed
+	bytes    int      // of all that
 }
+
+// maxRefreshes bounds what is kept of the events of a run, in bytes.
+const maxRefreshes = 32 << 20
 
 // lostRefreshes says what a run that was cut off had to refresh and did not, as failures. For Puppet that is over: its next
 // run finds the changes made and has nothing to refresh for.
 func lostRefreshes(dir string) ([]tutti.Failure, error) {
 	r := refreshes{notifies: map[string][]string{}, owed: map[string]*owed{}}
-	err := eachLine(filepath.Join(dir, "events.jsonl"), func(line []byte) {
+	_, err := eachLine(filepath.Join(dir, "events.jsonl"), func(line []byte) {
 		var e eventLine
-		if json.Unmarshal(line, &e) != nil {
+		if r.bytes > maxRefreshes || json.Unmarshal(line, &e) != nil {
 			return
 		}
 		switch e.Event {
 		case "start":
-			r.notifies[e.Resource] = e.Notifies
+			if len(e.Notifies) > 0 { // most have none
+				r.notifies[e.Resource] = e.Notifies
+				r.bytes += len(line)
+			}
 		case "done":
 			r.done(e)
 		}
 	})
+	if err == nil && r.bytes > maxRefreshes {
+		err = tutti.Errorf(tutti.CodeDamaged, "its events name too many resources")
+	}
 	for by, targets := range r.notifies {
 		for _, target := range targets {
 			r.owe(target).applied = by
@@ -61,6 +71,7 @@ func (r *refreshes) done(e eventLine) {
 		for _, target := range r.notifies[e.Resource] {
 			o := r.owe(target)
 			o.by = append(o.by, e.Resource)
+			r.bytes += len(e.Resource) + len(target)
 		}
 	}
 	delete(r.notifies, e.Resource)

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/excerpt"
+	puppetreport "github.com/tutti-project/tutti/internal/report"
 )
 
 // report is what Puppet's report says that an outcome needs; the whole of it is
@@ -71,7 +72,7 @@ type resourceStatus struct {
 
 func readReport(dir string) (report, error) {
 	var r report
-	raw, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	raw, err := excerpt.With(filepath.Join(dir, ReportFile), puppetreport.Max, puppetreport.Keep)
 	if err != nil {
 		return r, err
 	}

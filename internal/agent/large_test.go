@@ -1,0 +1,83 @@
+package agent_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/hostile"
+)
+
+// fill writes a file of about so many bytes: what begins it, a piece again and again, what ends it.
+func fill(t *testing.T, path string, size int, begin, piece, end string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer file.Close()
+	out := bufio.NewWriter(file)
+	_, _ = out.WriteString(begin)
+	for i := 0; i < size; i += len(piece) {
+		_, _ = out.WriteString(piece)
+	}
+	_, _ = out.WriteString(end)
+	if err := out.Flush(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The log of a run that says a lot is sent in part, its report without the messages. Neither is ever in memory as a
+// whole. Server and agent share the process of this test.
+func TestARunThatSaysALotIsSentInPart(t *testing.T) {
+	if !hostile.Alone(t, 300<<20) {
+		return
+	}
+	const large = 400 << 20
+	l := newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		line := func(i int) string {
+			return fmt.Sprintf(`{"t":"2026-01-01T00:00:00.000Z","level":"notice","message":"%d %s"}`+"\n", i, strings.Repeat("x", 900))
+		}
+		fill(t, filepath.Join(p.dir, "log.jsonl"), large, line(1), line(2), line(3))
+		fill(t, filepath.Join(p.dir, "report.json"), large, `{"logs":["first"`, `,"`+strings.Repeat("x", 900)+`"`, `],"status":"changed"}`)
+		return out
+	})
+	l.start()
+	got := l.end(l.job())
+	if got.Outcome != tutti.Changed {
+		t.Errorf("%+v, want changed", got)
+	}
+	log, err := l.fleet.Blobs.Get(t.Context(), got.Log)
+	if err != nil || len(log) < 31<<20 || len(log) > 33<<20 {
+		t.Fatalf("a log of %d bytes, %v, want 32 MiB", len(log), err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	cut := 0
+	for i, line := range lines {
+		var said struct{ Level, Message string }
+		if err := json.Unmarshal(line, &said); err != nil {
+			t.Fatalf("line %d: %.100s: %v", i, line, err)
+		}
+		first, _, _ := strings.Cut(said.Message, " ")
+		switch {
+		case strings.Contains(said.Message, "bytes of this log were cut out here; all of it is in "+l.runDir(got.Run)+"/log.jsonl on db-01"):
+			cut++
+		case i == 0 && first != "1", i == len(lines)-1 && first != "3", i > 0 && i < len(lines)-1 && first != "2":
+			t.Fatalf("line %d of %d: %.100s", i, len(lines), line)
+		}
+	}
+	if cut != 1 {
+		t.Errorf("%d lines say that something was cut out, want 1", cut)
+	}
+	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); string(report) != `{"logs":[],"status":"changed"}` || err != nil {
+		t.Errorf("report %.100s, %v", report, err)
+	}
+}

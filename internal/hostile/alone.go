@@ -1,0 +1,49 @@
+package hostile
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const aloneEnv = "TUTTI_TEST_ALONE"
+
+// Alone runs the test that calls it once more, in a process of its own that may have so many bytes in memory at
+// most, and reports whether this is that process. The caller returns where it is not.
+func Alone(t *testing.T, most int64) bool {
+	t.Helper()
+	if os.Getenv(aloneEnv) == t.Name() {
+		t.Cleanup(func() {
+			peak, err := peak()
+			if err != nil || peak > most {
+				t.Errorf("%d MiB in memory at most, %v; want %d MiB", peak>>20, err, most>>20)
+			}
+			fmt.Printf("%d MiB in memory at most\n", peak>>20)
+		})
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v")
+	cmd.Env = append(os.Environ(), aloneEnv+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return false
+}
+
+// peak is the most that this process has had in memory, in bytes (VmHWM, proc_pid_status(5)).
+func peak() (int64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	line, _, _ := strings.Cut(rest, "\n")
+	kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
+	return kib << 10, err
+}

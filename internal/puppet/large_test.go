@@ -1,0 +1,113 @@
+package puppet_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/hostile"
+	"github.com/tutti-project/tutti/internal/puppet"
+)
+
+// fill writes a file of about so many bytes: what begins it, a piece again and again, what ends it.
+func fill(t *testing.T, path string, size int, begin, piece, end string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewWriter(file)
+	_, _ = out.WriteString(begin)
+	for i := 0; i < size; i += len(piece) {
+		_, _ = out.WriteString(piece)
+	}
+	_, _ = out.WriteString(end)
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const large = 300 << 20
+
+// endedWell is what a launcher leaves of a run that has changed something.
+func endedWell(t *testing.T, dir string) {
+	t.Helper()
+	phases := `{"t":"2026-01-01T00:00:00.000Z","phase":"settings"}
+{"t":"2026-01-01T00:00:01.000Z","phase":"gate","verdict":"go"}
+{"t":"2026-01-01T00:00:02.000Z","phase":"apply"}
+{"t":"2026-01-01T00:00:03.000Z","phase":"done","exit":2}
+`
+	if err := os.WriteFile(filepath.Join(dir, "phase.jsonl"), []byte(phases), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run that says a lot, of which all is an error, and a report with all of it: what is judged fits into memory.
+func TestARunThatSaysALotIsJudged(t *testing.T) {
+	if !hostile.Alone(t, 128<<20) {
+		return
+	}
+	dir := t.TempDir()
+	endedWell(t, dir)
+	word := strings.Repeat("x", 900)
+	fill(t, filepath.Join(dir, "log.jsonl"), large, "", fmt.Sprintf(`{"level":"err","message":"%s","source":"/File[/x]"}`+"\n", word), "")
+	fill(t, filepath.Join(dir, "stderr"), large, "", word+"\n", "")
+	fill(t, filepath.Join(dir, "report.json"), large, `{"transaction_uuid":"run","status":"changed","logs":[{"message":"first"}`,
+		fmt.Sprintf(`,{"level":"err","message":"%s","tags":["a","b"]}`, word), `],"resource_statuses":{"File[/x]":{"resource":"File[/x]","changed":true}}}`)
+	got := puppet.Judge(dir, "run")
+	if got.Outcome != tutti.Changed || got.Counts.Changed != 1 {
+		t.Errorf("%+v, want changed", got)
+	}
+}
+
+// One line without an end is no reason to lose a run, or to keep the line.
+func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
+	if !hostile.Alone(t, 128<<20) {
+		return
+	}
+	dir := t.TempDir()
+	endedWell(t, dir)
+	fill(t, filepath.Join(dir, "log.jsonl"), large, `{"level":"err","message":"`, strings.Repeat("x", 1000), `"}`+"\n"+`{"level":"err","message":"after it"}`+"\n")
+	fill(t, filepath.Join(dir, "events.jsonl"), large, "", strings.Repeat("x", 1000), "\n"+`{"event":"start","resource":"Service[x]","notifies":["Exec[y]"]}`+"\n")
+	if err := os.WriteFile(filepath.Join(dir, "report.json"), []byte(`{"transaction_uuid":"run","status":"failed"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := puppet.Judge(dir, "run")
+	if got.Message != "after it" || len(got.Failures) != 2 || got.Failures[1].Resource != "Exec[y]" {
+		t.Errorf("%+v, want what is after the line", got)
+	}
+	follow := puppet.Follow(dir, "run")
+	defer follow.Close()
+	seen := 0
+	for range large>>20 + 10 {
+		lives, err := follow.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen += len(lives)
+	}
+	if seen != 5 {
+		t.Errorf("%d live messages, want four phases and one event", seen)
+	}
+}
+
+// What Puppet is to write is a file; another thing under its name keeps nobody waiting.
+func TestAPipeIsNoReport(t *testing.T) {
+	dir := t.TempDir()
+	endedWell(t, dir)
+	for _, name := range []string{"report.json", "stderr", "log.jsonl"} {
+		if err := mkfifo(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := puppet.Judge(dir, "run"); got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery {
+		t.Errorf("%+v, want a failure of the machinery", got)
+	}
+}

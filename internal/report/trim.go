@@ -1,0 +1,142 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Max bounds a report that is kept, in bytes: the server takes no more in one piece.
+const Max = 64 << 20
+
+// Keep returns what is kept of a report that has size bytes: all of it, or what Trim leaves of it, if that is more than most.
+func Keep(in io.Reader, size, most int64) ([]byte, error) {
+	if size > most {
+		return Trim(in, int(most))
+	}
+	return io.ReadAll(io.LimitReader(in, most))
+}
+
+// Trim copies a report in JSON and leaves its messages out: a report has all of them, and the run's log has them, too.
+// CodeDamaged: without them it still has more than so many bytes, or it ends too early. What else is no report is copied as
+// it is.
+func Trim(in io.Reader, most int) ([]byte, error) {
+	t := &trimmer{in: bufio.NewReaderSize(in, 64<<10), most: most}
+	err := t.object()
+	if errors.Is(err, io.EOF) {
+		err = tutti.Errorf(tutti.CodeDamaged, "the report ends too early")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.out.Bytes(), nil
+}
+
+// trimmer copies JSON, of which it keeps nothing but its copy.
+type trimmer struct {
+	in   *bufio.Reader
+	out  bytes.Buffer
+	most int
+}
+
+// object copies the outermost object.
+func (t *trimmer) object() error {
+	if c, err := t.next(); err != nil || c != '{' {
+		return cmp.Or(err, tutti.Errorf(tutti.CodeDamaged, "the report does not begin with {"))
+	}
+	if err := t.put('{', true); err != nil {
+		return err
+	}
+	for {
+		c, err := t.next()
+		if err != nil {
+			return err
+		}
+		if c != '"' {
+			if err := t.put(c, true); err != nil || c == '}' {
+				return err
+			}
+			continue
+		}
+		at := t.out.Len()
+		if err := t.text(true); err != nil {
+			return err
+		}
+		if string(t.out.Bytes()[at:]) != `"logs"` {
+			err = t.value(true)
+		} else if err = t.value(false); err == nil {
+			_, err = t.out.WriteString(`:[]`)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// value takes what follows a key: a colon, and one value.
+func (t *trimmer) value(keep bool) error {
+	depth := 0
+	for {
+		c, err := t.next()
+		switch {
+		case err != nil:
+			return err
+		case depth == 0 && (c == ',' || c == '}'):
+			return t.in.UnreadByte()
+		case c == '"':
+			err = t.text(keep)
+		case c == '{', c == '[':
+			depth++
+			err = t.put(c, keep)
+		case c == '}', c == ']':
+			depth--
+			err = t.put(c, keep)
+		default:
+			err = t.put(c, keep)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// text takes the rest of a text that has begun.
+func (t *trimmer) text(keep bool) error {
+	if err := t.put('"', keep); err != nil {
+		return err
+	}
+	for escaped := false; ; {
+		c, err := t.in.ReadByte()
+		if err == nil {
+			err = t.put(c, keep)
+		}
+		if err != nil || c == '"' && !escaped {
+			return err
+		}
+		escaped = c == '\\' && !escaped
+	}
+}
+
+// next returns the next byte, without spaces.
+func (t *trimmer) next() (byte, error) {
+	for {
+		c, err := t.in.ReadByte()
+		if err != nil || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return c, err
+		}
+	}
+}
+
+func (t *trimmer) put(c byte, keep bool) error {
+	if !keep {
+		return nil
+	}
+	if t.out.Len() == t.most {
+		return tutti.Errorf(tutti.CodeDamaged, "without its messages the report has more than %d bytes", t.most)
+	}
+	return t.out.WriteByte(c)
+}
