@@ -106,6 +106,7 @@ type Options struct {
 	Beat     time.Duration // between heartbeats; 5 s
 	Patience time.Duration // for one answer, and for a server that is away before the last known ones are taken; 30 s
 	KeepRuns int           // directories of ended runs that are kept; 20
+	Refusals int           // of a result for a reason of the server's own, a second or more apart, before it is given up; 10
 }
 
 // Warm is something that has Puppet loaded before there is a run.
@@ -139,6 +140,7 @@ type Agent struct {
 	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
 	told      map[tutti.RunID]bool // ended, and the disk did not take the result
+	refusals  refusals             // of the claim loop
 	begun     begun                // as on disk, or further; of the claim loop
 	mu        sync.Mutex
 	active    *activeRun
@@ -157,6 +159,7 @@ const (
 	defaultBeat     = 5 * time.Second
 	defaultPatience = 30 * time.Second
 	defaultKeepRuns = 20
+	defaultRefusals = 10
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
 	holdAfter       = 5 * time.Second // a held run asks its gate again, if no doorbell rings before
@@ -185,6 +188,9 @@ func New(opts Options) *Agent {
 	}
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
+	}
+	if opts.Refusals == 0 {
+		opts.Refusals = defaultRefusals
 	}
 	a := &Agent{
 		opts:  opts,

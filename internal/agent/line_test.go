@@ -25,10 +25,11 @@ type line struct {
 	cut     bool
 	ticket  string
 	ops     []string
-	sent    map[string][][]byte                  // the payloads of each operation
-	refuse  map[string]error                     // by operation
-	alter   func(op string, reply []byte) []byte // what an attacker would
-	answer  string                               // the operation that alter answers, whatever the server says
+	sent    map[string][][]byte                   // the payloads of each operation
+	refuse  map[string]error                      // by operation
+	fails   func(op string, payload []byte) error // one of the server's own mistakes
+	alter   func(op string, reply []byte) []byte  // what an attacker would
+	answer  string                                // the operation that alter answers, whatever the server says
 	connect []func()
 	stop    *stop
 	calls   chan struct{} // closed by the next call
@@ -93,6 +94,9 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 	l.sent[op] = append(l.sent[op], bytes.Clone(payload))
 	l.tell()
 	cut, refused, alter, answer, fleet := l.cut, l.refuse[op], l.alter, l.answer, l.fleet
+	if l.fails != nil && refused == nil {
+		refused = l.fails(op, payload)
+	}
 	l.mu.Unlock()
 	if err := l.hang(ctx, op, false); err != nil {
 		return nil, err
@@ -212,6 +216,13 @@ func (l *line) refuseWith(op string, err error) {
 	if err == nil {
 		delete(l.refuse, op)
 	}
+}
+
+// failing lets the server fail where f says so.
+func (l *line) failing(f func(op string, payload []byte) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = f
 }
 
 // said returns the operations so far, but for those named; what comes several

@@ -84,8 +84,8 @@ func (a *Agent) flush(ctx context.Context) error {
 func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	run := tutti.RunID(filepath.Base(dir))
 	result := readResult(dir, run)
-	if err := a.sendPublished(ctx, dir); errors.Is(err, errDamaged) {
-		result = unrecorded(result, err) // asking again cannot help
+	if err := a.sendPublished(ctx, dir); errors.Is(err, errDamaged) || err != nil && a.hopeless(run, err) {
+		result = unrecorded(result, err) // sending again cannot help
 	} else if err != nil {
 		return err
 	}
@@ -94,15 +94,14 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 		return err
 	}
 	err := a.sendResult(ctx, out)
-	if err != nil && !final(err) {
+	if err != nil && !a.hopeless(run, err) {
 		return err
 	}
 	if err != nil {
 		// The server will never take it: keep it for people, and say so, or the
 		// job waits for it.
 		a.opts.Logger.Error("the server refused a result", "run", run, "error", err)
-		bare := over(failed(run, tutti.BecauseMachinery, fmt.Errorf("the server refused its result: %w", err)))
-		if again := a.sendResult(ctx, tutti.Ended{Result: bare}); again != nil && !final(again) {
+		if again := a.sendResult(ctx, refused(run, err.Error())); again != nil && !a.hopeless(run, again) {
 			return again
 		}
 	}
@@ -110,12 +109,11 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 }
 
 // sendAgain puts a result back into the outbox that the server has had and asks
-// for again: it was restored from a backup. One that it refused stays refused.
-func (a *Agent) sendAgain(dir string, run tutti.RunID) error {
+// for again: it was restored from a backup. Of one that it refused it hears that once more.
+func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) error {
 	// One that cannot be read is none: the server says again what it takes.
-	sent, err := readSealed[map[string]string](filepath.Join(dir, sentFile))
-	if err == nil && sent["error"] != "" {
-		return tutti.Errorf(tutti.CodeConflict, "the server asks for run %s again and took no result of it", run)
+	if why := Refused(dir); why != "" {
+		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and does not take that it is lost", run)
 	}
 	a.opts.Logger.Warn("the server has lost the result of a run; it is sent again", "run", run)
 	return os.Remove(filepath.Join(dir, sentFile))
@@ -179,8 +177,11 @@ func (a *Agent) attach(ctx context.Context, dir string, out *tutti.Ended) error 
 			room -= len(raw)
 			*p.to, out.Enclosed = tutti.DigestOf(raw), append(out.Enclosed, raw)
 		default:
-			if *p.to, err = a.sendBlob(ctx, raw); err != nil && !final(err) {
+			if *p.to, err = a.sendBlob(ctx, raw); err != nil && !a.hopeless(out.Run, err) {
 				return err
+			}
+			if err != nil && p.to == &out.Record && out.Outcome.Good() {
+				out.Result = unrecorded(out.Result, err)
 			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

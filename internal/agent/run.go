@@ -59,7 +59,7 @@ func (a *Agent) execute(ctx context.Context, claimed tutti.Claimed) error {
 	dir := a.runDir(order.Run)
 	switch {
 	case hasFile(dir, sentFile):
-		return a.sendAgain(dir, order.Run)
+		return a.sendAgain(ctx, dir, order.Run)
 	case hasFile(dir, resultFile):
 		return nil // ended before; flush sends it
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -110,7 +112,7 @@ func nodeFacts(ctx context.Context, dir, root string) *doctor.Node {
 	_, n.Puppet = puppet.Find(root)
 	n.Certname = certname(ctx, root)
 	n.Module = moduleFacts(dir, n.Running)
-	n.Unended, n.Unsent = runFacts(dir)
+	runFacts(dir, n)
 	n.Slow, n.FacterConf = slowFacts(dir)
 	n.Locks = lockFacts()
 	member, err := identity.LoadMembership(identityDir(dir))
@@ -357,21 +359,35 @@ func lockFacts() []doctor.Lock {
 // finding: the agent may just be at it.
 const oldRun = time.Minute
 
-func runFacts(dir string) (unended, unsent []tutti.RunID) {
+func runFacts(dir string, n *doctor.Node) {
 	dirs, _ := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	refused := map[tutti.RunID]time.Time{}
+	var taken time.Time // the last result that the server took
 	for _, at := range dirs {
-		info, err := os.Stat(at)
-		if err != nil || !exists(filepath.Join(at, "run.json")) || exists(filepath.Join(at, "sent")) || time.Since(info.ModTime()) < oldRun {
+		run := tutti.RunID(filepath.Base(at))
+		if sent, err := os.Stat(filepath.Join(at, "sent")); err == nil {
+			if agent.Refused(at) != "" {
+				refused[run] = sent.ModTime()
+			} else if sent.ModTime().After(taken) {
+				taken = sent.ModTime()
+			}
 			continue
 		}
-		run := tutti.RunID(filepath.Base(at))
+		info, err := os.Stat(at)
+		if err != nil || !exists(filepath.Join(at, "run.json")) || time.Since(info.ModTime()) < oldRun {
+			continue
+		}
 		if exists(filepath.Join(at, "result.json")) {
-			unsent = append(unsent, run)
+			n.Unsent = append(n.Unsent, run)
 		} else if p, err := puppet.Adopt(at); err == nil && p == nil {
-			unended = append(unended, run)
+			n.Unended = append(n.Unended, run)
 		}
 	}
-	return unended, unsent
+	for _, run := range slices.Sorted(maps.Keys(refused)) {
+		if refused[run].After(taken) {
+			n.Refused = append(n.Refused, run)
+		}
+	}
 }
 
 // slowRuns is in how many runs, one after the other, a fact has to be slow: a busy

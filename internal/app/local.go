@@ -82,6 +82,7 @@ func localRun(dir string, run tutti.RunID) (cli.LocalRun, error) {
 		out.Job, out.Mode, out.Began = order.Tutti.Job, order.Mode, order.StartedAt
 	}
 	out.Local, out.Result, out.Told = agent.Ended(at)
+	out.Refused = agent.Refused(at)
 	if out.Began.IsZero() && out.Result != nil {
 		out.Began = out.Result.StartedAt
 	}

@@ -48,6 +48,8 @@ type LocalRun struct {
 	Began  time.Time     `json:"began,omitzero"`
 	Result *tutti.Result `json:"result,omitempty"` // nil: it goes on
 	Told   bool          `json:"told,omitempty"`   // the server knows how it ended, or will as soon as it is there
+	// Refused is why the server has not taken how it ended: it knows the run as failed. Empty: it has, or was not asked yet.
+	Refused string `json:"refused,omitempty"`
 }
 
 const shownLocal = 10
@@ -222,6 +224,9 @@ func (r LocalRun) ended() string {
 	}
 	if r.Mode != tutti.ModeApply {
 		text += " (" + string(r.Mode) + ")"
+	}
+	if r.Refused != "" {
+		text += "; the server did not take this result: " + oneLine(r.Refused, maxLine)
 	}
 	return text
 }

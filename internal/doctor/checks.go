@@ -331,6 +331,9 @@ func runs(n Node) (out []Finding) {
 	if len(n.Unsent) > 0 {
 		out = append(out, Finding{What: "ended, and the server does not have the result: " + join(n.Unsent), Means: "their jobs wait for it", Mend: "let the agent reach the server; it sends them by itself"})
 	}
+	if len(n.Refused) > 0 {
+		out = append(out, Finding{What: "ended, and the server did not take the result: " + join(n.Refused), Means: "the server knows them as failed; how they ended is in their directories only", Mend: fmt.Sprintf("tutti local status says why; then run the node again: tutti converge %s", n.Name)})
+	}
 	return out
 }
 

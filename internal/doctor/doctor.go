@@ -85,6 +85,7 @@ type Node struct {
 	Locks       []Lock
 	Unended     []tutti.RunID // begun, not ended, and without a process
 	Unsent      []tutti.RunID // ended, and the server does not have the result
+	Refused     []tutti.RunID // ended, the server did not take the result, and no later run ended otherwise
 	Slow        []Fact        // in each of its last runs, the most first
 	FacterConf  string        // where Facter is told what to remember
 }

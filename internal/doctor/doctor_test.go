@@ -92,6 +92,7 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"Facter loads all lenses", func(f *doctor.Facts) {
 			f.Node.FacterConf, f.Node.Slow = "/f.conf", []doctor.Fact{{Name: "augeas", Cost: 1930 * time.Millisecond}, {Name: "b", Cost: time.Second}}
 		}, "facts", `augeas 1.9 s, b 1.0 sif they change seldom, in /f.conf: facts : { ttls : [ { "augeas" : 1 days }, { "b" : 1 days } ] }`},
+		{"a result that the server does not take", func(f *doctor.Facts) { f.Node.Refused = []tutti.RunID{"r"} }, "runs", "run the node again: tutti converge db-01"},
 		{"an outbox that is not sent", func(f *doctor.Facts) { f.Node.Unsent = []tutti.RunID{"r"} }, "runs", "sends them by itself"},
 	}
 	found := map[string]bool{}
