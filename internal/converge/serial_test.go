@@ -355,3 +355,64 @@ func TestCanariesRunInTurn(t *testing.T) {
 	}
 	s.watchTurns()
 }
+
+// Nor does a reaction begin behind a node that is away and not good. When it is back, they run in turn.
+func TestAReactionWaitsForANodeThatIsAway(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{
+		"a": publishes("v/a", constant("1"), "op/0"), "b": publishes("v/b", constant("1"), "op/0"), "c": publishes("v/c", constant("1"), "op/1"),
+	})
+	s.serial = one("g", "a", "b", "c")
+	s.all(first)
+	s.reaction = &tutti.Reaction{Window: time.Second, Wide: time.Minute}
+	s.gone["a"] = true
+	since, jobs := len(s.log), len(s.engine.Order)
+	s.write("op/0", "x")
+	s.idle(time.Minute)
+	if went := s.went(since); len(went) > 0 || len(s.engine.Order) != jobs {
+		t.Fatalf("%v went in %d jobs, want none\n%s", went, len(s.engine.Order)-jobs, s.tail())
+	}
+	s.write("op/1", "x")
+	delete(s.gone, "a")
+	s.idle(time.Minute)
+	if diff := cmp.Diff([]tutti.NodeName{"a", "b", "c"}, s.went(since)); diff != "" {
+		t.Errorf("-want +got\n%s%s", diff, s.tail())
+	}
+	s.watchTurns()
+}
+
+// Random fleets that react by themselves, while nodes come and go, heed the turns and come to rest.
+func TestReactionsHeedTurns(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := rapidDice{rt}
+		operator := operators(d)
+		s := newSim(rt, acyclic(d, kinds{nodes: 5, calm: true}))
+		s.serial = groupsOf(d, s.names())
+		s.writeAll(operator)
+		s.reaction = &tutti.Reaction{Window: time.Second, Wide: time.Minute}
+		for range 4 {
+			for range d.roll(15, "steps") {
+				s.step(pick(d))
+				s.settle()
+			}
+			switch name := nodeNamed(d.roll(len(s.nodes), "who")); d.roll(3, "what") {
+			case 0:
+				key := fmt.Sprintf("op/%d", d.roll(3, "key"))
+				operator[key] += "x"
+				s.write(key, operator[key])
+			case 1:
+				if s.engine.Active[name] == "" {
+					s.gone[name] = true
+				}
+			case 2:
+				delete(s.gone, name)
+			}
+			s.settle()
+		}
+		clear(s.gone)
+		s.idle(20 * time.Minute)
+		if needy := s.converge.Needy(s.view()); len(needy) > 0 {
+			rt.Fatalf("%v need something when all is quiet\n%s", needy, s.tail())
+		}
+		s.watchTurns()
+	})
+}

@@ -32,6 +32,12 @@ type Settings struct {
 	KeepJobs int
 }
 
+// seen is when a node was last heard of.
+func (v View) seen(n tutti.NodeName) time.Time {
+	at, _ := v.Present.Last(n)
+	return at
+}
+
 // Present is who is there now, which is in no log and belongs to no version.
 type Present interface {
 	// Last returns when a node was last heard of and what it said then; the zero time:
