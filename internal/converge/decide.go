@@ -31,8 +31,8 @@ type View struct {
 	InFlight    int  // runs at once in the fleet, 0: no limit
 	Compiles    int  // compiles at once, 0: no limit
 
-	rollout *rollout                // found by State
-	halts   map[tutti.NodeName]halt // found by State
+	rollout *rollout // found by State
+	halts   *halts   // found by State
 }
 
 // Has is what a node has to run with.
@@ -110,8 +110,7 @@ func (s *State) Decide(v View) []tutti.Body {
 
 // survey returns a view with what State finds out for one look.
 func (s *State) survey(v View) View {
-	v.rollout = s.rollout(v)
-	v.halts = s.halts(v)
+	v.rollout, v.halts = s.rollout(v), &halts{}
 	return v
 }
 

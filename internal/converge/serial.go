@@ -228,24 +228,27 @@ type halt struct {
 	why   string
 }
 
-// halts returns the nodes of serial groups that are not good and do not run by themselves, as they stand without
-// a job.
-func (s *State) halts(v View) map[tutti.NodeName]halt {
-	out := map[tutti.NodeName]halt{}
+// halts are the nodes of serial groups that are not good and do not run by themselves, as they stand without a job.
+type halts struct{ of map[tutti.NodeName]halt }
+
+// haltsIn returns them, of a view that is surveyed. Who needs none of them looks at no node.
+func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
+	if v.halts.of != nil {
+		return v.halts.of
+	}
+	v.halts.of = map[tutti.NodeName]halt{}
 	for _, group := range v.Serial {
 		for _, n := range group.Nodes {
-			if s.nodes[n] {
-				s.halt(v, n, out)
+			if _, known := v.halts.of[n]; s.nodes[n] && !known {
+				s.halt(v, n, v.halts.of)
 			}
 		}
 	}
-	return out
+	return v.halts.of
 }
 
+// halt notes whether a node is one of them.
 func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
-	if _, known := out[n]; known {
-		return
-	}
 	h, last := halt{}, s.engine.Last(n).Applied
 	switch {
 	case v.Paused(n) != "":
@@ -272,15 +275,13 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 // haltsFor returns what stops a node that runs by itself: a node of a serial group that comes before it, empty:
 // nothing does.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
-	if len(v.halts) == 0 {
-		return ""
-	}
 	for _, group := range v.Serial {
 		if !slices.Contains(group.Nodes, n) {
 			continue
 		}
+		all := s.haltsIn(v)
 		for _, before := range group.Nodes {
-			if h, stops := v.halts[before]; stops && s.precedes(group, before, n, "") {
+			if h, stops := all[before]; stops && s.precedes(group, before, n, "") {
 				return stopsAt(group, before, h)
 			}
 		}
@@ -322,7 +323,7 @@ func (s *State) stop(v View, job tutti.JobID, seats map[tutti.NodeName]*seat) {
 		if seat := seats[n]; seat != nil {
 			return seat.halts()
 		}
-		h, stops := v.halts[n]
+		h, stops := s.haltsIn(v)[n]
 		return h, stops
 	}
 	groups := s.notGood(v, job, seats, at)

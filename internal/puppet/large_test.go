@@ -98,6 +98,34 @@ func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
 	}
 }
 
+// What a run that was cut off owes is kept up to a bound. Beyond it the run says that this is not known.
+func TestEventsWithoutAnEndAreNotKept(t *testing.T) {
+	if !hostile.Alone(t, 128<<20) {
+		return
+	}
+	dir := t.TempDir()
+	phases := `{"t":"2026-01-01T00:00:00.000Z","phase":"apply"}` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "phase.jsonl"), []byte(phases), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		if _, err := fmt.Fprintf(file, `{"event":"start","resource":"Exec[%d]","notifies":["Exec[%s]"]}`+"\n", i, strings.Repeat("x", 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := puppet.Judge(dir, "run")
+	if got.Outcome != tutti.Interrupted || len(got.Failures) > 0 || !strings.Contains(got.Message, "too many resources") {
+		t.Errorf("%+v, want an interrupted run that does not know what it owes", got)
+	}
+}
+
 // What Puppet is to write is a file; another thing under its name keeps nobody waiting.
 func TestAPipeIsNoReport(t *testing.T) {
 	dir := t.TempDir()

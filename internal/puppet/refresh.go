@@ -39,15 +39,15 @@ func lostRefreshes(dir string) ([]tutti.Failure, error) {
 		switch e.Event {
 		case "start":
 			if len(e.Notifies) > 0 { // most have none
+				r.bytes += sizeOf(e.Resource, e.Notifies) - sizeOf(e.Resource, r.notifies[e.Resource])
 				r.notifies[e.Resource] = e.Notifies
-				r.bytes += len(line)
 			}
 		case "done":
 			r.done(e)
 		}
 	})
-	if err == nil && r.bytes > maxRefreshes {
-		err = tutti.Errorf(tutti.CodeDamaged, "its events name too many resources")
+	if err == nil && r.bytes > maxRefreshes { // what came after that is not known
+		return nil, tutti.Errorf(tutti.CodeDamaged, "its events name too many resources")
 	}
 	for by, targets := range r.notifies {
 		for _, target := range targets {
@@ -74,7 +74,20 @@ func (r *refreshes) done(e eventLine) {
 			r.bytes += len(e.Resource) + len(target)
 		}
 	}
+	r.bytes -= sizeOf(e.Resource, r.notifies[e.Resource])
 	delete(r.notifies, e.Resource)
+}
+
+// sizeOf is about what a resource and those that it notifies take, in bytes.
+func sizeOf(resource string, notifies []string) int {
+	if len(notifies) == 0 {
+		return 0 // it is not kept
+	}
+	size := len(resource)
+	for _, n := range notifies {
+		size += len(n)
+	}
+	return size
 }
 
 func (r *refreshes) owe(target string) *owed {

@@ -254,7 +254,7 @@ func startParent(install Installation, launcher string) (*parent, error) {
 		ours.Close()
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
-	p := &parent{install: install, ruby: ruby, cmd: cmd, conn: ours, answers: bufio.NewReader(ours)}
+	p := &parent{install: install, ruby: ruby, cmd: cmd, conn: ours, answers: bufio.NewReaderSize(ours, 64<<10)}
 	if _, err := p.answer(warmReady); err != nil {
 		p.end()
 		return nil, fmt.Errorf("it did not load Puppet: %w", err)
@@ -308,7 +308,7 @@ func (p *parent) answer(within time.Duration) (warmReply, error) {
 	if err := p.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return out, err
 	}
-	line, err := p.answers.ReadBytes('\n')
+	line, err := p.answers.ReadSlice('\n') // a line that the buffer does not hold is no answer
 	if err == nil {
 		err = json.Unmarshal(line, &out)
 	}
