@@ -103,7 +103,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 		out.before = v.before(name)
 		if f := v.Fleet(); f.Reaction != nil {
 			out.standing.Rests = v.Converge.Rests(converge.View{
-				Now: v.Now, Since: v.Now.Add(-v.Settings.Silence), Silence: v.Settings.Silence, Seen: v.seen,
+				Now: v.Now, Since: v.Now.Add(-v.Silence), Silence: v.Silence, Seen: v.seen,
 				Has: v.has, Paused: v.Paused(v.Now), Reaction: f.Reaction, Environment: f.Environment.Name, Serial: v.Registry.Serial(),
 			}, name, st)
 		}
