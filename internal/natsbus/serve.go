@@ -26,8 +26,8 @@ type ServeOptions struct {
 	SpoolDir string // content above 128 KiB passes through here; emptied at start and end
 	// Ready is called when calls of nodes arrive. May be nil.
 	Ready func()
-	// Denied is told what a node tried without a right to, at most ten times a
-	// minute for each node. It must not block. May be nil.
+	// Denied is told what a node tried without a right to, each time. It must not
+	// block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once; 0 means 64.
@@ -37,8 +37,6 @@ type ServeOptions struct {
 const (
 	concurrency       = 64
 	concurrencyOfNode = 16
-	// maxDeniedPerMinute attempts of one node are told, more are dropped.
-	maxDeniedPerMinute = 10
 	// concurrencyLarge bounds the memory for content that goes in chunks.
 	concurrencyLarge = 4
 )
@@ -54,25 +52,6 @@ type server struct {
 
 	mu     sync.Mutex
 	ofNode map[tutti.NodeKey]int // handlers at work
-	told   telling
-}
-
-// telling bounds how often one node is told of: so many times a minute.
-type telling map[tutti.NodeKey]told
-
-type told struct {
-	since time.Time
-	count int
-}
-
-func (t telling) may(key tutti.NodeKey, now time.Time) bool {
-	of := t[key]
-	if now.Sub(of.since) >= time.Minute {
-		of = told{since: now}
-	}
-	of.count++
-	t[key] = of
-	return of.count <= maxDeniedPerMinute
 }
 
 // Serve answers nodes on nc, the server's connection to the account of the
@@ -93,7 +72,7 @@ func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	s := &server{
 		ServeOptions: o, nc: nc, spool: sp,
 		slots: make(chan struct{}, o.Concurrency), large: make(chan struct{}, concurrencyLarge),
-		ofNode: map[tutti.NodeKey]int{}, told: telling{},
+		ofNode: map[tutti.NodeKey]int{},
 	}
 	sub, err := nc.SubscribeSync("n.>")
 	if err != nil {
@@ -316,17 +295,10 @@ func (s *server) leave(key tutti.NodeKey) {
 	}
 }
 
-// deny tells of an attempt, but lets no node flood whoever listens.
 func (s *server) deny(key tutti.NodeKey, what string) {
-	if s.Denied != nil && s.mayTell(key, time.Now()) {
+	if s.Denied != nil {
 		s.Denied(key, what)
 	}
-}
-
-func (s *server) mayTell(key tutti.NodeKey, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.told.may(key, now)
 }
 
 // Ring rings the doorbell of a node: fire and forget, lost if the node is not

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
@@ -33,7 +32,6 @@ type VisitorOptions struct {
 type Visitors struct {
 	o     VisitorOptions
 	there map[tutti.NodeKey][]visitor // the oldest first
-	told  telling
 }
 
 // NewVisitors returns one that knows of nobody yet.
@@ -41,7 +39,7 @@ func NewVisitors(o VisitorOptions) *Visitors {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Visitors{o: o, there: map[tutti.NodeKey][]visitor{}, told: telling{}}
+	return &Visitors{o: o, there: map[tutti.NodeKey][]visitor{}}
 }
 
 type visitor struct {
@@ -147,7 +145,7 @@ func (v *Visitors) connected(key tutti.NodeKey, new visitor) {
 // Violated takes note of a subject that whoever has shown that JWT may not use. Call
 // it from one goroutine.
 func (v *Visitors) Violated(jwt, what string) {
-	if key, known := keyOf(jwt); known && v.told.may(key, time.Now()) {
+	if key, known := keyOf(jwt); known {
 		v.o.Denied(key, what)
 	}
 }

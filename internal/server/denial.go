@@ -1,10 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,101 +11,155 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
-// maxDenials bounds how many attempts are recorded in a minute: whoever is
-// refused must not be able to fill the log.
-const maxDenials = 300
+// Whoever is refused must not be able to fill the log, or to hide what others try. So
+// entries are bounded for each one who is known, and for all strangers together. What is
+// beyond a bound is counted, and a minute's counts are one entry of whoever they are of.
+const (
+	maxDenialsOf = 30  // entries in a minute of one who is known
+	maxDenials   = 300 // of all of them; each still has his first one
+	// strangersAtOnce is how many strangers have an entry of their own before they only count;
+	// each strangersEvery there is room for one more.
+	strangersAtOnce = 60
+	strangersEvery  = 10 * time.Minute
+)
 
-// deny records an attempt without a grant, the same one once a minute, and
-// returns its error.
+// strangers is who tried what strangers did, in an entry that counts more than one of them.
+const strangers = "strangers"
+
+// deny records an attempt without a grant, or counts it, and returns its error.
 func (tx *tx) deny(who, what string, err error) error {
 	what = plain.Words(what)
 	if tx.server.denials.admit(tx.now, who, what) {
-		tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: plain.Words(err.Error())})
+		tx.denied(who, what, err)
 	}
 	return err
 }
 
-// denials are the attempts that were recorded since a minute began.
-type denials struct {
-	since  time.Time
-	seen   map[string]bool
-	counts map[bool]int // of nodes, and of everybody else
+func (tx *tx) denied(who, what string, cause error) {
+	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: plain.Words(cause.Error())})
 }
 
-// admit reports whether an attempt is to be recorded.
-func (d *denials) admit(now time.Time, who, what string) bool {
-	if now.Sub(d.since) > time.Minute {
-		*d = denials{since: now, seen: map[string]bool{}, counts: map[bool]int{}}
+// Denied records what was refused before it came to the writer, or counts it: who is
+// `address:IP`, `key:KEY` or `operator:NAME`. It waits until an entry is on disk. What is
+// counted does not cost the writer anything.
+func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
+	what = plain.Words(what)
+	if s.denials.admit(time.Now(), who, what) {
+		_ = s.do(context.WithoutCancel(ctx), func(tx *tx) error {
+			tx.denied(who, what, cause)
+			return nil
+		})
 	}
-	key := who + "\x00" + what
-	if d.seen[key] || d.counts[isNode(who)] >= maxDenials {
+}
+
+// Refused is Denied of what the bus refused on a node's behalf.
+func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
+	who := "key:" + string(key)
+	if node := s.presence.named(key); node != "" {
+		who = actorNode(node)
+	}
+	s.Denied(ctx, who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))
+}
+
+// denials are the attempts of the minute that goes on. It begins with the first one, and ends
+// when the writer takes what was counted.
+type denials struct {
+	mu       sync.Mutex
+	since    time.Time // zero: there was none
+	known    map[string]*attempts
+	recorded int // of those who are known
+
+	strangers attempts
+	sources   counts    // of what strangers tried
+	room      int       // for strangers' own entries
+	roomAt    time.Time // when room was counted; zero: never
+}
+
+// attempts are what one has tried within a minute.
+type attempts struct {
+	recorded map[string]bool
+	more     counts
+}
+
+// note records an attempt as one of its own if it may be and there is none like it, else it
+// counts it.
+func (a *attempts) note(key, what string, may bool) bool {
+	if !may || a.recorded[key] {
+		a.more.add(what)
 		return false
 	}
-	d.seen[key] = true
-	d.counts[isNode(who)]++
+	if a.recorded == nil {
+		a.recorded = map[string]bool{}
+	}
+	a.recorded[key] = true
 	return true
 }
 
-// isNode tells those who proved a node's key from everybody else: strangers who
-// knock must not use up the room for what nodes try.
-func isNode(who string) bool { return strings.HasPrefix(who, actorNode("")) }
-
-// knocks keeps strangers from keeping the writer busy: what would not be recorded
-// does not get as far, and is counted.
-type knocks struct {
-	mu sync.Mutex
-	denials
-	more map[knock]int // not recorded since the minute began
+// isKnown tells those who have proved who they are from strangers, who can call themselves
+// by as many names as they like.
+func isKnown(who string) bool {
+	kind, _, _ := strings.Cut(who, ":")
+	return kind == "node" || kind == "operator" || kind == "token"
 }
 
-type knock struct{ who, what string }
-
-// Denied records what was refused before it came to the writer: who is
-// `address:IP`, `key:KEY` or `operator:NAME`. It waits until that is on disk. What
-// comes again within a minute is counted, and recorded as a number.
-func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
-	k := knock{who, plain.Words(what)}
-	s.knocks.mu.Lock()
-	admitted := s.knocks.admit(time.Now(), k.who, k.what)
-	if !admitted {
-		if _, known := s.knocks.more[k]; !known && len(s.knocks.more) >= maxDenials {
-			k = knock{"address:others", "what too many others tried"}
-		}
-		if s.knocks.more == nil {
-			s.knocks.more = map[knock]int{}
-		}
-		s.knocks.more[k]++
+// admit reports whether an attempt is to have an entry of its own. It counts it otherwise.
+func (d *denials) admit(now time.Time, who, what string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() {
+		d.since, d.known = now, map[string]*attempts{}
 	}
-	s.knocks.mu.Unlock()
-	if admitted {
-		_ = s.do(context.WithoutCancel(ctx), func(tx *tx) error { return tx.deny(k.who, k.what, cause) })
+	if !isKnown(who) {
+		return d.admitStranger(now, who, what)
 	}
+	a := d.known[who]
+	if a == nil {
+		a = &attempts{}
+		d.known[who] = a
+	}
+	n := len(a.recorded)
+	if !a.note(what, what, n < maxDenialsOf && (n == 0 || d.recorded < maxDenials)) {
+		return false
+	}
+	d.recorded++
+	return true
 }
 
-// due returns what was counted in a minute that is over.
-func (k *knocks) due(now time.Time) []*tutti.Denied {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.more) == 0 || now.Sub(k.since) <= time.Minute {
+func (d *denials) admitStranger(now time.Time, who, what string) bool {
+	if d.roomAt.IsZero() {
+		d.room, d.roomAt = strangersAtOnce, now
+	}
+	if more := int(now.Sub(d.roomAt) / strangersEvery); more > 0 {
+		d.room, d.roomAt = min(d.room+more, strangersAtOnce), now
+	}
+	if d.strangers.note(who+"\x00"+what, what, d.room > 0) {
+		d.room--
+		return true
+	}
+	d.sources.add(sourceOf(who))
+	return false
+}
+
+// due returns the entries of what was counted, when the minute is over.
+func (d *denials) due(now time.Time) []*tutti.Denied {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() || now.Sub(d.since) <= time.Minute {
 		return nil
 	}
 	var out []*tutti.Denied
-	for key, n := range k.more {
-		out = append(out, &tutti.Denied{Who: key.who, What: key.what, Reason: fmt.Sprintf("%d times more within a minute", n)})
-	}
-	k.more = nil
-	slices.SortFunc(out, func(a, b *tutti.Denied) int { return cmp.Or(cmp.Compare(a.Who, b.Who), cmp.Compare(a.What, b.What)) })
-	return out
-}
-
-// Refused records what the bus refused on a node's behalf. It waits until that is
-// on disk.
-func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
-	_ = s.do(ctx, func(tx *tx) error {
-		who := "key:" + string(key)
-		if n := tx.Registry.ByKey(key); n != nil {
-			who = actorNode(n.Node)
+	for _, who := range sorted(d.known) {
+		if more := d.known[who].more; more.total > 0 {
+			out = append(out, &tutti.Denied{Who: who, What: more.String(), Reason: fmt.Sprintf("%d times more within a minute", more.total)})
 		}
-		return tx.deny(who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))
-	})
+	}
+	if more := d.strangers.more; more.total > 0 {
+		who, by := strangers, d.sources.String()
+		if len(d.sources.of) == 1 {
+			who = by
+		}
+		out = append(out, &tutti.Denied{Who: who, What: more.String(), Reason: fmt.Sprintf("%d times more within a minute, by %s", more.total, by)})
+	}
+	d.since, d.known, d.recorded, d.strangers, d.sources = time.Time{}, nil, 0, attempts{}, counts{}
+	return out
 }

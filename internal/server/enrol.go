@@ -65,7 +65,7 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 	err = s.do(ctx, func(tx *tx) error {
 		t, err := tx.admit(in, hash)
 		if err != nil {
-			return tx.deny("key:"+string(in.Key), "join as "+string(in.Name), err)
+			return tx.denyJoin(in, hash, err)
 		}
 		n := tx.Registry.Nodes[in.Name]
 		if n != nil && n.Key == in.Key && n.Token == t.Token {
@@ -93,6 +93,16 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		}
 	}
 	return s.opts.Identity.Enrol(in.Name, in.Key)
+}
+
+// denyJoin records who may not join: whoever has shown a token's secret is known by the token,
+// so that a flood of strangers does not hide that somebody else has it.
+func (tx *tx) denyJoin(in tutti.EnrolRequest, hash tutti.Digest, err error) error {
+	who, what := "key:"+string(in.Key), "join as "+string(in.Name)
+	if t := tx.Registry.Tokens[in.Token]; t != nil && t.Hash == hash {
+		who, what = "token:"+string(t.Token), what+" with the key "+string(in.Key)
+	}
+	return tx.deny(who, what, err)
 }
 
 // renew gives a node a new JWT for its own key, as long as it is one.

@@ -248,6 +248,16 @@ func (p presence) who(key tutti.NodeKey) tutti.NodeName {
 	return place.node
 }
 
+// named returns the node of a key; empty: nobody has it.
+func (p presence) named(key tutti.NodeKey) tutti.NodeName {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if place := p.keys[key]; place != nil {
+		return place.node
+	}
+	return ""
+}
+
 // running notes a sign of life and returns the node of a key and the job of its
 // run; false if that is not its run now.
 func (p presence) running(key tutti.NodeKey, run tutti.RunID) (tutti.NodeName, tutti.JobID, bool) {

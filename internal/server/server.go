@@ -105,12 +105,11 @@ type Server struct {
 	hub      hub
 	appended broadcast
 	access   access
-	knocks   knocks
+	denials  denials
 	asks     asks
 	asked    *sharedAsked
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver // the writer's
-	denials  denials  // the writer's
 	at       atomic.Pointer[tutti.Position]
 	links    links
 	saidBack atomic.Int64            // when it was last said that somebody knows more, in seconds
@@ -321,7 +320,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 		answers[i] = c.work(tx)
 		tx.mayCut()
 	}
-	for _, d := range w.knocks.due(tx.now) {
+	for _, d := range w.denials.due(tx.now) {
 		tx.emit(actorServer, d)
 		tx.mayCut()
 	}

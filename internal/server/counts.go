@@ -1,0 +1,83 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+const (
+	maxCounted = 1024 // names that are counted apart
+	maxShown   = 3    // of them, the most frequent ones
+	maxName    = 80   // bytes of a name that is shown
+)
+
+// counts say how often each of some names came, and take no more room for many names than
+// for some.
+type counts struct {
+	total int
+	of    map[string]int // at most maxCounted; those beyond are in total only
+}
+
+func (c *counts) add(name string) {
+	c.total++
+	if _, known := c.of[name]; !known && len(c.of) >= maxCounted {
+		return
+	}
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[name]++
+}
+
+// String lists the most frequent names, with their counts if there are several, and how often
+// all others came.
+func (c *counts) String() string {
+	names := sorted(c.of)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(c.of[b], c.of[a]) })
+	if len(names) == 1 && c.of[names[0]] == c.total {
+		return cut(names[0])
+	}
+	var out []string
+	others := c.total
+	for _, name := range names[:min(len(names), maxShown)] {
+		out = append(out, fmt.Sprintf("%s (%d)", cut(name), c.of[name]))
+		others -= c.of[name]
+	}
+	if others > 0 {
+		out = append(out, fmt.Sprintf("others (%d)", others))
+	}
+	return strings.Join(out, ", ")
+}
+
+func cut(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxName], "") + "…"
+}
+
+func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+// sourceOf is what strangers are counted by: the network of an address, since one who has an
+// address of IPv6 has 2^64, else what kind of name it is.
+func sourceOf(who string) string {
+	kind, name, _ := strings.Cut(who, ":")
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		return kind
+	}
+	addr = addr.Unmap().WithZone("")
+	bits := 24
+	if addr.Is6() {
+		bits = 64
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return kind
+	}
+	return kind + ":" + prefix.String()
+}
