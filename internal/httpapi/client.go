@@ -52,6 +52,7 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set("Content-Type", contentType(name))
 	if c.Witness != nil {
 		setPosition(req.Header, headerSeen, c.Witness.Seen())
 	}

@@ -50,8 +50,8 @@ type Options struct {
 	// Admit says who asks, and whether he has one of the verbs (none: he needs none): it returns the context of the
 	// request, which may end before it, and what to call after it. An error refuses it.
 	Admit func(r *http.Request, verbs []tutti.Verb) (ctx context.Context, leave func(), err error)
-	// Denied is told what was refused by Admit with CodeUnauthenticated or CodeRefused, or ended in a
-	// panic. It may block.
+	// Denied is told what was refused by Admit with CodeUnauthenticated or CodeRefused, came from the web page of
+	// somebody else, or ended in a panic. It may block.
 	Denied func(r *http.Request, what string, cause error)
 	Logger *slog.Logger
 	Ready  <-chan struct{}
@@ -89,7 +89,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, nil, tutti.Errorf(tutti.CodeNotFound, "no call %s %s", r.Method, r.URL.Path))
 	})
-	return o.survive(mux)
+	return o.survive(o.ownPages(mux))
 }
 
 // NewClosedHandler returns the handler of a server that serves nothing: /healthz
@@ -224,7 +224,7 @@ func write(w http.ResponseWriter, out any, err error) {
 		}
 		out, status = body, statuses[body.Code]
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
 	_ = newEncoder(w).Encode(out) // whoever is gone does not read it
 }

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	typeJSON = "application/json"
+	typeBlob = "application/octet-stream"
+)
+
+// contentType is what the body of a call is.
+func contentType(name string) string {
+	if name == callPutBlob {
+		return typeBlob
+	}
+	return typeJSON
+}
+
+// ownPages refuses what the web page of somebody else can have a browser send with the
+// certificate of its user. A browser names the page in Origin, and sends a content type that is
+// not one of forms only after it has asked, which nobody answers here. A request may lack
+// the content type: the command line of release 0.2.0 sends none, and a browser that sends none
+// sends Origin.
+func (o Options) ownPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		err := checkOrigin(r)
+		if err != nil {
+			o.Denied(r, "call "+r.URL.Path+" from a web page", err)
+		} else {
+			err = checkType(r)
+		}
+		if err != nil {
+			write(w, nil, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func checkOrigin(r *http.Request) error {
+	for _, origin := range r.Header.Values("Origin") {
+		if origin != "https://"+r.Host {
+			return tutti.Errorf(tutti.CodeRefused, "the request has the origin %q, and this server is %q: it takes no requests from other web pages; use the tutti command line", origin, "https://"+r.Host)
+		}
+	}
+	return nil
+}
+
+func checkType(r *http.Request) error {
+	want := contentType(strings.TrimPrefix(r.URL.Path, "/v1/"))
+	for _, given := range r.Header.Values("Content-Type") {
+		if kind, _, err := mime.ParseMediaType(given); err != nil || kind != want {
+			return tutti.Errorf(tutti.CodeInvalid, "%s has the content type %q: send %q", r.URL.Path, given, want)
+		}
+	}
+	return nil
+}
