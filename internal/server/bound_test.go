@@ -147,7 +147,7 @@ func TestAPlanOfMoreNodesThanAnAppendTakesEvents(t *testing.T) {
 	}
 	log.Fault(refuseLarge)
 	// The nodes say nothing while 20,500 runs are decided on, however long that takes.
-	f := servertest.Resume(t, log, memory.NewBlobs(), func(o *server.Options) { o.Silence = time.Hour })
+	f := servertest.Resume(t, log, memory.NewBlobs(), func(o *server.Options) { o.Silence, o.SnapshotEvery = time.Hour, 10*count })
 	f.Push("fleet: test\ngroups: {all: {joined: true}}\nplans: {p: {steps: [{run: all}]}}\n")
 	f.Start("p", tutti.ModeApply)
 	if wanted := len(f.Events()) - count - len([]string{"code.pushed", "fleet.set", "job.started"}); wanted != count {

@@ -30,6 +30,35 @@ type keeper struct {
 	log trimmedLog
 }
 
+// needsSnapshot reports whether there are enough events after the latest snapshot.
+func (w *writer) needsSnapshot() bool {
+	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
+}
+
+// snapshotFirst takes a snapshot that is due before the server serves. The life before this one
+// ended before it had taken it; a server that ends soon after each start would never take one,
+// and its log would grow.
+func (w *writer) snapshotFirst(ctx context.Context) error {
+	log, ok := w.opts.Log.(trimmedLog)
+	if !ok || !w.needsSnapshot() {
+		return nil
+	}
+	k := &keeper{w.Server, log}
+	k.past.Lock()
+	defer k.past.Unlock()
+	taken, err := k.state(ctx)
+	if err == nil {
+		if refused := w.emitFirst(ctx, taken); refused != nil {
+			return refused
+		}
+		err = k.took(ctx, taken)
+	}
+	if err != nil {
+		w.opts.Logger.Error("no snapshot was taken before the server serves", "error", err)
+	}
+	return nil
+}
+
 // keep runs until ctx ends.
 func (s *Server) keep(ctx context.Context) {
 	log, ok := s.opts.Log.(trimmedLog)
@@ -82,6 +111,11 @@ func (k *keeper) snapshot(ctx context.Context) error {
 	if err != nil {
 		return tutti.Wrap("", err, "append the snapshot of the events up to %d", taken.Through)
 	}
+	return k.took(ctx, taken)
+}
+
+// took lets the log go of what a snapshot has that was appended.
+func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	k.taken.Store(taken) // before the log lets go: whoever reads it then goes on with the snapshot
 	select {
 	case <-k.snapshotDue: // said before this one was taken

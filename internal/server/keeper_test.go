@@ -398,6 +398,25 @@ func TestTheWriterDoesNotWaitForASnapshot(t *testing.T) {
 	})
 }
 
+// TestAServerThatEndsSoonTakesItsSnapshot: each life ends as soon as the server serves, as one
+// does whose first message ends it.
+func TestAServerThatEndsSoonTakesItsSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPast(t, func(o *server.Options) { o.SnapshotEvery = 1000 })
+		p.jobs(t, 10)
+		_ = p.Stop()
+		if e, found, err := p.log.Snapshot(t.Context()); found || err != nil {
+			t.Fatalf("there is a snapshot before: %v, %v", e, err)
+		}
+		p = p.again(t)
+		_ = p.Stop()
+		p.first(t)
+		p = p.again(t)
+		p.wantWhole(t)
+		p.wantTrail(t)
+	})
+}
+
 func TestASnapshotThatFailsIsTakenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool

@@ -193,6 +193,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	w.arrived()
+	if err := w.snapshotFirst(ctx); err != nil {
+		return err
+	}
 	s.access.load(w.state)
 	s.opts.Logger.Info("serving", "seq", w.state.Seq, "nodes", len(w.state.Registry.Nodes), "jobs", len(w.state.Engine.Order))
 	close(s.ready)
@@ -462,7 +465,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	if len(events) > 0 {
 		w.appended.tell()
 	}
-	if w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery) {
+	if w.needsSnapshot() {
 		select {
 		case w.snapshotDue <- struct{}{}:
 		default: // it is known
