@@ -54,6 +54,7 @@ type fleet struct {
 	admin   *httpapi.Client
 	honest  [2]*node
 	process *exec.Cmd // nil: it has been ended
+	limit   int       // of its open files; 0: as this process
 }
 
 const fleetFile = `
@@ -73,12 +74,18 @@ plans:
 // must work then as well.
 func start(t *testing.T) *fleet {
 	t.Helper()
+	return startWith(t, 0)
+}
+
+// startWith is start with a server that may have so many files open; 0: as this process.
+func startWith(t *testing.T, limit int) *fleet {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "tutti-attack-") // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	f := &fleet{t: t, dir: dir, https: bustest.Address(t), bus: bustest.Address(t)}
+	f := &fleet{t: t, dir: dir, https: bustest.Address(t), bus: bustest.Address(t), limit: limit}
 	f.tutti("server", "init", "--dir", f.path("server"), "--host", "127.0.0.1", "--listen", f.https, "--bus", f.bus)
 	f.serve()
 	f.admin = f.connect(f.path("operator"))
@@ -125,6 +132,9 @@ func (f *fleet) serve() {
 	}
 	defer said.Close()
 	f.process = exec.Command(binary, "--socket", f.path("socket"), "server", "--dir", f.path("server"))
+	if f.limit > 0 {
+		f.process = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, f.limit), "sh"}, f.process.Args...)...)
+	}
 	f.process.Env = append(os.Environ(), "NOTIFY_SOCKET="+f.path("notify"))
 	f.process.Stdout, f.process.Stderr = said, said
 	f.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is ended leaves nothing

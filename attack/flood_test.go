@@ -31,7 +31,7 @@ const (
 // on, runs go through, and nodes and operators from the same address get in. The
 // server lets so many stay and no more.
 func TestHalfOpenConnections(t *testing.T) {
-	moreFiles(t)
+	moreFiles(t, halfOpen)
 	for _, tc := range []struct {
 		name  string
 		port  func(f *fleet) string
@@ -39,15 +39,17 @@ func TestHalfOpenConnections(t *testing.T) {
 		// before the server's own deadline for TLS puts them out, bound or no bound
 		within time.Duration
 		audit  string
+		files  int // that the server may open; 0: as this process
 	}{
-		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port"},
-		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port"},
+		{"operators", func(f *fleet) string { return f.https }, 1024, 8 * time.Second, "finish TLS with the operators' port", 0},
+		{"nodes", func(f *fleet) string { return f.bus }, 4096, 18 * time.Second, "finish TLS with the nodes' port", 0},
+		{"nodes, and few files", func(f *fleet) string { return f.bus }, 750, 18 * time.Second, "finish TLS with the nodes' port", 3000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := start(t)
+			f := startWith(t, tc.files)
 			files, memory := f.files(), f.memory()
 			began := time.Now()
-			flood := newFlood(t, tc.port(f))
+			flood := newFlood(t, halfOpen, comesAgain, tc.port(f), beginTLS)
 			flood.full()
 			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
 			f.works("during") // over connections that are there
@@ -78,7 +80,13 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
-// flood is many connections that begin TLS and say no more.
+// beginTLS says the beginning of a hello.
+func beginTLS(c net.Conn) error {
+	_, err := c.Write([]byte{0x16, 3, 1})
+	return err
+}
+
+// flood is many connections that say something and no more.
 type flood struct {
 	t     *testing.T
 	end   func()         // all are closed when it returns
@@ -86,38 +94,40 @@ type flood struct {
 	made  atomic.Int64
 }
 
-func newFlood(t *testing.T, port string) *flood {
+// newFlood makes that many connections. One that was put out is made anew, on average after again.
+func newFlood(t *testing.T, count int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flood{t: t}
 	var all sync.WaitGroup
 	f.end = func() { cancel(); all.Wait() }
 	t.Cleanup(f.end)
-	for range halfOpen {
+	for range count {
 		f.first.Add(1)
-		all.Go(func() { f.hold(ctx, port) })
+		all.Go(func() { f.hold(ctx, again, port, say) })
 	}
 	return f
 }
 
 // hold keeps one connection open.
-func (f *flood) hold(ctx context.Context, port string) {
+func (f *flood) hold(ctx context.Context, again time.Duration, port string, say func(net.Conn) error) {
 	first := sync.OnceFunc(f.first.Done)
 	defer first()
 	for ctx.Err() == nil {
 		if c, err := new(net.Dialer).DialContext(ctx, "tcp", port); err == nil {
-			f.made.Add(1)
-			first()
 			stop := context.AfterFunc(ctx, func() { c.Close() })
-			_, _ = c.Write([]byte{0x16, 3, 1}) // the beginning of a hello
-			_, _ = c.Read(make([]byte, 1))     // until it is put out
+			if say(c) == nil {
+				f.made.Add(1)
+				first()
+				_, _ = c.Read(make([]byte, 1)) // until it is put out
+			}
 			stop()
 			_ = c.(*net.TCPConn).SetLinger(0) // ports are few
 			c.Close()
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(comesAgain/2 + rand.N(comesAgain)): //nolint:gosec // spreads them, keeps no secret
+		case <-time.After(again/2 + rand.N(again)): //nolint:gosec // spreads them, keeps no secret
 		}
 	}
 }
@@ -130,19 +140,19 @@ func (f *flood) full() {
 	select {
 	case <-all:
 	case <-time.After(patience):
-		f.t.Fatalf("waited %s for %d connections: %d were made", patience, halfOpen, f.made.Load())
+		f.t.Fatalf("waited %s for all connections: %d were made", patience, f.made.Load())
 	}
 }
 
 // moreFiles lets this process open enough.
-func moreFiles(t *testing.T) {
+func moreFiles(t *testing.T, count int) {
 	t.Helper()
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if limit.Max < halfOpen+1000 {
-		t.Fatalf("this process may open %d files, the test needs %d: ulimit -n", limit.Max, halfOpen+1000)
+	if limit.Max < uint64(count)+1000 {
+		t.Fatalf("this process may open %d files, the test needs %d: ulimit -n", limit.Max, count+1000)
 	}
 	limit.Cur = limit.Max
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

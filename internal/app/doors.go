@@ -88,7 +88,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 	serve := func(d *door, l net.Listener) {
 		serveHTTP(ctx, group, &http.Server{
-			Handler:           d,
+			Handler:           httpapi.Strangers(d),
+			ConnContext:       httpapi.ConnContext,
+			MaxHeaderBytes:    httpapi.MaxHeader,
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       5 * time.Minute,
 			IdleTimeout:       2 * time.Minute,
@@ -96,7 +98,9 @@ func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 			ErrorLog:          slog.NewLogLogger(s.opts.Logger.With("part", "https").Handler(), slog.LevelDebug),
 		}, l)
 	}
-	serve(s.doors.certificate, httpapi.NewDoor(s.listener, httpapi.DoorOptions{TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway}))
+	serve(s.doors.certificate, httpapi.NewDoor(s.listener, httpapi.DoorOptions{
+		TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway, Most: partOfFiles(8, 1024), Strangers: partOfFiles(16, 256),
+	}))
 	if s.unix != nil {
 		serve(s.doors.local, s.unix)
 	}

@@ -101,6 +101,7 @@ func (s *Server) round(ctx context.Context) error {
 		return err
 	}
 	bus, err := embed.Start(embed.Options{
+		HalfOpen: partOfFiles(4, 4096), Connections: partOfFiles(2, 1<<16),
 		Dir: busDir, Listen: s.opts.Bus, TLS: s.authority.Bus(),
 		Trust: embed.Trust(trust), LogTo: s.opts.Logger.With("part", "nats"),
 	})

@@ -8,6 +8,7 @@
 package embed
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -39,6 +40,9 @@ type Options struct {
 	// SyncEvery is how often the server writes files anew of which less than half
 	// is left; 0: every 2 minutes.
 	SyncEvery time.Duration
+	// HalfOpen is how many connections may be in front of the bus that have not said who they
+	// are, and Connections how many there may be in all; 0: 4096, and any number.
+	HalfOpen, Connections int
 	// NoSync gives up durability for speed. Tests only.
 	NoSync bool
 }
@@ -62,6 +66,7 @@ type Server struct {
 	resolver *server.MemAccResolver
 	sync     bool
 	failed   chan error
+	halfOpen int
 
 	violations chan violation
 }
@@ -79,7 +84,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "embedded bus")
 	}
-	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, failed: make(chan error, 1), violations: make(chan violation, 1024)}
+	s := &Server{nats: ns, resolver: resolver, sync: opts.SyncAlways, halfOpen: cmp.Or(o.HalfOpen, halfOpen), failed: make(chan error, 1), violations: make(chan violation, 1024)}
 	if o.LogTo == nil {
 		o.LogTo = slog.New(slog.DiscardHandler)
 	}
@@ -131,6 +136,7 @@ func options(o Options) (*server.Options, *server.MemAccResolver, error) {
 		TLSTimeout:             helloTimeout.Seconds(),
 		AuthTimeout:            helloTimeout.Seconds(),
 		NoSigs:                 true,
+		MaxConn:                o.Connections,
 		MaxPayload:             MaxPayload,
 		PingInterval:           20 * time.Second,
 		MaxPingsOut:            2,

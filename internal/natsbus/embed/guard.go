@@ -51,7 +51,7 @@ func (s *Server) Guard(ctx context.Context, o GuardOptions) {
 			o.Violated(s.jwtOf(v.id), v.what)
 		case <-ticker.C:
 			// Who has not shown who he is counts to the global account.
-			if s.nats.GlobalAccount().NumLocalConnections() > halfOpen {
+			if s.nats.GlobalAccount().NumLocalConnections() > s.halfOpen {
 				s.expel(o.Refused)
 			}
 		}
@@ -69,7 +69,7 @@ func (s *Server) jwtOf(id uint64) string {
 
 func (s *Server) expel(refused func(from string, count int)) {
 	account := s.nats.GlobalAccount()
-	list, err := s.nats.Connz(&server.ConnzOptions{Account: account.GetName(), Limit: account.NumLocalConnections() + halfOpen})
+	list, err := s.nats.Connz(&server.ConnzOptions{Account: account.GetName(), Limit: account.NumLocalConnections() + s.halfOpen})
 	if err != nil {
 		return // asked again soon
 	}
@@ -81,7 +81,7 @@ func (s *Server) expel(refused func(from string, count int)) {
 	for _, conns := range sources {
 		counts = append(counts, len(conns))
 	}
-	stay := share(counts)
+	stay := share(s.halfOpen, counts)
 	for from, conns := range sources {
 		if len(conns) <= stay {
 			continue
@@ -94,18 +94,18 @@ func (s *Server) expel(refused func(from string, count int)) {
 	}
 }
 
-// share is how many connections of each source may stay: as many as make halfOpen
-// in all, given that some sources have fewer.
-func share(counts []int) int {
+// share is how many connections of each source may stay: as many as make most in
+// all, given that some sources have fewer.
+func share(most int, counts []int) int {
 	slices.Sort(counts)
-	left := halfOpen
+	left := most
 	for i, n := range counts {
 		if each := left / (len(counts) - i); n > each {
 			return max(each, alwaysOpen)
 		}
 		left -= n
 	}
-	return halfOpen
+	return most
 }
 
 // Disconnect ends a connection, known by the number that the bus gave it.

@@ -21,7 +21,7 @@ func TestTheShareOfASource(t *testing.T) {
 		{"a flood among a fleet", append(many(1000, 1), 10_000), halfOpen - 1000},
 		{"a flood from many sources", many(1000, 100), alwaysOpen},
 	} {
-		if got := share(tc.counts); got != tc.want {
+		if got := share(halfOpen, tc.counts); got != tc.want {
 			t.Errorf("%s: %d of each, want %d", tc.reason, got, tc.want)
 		}
 	}

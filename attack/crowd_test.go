@@ -1,0 +1,66 @@
+package attack
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+const (
+	// crowd is how many strangers finish TLS and begin to enrol.
+	crowd = 14_000
+	// crowdAgain is when one that was put out comes again, on average. TLS costs both sides, and
+	// they share the machine.
+	crowdAgain = 20 * time.Second
+	// crowdMemory is what they may cost the server.
+	crowdMemory = 50 << 20
+)
+
+// TestStrangersWhoFinishTLS: without a certificate they finish TLS, begin an enrolment and say
+// no more. That costs the server little, nobody else's request fails, and nothing ends when they
+// are more than the files that the server may open.
+func TestStrangersWhoFinishTLS(t *testing.T) {
+	moreFiles(t, crowd)
+	for _, limit := range []int{0, 3000} {
+		t.Run(fmt.Sprintf("files=%d", limit), func(t *testing.T) {
+			f := startWith(t, limit)
+			memory := f.memory()
+			config := f.trusting(t)
+			config.ServerName = "127.0.0.1"
+			config.ClientSessionCache = nil
+			slots := make(chan struct{}, 8*runtime.NumCPU()) // a machine does so many handshakes at once
+			flood := newFlood(t, crowd, crowdAgain, f.https, func(c net.Conn) error {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+				defer func() { _ = c.SetDeadline(time.Time{}) }()
+				_, err := fmt.Fprint(tls.Client(c, config), "POST /v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 15000\r\n\r\n{")
+				return err
+			})
+			flood.full()
+			f.works("during")
+			for i := range 5 {
+				fresh := f.join(tutti.NodeName([]string{"taken", "b", "c", "d", "e"}[i])) // comes from the same address as they
+				if err := fresh.call(t.Context(), tutti.OpClaim, tutti.Claim{}, nil); err != nil {
+					t.Errorf("a node that comes now: %v", err)
+				}
+				if _, err := f.issued(fmt.Sprintf("bob-%d", i)).ListJobs(t.Context()); err != nil {
+					t.Errorf("an operator who comes now: %v", err)
+				}
+			}
+			f.works("still during")
+			if more := f.memory() - memory; more > crowdMemory {
+				t.Errorf("the server took %d MiB more", more>>20)
+			} else {
+				t.Logf("the server took %d MiB more, %d files", more>>20, f.files())
+			}
+			flood.end()
+			f.works("after")
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package httpapi_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// behindADoor serves a handler as the server process does.
+func behindADoor(t *testing.T, strangers int, h http.Handler) (addr string, authority *identity.Authority) {
+	t.Helper()
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: authority.HTTPS(), Strangers: strangers, Refused: func(string, error) {}})
+	web := &http.Server{Handler: httpapi.Strangers(h), ConnContext: httpapi.ConnContext, ReadHeaderTimeout: time.Hour}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = web.Serve(door)
+	}()
+	t.Cleanup(func() {
+		_ = web.Close()
+		<-served
+	})
+	return l.Addr().String(), authority
+}
+
+// stranger finishes TLS without a certificate and says something.
+func stranger(t *testing.T, addr string, authority *identity.Authority, says string) *tls.Conn {
+	t.Helper()
+	config, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, says); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestStrangersMakeRoomForEachOther: who has finished TLS without a certificate and says no more
+// goes for one who comes later. Who has said a whole request is answered.
+func TestStrangersMakeRoomForEachOther(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	addr, authority := behindADoor(t, 2, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-answer
+		fmt.Fprint(w, "here you are")
+	}))
+	honest := stranger(t, addr, authority, "POST /v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+	<-asked
+	var silent []*tls.Conn
+	for range 4 {
+		silent = append(silent, stranger(t, addr, authority, "POST /v1/enrol HTTP/1.1\r\nHost: "))
+	}
+	for _, c := range silent[:3] { // the first request and the last stranger are two
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("a stranger who says nothing is still there")
+		}
+	}
+	close(answer)
+	said, err := io.ReadAll(honest)
+	if !strings.HasSuffix(string(said), "here you are") {
+		t.Errorf("who had said the whole request got %q, %v", said, err)
+	}
+}
+
+// TestWithoutACertificateNothingIsKeptAlive: with one a connection serves many requests.
+func TestWithoutACertificateNothingIsKeptAlive(t *testing.T) {
+	addr, authority := behindADoor(t, 2, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here you are") }))
+	nobody, err := identity.ClientTLS(authority.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason string
+		config *tls.Config
+		kept   bool
+	}{
+		{"without a certificate", nobody, false},
+		{"an operator", operator(t, authority), true},
+	} {
+		client, kept := with(t, tc.config), false
+		for range 2 {
+			trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { kept = got.Reused }}
+			req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "https://"+addr+"/healthz", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		if kept != tc.kept {
+			t.Errorf("%s: the second request was on the first one's connection: %t", tc.reason, kept)
+		}
+	}
+}
+
+// deadlines is an answer whose connection remembers its deadline.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.read = t; return nil }
+
+// TestARequestWithoutACertificateIsSmallAndSoonThere: it takes neither long nor much.
+func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
+	operators := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+	for _, tc := range []struct {
+		reason string
+		tls    *tls.ConnectionState
+		bytes  int
+		passes bool
+		bound  bool // in time
+	}{
+		{"an enrolment", &tls.ConnectionState{}, 1 << 10, true, true},
+		{"a large one", &tls.ConnectionState{}, 17 << 10, false, true},
+		{"an operator's", operators, 17 << 10, true, false},
+		{"root's, by the local socket", nil, 17 << 10, true, false},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/v1/enrol", strings.NewReader(strings.Repeat("x", tc.bytes)))
+		r.TLS = tc.tls
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		read, err := 0, error(nil)
+		httpapi.Strangers(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			var body []byte
+			body, err = io.ReadAll(r.Body)
+			read = len(body)
+		})).ServeHTTP(w, r)
+		if passes := err == nil && read == tc.bytes; passes != tc.passes || w.read.IsZero() == tc.bound {
+			t.Errorf("%s: %d bytes of %d, %v; to be read until %v", tc.reason, read, tc.bytes, err, w.read)
+		}
+	}
+}
