@@ -94,7 +94,7 @@ type flood struct {
 	made  atomic.Int64
 }
 
-// newFlood makes that many connections. One that was put out is made anew, on average after again.
+// newFlood makes that many connections. One that was put out is made again, on average after that time.
 func newFlood(t *testing.T, count int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

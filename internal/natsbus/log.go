@@ -161,7 +161,7 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 	}
 	msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(behind.end, 10))
 	msgs[0].Header.Set(jetstream.ExpectedStreamHeader, logStream)
-	seq, err := l.publish(ctx, msgs)
+	seq, err := l.publishWhole(ctx, msgs)
 	if err != nil {
 		return 0, err
 	}
@@ -217,6 +217,29 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 	msg.Header.Set(headerBlob, string(digest))
 	return msg, digest, nil
 }
+
+// batchAgain is when a batch is sent again that the bus could not put together.
+const batchAgain = 100 * time.Millisecond
+
+// publishWhole is publish until the bus has put the batch together, or ctx ends. The bus does so in
+// a file; where no more files may be opened it says that the batch is incomplete and stores
+// nothing. Some file will be closed.
+func (l *Log) publishWhole(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
+	for {
+		seq, err := l.publish(ctx, msgs)
+		if e, ok := errors.AsType[*jetstream.APIError](err); !ok || e.ErrorCode != errCodeIncompleteBatch {
+			return seq, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, tutti.Wrap(tutti.CodeDeadline, err, "append to the log: the bus could not put %d events together in time (too many open files?)", len(msgs))
+		case <-time.After(batchAgain):
+		}
+	}
+}
+
+// errCodeIncompleteBatch is JSAtomicPublishIncompleteBatchErr of the bus: nothing of the batch is stored.
+const errCodeIncompleteBatch = 10176
 
 // publish stores the messages, all or none, and returns the last one's
 // sequence.
