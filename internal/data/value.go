@@ -166,6 +166,9 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 	return all
 }
 
+// HieraCount is how many keys Hiera returns for a node at most.
+func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
+
 // hieraValue returns what hiera on a node finds for one key.
 func (s *State) hieraValue(node tutti.NodeName, key string) (value, bool) {
 	if v, ok := s.hiera[node][key]; ok {

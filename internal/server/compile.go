@@ -27,7 +27,7 @@ func (s *Server) compile(ctx context.Context, key tutti.NodeKey, payload []byte)
 		return nil, err
 	}
 	var out tutti.Compiling
-	err = s.do(ctx, func(tx *tx) error {
+	err = s.inVersion(ctx, func(tx *tx) error {
 		_, n, r, err := tx.compiling(key, in.Run, in.For)
 		out = tutti.Compiling{Node: n != nil, Recorded: r != nil}
 		return err

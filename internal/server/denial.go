@@ -28,6 +28,10 @@ const strangers = "strangers"
 
 // deny records an attempt without a grant, or counts it, and returns its error.
 func (tx *tx) deny(who, what string, err error) error {
+	if tx.looks { // it is the writer that records it
+		tx.records = true
+		return err
+	}
 	what = plain.Words(what)
 	if tx.server.denials.admit(tx.now, who, what) {
 		tx.denied(who, what, err)

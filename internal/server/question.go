@@ -22,58 +22,82 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		return nil, err
 	}
 	var out tutti.Answered
-	err = s.do(ctx, func(tx *tx) error {
-		n, asker, err := tx.asking(key, in.Run, in.For)
-		if err != nil {
-			return err
-		}
-		if in.Query.Kind == tutti.QueryValue {
-			if err := policy.MayRead(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Query.Key); err != nil {
-				if r := tx.Engine.Runs[in.Run]; r != nil && r.Node == n.Node {
-					tx.refused(r, []tutti.Grant{{Read: []string{in.Query.Key}}})
-				}
-				return tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
+	var asker data.Asker
+	return &out, s.answerBeside(ctx, key, inquiry{
+		check: func(tx *tx) (cost int, err error) {
+			if asker, err = tx.mayAsk(key, in); err != nil {
+				return 0, err
 			}
-		}
-		if in.Query.Kind == tutti.QueryPublished {
-			out = tutti.Answered{Seq: tx.Seq}
-			// What others published takes a grant to read, and an ask for the value.
-			if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == n.Node {
-				out.Found, out.Value = true, v.Value
-			}
+			return tx.Data.Cost(in.Query), nil
+		},
+		answer: func(tx *tx) error {
+			out = tx.answer(in, asker)
 			return nil
-		}
-		if tx.Data.Cost(in.Query) > maxAskCost {
-			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost))
-		}
-		a := tx.Data.Answer(in.Query, asker)
-		out = tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
-		if in.Stored != nil && in.Query.Kind == tutti.QueryCollect {
-			out.Lags, out.Exports = tx.lags(asker, in, a.Exports), nil
-		}
-		return nil
+		},
 	})
-	return out, err
 }
+
+// mayAsk returns whose answers a question is to be answered with, or refuses it.
+func (tx *tx) mayAsk(key tutti.NodeKey, in tutti.Ask) (data.Asker, error) {
+	n, asker, err := tx.asking(key, in.Run, in.For)
+	if err != nil {
+		return asker, err
+	}
+	if in.Query.Kind == tutti.QueryValue {
+		if err := policy.MayRead(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Query.Key); err != nil {
+			if r := tx.Engine.Runs[in.Run]; r != nil && r.Node == n.Node {
+				tx.refused(r, []tutti.Grant{{Read: []string{in.Query.Key}}})
+			}
+			return asker, tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
+		}
+	}
+	if tx.Data.Cost(in.Query) > maxAskCost {
+		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost)
+		return asker, tx.deny(actorNode(n.Node), "ask so much at once", err)
+	}
+	return asker, nil
+}
+
+func (tx *tx) answer(in tutti.Ask, asker data.Asker) tutti.Answered {
+	if in.Query.Kind == tutti.QueryPublished {
+		out := tutti.Answered{Seq: tx.Seq}
+		// What others published takes a grant to read, and an ask for the value.
+		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
+			out.Found, out.Value = true, v.Value
+		}
+		return out
+	}
+	a := tx.Data.Answer(in.Query, asker)
+	out := tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
+	if in.Stored != nil && in.Query.Kind == tutti.QueryCollect {
+		out.Lags, out.Exports = tx.lags(asker, in, a.Exports), nil
+	}
+	return out
+}
+
+// costOfKey is what a value of hiera costs to answer with, in comparisons.
+const costOfKey = 10
 
 func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := decode[tutti.HieraAsk](tutti.OpHiera, payload)
 	if err != nil {
 		return nil, err
 	}
-	out := tutti.HieraData{Digests: map[string]tutti.Digest{}}
-	err = s.do(ctx, func(tx *tx) error {
-		n, asker, err := tx.asking(key, in.Run, in.For)
-		if err != nil {
-			return err
-		}
-		out.Data, out.Seq = tx.Data.Hiera(n.Node), tx.Seq
-		for k := range out.Data {
-			out.Digests[k] = tx.Data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
-		}
-		return nil
+	var out tutti.HieraData
+	var asker data.Asker
+	return &out, s.answerBeside(ctx, key, inquiry{
+		check: func(tx *tx) (cost int, err error) {
+			_, asker, err = tx.asking(key, in.Run, in.For)
+			return min(costOfKey*tx.Data.HieraCount(asker.Node), maxAskCost), err
+		},
+		answer: func(tx *tx) error {
+			out = tutti.HieraData{Data: tx.Data.Hiera(asker.Node), Seq: tx.Seq, Digests: map[string]tutti.Digest{}}
+			for k := range out.Data {
+				out.Digests[k] = tx.Data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+			}
+			return nil
+		},
 	})
-	return out, err
 }
 
 // publish sets a value when Puppet has applied its resource. It is taken from

@@ -96,6 +96,15 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(servertest.Operator(), time.Second)
 		defer cancel()
+		ask := func(op string, in any) error { return f.Node("db-01").CallWithin(ctx, op, in, nil) }
+		for name, err := range map[string]error{
+			"ask":   ask(tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}),
+			"hiera": ask(tutti.OpHiera, tutti.HieraAsk{Run: run}),
+		} {
+			if err != nil {
+				t.Errorf("a node's %s while the writer waits: %v", name, err)
+			}
+		}
 		for name, err := range lookEverywhere(ctx, f, job, run) {
 			if code := tutti.CodeOf(err); err != nil && code != tutti.CodeNotFound {
 				t.Errorf("%s while the writer waits: %v", name, err)

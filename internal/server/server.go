@@ -106,6 +106,7 @@ type Server struct {
 	appended broadcast
 	access   access
 	denials  denials
+	shares   *shares
 	asks     asks
 	asked    *sharedAsked
 	files    atomic.Pointer[codeFiles]
@@ -156,6 +157,7 @@ func New(opts Options) *Server {
 		appended: newBroadcast(),
 		access:   newAccess(),
 		asks:     newAsks(),
+		shares:   newShares(),
 		stored:   map[tutti.NodeKey]int64{},
 		asked:    newSharedAsked(),
 

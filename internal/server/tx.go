@@ -26,6 +26,10 @@ type tx struct {
 	cuts   []int // numbers of events after which the append may be parted
 	server *Server
 	ticket tutti.Digest // of the message that the command serves
+
+	// looks: the state is a version for readers. Nothing is emitted; records says that the work
+	// wanted to, and has to run again in the writer.
+	looks, records bool
 }
 
 // mayCut says that what was emitted up to here need not be seen together with
@@ -34,6 +38,10 @@ func (tx *tx) mayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
 
 // emit applies an event and keeps it for the append.
 func (tx *tx) emit(by string, body tutti.Body) {
+	if tx.looks {
+		tx.records = true
+		return
+	}
 	e := tutti.Event{Seq: tx.Seq + 1, At: tx.now.UTC(), By: by, Body: body}
 	tx.Apply(e)
 	tx.events = append(tx.events, e)

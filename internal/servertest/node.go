@@ -48,11 +48,16 @@ func (n *Node) Request(token tutti.CreatedToken) tutti.EnrolRequest {
 
 // Call asks the server for an operation; out may be nil.
 func (n *Node) Call(op string, in, out any) error {
+	return n.CallWithin(context.Background(), op, in, out)
+}
+
+// CallWithin is Call, as long as ctx lasts.
+func (n *Node) CallWithin(ctx context.Context, op string, in, out any) error {
 	raw, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	reply, err := n.Fleet.Handle(tutti.WithTicket(context.Background(), n.Ticket), n.Key, op, raw)
+	reply, err := n.Fleet.Handle(tutti.WithTicket(ctx, n.Ticket), n.Key, op, raw)
 	if err != nil || out == nil {
 		return err
 	}

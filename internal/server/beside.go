@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
+)
+
+// Questions of compiles are answered beside the writer, from the readers' version of the fold.
+// What is read is compared at the gate, so an answer need not be newer than the call. One node may
+// make the server compare only so much in a time, and only so many costly questions are
+// answered at once: the others' calls and the writer share the processors with them.
+const (
+	// costAtOnce is how many comparisons a node may ask for at once, costEach how many more each
+	// second. A costly question has maxAskCost, and takes about 60 ms.
+	costAtOnce = 2 * maxAskCost
+	costEach   = 2_000_000
+	// costOfCall is what a question costs that compares nothing.
+	costOfCall = 1_000
+	// costly is from where on a question waits for others.
+	costly = 100_000
+)
+
+// shares are what nodes may still ask for.
+type shares struct {
+	mu    sync.Mutex
+	left  map[tutti.NodeKey]share
+	swept time.Time
+	slots chan struct{} // taken by costly questions that are being answered
+}
+
+// share is a node's: so much was left then.
+type share struct {
+	left int
+	at   time.Time
+}
+
+func newShares() *shares {
+	return &shares{left: map[tutti.NodeKey]share{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+}
+
+// now is what a node has left.
+func (s share) now(now time.Time) int {
+	return min(costAtOnce, s.left+int(min(now.Sub(s.at), time.Minute).Seconds()*costEach))
+}
+
+// pay takes a cost out of a node's share, or says when there will be enough.
+func (s *shares) pay(key tutti.NodeKey, cost int, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.swept) > time.Minute { // whoever asked nothing for so long has all
+		for k, of := range s.left {
+			if of.now(now) == costAtOnce {
+				delete(s.left, k)
+			}
+		}
+		s.swept = now
+	}
+	of, known := s.left[key]
+	left := costAtOnce
+	if known {
+		left = of.now(now)
+	}
+	if left < cost {
+		wait := time.Duration(float64(cost-left) / costEach * float64(time.Second))
+		return tutti.Errorf(tutti.CodeUnavailable, "this node has asked for more than its share of comparisons; ask again in %s", wait.Round(time.Millisecond))
+	}
+	s.left[key] = share{left - cost, now}
+	return nil
+}
+
+// enter waits until a costly question may be answered; leave has to follow.
+func (s *shares) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
+	case <-ctx.Done():
+		return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for other nodes' questions")
+	}
+}
+
+// inVersion runs work on a version of the fold that has all that was acknowledged before the call. If
+// work wants to record something it runs again in the writer, which records it.
+func (s *Server) inVersion(ctx context.Context, work func(tx *tx) error) error {
+	var records bool
+	err := s.look(ctx, func(v explain.View) error {
+		tx := &tx{State: v.State, now: v.Now, server: s, ticket: tutti.TicketOf(ctx), looks: true}
+		err := work(tx)
+		records = tx.records
+		return err
+	})
+	if records {
+		return s.do(ctx, work)
+	}
+	return err
+}
+
+// inquiry is a question of a node: check says whether it may ask, and what that costs; answer
+// answers it.
+type inquiry struct {
+	check  func(tx *tx) (cost int, err error)
+	answer func(tx *tx) error
+}
+
+// answerBeside answers a question that the node has a share for.
+func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) error {
+	cost := 0
+	err := s.inVersion(ctx, func(tx *tx) (err error) {
+		if cost, err = q.check(tx); err != nil || cost >= costly {
+			return err
+		}
+		if err := s.shares.pay(key, costOfCall+cost, tx.now); err != nil {
+			return err
+		}
+		return q.answer(tx)
+	})
+	if err != nil || cost < costly {
+		return err
+	}
+	if err := s.shares.pay(key, costOfCall+cost, time.Now()); err != nil {
+		return err
+	}
+	leave, err := s.shares.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.inVersion(ctx, func(tx *tx) error {
+		if _, err := q.check(tx); err != nil {
+			return err
+		}
+		return q.answer(tx)
+	})
+}
