@@ -29,7 +29,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		}
 		return natsbus.Serve(ctx, p.nodes, natsbus.ServeOptions{
 			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
-			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node,
+			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node, Light: []string{tutti.OpBeat},
 		})
 	})
 	s.guard(ctx, group, d, p)

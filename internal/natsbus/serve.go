@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
@@ -32,6 +34,9 @@ type ServeOptions struct {
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once; 0 means 64.
 	Concurrency int
+	// Light operations do not wait for others: these tell something, and their handlers are
+	// quick. One node has one of them at work, and what comes meanwhile is dropped.
+	Light []string
 }
 
 const (
@@ -39,6 +44,7 @@ const (
 	concurrencyOfNode = 16
 	// concurrencyLarge bounds the memory for content that goes in chunks.
 	concurrencyLarge = 4
+	concurrencyLight = 16
 )
 
 // server is the state of one Serve.
@@ -46,12 +52,14 @@ type server struct {
 	ServeOptions
 	nc      *nats.Conn
 	spool   *spool
-	slots   chan struct{}
+	turns   *turns
+	light   chan struct{}
 	large   chan struct{}
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	ofNode map[tutti.NodeKey]int // handlers at work
+	mu      sync.Mutex
+	ofNode  map[tutti.NodeKey]int  // calls that wait or are at work
+	telling map[tutti.NodeKey]bool // light ones at work
 }
 
 // Serve answers nodes on nc, the server's connection to the account of the
@@ -71,43 +79,101 @@ func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	defer sp.close() //nolint:errcheck // emptied at the next start
 	s := &server{
 		ServeOptions: o, nc: nc, spool: sp,
-		slots: make(chan struct{}, o.Concurrency), large: make(chan struct{}, concurrencyLarge),
-		ofNode: map[tutti.NodeKey]int{},
+		turns: newTurns(o.Concurrency), light: make(chan struct{}, concurrencyLight), large: make(chan struct{}, concurrencyLarge),
+		ofNode: map[tutti.NodeKey]int{}, telling: map[tutti.NodeKey]bool{},
 	}
-	sub, err := nc.SubscribeSync("n.>")
+	var light []*nats.Subscription
+	for _, op := range o.Light {
+		sub, err := s.subscribe("n.*." + op)
+		if err != nil {
+			return err
+		}
+		defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
+		light = append(light, sub)
+	}
+	all, err := s.subscribe("n.>")
 	if err != nil {
-		return wrap(err, "serve nodes")
+		return err
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
+	defer all.Unsubscribe() //nolint:errcheck // the connection may be gone
 	if err := flush(ctx, nc); err != nil {
 		return wrap(err, "serve nodes")
 	}
 	if o.Ready != nil {
 		o.Ready()
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	defer s.running.Wait()
-	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, sub := range light {
+		group.Go(func() error { return s.receive(ctx, sub, s.acceptLight) })
+	}
+	group.Go(func() error { return s.receive(ctx, all, s.accept) })
+	return group.Wait()
+}
+
+func (s *server) subscribe(subject string) (*nats.Subscription, error) {
+	sub, err := s.nc.SubscribeSync(subject)
+	return sub, wrap(err, "serve nodes")
+}
+
+// receive passes on what comes, until ctx ends.
+func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept func(context.Context, *nats.Msg)) error {
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err == nats.ErrSlowConsumer { //nolint:errorlint // a sentinel of the client, never wrapped
-			o.Logger.Warn("calls of nodes were dropped: the server is too slow")
+			s.Logger.Warn("calls of nodes were dropped: the server is too slow", "subject", sub.Subject)
 			continue
 		}
 		if err != nil {
 			return wrap(err, "serve nodes")
 		}
-		s.accept(ctx, msg)
+		accept(ctx, msg)
 	}
 }
 
-// accept checks a message and starts its handler, waiting for a free slot.
+// acceptLight answers what one of Light says, beside all others.
+func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
+	key, op, ok := senderOf(msg.Subject)
+	if !ok || msg.Reply != "" || !s.mayTell(key) {
+		return
+	}
+	select {
+	case s.light <- struct{}{}:
+	case <-ctx.Done():
+		s.told(key)
+		return
+	}
+	s.running.Go(func() {
+		defer func() { <-s.light; s.told(key) }()
+		ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), defaultTimeout)
+		defer cancel()
+		_, _ = s.handle(ctx, key, op, msg.Data) // nobody waits for an answer
+	})
+}
+
+func (s *server) mayTell(key tutti.NodeKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	may := !s.telling[key]
+	s.telling[key] = true
+	return may
+}
+
+func (s *server) told(key tutti.NodeKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.telling, key)
+}
+
+// accept checks a message and lets its handler begin when it is its node's turn.
 func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
 	switch {
+	case ok && msg.Reply == "" && slices.Contains(s.Light, op):
+		return // acceptLight has it, too
 	case !ok:
 		s.deny(key, "subject "+msg.Subject)
 		return
@@ -118,17 +184,14 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 		s.answer(msg, failure(tutti.Errorf(tutti.CodeUnavailable, "%s: more than %d calls of this node at once; try again", op, concurrencyOfNode)))
 		return
 	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		s.leave(key)
-		return
-	}
-	s.running.Go(func() {
-		defer func() { <-s.slots; s.leave(key) }()
-		ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
-		defer cancel()
-		s.answer(msg, s.dispatch(ctx, key, op, msg))
+	ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
+	s.turns.enter(key, func() {
+		s.running.Go(func() {
+			defer func() { cancel(); s.leave(key); s.turns.leave() }()
+			if ctx.Err() == nil { // else nobody waits any more
+				s.answer(msg, s.dispatch(ctx, key, op, msg))
+			}
+		})
 	})
 }
 
@@ -276,7 +339,7 @@ func (s *server) answer(to, answer *nats.Msg) {
 	}
 }
 
-// enter counts a handler of a node; one node cannot take all slots.
+// enter counts a call of a node; one node cannot have all calls that wait.
 func (s *server) enter(key tutti.NodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -413,6 +413,51 @@ func TestServeBoundsOneNode(t *testing.T) {
 	wg.Wait()
 }
 
+// TestBeatsDoNotWaitForCalls: while all handlers are at work, what a node tells is heard. One that
+// tells much has one of its own at work.
+func TestBeatsDoNotWaitForCalls(t *testing.T) {
+	bus := bustest.Start(t)
+	hold, entered, heard := make(chan struct{}), make(chan struct{}, 100), make(chan tutti.NodeKey, 100)
+	serve(t, bus, func(_ context.Context, from tutti.NodeKey, op string, _ []byte) ([]byte, error) {
+		if op == "beat" {
+			heard <- from
+		} else {
+			entered <- struct{}{}
+		}
+		<-hold
+		return nil, nil
+	}, func(o *natsbus.ServeOptions) { o.Light, o.Concurrency = []string{"beat"}, 2 })
+	busy, quiet := bus.Join(t, "busy"), bus.Join(t, "quiet")
+	c := dial(t, bus, busy)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := c.Call(within(t), "slow", nil); err != nil {
+				t.Errorf("a call that waited for its turn: %v", err)
+			}
+		})
+	}
+	for range 2 {
+		receive(t, entered, "call")
+	}
+	for range 5 {
+		if err := c.Send("beat", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := receive(t, heard, "beat of the busy node"); got != busy.Key {
+		t.Errorf("heard %s", got)
+	}
+	if err := dial(t, bus, quiet).Send("beat", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, heard, "beat of another node"); got != quiet.Key {
+		t.Errorf("heard %s, want the other node", got)
+	}
+	close(hold)
+	wg.Wait()
+}
+
 func BenchmarkCall(b *testing.B) {
 	bus := bustest.Start(b)
 	node := bus.Join(b, "web")
