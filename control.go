@@ -127,9 +127,24 @@ type Values interface {
 	SetValue(ctx context.Context, key string, value json.RawMessage) error
 	UnsetValue(ctx context.Context, key string) error
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
+	// PageValues is ListValues page by page, in the order of keys. Each page is of its own
+	// moment.
+	PageValues(ctx context.Context, in AskValues) (ValuesPage, error)
 	// Effect says what setting a key, or (without a value) unsetting it, would cause,
 	// and changes nothing. CodeNotFound: there is nothing to unset.
 	Effect(ctx context.Context, key string, value json.RawMessage) (Effect, error)
+}
+
+// AskValues asks for the values below a prefix whose keys are after another one.
+type AskValues struct {
+	Prefix string `json:"prefix,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// ValuesPage has some values. More: there are others after the last one.
+type ValuesPage struct {
+	Values []ValueView `json:"values"`
+	More   bool        `json:"more,omitempty"`
 }
 
 // Effect is which nodes a change makes run: those that read it themselves and would

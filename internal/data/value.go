@@ -147,11 +147,48 @@ func (s *State) Values(prefix string) []tutti.ValueView {
 	prefix = strings.TrimSuffix(prefix, "/")
 	var found []tutti.ValueView
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
-		if prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/") {
+		if below(key, prefix) {
 			found = append(found, s.values[key].ValueView)
 		}
 	}
 	return found
+}
+
+func below(key, prefix string) bool {
+	return prefix == "" || key == prefix || strings.HasPrefix(key, prefix+"/")
+}
+
+// A page has at most pageValues values, and no further one after pageBytes bytes of them.
+const (
+	pageValues = 2000
+	pageBytes  = 1 << 20
+)
+
+// Page returns the first values below a prefix whose keys are after another one and that sees admits, sorted by key, and
+// whether there are more. It sorts few keys, however many there are.
+func (s *State) Page(prefix, after string, sees func(key string) bool) (values []tutti.ValueView, more bool) {
+	prefix = strings.TrimSuffix(prefix, "/")
+	const keep = pageValues + 1
+	keys := make([]string, 0, 2*keep)
+	for key := range s.values {
+		if key <= after || !below(key, prefix) || !sees(key) {
+			continue
+		}
+		if keys = append(keys, key); len(keys) == cap(keys) {
+			slices.Sort(keys)
+			keys = keys[:keep]
+		}
+	}
+	slices.Sort(keys)
+	bytes := 0
+	for i, key := range keys {
+		if i == pageValues || bytes > pageBytes {
+			return values, true
+		}
+		v := s.values[key].ValueView
+		values, bytes = append(values, v), bytes+len(v.Value)
+	}
+	return values, false
 }
 
 // Hiera returns all hiera data of a node: the shared keys, and its own over them.

@@ -72,17 +72,32 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 	return out, err
 }
 
+// PageValues implements tutti.Values. Who may not read gets those that he may set.
+func (rd *Reader) PageValues(ctx context.Context, in tutti.AskValues) (page tutti.ValuesPage, err error) {
+	err = rd.look(ctx, func(v View) error {
+		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.sees())
+		return nil
+	})
+	return page, err
+}
+
 // ListValues implements tutti.Values, sorted by key. Who may not read gets those that he may set.
 func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
 	var out []tutti.ValueView
 	err := rd.look(ctx, func(v View) error {
-		out = v.Data.Values(prefix)
-		if v.May(tutti.VerbRead, "") != nil {
-			out = slices.DeleteFunc(out, func(value tutti.ValueView) bool { return v.May(tutti.VerbData, value.Key) != nil })
-		}
+		sees := v.sees()
+		out = slices.DeleteFunc(v.Data.Values(prefix), func(value tutti.ValueView) bool { return !sees(value.Key) })
 		return nil
 	})
 	return out, err
+}
+
+// sees reports of keys whether whoever asks may see their values.
+func (v View) sees() func(key string) bool {
+	if v.May(tutti.VerbRead, "") == nil {
+		return func(string) bool { return true }
+	}
+	return func(key string) bool { return v.May(tutti.VerbData, key) == nil }
 }
 
 // ListPauses implements tutti.Pauses.

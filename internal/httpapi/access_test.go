@@ -33,7 +33,7 @@ var routes = map[string]string{
 	"blobs/missing": "code", "blobs/put": "code", "code/push": "code", "code/release": "approve", "fleet/set": "code",
 	"code/effect": byReaders + " code", "code/show": byReaders + " code", "code/read": byReaders + " code", "fleet/get": byReaders + " code",
 	"grants/suggest": byReaders,
-	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/effect": byReaders + " data",
+	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/page": byReaders + " data", "data/effect": byReaders + " data",
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
 	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll,
 	"audit/read": byReaders, "remote/ask": "puppet",

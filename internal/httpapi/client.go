@@ -323,9 +323,23 @@ func (c *Client) UnsetValue(ctx context.Context, key string) error {
 	return tell(ctx, c, callUnsetValue, key)
 }
 
-// ListValues implements tutti.Values.
+// ListValues implements tutti.Values, page by page.
 func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
-	return ask[[]tutti.ValueView](ctx, c, callListValues, prefix)
+	all := []tutti.ValueView{}
+	for in := (tutti.AskValues{Prefix: prefix}); ; in.After = all[len(all)-1].Key {
+		page, err := c.PageValues(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Values...); !page.More || len(page.Values) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// PageValues implements tutti.Values.
+func (c *Client) PageValues(ctx context.Context, in tutti.AskValues) (tutti.ValuesPage, error) {
+	return ask[tutti.ValuesPage](ctx, c, callPageValues, in)
 }
 
 // Effect implements tutti.Values.

@@ -64,7 +64,8 @@ const (
 	callGetFleet     = "fleet/get"
 	callSetValue     = "data/set"
 	callUnsetValue   = "data/unset"
-	callListValues   = "data/list"
+	callListValues   = "data/list" // of clients of 0.2.0: all in one answer
+	callPageValues   = "data/page"
 	callEffect       = "data/effect"
 	callPause        = "pauses/set"
 	callUnpause      = "pauses/end"
@@ -151,6 +152,7 @@ func (s Services) routes() map[string]route {
 		})),
 		callUnsetValue: takes(changesData, do(s.Values.UnsetValue)),
 		callListValues: takes(readsData, answer(s.Values.ListValues)),
+		callPageValues: takes(readsData, answer(s.Values.PageValues)),
 		callEffect: takes(readsData, answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
 			return s.Values.Effect(ctx, in.Key, []byte(in.Value))
 		})),

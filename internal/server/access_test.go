@@ -219,12 +219,18 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for _, v := range values {
-			got = append(got, v.Key)
+		page, err := f.PageValues(f.as(name, tutti.VerbRead, tutti.VerbData), tutti.AskValues{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: -want +got\n%s", name, diff)
+		for what, values := range map[string][]tutti.ValueView{"list": values, "page": page.Values} {
+			var got []string
+			for _, v := range values {
+				got = append(got, v.Key)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, %s: -want +got\n%s", name, what, diff)
+			}
 		}
 	}
 }

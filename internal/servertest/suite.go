@@ -293,6 +293,10 @@ func TestValues(t *testing.T, side Side) {
 		}
 	}
 	want(t, "values", map[string]string{"shared/a": `{"a":"<&>","b":[1,2.5,null]}`, "shared/b": "9007199254740993"}, got, nil)
+	page, err := api.PageValues(ctx, tutti.AskValues{Prefix: "shared", After: "shared/a"})
+	if err != nil || len(page.Values) != 1 || page.Values[0].Key != "shared/b" || page.More {
+		t.Errorf("the page after shared/a: %+v, %v", page, err)
+	}
 	for _, tc := range []struct {
 		what, key, value string
 		code             tutti.Code
