@@ -46,8 +46,9 @@ type options struct {
 func main() {
 	var o options
 	noLab := flag.Bool("no-lab", false, "only what needs no lab hosts")
-	only := flag.String("only", "", "one of gap, start, past, converge, read, scale, return, status, swift, agent, warm")
+	only := flag.String("only", "", "one of gap, start, past, converge, read, hostile, scale, return, status, swift, agent, warm")
 	serve := flag.String("serve", "", "be the server of this data directory, with profiles on "+profileAddress)
+	attack := flag.String("attack", "", "be the hostile nodes of this directory")
 	flag.StringVar(&o.binary, "binary", "bin/tutti", "the tutti to measure")
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the large fleet; 0: none")
 	flag.BoolVar(&o.behind, "one-address", false, "simulated nodes come from one address, as behind one NAT, not each from its own")
@@ -55,9 +56,12 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := error(nil)
-	if *serve != "" {
+	switch {
+	case *serve != "":
 		err = serveProfiled(ctx, *serve)
-	} else {
+	case *attack != "":
+		err = attackFrom(ctx, *attack)
+	default:
 		err = run(ctx, o, *only, *noLab)
 	}
 	stop()
@@ -78,6 +82,7 @@ func run(ctx context.Context, o options, only string, noLab bool) error {
 		{"past", measurePast, false},
 		{"converge", measureConverge, false},
 		{"read", measureRead, o.nodes == 0},
+		{"hostile", measureHostile, false},
 		{"scale", measureScale, o.nodes == 0},
 		{"return", measureReturn, only != "return"}, // scale has it, too, in the middle of a job
 		{"status", measureStatus, o.nodes == 0},

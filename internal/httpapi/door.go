@@ -106,7 +106,7 @@ func (d *Door) shake(g *guest) {
 	err := t.HandshakeContext(ctx)
 	g.leave()
 	if err != nil {
-		g.Close()
+		_ = g.Close()
 		select {
 		case <-d.closed:
 		default:
@@ -120,6 +120,6 @@ func (d *Door) shake(g *guest) {
 	select {
 	case d.passed <- t:
 	case <-d.closed:
-		g.Close() // nobody is told: it said nothing yet
+		_ = g.Close() // nobody is told: it said nothing yet
 	}
 }

@@ -56,7 +56,7 @@ func stranger(t *testing.T, addr string, authority *identity.Authority, says str
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { _ = c.Close() })
 	if _, err := io.WriteString(c, says); err != nil {
 		t.Fatal(err)
 	}

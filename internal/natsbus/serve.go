@@ -45,6 +45,8 @@ const (
 	// concurrencyLarge bounds the memory for content that goes in chunks.
 	concurrencyLarge = 4
 	concurrencyLight = 16
+	// againPause is how long the answer takes that a node is to ask again.
+	againPause = 250 * time.Millisecond
 )
 
 // server is the state of one Serve.
@@ -121,10 +123,10 @@ func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept fun
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		}
 		if err == nats.ErrSlowConsumer { //nolint:errorlint // a sentinel of the client, never wrapped
-			s.Logger.Warn("calls of nodes were dropped: the server is too slow", "subject", sub.Subject)
+			s.Logger.Warn("calls of nodes were dropped: the server is too slow")
 			continue
 		}
 		if err != nil {
@@ -187,12 +189,32 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
 	s.turns.enter(key, func() {
 		s.running.Go(func() {
-			defer func() { cancel(); s.leave(key); s.turns.leave() }()
+			defer func() { cancel(); s.leave(key) }()
+			var answer *nats.Msg
 			if ctx.Err() == nil { // else nobody waits any more
-				s.answer(msg, s.dispatch(ctx, key, op, msg))
+				answer = s.dispatch(ctx, key, op, msg)
+			}
+			s.turns.leave()
+			if answer != nil {
+				s.hold(ctx, answer)
+				s.answer(msg, answer)
 			}
 		})
 	})
+}
+
+// hold keeps an answer for a moment that says to ask again, so that a node which does so at once
+// does not keep the server busy. It holds one of the node's calls, and no handler.
+func (s *server) hold(ctx context.Context, answer *nats.Msg) {
+	if tutti.Code(answer.Header.Get(headerStatus)) != tutti.CodeUnavailable {
+		return
+	}
+	timer := time.NewTimer(againPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 func (s *server) dispatch(ctx context.Context, key tutti.NodeKey, op string, msg *nats.Msg) *nats.Msg {

@@ -2,8 +2,11 @@ package natsbus
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
 )
@@ -37,5 +40,27 @@ func TestNodesTakeTurns(t *testing.T) {
 	enter("evil", "8")
 	if diff := cmp.Diff(append(want, "evil 6", "evil 7"), began); diff != "" {
 		t.Errorf("when all have left: -want +got\n%s", diff)
+	}
+}
+
+// TestAskAgainComesALittleLater: whoever is to ask again hears it after a moment, everybody else at
+// once.
+func TestAskAgainComesALittleLater(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		answer *nats.Msg
+		later  bool
+	}{
+		{"an answer", success(nil), false},
+		{"a refusal", failure(tutti.Errorf(tutti.CodeRefused, "no")), false},
+		{"ask again", failure(tutti.Errorf(tutti.CodeUnavailable, "ask again")), true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			new(server).hold(t.Context(), tc.answer)
+			if later := time.Since(began) > 0; later != tc.later {
+				t.Errorf("%s: it was held for %s", tc.reason, time.Since(began))
+			}
+		})
 	}
 }

@@ -16,11 +16,12 @@ import (
 // answered at once: the others' calls and the writer share the processors with them.
 const (
 	// costAtOnce is how many comparisons a node may ask for at once, costEach how many more each
-	// second. A costly question has maxAskCost, and takes about 60 ms.
+	// second. A costly question has maxAskCost, and takes about 100 ms.
 	costAtOnce = 2 * maxAskCost
-	costEach   = 2_000_000
-	// costOfCall is what a question costs that compares nothing.
+	costEach   = 500_000
+	// costOfCall and costOfByte are what it costs to read a question.
 	costOfCall = 1_000
+	costOfByte = 5
 	// costly is from where on a question waits for others.
 	costly = 100_000
 )
@@ -73,6 +74,11 @@ func (s *shares) pay(key tutti.NodeKey, cost int, now time.Time) error {
 	return nil
 }
 
+// read pays for reading a question.
+func (s *shares) read(key tutti.NodeKey, payload []byte) error {
+	return s.pay(key, costOfCall+costOfByte*len(payload), time.Now())
+}
+
 // enter waits until a costly question may be answered; leave has to follow.
 func (s *shares) enter(ctx context.Context) (leave func(), err error) {
 	select {
@@ -113,7 +119,7 @@ func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry)
 		if cost, err = q.check(tx); err != nil || cost >= costly {
 			return err
 		}
-		if err := s.shares.pay(key, costOfCall+cost, tx.now); err != nil {
+		if err := s.shares.pay(key, cost, tx.now); err != nil {
 			return err
 		}
 		return q.answer(tx)
@@ -121,7 +127,7 @@ func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry)
 	if err != nil || cost < costly {
 		return err
 	}
-	if err := s.shares.pay(key, costOfCall+cost, time.Now()); err != nil {
+	if err := s.shares.pay(key, cost, time.Now()); err != nil {
 		return err
 	}
 	leave, err := s.shares.enter(ctx)

@@ -68,6 +68,25 @@ func TestANodeHasItsShareOfComparisons(t *testing.T) {
 	})
 }
 
+// TestALongQuestionIsPaidForBeforeItIsRead: whatever it says, reading it uses up the share.
+func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		n := f.Join("web-01")
+		long := json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)
+		var err error
+		for range 1000 {
+			if err = n.Call(tutti.OpAsk, long, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
+				break
+			}
+		}
+		wantCode(t, err, tutti.CodeUnavailable, "ask again in")
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestAQuestionThatIsRefusedIsRecorded: it is checked beside the writer, and recorded by it, once.
 func TestAQuestionThatIsRefusedIsRecorded(t *testing.T) {
 	f, run, _ := manyExports(t)

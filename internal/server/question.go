@@ -11,6 +11,9 @@ import (
 )
 
 func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.shares.read(key, payload); err != nil {
+		return nil, err
+	}
 	in, err := decode[tutti.Ask](tutti.OpAsk, payload)
 	if err != nil {
 		return nil, err
@@ -79,6 +82,9 @@ func (tx *tx) answer(in tutti.Ask, asker data.Asker) tutti.Answered {
 const costOfKey = 10
 
 func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.shares.read(key, payload); err != nil {
+		return nil, err
+	}
 	in, err := decode[tutti.HieraAsk](tutti.OpHiera, payload)
 	if err != nil {
 		return nil, err

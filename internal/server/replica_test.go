@@ -139,6 +139,7 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ListNodes":     func() (any, error) { return rd.ListNodes(ctx) },
 		"ListJobs":      func() (any, error) { return rd.ListJobs(ctx) },
 		"ListValues":    func() (any, error) { return rd.ListValues(ctx, "") },
+		"PageValues":    func() (any, error) { return rd.PageValues(ctx, tutti.AskValues{}) },
 		"ListPauses":    func() (any, error) { return rd.ListPauses(ctx) },
 		"ListOperators": func() (any, error) { return rd.ListOperators(ctx) },
 		"ListTokens":    func() (any, error) { return rd.ListTokens(ctx) },
