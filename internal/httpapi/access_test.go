@@ -72,6 +72,9 @@ func TestEveryRouteAndRole(t *testing.T) {
 		}
 		r.Header.Set("Operator", operator)
 		r.Header.Set("Content-Type", "application/json")
+		if route == "blobs/put" {
+			r.Header.Set("Content-Type", "application/octet-stream")
+		}
 		answer, err := server.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
