@@ -33,10 +33,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			config := f.trusting(t)
 			config.ServerName = "127.0.0.1"
 			config.ClientSessionCache = nil
-			slots := make(chan struct{}, 8*runtime.NumCPU()) // a machine does so many handshakes at once
-			flood := newFlood(t, crowd, crowdAgain, f.https, func(c net.Conn) error {
-				slots <- struct{}{}
-				defer func() { <-slots }()
+			flood := newFlood(t, crowd, 8*runtime.NumCPU(), crowdAgain, f.https, func(c net.Conn) error {
 				_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 				defer func() { _ = c.SetDeadline(time.Time{}) }()
 				_, err := fmt.Fprint(tls.Client(c, config), "POST /v1/enrol HTTP/1.1\r\nHost: x\r\nContent-Length: 15000\r\n\r\n{")

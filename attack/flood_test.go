@@ -49,7 +49,7 @@ func TestHalfOpenConnections(t *testing.T) {
 			f := startWith(t, tc.files)
 			files, memory := f.files(), f.memory()
 			began := time.Now()
-			flood := newFlood(t, halfOpen, comesAgain, tc.port(f), beginTLS)
+			flood := newFlood(t, halfOpen, halfOpen, comesAgain, tc.port(f), beginTLS)
 			flood.full()
 			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
 			f.works("during") // over connections that are there
@@ -92,13 +92,14 @@ type flood struct {
 	end   func()         // all are closed when it returns
 	first sync.WaitGroup // that each has been made once
 	made  atomic.Int64
+	slots chan struct{} // taken while one is made; those that waited in TLS would be put out
 }
 
 // newFlood makes that many connections. One that was put out is made again, on average after that time.
-func newFlood(t *testing.T, count int, again time.Duration, port string, say func(net.Conn) error) *flood {
+func newFlood(t *testing.T, count, atOnce int, again time.Duration, port string, say func(net.Conn) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &flood{t: t}
+	f := &flood{t: t, slots: make(chan struct{}, atOnce)}
 	var all sync.WaitGroup
 	f.end = func() { cancel(); all.Wait() }
 	t.Cleanup(f.end)
@@ -114,9 +115,13 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 	first := sync.OnceFunc(f.first.Done)
 	defer first()
 	for ctx.Err() == nil {
+		f.slots <- struct{}{}
+		release := sync.OnceFunc(func() { <-f.slots })
 		if c, err := new(net.Dialer).DialContext(ctx, "tcp", port); err == nil {
 			stop := context.AfterFunc(ctx, func() { c.Close() })
-			if say(c) == nil {
+			err := say(c)
+			release()
+			if err == nil {
 				f.made.Add(1)
 				first()
 				_, _ = c.Read(make([]byte, 1)) // until it is put out
@@ -125,6 +130,7 @@ func (f *flood) hold(ctx context.Context, again time.Duration, port string, say 
 			_ = c.(*net.TCPConn).SetLinger(0) // ports are few
 			c.Close()
 		}
+		release()
 		select {
 		case <-ctx.Done():
 		case <-time.After(again/2 + rand.N(again)): //nolint:gosec // spreads them, keeps no secret
