@@ -13,5 +13,5 @@ func partOfFiles(n, most int) int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return most
 	}
-	return int(min(uint64(most), max(1, limit.Cur/uint64(n)))) //nolint:gosec // most is an int
+	return int(min(uint64(most), max(1, limit.Cur/uint64(n))))
 }

@@ -2,16 +2,22 @@ package retain
 
 import "github.com/tutti-project/tutti"
 
-// Exports: the last set of each node; of overlays the last one of each node in
+// Exports: the last set of each node, and the last one that no run has published: by that something was withdrawn,
+// and the node has to run, also if a run with tags has published since. Of overlays the last one of each node in
 // each job that goes on.
 
 func exportsKey(n tutti.NodeName) string { return "exports " + string(n) }
+
+func withdrawnKey(n tutti.NodeName) string { return "withdrawn " + string(n) }
 
 func noteExports(l *Ledger, e tutti.Event) {
 	b := e.Body.(*tutti.ExportsSet)
 	switch {
 	case !b.Overlay:
 		l.last[exportsKey(b.Node)] = e.Seq
+		if b.Run == "" {
+			l.last[withdrawnKey(b.Node)] = e.Seq
+		}
 		delete(l.overlays, overlay{b.Job, b.Node}) // the fold drops it, too
 	case l.lives(b.Job) && !l.finished[b.Job]:
 		l.overlays[overlay{b.Job, b.Node}] = e.Seq
@@ -23,7 +29,7 @@ func needsExports(l *Ledger, e tutti.Event) bool {
 	if b.Overlay {
 		return l.overlays[overlay{b.Job, b.Node}] == e.Seq
 	}
-	return l.last[exportsKey(b.Node)] == e.Seq
+	return l.last[exportsKey(b.Node)] == e.Seq || l.last[withdrawnKey(b.Node)] == e.Seq
 }
 
 // Paused targets: the last word on each, as long as it holds.

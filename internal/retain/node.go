@@ -38,6 +38,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.left, node)
 	delete(l.preview, node)
 	delete(l.partial, node)
+	delete(l.last, withdrawnKey(node))
 	delete(l.foreign, node)
 	if !b.Replaced {
 		delete(l.last, pausedKey(tutti.Event{Body: &tutti.Paused{Target: string(node)}}))

@@ -114,6 +114,8 @@ func TestNeeded(t *testing.T) {
 
 		{"the last exports of a node", log(&tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "m"}), seqs{2, 3}},
 		{"none of a node that has left", log(&tutti.ExportsSet{Node: "n"}, leave), seqs{2}},
+		{"what withdrew something, also behind a run that published", log(&tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "n", Run: "r"}), seqs{1, 2}},
+		{"the last one of these", log(&tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "n"}, &tutti.ExportsSet{Node: "n", Run: "r"}), seqs{2, 3}},
 		{"an overlay while its job goes on", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true}), seqs{1, 2}},
 		{"and no longer", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true}, &tutti.JobFinished{Job: "j"}), seqs{1, 3}},
 		{"not once its node exports in that job, whatever it exports later", log(job("j", "a"), &tutti.ExportsSet{Node: "n", Job: "j", Overlay: true},
