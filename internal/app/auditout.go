@@ -62,7 +62,7 @@ func (o auditOut) run(ctx context.Context) {
 		}
 		if text := err.Error(); text != said {
 			said = text
-			o.log.Error("the audit trail is not told: it is tried again, and nothing of it is lost", "sink", o.name, "error", err)
+			o.log.Error("the audit trail is not told: it is tried again, and nothing of it is lost", "for", o.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():

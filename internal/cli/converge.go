@@ -20,8 +20,8 @@ and fleet file first if they changed.
 
 Ends with a verdict: converged (exit code 0), failed (1), stuck (7: all that is
 not good waits for a missing answer), diverging (8: nodes keep changing each
-other's data) or partial (9: all are good but nodes that are not connected, are
-paused, or never joined though the fleet file lists them).`,
+other's data) or partial (9: all are good but nodes that are not connected or
+are paused).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -18,7 +18,7 @@ type View struct {
 	Silence time.Duration // a node silent for so long is not connected
 	Has     func(tutti.NodeName) Has
 	Member  func(target string, n tutti.NodeName) bool // in an empty target are all
-	// Unjoined are the nodes that the fleet file lists in a target (empty: at all) and that never joined, sorted; nil: nobody knows.
+	// Unjoined are the nodes that the fleet file lists in a target (empty: at all) and that have not joined, sorted; nil: nobody knows.
 	Unjoined func(target string) []tutti.NodeName
 	Paused   func(tutti.NodeName) string // why nothing may begin there; empty: it may
 	Order    []Order                     // of the fleet file

@@ -55,7 +55,7 @@ func (d *decision) plan() string {
 		}
 	}
 	for _, n := range d.unjoined() {
-		lines = append(lines, "not: "+neverJoined(n))
+		lines = append(lines, "not: "+notJoined(n))
 	}
 	if len(proved) > 0 {
 		lines = append(lines, "nothing to do, as their compiles show: "+strings.Join(proved, ", "))

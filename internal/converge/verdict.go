@@ -44,9 +44,8 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 	}
 	away := tell("%s is not connected: %s", absent)
 	resting := tell("%s is %s", paused)
-	unjoined := d.unjoined()
-	for _, n := range unjoined {
-		lines = append(lines, neverJoined(n))
+	for _, n := range d.unjoined() {
+		lines = append(lines, notJoined(n))
 	}
 	later, gone := d.left()
 	lines = append(lines, later...)
@@ -60,7 +59,7 @@ func (d *decision) verdict(spent bool) (tutti.Verdict, string) {
 		return say(tutti.VerdictStuck)
 	case len(later) > 0:
 		return say(tutti.VerdictDeferred)
-	case away || resting || len(gone) > 0 || len(unjoined) > 0 || d.stoppedBy(absent, paused):
+	case away || resting || len(gone) > 0 || d.stoppedBy(absent, paused):
 		return say(tutti.VerdictPartial)
 	}
 	tell("%s is as its code says, but %s", restless)
@@ -75,8 +74,9 @@ func (d *decision) unjoined() []tutti.NodeName {
 	return d.view.Unjoined(d.step.Converge.Target)
 }
 
-func neverJoined(n tutti.NodeName) string {
-	return fmt.Sprintf("%s has never joined, and the fleet file lists it: tutti token create --name %s", n, n)
+// notJoined says that a node is listed and not there, which is so before it joins: its grants are pushed first.
+func notJoined(n tutti.NodeName) string {
+	return fmt.Sprintf("%s was not run: the fleet file lists it, and it has not joined", n)
 }
 
 // barred says which nodes did not run because their serial group stopped at another one: a line for each
