@@ -73,8 +73,8 @@ func (a Access) String() string {
 func inList[T ~string](list []T) string {
 	words := make([]string, len(list))
 	for i, w := range list {
-		if words[i] = string(w); w == Everybody {
-			words[i] = `"` + Everybody + `"`
+		if words[i] = string(w); !yamlWordRE.MatchString(words[i]) || slices.Contains(yamlOthers, strings.ToLower(words[i])) {
+			words[i] = `"` + words[i] + `"`
 		}
 	}
 	if len(words) == 1 {
@@ -82,6 +82,12 @@ func inList[T ~string](list []T) string {
 	}
 	return "[" + strings.Join(words, ", ") + "]"
 }
+
+// yamlWordRE is what YAML reads as text without quotes, but for yamlOthers.
+var (
+	yamlWordRE = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*([.@][A-Za-z][A-Za-z0-9_-]*)*$`)
+	yamlOthers = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+)
 
 var operatorRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
 

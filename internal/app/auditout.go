@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log/syslog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +26,7 @@ import (
 type auditOut struct {
 	core  *server.Server
 	name  string // of its state
-	state string // file with the last sequence that was told
+	state string // file with the position up to which all is told
 	open  func() (auditSink, error)
 	log   *slog.Logger
 }
@@ -72,13 +74,8 @@ func (o auditOut) run(ctx context.Context) {
 	}
 }
 
-// auditTold is the content of the state file.
-type auditTold struct {
-	Seq uint64 `json:"seq"`
-}
-
 func (o auditOut) tell(ctx context.Context) error {
-	var last auditTold
+	var last tutti.Position
 	raw, err := os.ReadFile(o.state)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it begins now
@@ -95,7 +92,7 @@ func (o auditOut) tell(ctx context.Context) error {
 			_ = sink.Close()
 		}
 	}()
-	return o.core.FollowAudit(ctx, last.Seq, func(e tutti.AuditEntry) error {
+	return o.core.FollowAudit(ctx, last, func(e tutti.AuditEntry) error {
 		line, err := cli.AuditLine(e)
 		if err == nil && sink == nil {
 			sink, err = o.open()
@@ -104,7 +101,7 @@ func (o auditOut) tell(ctx context.Context) error {
 			return err
 		}
 		return sink.Write(line)
-	}, func(through uint64) error {
+	}, func(through tutti.Position) error {
 		if sink != nil {
 			err := sink.Close()
 			if sink = nil; err != nil {
@@ -113,7 +110,7 @@ func (o auditOut) tell(ctx context.Context) error {
 		} else if last.Seq != 0 {
 			return nil // nothing to tell: what is read again costs less than a write
 		}
-		last.Seq = through
+		last = through
 		raw, err := json.Marshal(last)
 		if err != nil {
 			return err
@@ -125,12 +122,43 @@ func (o auditOut) tell(ctx context.Context) error {
 // auditFile appends to a file. It is opened for each few lines: whoever rotates it needs no signal.
 type auditFile struct{ *os.File }
 
+// openAuditFile takes no pipe: nobody may ever read it, and the server has to end all the same. A line that a full disk or
+// a kill has cut is taken away: it was not told, and comes again.
 func openAuditFile(path string) (auditSink, error) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeUnavailable, err, "--audit-file")
 	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = tutti.Errorf(tutti.CodeInvalid, "%s is not a regular file", path)
+	default:
+		err = cutTorn(f, info.Size())
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, tutti.Wrap("", err, "--audit-file")
+	}
 	return auditFile{f}, nil
+}
+
+// maxAuditLine is more than a line of the trail has.
+const maxAuditLine = 1 << 20
+
+// cutTorn cuts a file behind its last whole line.
+func cutTorn(f *os.File, size int64) error {
+	from := max(0, size-maxAuditLine)
+	tail := make([]byte, size-from)
+	if _, err := f.ReadAt(tail, from); err != nil {
+		return err
+	}
+	whole := int64(bytes.LastIndexByte(tail, '\n') + 1)
+	if from+whole == size || whole == 0 && from > 0 { // or it is no file of ours
+		return nil
+	}
+	return f.Truncate(from + whole)
 }
 
 func (f auditFile) Write(line []byte) error {

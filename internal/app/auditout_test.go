@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,6 +36,40 @@ func (s brokenSink) Write(line []byte) error {
 
 func (s brokenSink) Close() error { s.closed(); return nil }
 
+// TestAnAuditFileHasWholeLines: what was cut is taken away, and what is not a file of lines is refused or left alone.
+func TestAnAuditFileHasWholeLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trail")
+	for before, want := range map[string]string{
+		"":                         "{}\n",
+		"{\"seq\":1}\n":            "{\"seq\":1}\n{}\n",
+		"{\"seq\":1}\n{\"seq\":2,": "{\"seq\":1}\n{}\n",
+		"{\"se":                    "{}\n",
+	} {
+		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sink, err := openAuditFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(sink.Write([]byte("{}")), sink.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("behind %q: %q, %v; want %q", before, got, err, want)
+		}
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{pipe, "/dev/null", t.TempDir()} {
+		if _, err := openAuditFile(other); err == nil {
+			t.Errorf("%s is taken for a file", other)
+		}
+	}
+}
+
 // TestTheAuditTrailIsTold to a sink that breaks at any line: each act comes, in order, and what was told before it broke comes
 // again. No value goes along, and nothing that was before the trail began to be told.
 func TestTheAuditTrailIsTold(t *testing.T) {
@@ -48,7 +83,11 @@ func TestTheAuditTrailIsTold(t *testing.T) {
 		}
 		set(0)
 		state := filepath.Join(t.TempDir(), "state")
-		if err := os.WriteFile(state, fmt.Appendf(nil, `{"seq":%d}`, f.Position().Seq), 0o600); err != nil {
+		at, err := json.Marshal(f.Position())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(state, at, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for n := range 3 {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tutti-project/tutti"
@@ -13,23 +14,20 @@ import (
 func Targets(state *fold.State, nodes []tutti.NodeName) []policy.Target {
 	out := make([]policy.Target, len(nodes))
 	for i, name := range nodes {
-		out[i].Node = name
-		if n := state.Registry.Nodes[name]; n != nil {
-			out[i].Groups = state.Registry.Groups(n)
-		}
+		out[i] = policy.Target{Node: name, Groups: state.Registry.GroupsOf(name)}
 	}
 	return out
 }
 
-// Targeted are the nodes of a group, or a node; all: for the empty target. A group that
-// nodes join stands for those that will, too.
+// Targeted are the nodes of a group, or a node; all: for the empty target. A group stands
+// for those that will join it, too.
 func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target) {
 	if target == "" {
 		return true, nil
 	}
-	nodes = Targets(state, state.Members(target))
+	nodes = Targets(state, slices.Concat(state.Members(target), state.Unjoined(target)))
 	for _, g := range state.Fleet().Groups {
-		if string(g.Name) == target && (g.Joined() || len(nodes) == 0) {
+		if string(g.Name) == target && g.Joined() {
 			nodes = append(nodes, policy.Target{Groups: []tutti.GroupName{g.Name}})
 		}
 	}

@@ -75,7 +75,7 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 // PageValues implements tutti.Values. Who may not read gets those that he may set.
 func (rd *Reader) PageValues(ctx context.Context, in tutti.AskValues) (page tutti.ValuesPage, err error) {
 	err = rd.look(ctx, func(v View) error {
-		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.sees())
+		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.Sees())
 		return nil
 	})
 	return page, err
@@ -85,15 +85,15 @@ func (rd *Reader) PageValues(ctx context.Context, in tutti.AskValues) (page tutt
 func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
 	var out []tutti.ValueView
 	err := rd.look(ctx, func(v View) error {
-		sees := v.sees()
+		sees := v.Sees()
 		out = slices.DeleteFunc(v.Data.Values(prefix), func(value tutti.ValueView) bool { return !sees(value.Key) })
 		return nil
 	})
 	return out, err
 }
 
-// sees reports of keys whether whoever asks may see their values.
-func (v View) sees() func(key string) bool {
+// Sees reports of keys whether whoever asks may see their values.
+func (v View) Sees() func(key string) bool {
 	if v.May(tutti.VerbRead, "") == nil {
 		return func(string) bool { return true }
 	}

@@ -25,6 +25,7 @@ type Registry struct {
 	Pauses      map[string]Pause // by target, also those that have ended
 
 	epoch   uint64 // the present one
+	EpochAt uint64 // the sequence at which it began; 0: with the log
 	members fleet.Membership
 	jobs    map[tutti.JobID]tutti.Digest // their code
 }
@@ -75,7 +76,7 @@ func (r *Registry) apply(e tutti.Event) {
 	r.applyPause(e)
 	switch b := e.Body.(type) {
 	case *tutti.EpochBegun:
-		r.epoch = b.Number
+		r.epoch, r.EpochAt = b.Number, e.Seq
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
 	case *tutti.CodePushed:
@@ -225,6 +226,14 @@ func (r *Registry) ByKey(key tutti.NodeKey) *Node { return r.Nodes[r.Keys[key]] 
 // token fixed; sorted.
 func (r *Registry) Groups(n *Node) []tutti.GroupName {
 	return r.members.GroupsOf(n.Node, n.Groups)
+}
+
+// GroupsOf is Groups of a name, also of one that has not joined.
+func (r *Registry) GroupsOf(node tutti.NodeName) []tutti.GroupName {
+	if n := r.Nodes[node]; n != nil {
+		return r.Groups(n)
+	}
+	return r.members.GroupsOf(node, nil)
 }
 
 // Enrolled returns the nodes of each group that a token fixed.

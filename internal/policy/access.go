@@ -38,7 +38,8 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 		return nil, nil
 	}
 	missing := tutti.Access{To: []string{operator}, May: w.Verbs[:1]}
-	for _, verb := range w.Verbs {
+	var first []tutti.Access // that fit the first verb
+	for i, verb := range w.Verbs {
 		var fit []tutti.Access
 		for _, a := range fleet.Access {
 			if a.Has(operator, verb) && (!w.Narrow || admits(a, verb, w)) {
@@ -48,9 +49,12 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 		if used := covering(fit, verb, w); used != nil {
 			return used, nil
 		}
+		if i == 0 {
+			first = fit
+		}
 	}
 	if w.Narrow {
-		missing = narrowed(fleet, missing, w)
+		missing = narrowed(fleet, missing, first, w)
 	}
 	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; if it is to, add to the access of the fleet file: - %s", operator, w.What, missing)
 }
@@ -109,15 +113,15 @@ func covers(a tutti.Access, n Target) bool {
 }
 
 // narrowed makes the missing entry as narrow as the wish.
-func narrowed(fleet tutti.Fleet, missing tutti.Access, w Wish) tutti.Access {
+func narrowed(fleet tutti.Fleet, missing tutti.Access, fit []tutti.Access, w Wish) tutti.Access {
 	switch missing.May[0] {
 	case tutti.VerbRun:
 		if missing.Noop = w.Noop; w.Plan != "" {
 			missing.Plans = []tutti.PlanName{w.Plan}
 		}
-		missing.Groups = common(fleet, w)
+		missing.Groups = uncovered(fleet, fit, w)
 	case tutti.VerbPuppet:
-		missing.Groups = common(fleet, w)
+		missing.Groups = uncovered(fleet, fit, w)
 	case tutti.VerbData:
 		if w.Key != "" {
 			missing.Keys = []string{w.Key}
@@ -127,17 +131,36 @@ func narrowed(fleet tutti.Fleet, missing tutti.Access, w Wish) tutti.Access {
 	return missing
 }
 
-// common is the smallest group that all nodes of a wish are in, if there is one.
-func common(fleet tutti.Fleet, w Wish) []tutti.GroupName {
-	if w.All || len(w.Nodes) == 0 {
+// uncovered are groups that cover the nodes of a wish that no entry covers: one for all of them if there is one, else
+// the smallest one of each. A node in no group needs one first: it stands as GROUP.
+func uncovered(fleet tutti.Fleet, fit []tutti.Access, w Wish) []tutti.GroupName {
+	if w.All {
 		return nil
 	}
-	groups := slices.Clone(w.Nodes[0].Groups)
-	for _, n := range w.Nodes[1:] {
-		groups = slices.DeleteFunc(groups, func(g tutti.GroupName) bool { return !slices.Contains(n.Groups, g) })
+	var open [][]tutti.GroupName
+	for _, n := range w.Nodes {
+		if !slices.ContainsFunc(fit, func(a tutti.Access) bool { return covers(a, n) }) {
+			open = append(open, n.Groups)
+		}
 	}
-	if len(groups) == 0 {
+	if len(open) == 0 {
 		return nil
 	}
-	return []tutti.GroupName{smallest(fleet, groups)}
+	common := slices.Clone(open[0])
+	for _, groups := range open[1:] {
+		common = slices.DeleteFunc(common, func(g tutti.GroupName) bool { return !slices.Contains(groups, g) })
+	}
+	if len(common) > 0 {
+		return []tutti.GroupName{smallest(fleet, common)}
+	}
+	var out []tutti.GroupName
+	for _, groups := range open {
+		if len(groups) == 0 {
+			out = append(out, "GROUP")
+			continue
+		}
+		out = append(out, smallest(fleet, groups))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

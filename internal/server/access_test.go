@@ -17,6 +17,8 @@ import (
 const accessFleet = `fleet: shop
 groups:
   web: {nodes: [web-01]}
+  wide: {nodes: [web-01, late-01]}
+  late: {nodes: [late-01]}
   db: {joined: true}
 plans:
   deploy: {steps: [{run: web}]}
@@ -124,7 +126,10 @@ func TestAccessIsNarrow(t *testing.T) {
 		missing string
 	}{
 		{"its group by a plan", start("webber", deploy), ""},
-		{"also another group", start("webber", both), "{to: webber, may: run, plans: both}"},
+		{"also another group", start("webber", both), "{to: webber, may: run, plans: both, groups: db}"},
+		{"two nodes of two others", start("webber", runs("db-01", "web-01")), "{to: webber, may: run, plans: puppet, groups: db}"},
+		{"converge a group that lists who has not joined", start("webber", converge("wide")), "{to: webber, may: run, plans: converge, groups: late}"},
+		{"pause it", pause("webber", "wide"), "{to: webber, may: run, groups: late}"},
 		{"another group", start("webber", later), "{to: webber, may: run, plans: later, groups: db}"},
 		{"a node of its group", start("webber", runs("web-01")), ""},
 		{"a node of another", start("webber", runs("db-01")), "{to: webber, may: run, plans: puppet, groups: db}"},
@@ -133,7 +138,7 @@ func TestAccessIsNarrow(t *testing.T) {
 		{"converge another", start("webber", converge("db")), "{to: webber, may: run, plans: converge, groups: db}"},
 		{"converge the fleet", start("webber", converge("")), "{to: webber, may: run, plans: converge}"},
 		{"its plan", start("deployer", deploy), ""},
-		{"another plan", start("deployer", both), "{to: deployer, may: run, plans: both}"},
+		{"another plan", start("deployer", both), "{to: deployer, may: run, plans: both, groups: [db, web]}"},
 		{"a converge is another plan", start("deployer", converge("web")), "{to: deployer, may: run, plans: converge, groups: web}"},
 		{"so are runs", start("deployer", runs("web-01")), "{to: deployer, may: run, plans: puppet, groups: web}"},
 		{"noop", start("watcher", noop(both)), ""},
@@ -161,7 +166,7 @@ func TestAccessIsNarrow(t *testing.T) {
 	}
 	f.wantAccess("cancel a job of others", func() error {
 		return f.CancelJob(f.as("webber", tutti.VerbRun), tutti.CancelJob{Job: job})
-	}, "{to: webber, may: run, plans: both}")
+	}, "{to: webber, may: run, plans: both, groups: db}")
 	ask := func(on string) func() error {
 		return func() error {
 			return f.AskNodes(f.as("webber", tutti.VerbPuppet), tutti.AskNodes{Action: tutti.RemoteStatus, On: on, Wait: time.Second},
@@ -170,7 +175,15 @@ func TestAccessIsNarrow(t *testing.T) {
 	}
 	f.wantAccess("ask its node", ask(`node == "web-01"`), "")
 	f.wantAccess("ask another", ask(`node == "db-01"`), "{to: webber, may: puppet, groups: db}")
-	f.wantAccess("ask by a fact, which may be of any node", ask(`facts.role == "x"`), "{to: webber, may: puppet}")
+	f.wantAccess("ask by a fact, which may be of any node", ask(`facts.role == "x"`), "{to: webber, may: puppet, groups: db}")
+	effect := func(key string) func() error {
+		return func() error {
+			_, err := f.Effect(f.as("app", tutti.VerbRead, tutti.VerbData), key, []byte("1"))
+			return err
+		}
+	}
+	f.wantAccess("ask what its key changes", effect("shared/app/port"), "")
+	f.wantAccess("guess another value", effect("shared/pin"), `{to: app, may: data, keys: ["shared/pin"]}`)
 }
 
 // TestWhoViewsSeesNoTexts, and who may set values sees those.

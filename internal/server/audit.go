@@ -21,28 +21,34 @@ func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(t
 	return s.readAudit(ctx, log, &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs})
 }
 
-// FollowAudit yields each act behind a sequence (0: from now on) as it happens, and calls told when there is no more: with the
-// last sequence, after which nothing before it is to be yielded again. It ends with ctx, or with an error of yield or told.
-func (s *Server) FollowAudit(ctx context.Context, after uint64, yield func(tutti.AuditEntry) error, told func(through uint64) error) error {
+// FollowAudit yields each act behind a position as it happens, and calls told when there is no more: with the position up
+// to which nothing is to be yielded again. The zero position is that of now, or where a restore began. After a restore it
+// begins with that: what was yielded behind it is no more. It ends with ctx, or with an error of yield or told.
+func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield func(tutti.AuditEntry) error, told func(through tutti.Position) error) error {
 	log, ok := s.opts.Log.(trimmedLog)
 	if !ok {
 		return tutti.Errorf(tutti.CodeInternal, "this log has no audit trail")
 	}
 	if err := s.look(ctx, func(v explain.View) error {
-		if after == 0 || after > v.Seq { // or this server was restored
-			after = v.Seq
+		at, restored := v.Seq, v.Engine.Epoch != after.Epoch && v.Engine.Epoch.Number > 1
+		if restored {
+			at = v.Registry.EpochAt - 1
 		}
+		if after.Seq == 0 || after.Seq > at {
+			after.Seq = at
+		}
+		after.Epoch = v.Engine.Epoch
 		return nil
 	}); err != nil {
 		return err
 	}
-	r := &auditReader{ReadAudit: tutti.ReadAudit{After: after, Acts: true}, yield: yield, blobs: s.opts.Blobs}
+	r := &auditReader{ReadAudit: tutti.ReadAudit{After: after.Seq, Acts: true}, yield: yield, blobs: s.opts.Blobs}
 	for {
 		changed := s.appended.wait()
 		if err := s.readAudit(ctx, log, r); err != nil {
 			return err
 		}
-		if err := told(r.After); err != nil {
+		if err := told(tutti.Position{Epoch: after.Epoch, Seq: r.After}); err != nil {
 			return err
 		}
 		select {

@@ -62,12 +62,23 @@ func startOf(in tutti.StartJob) string {
 	switch {
 	case in.Converge != nil:
 		return "converge " + cmp.Or(in.Converge.Target, "the fleet")
-	case in.Runs != nil && len(in.Runs.Nodes) == 1:
-		return "run Puppet on " + string(in.Runs.Nodes[0])
 	case in.Runs != nil:
-		return fmt.Sprintf("run Puppet on %d nodes", len(in.Runs.Nodes))
+		return "run Puppet on " + several(in.Runs.Nodes)
 	}
 	return "run " + string(in.Plan)
+}
+
+// several names nodes, the first few of many.
+func several(nodes []tutti.NodeName) string {
+	const most = 5
+	var out []string
+	for _, n := range nodes[:min(most, len(nodes))] {
+		out = append(out, string(n))
+	}
+	if more := len(nodes) - most; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
 }
 
 // needsCode names a node that a plan runs with the fleet's code, or returns the

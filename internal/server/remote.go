@@ -158,7 +158,7 @@ func (q *question) may(ctx context.Context, nodes []tutti.NodeView, undecided []
 	for _, a := range undecided {
 		names = append(names, a.Node)
 	}
-	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbPuppet}, What: fmt.Sprintf("ask %d nodes for %s", len(names), q.in.Action)}
+	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbPuppet}, What: fmt.Sprintf("ask %s for %s", several(names), q.in.Action)}
 	return q.do(ctx, func(tx *tx) error {
 		w.Nodes = explain.Targets(tx.State, names)
 		return tx.may(ctx, w)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -20,6 +21,24 @@ func (s *Server) SetValue(ctx context.Context, key string, value json.RawMessage
 // UnsetValue implements tutti.Values.
 func (s *Server) UnsetValue(ctx context.Context, key string) error {
 	return s.operatorValue(ctx, tutti.Publish{Key: key, Withdraw: true})
+}
+
+// Effect implements tutti.Values. It would tell who reads a value, and whether that is a guessed one: so it is refused
+// to whoever may neither read nor set it.
+func (s *Server) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
+	sees := false
+	if err := s.look(ctx, func(v explain.View) error { sees = v.Sees()(key); return nil }); err != nil {
+		return tutti.Effect{}, err
+	}
+	if sees {
+		return s.Reader.Effect(ctx, key, value)
+	}
+	return tutti.Effect{}, s.do(ctx, func(tx *tx) error {
+		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + key, Key: key}); err != nil {
+			return err
+		}
+		return tutti.Errorf(tutti.CodeUnavailable, "the access of the fleet file has just changed; ask again")
+	})
 }
 
 func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
