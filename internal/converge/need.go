@@ -99,6 +99,8 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):
 		out.why = "its last run was by another program: it runs `puppet " + string(cmp.Or(has.Program, tutti.ProgramApply)) + "` now"
+	case s.supersedes(passed, job): // what that job has brought is not for this one to take back
+		out.Need = Nothing
 	case has.Environment != "" && passed.Environment != has.Environment && has.Program != tutti.ProgramAgent:
 		out.why = fmt.Sprintf("its last run was of environment %s, it has %s now", passed.Environment, has.Environment)
 	case code != "" && passed.Code != code && has.Program != tutti.ProgramAgent:
@@ -111,6 +113,12 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.Need = Nothing
 	}
 	return out
+}
+
+// supersedes reports whether a run is of a job that began later than another one, with other code.
+func (s *State) supersedes(r *engine.Run, job tutti.JobID) bool {
+	own, other := s.engine.Jobs[job], s.engine.Jobs[r.Job]
+	return own != nil && other != nil && other.Seq > own.Seq && (other.Code != own.Code || other.Env != own.Env)
 }
 
 // maxByFacts is how many runs of a node in a step are wanted by facts alone.

@@ -40,7 +40,11 @@ type last struct {
 }
 
 func (l last) ids() []tutti.RunID {
-	return []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left, l.previews[0].Run, l.previews[1].Run}
+	out := []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left}
+	for _, p := range l.previews {
+		out = append(out, p.Run)
+	}
+	return out
 }
 
 func (l last) has(id tutti.RunID) bool { return slices.Contains(l.ids(), id) }

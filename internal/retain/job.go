@@ -122,7 +122,7 @@ func noteResult(l *Ledger, e tutti.Event) {
 		keep(l.left)
 	}
 	if o, previews := l.previews[result.Run]; previews && result.Foretells(o.Mode) {
-		l.preview[node] = l.preview[node].Add(Preview{result.Run, o.Code, l.wanted[result.Run]})
+		l.preview[node] = l.preview[node].Add(PreviewOf(result, o.Code, l.wanted[result.Run]))
 	}
 }
 

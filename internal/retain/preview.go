@@ -9,14 +9,20 @@ import (
 
 // Preview is a run that foretells what a full run would find (tutti.Result.Foretells).
 type Preview struct {
-	Run  tutti.RunID
-	Code tutti.Digest
-	Seq  uint64 // of its RunWanted
+	Run   tutti.RunID
+	Code  tutti.Digest
+	Seq   uint64 // of its RunWanted
+	Found bool   // something is not as the code says, or the run failed
 }
 
-// Previews are the latest such run of a node for each of the last two codes, the latest first: what was found with a code
-// counts again when that code comes back.
-type Previews [2]Preview
+// PreviewOf is that of a run with a result.
+func PreviewOf(result tutti.Result, code tutti.Digest, wanted uint64) Preview {
+	return Preview{result.Run, code, wanted, result.Outcome == tutti.Failed || result.NoopPending || result.Counts.OutOfSync > 0}
+}
+
+// Previews are the latest such runs of a node, one for each code, the latest first: what was found with a code counts
+// again when that code comes back. When there are too many, the oldest that found nothing goes.
+type Previews [4]Preview
 
 // Add returns them with one more.
 func (p Previews) Add(one Preview) Previews {
@@ -32,6 +38,16 @@ func (p Previews) Add(one Preview) Previews {
 	}
 	slices.SortFunc(all, func(a, b Preview) int { return cmp.Compare(b.Seq, a.Seq) })
 	var out Previews
+	if len(all) > len(out) {
+		goes := len(all) - 1
+		for i, other := range slices.Backward(all) {
+			if !other.Found {
+				goes = i
+				break
+			}
+		}
+		all = slices.Delete(all, goes, goes+1)
+	}
 	copy(out[:], all)
 	return out
 }

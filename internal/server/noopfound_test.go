@@ -95,6 +95,14 @@ func TestANoopRunThatFoundSomething(t *testing.T) {
 			f.reports(tutti.ModeNoop, "other", tutti.Unchanged, nil)
 			f.Push(oneNode)
 		}, "has found that File[/x] is not as the code says"},
+		{"many later ones had other codes, and the first comes back", func(f *fenced) {
+			f.preview(file)
+			for i := range 6 {
+				f.PushSite(fmt.Sprintf("# other %d", i))
+				f.reports(tutti.ModeNoop, fmt.Sprint("other", i), tutti.Unchanged, nil)
+			}
+			f.Push(oneNode)
+		}, "has found that File[/x] is not as the code says"},
 		{"after one with other code, a later one found nothing", func(f *fenced) {
 			f.preview(file)
 			f.PushSite("# other")
@@ -198,4 +206,37 @@ func TestASnapshotKeepsWhatANoopRunFound(t *testing.T) {
 	if diff := server.Fold(events).Diff(server.Fold(needed(events)), events[len(events)-1].At); diff != "" {
 		t.Errorf("-whole +from a snapshot\n%s", diff)
 	}
+}
+
+// TestAnOlderJobTakesNoCodeBack: while a job goes on, another one brings newer code to a node of it. The older one does
+// not run the node again with its own code.
+func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
+	f := servertest.Start(t)
+	db, web := f.Join("db-01"), f.Join("web-01")
+	f.Push("fleet: test\ngroups:\n  db: {nodes: [db-01]}\n  web: {nodes: [web-01]}\n")
+	older := startConverge(t, f, "")
+	of := map[*servertest.Node]tutti.Order{db: db.MustClaim(), web: web.MustClaim()}
+	for range 2 {
+		for n, order := range of {
+			n.Gate(full(order.Run))
+		}
+	}
+	db.Finish(of[db].Run)
+	pushed := f.PushSite("# newer")
+	newer := startConverge(t, f, "db")
+	order := db.MustClaim()
+	if order.Code != pushed.Code {
+		t.Fatalf("the run has code %s, want the newer one", order.Code)
+	}
+	gate := full(order.Run)
+	gate.Catalog = tutti.DigestOf([]byte("newer"))
+	db.Gate(gate)
+	db.Gate(gate)
+	db.Finish(order.Run)
+	wantVerdict(t, f, newer, tutti.VerdictConverged)
+	if again := db.Claim(); again != nil {
+		t.Errorf("the older job runs it again: %+v", again)
+	}
+	web.Finish(of[web].Run)
+	wantVerdict(t, f, older, tutti.VerdictConverged)
 }
