@@ -229,7 +229,10 @@ type halt struct {
 }
 
 // halts are the nodes of serial groups that are not good and do not run by themselves, as they stand without a job.
-type halts struct{ of map[tutti.NodeName]halt }
+type halts struct {
+	of     map[tutti.NodeName]halt
+	queues []Serial // see State.queues
+}
 
 // haltsIn returns them, of a view that is surveyed. Who needs none of them looks at no node.
 func (s *State) haltsIn(v View) map[tutti.NodeName]halt {
@@ -272,48 +275,58 @@ func (s *State) halt(v View, n tutti.NodeName, out map[tutti.NodeName]halt) {
 	}
 }
 
-// haltsFor returns what stops a node that runs by itself: a node of a serial group that comes before it, empty:
+// haltsFor returns what stops a node that runs by itself: a node of a serial group whose turn is before its own, empty:
 // nothing does.
 func (s *State) haltsFor(v View, n tutti.NodeName) string {
-	for _, group := range v.Serial {
-		if !slices.Contains(group.Nodes, n) {
-			continue
-		}
-		all := s.haltsIn(v)
-		for _, before := range group.Nodes {
-			if h, stops := all[before]; stops && s.precedes(group, before, n, "") {
-				return stopsAt(group, before, h)
+	in := func(g Serial) bool { return slices.Contains(g.Nodes, n) }
+	if !slices.ContainsFunc(v.Serial, in) {
+		return ""
+	}
+	all := s.haltsIn(v)
+	if len(all) == 0 {
+		return ""
+	}
+	for _, queue := range s.queues(v, n) {
+		for _, before := range queue.Nodes[:max(0, slices.Index(queue.Nodes, n))] {
+			if h, stops := all[before]; stops {
+				return stopsAt(queue, before, h)
 			}
 		}
 	}
 	return ""
 }
 
+// queues are the serial groups with their nodes that are not good, and with n, in the order of their turns: one order
+// for all groups, in which nobody stops who is stopped by the same one.
+func (s *State) queues(v View, n tutti.NodeName) []Serial {
+	if slices.ContainsFunc(v.halts.queues, func(g Serial) bool { return slices.Contains(g.Nodes, n) }) {
+		return v.halts.queues
+	}
+	in := map[tutti.NodeName]bool{n: true}
+	for other := range s.haltsIn(v) {
+		in[other] = true
+	}
+	for other := range s.needy {
+		in[other] = true
+	}
+	is := func(n tutti.NodeName) bool { return in[n] }
+	o := &order{state: s}
+	o.data(slices.Sorted(maps.Keys(in)), is, is)
+	o.explicit(v, is, is)
+	v.halts.queues = nil
+	for g, group := range v.Serial {
+		nodes := o.sorted(slices.DeleteFunc(slices.Clone(group.Nodes), func(n tutti.NodeName) bool { return !in[n] }))
+		for i := 1; i < len(nodes); i++ {
+			o.after(vertex{serial: g + 1, edge: i}, nodes[i-1:i], nodes[i])
+		}
+		v.halts.queues = append(v.halts.queues, Serial{group.Group, nodes})
+	}
+	return v.halts.queues
+}
+
 // stopsAt says where a serial group stops.
 func stopsAt(group Serial, at tutti.NodeName, h halt) string {
 	return fmt.Sprintf("serial group %s stops at %s: %s", group.Group, at, h.why)
-}
-
-// precedes reports whether the turn of one node of a group is before that of another one: the one that feeds the
-// other, if that is so in one direction only, else the one that the group names first.
-func (s *State) precedes(group Serial, a, b tutti.NodeName, job tutti.JobID) bool {
-	ab, ba := s.feeds(a, b, job), s.feeds(b, a, job)
-	if ab != ba {
-		return ab
-	}
-	return slices.Index(group.Nodes, a) < slices.Index(group.Nodes, b)
-}
-
-// feeds reports whether a node publishes into a question of another one.
-func (s *State) feeds(from, to tutti.NodeName, job tutti.JobID) bool {
-	for q := range s.data.Questions(to) {
-		for producer := range q.Producers(job) {
-			if producer == from {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // stop finds the nodes of serial groups that do not run in a job, because one whose turn is before theirs is not

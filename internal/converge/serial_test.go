@@ -380,6 +380,41 @@ func TestAReactionWaitsForANodeThatIsAway(t *testing.T) {
 	s.watchTurns()
 }
 
+// TestBrokenNodesDoNotStopEachOther: three nodes of a group are broken, and what one reads is before the list. When
+// their input is mended, all run by themselves, one after the other.
+func TestBrokenNodesDoNotStopEachOther(t *testing.T) {
+	broken := false
+	node := func(key string, reads ...string) *manifest {
+		m := publishes(key, constant("1"), append(reads, "op/0")...)
+		compile := m.compile
+		m.compile = func(a answers) catalog {
+			c := compile(a)
+			if broken {
+				c.fails = tutti.BecauseResources
+			}
+			return c
+		}
+		return m
+	}
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": node("v/a", "v/c"), "b": node("v/b"), "c": node("v/c")})
+	s.converged(s.all(first), nil)
+	broken = true
+	s.write("op/0", "bad")
+	if j := s.all(first); j.Verdict != tutti.VerdictFailed {
+		t.Fatalf("verdict %s: %s", j.Verdict, j.Message)
+	}
+	s.serial = one("g", "a", "b", "c")
+	s.reaction = &tutti.Reaction{Window: time.Second, Wide: time.Minute}
+	broken = false
+	s.write("op/0", "mended")
+	s.idle(time.Hour)
+	for _, n := range s.names() {
+		if st := s.standing(n); st.Need != converge.Nothing {
+			t.Errorf("%s needs %s, and rests because %q", n, st.Need, s.converge.Rests(s.view(), n, st))
+		}
+	}
+}
+
 // Random fleets that react by themselves, while nodes come and go, heed the turns and come to rest.
 func TestReactionsHeedTurns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
