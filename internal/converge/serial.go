@@ -309,10 +309,7 @@ func (s *State) queues(v View, n tutti.NodeName) []Serial {
 	for other := range s.needy {
 		in[other] = true
 	}
-	is := func(n tutti.NodeName) bool { return in[n] }
-	o := &order{state: s}
-	o.data(slices.Sorted(maps.Keys(in)), is, is)
-	o.explicit(v, is, is)
+	o := s.orderOf(v, "", in)
 	v.halts.queues = nil
 	for g, group := range v.Serial {
 		nodes := o.sorted(slices.DeleteFunc(slices.Clone(group.Nodes), func(n tutti.NodeName) bool { return !in[n] }))
@@ -384,14 +381,20 @@ func (s *State) notGood(v View, job tutti.JobID, seats map[tutti.NodeName]*seat,
 	if !some {
 		return nil
 	}
-	o := &order{state: s, job: job}
-	is := func(n tutti.NodeName) bool { return in[n] }
-	o.data(slices.Sorted(maps.Keys(in)), is, is)
-	o.explicit(v, is, is)
+	o := s.orderOf(v, job, in)
 	for i := range out {
 		out[i].Nodes = o.sorted(out[i].Nodes)
 	}
 	return out
+}
+
+// orderOf is the order of nodes by what they read of each other and by the fleet file.
+func (s *State) orderOf(v View, job tutti.JobID, in map[tutti.NodeName]bool) *order {
+	o := &order{state: s, job: job}
+	is := func(n tutti.NodeName) bool { return in[n] }
+	o.data(slices.Sorted(maps.Keys(in)), is, is)
+	o.explicit(v, is, is)
+	return o
 }
 
 // halts says whether a node of the step is not good and does not run any more in it.
