@@ -55,7 +55,9 @@ func (o Order) Validate() error {
 // node is judged, and they withdraw nothing.
 func (o Order) Full() bool { return o.Mode == ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 }
 
-// Previews reports whether a run of this order looks at all that a full run would, and changes nothing.
+// Previews reports whether a run of this order looks at all that a full run would, and changes nothing. One of an environment
+// that somebody named, which a Puppet Server has, says nothing of the node's own.
 func (o Order) Previews() bool {
-	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0
+	elsewhere := o.Program == ProgramAgent && o.Environment != ""
+	return o.Mode != ModeApply && len(o.Tags) == 0 && len(o.SkipTags) == 0 && !elsewhere
 }

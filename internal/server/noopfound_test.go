@@ -240,3 +240,34 @@ func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 	web.Finish(of[web].Run)
 	wantVerdict(t, f, older, tutti.VerdictConverged)
 }
+
+// TestANoopRunOfAnotherEnvironment says nothing of the node: neither that it is not good, nor that it is.
+func TestANoopRunOfAnotherEnvironment(t *testing.T) {
+	f := &fenced{Fleet: servertest.Start(t), t: t}
+	f.db = f.Join("db-01")
+	f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+	setFleet(t, f.Fleet, agentFleet)
+	run := func(mode tutti.Mode, environment string, found ...string) {
+		t.Helper()
+		_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: mode, Runs: &tutti.NodeRuns{
+			Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Environment: environment},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := f.claim()
+		gate := full(order.Run)
+		gate.Catalog = tutti.DigestOf([]byte("of " + environment))
+		f.db.Gate(gate)
+		result := servertest.Result(order.Run, tutti.Unchanged)
+		result.Phase = "apply"
+		f.report(order.Run, result, found...)
+	}
+	run(tutti.ModeApply, "")
+	run(tutti.ModeNoop, "staging", "File[/only-staging]")
+	f.wantWhy("staging is not as its code says", "good: ")
+	run(tutti.ModeNoop, "", "File[/x]")
+	f.wantWhy("a resource is not as the code says", "File[/x]")
+	run(tutti.ModeNoop, "staging")
+	f.wantWhy("staging is as its code says", "File[/x]")
+}
