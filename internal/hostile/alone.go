@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,7 +14,8 @@ import (
 const aloneEnv = "TUTTI_TEST_ALONE"
 
 // Alone runs the test that calls it once more, in a process of its own that may have so many bytes in memory at
-// most, and reports whether this is that process. The caller returns where it is not.
+// most, and reports whether this is that process. The caller returns where it is not. The race detector is not in that
+// process: it multiplies what a program has in memory.
 func Alone(t *testing.T, most int64) bool {
 	t.Helper()
 	if os.Getenv(aloneEnv) == t.Name() {
@@ -26,7 +28,14 @@ func Alone(t *testing.T, most int64) bool {
 		})
 		return true
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v")
+	program := os.Args[0]
+	if raced {
+		program = filepath.Join(t.TempDir(), "alone.test")
+		if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, ".").CombinedOutput(); err != nil {
+			t.Fatalf("build the test without the race detector: %v\n%s", err, out)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v")
 	cmd.Env = append(os.Environ(), aloneEnv+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -168,6 +168,7 @@ func (p *past) wantWhole(t *testing.T) {
 	if diff := server.Fold(p.log.everything()).Diff(now, time.Now()); diff != "" {
 		t.Errorf("-all that ever was +the server\n%s", diff)
 	}
+	p.State() // what the writer does next comes behind what was compared
 }
 
 // first is the first event that the log still has.
