@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -70,9 +71,18 @@ type resourceStatus struct {
 	} `json:"events"`
 }
 
+// maxJudged bounds a report that is judged, in bytes, without its messages. It is more than the server takes: a run of very
+// many resources is not failed because nobody will see its report.
+const maxJudged = 2 * puppetreport.Max
+
 func readReport(dir string) (report, error) {
 	var r report
-	raw, err := excerpt.With(filepath.Join(dir, ReportFile), puppetreport.Max, puppetreport.Keep)
+	raw, err := excerpt.With(filepath.Join(dir, ReportFile), maxJudged, func(file io.Reader, size, most int64) ([]byte, error) {
+		if size > puppetreport.Max {
+			return puppetreport.Trim(file, int(most))
+		}
+		return puppetreport.Keep(file, size, most)
+	})
 	if err != nil {
 		return r, err
 	}
