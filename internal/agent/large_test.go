@@ -1,11 +1,9 @@
 package agent_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,26 +11,6 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/hostile"
 )
-
-// fill writes a file of about so many bytes: what begins it, a piece again and again, what ends it.
-func fill(t *testing.T, path string, size int, begin, piece, end string) {
-	t.Helper()
-	file, err := os.Create(path)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer file.Close()
-	out := bufio.NewWriter(file)
-	_, _ = out.WriteString(begin)
-	for i := 0; i < size; i += len(piece) {
-		_, _ = out.WriteString(piece)
-	}
-	_, _ = out.WriteString(end)
-	if err := out.Flush(); err != nil {
-		t.Error(err)
-	}
-}
 
 // The log of a run that says a lot is sent in part, its report without the messages. Neither is ever in memory as a
 // whole. Server and agent share the process of this test.
@@ -46,8 +24,8 @@ func TestARunThatSaysALotIsSentInPart(t *testing.T) {
 		line := func(i int) string {
 			return fmt.Sprintf(`{"t":"2026-01-01T00:00:00.000Z","level":"notice","message":"%d %s"}`+"\n", i, strings.Repeat("x", 900))
 		}
-		fill(t, filepath.Join(p.dir, "log.jsonl"), large, line(1), line(2), line(3))
-		fill(t, filepath.Join(p.dir, "report.json"), large, `{"logs":["first"`, `,"`+strings.Repeat("x", 900)+`"`, `],"status":"changed"}`)
+		hostile.Fill(t, filepath.Join(p.dir, "log.jsonl"), large, line(1), line(2), line(3))
+		hostile.Fill(t, filepath.Join(p.dir, "report.json"), large, `{"logs":["first"`, `,"`+strings.Repeat("x", 900)+`"`, `],"status":"changed"}`)
 		return out
 	})
 	l.start()

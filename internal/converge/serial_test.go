@@ -322,7 +322,7 @@ func TestTwoJobsHeedTurns(t *testing.T) {
 	})
 }
 
-// A plan shows the turns, and who is not run because of whom. It compiles all of them at once, and so does noop.
+// A plan shows the turns. It names the nodes that do not run, and the node that stops them. It compiles all at once. So does noop.
 func TestPlanShowsTurns(t *testing.T) {
 	s := newSim(t, plain(nil, "a", "b", "c", "d"))
 	s.serial = one("g", "c", "a", "b", "d")

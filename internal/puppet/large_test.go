@@ -1,7 +1,6 @@
 package puppet_test
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,27 +11,6 @@ import (
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/puppet"
 )
-
-// fill writes a file of about so many bytes: what begins it, a piece again and again, what ends it.
-func fill(t *testing.T, path string, size int, begin, piece, end string) {
-	t.Helper()
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := bufio.NewWriter(file)
-	_, _ = out.WriteString(begin)
-	for i := 0; i < size; i += len(piece) {
-		_, _ = out.WriteString(piece)
-	}
-	_, _ = out.WriteString(end)
-	if err := out.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
 
 const large = 300 << 20
 
@@ -57,9 +35,9 @@ func TestARunThatSaysALotIsJudged(t *testing.T) {
 	dir := t.TempDir()
 	endedWell(t, dir)
 	word := strings.Repeat("x", 900)
-	fill(t, filepath.Join(dir, "log.jsonl"), large, "", fmt.Sprintf(`{"level":"err","message":"%s","source":"/File[/x]"}`+"\n", word), "")
-	fill(t, filepath.Join(dir, "stderr"), large, "", word+"\n", "")
-	fill(t, filepath.Join(dir, "report.json"), large, `{"transaction_uuid":"run","status":"changed","logs":[{"message":"first"}`,
+	hostile.Fill(t, filepath.Join(dir, "log.jsonl"), large, "", fmt.Sprintf(`{"level":"err","message":"%s","source":"/File[/x]"}`+"\n", word), "")
+	hostile.Fill(t, filepath.Join(dir, "stderr"), large, "", word+"\n", "")
+	hostile.Fill(t, filepath.Join(dir, "report.json"), large, `{"transaction_uuid":"run","status":"changed","logs":[{"message":"first"}`,
 		fmt.Sprintf(`,{"level":"err","message":"%s","tags":["a","b"]}`, word), `],"resource_statuses":{"File[/x]":{"resource":"File[/x]","changed":true}}}`)
 	got := puppet.Judge(dir, "run")
 	if got.Outcome != tutti.Changed || got.Counts.Changed != 1 {
@@ -74,8 +52,8 @@ func TestALineWithoutAnEndIsLeftOut(t *testing.T) {
 	}
 	dir := t.TempDir()
 	endedWell(t, dir)
-	fill(t, filepath.Join(dir, "log.jsonl"), large, `{"level":"err","message":"`, strings.Repeat("x", 1000), `"}`+"\n"+`{"level":"err","message":"after it"}`+"\n")
-	fill(t, filepath.Join(dir, "events.jsonl"), large, "", strings.Repeat("x", 1000), "\n"+`{"event":"start","resource":"Service[x]","notifies":["Exec[y]"]}`+"\n")
+	hostile.Fill(t, filepath.Join(dir, "log.jsonl"), large, `{"level":"err","message":"`, strings.Repeat("x", 1000), `"}`+"\n"+`{"level":"err","message":"after it"}`+"\n")
+	hostile.Fill(t, filepath.Join(dir, "events.jsonl"), large, "", strings.Repeat("x", 1000), "\n"+`{"event":"start","resource":"Service[x]","notifies":["Exec[y]"]}`+"\n")
 	if err := os.WriteFile(filepath.Join(dir, "report.json"), []byte(`{"transaction_uuid":"run","status":"failed"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
