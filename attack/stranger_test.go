@@ -2,6 +2,7 @@ package attack
 
 import (
 	"crypto/tls"
+	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -14,10 +15,11 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// calling is a client of the operators' port with a TLS configuration.
+// calling is a client of the operators' port with a TLS configuration. It comes again as real
+// ones do: a machine that is busy lets it say hello after the door has put it out.
 func (f *fleet) calling(t *testing.T, config *tls.Config) *httpapi.Client {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: config}
+	transport := httpapi.Transport(config, &net.Dialer{})
 	t.Cleanup(transport.CloseIdleConnections)
 	return httpapi.NewClient("https://"+f.https, &http.Client{Transport: transport})
 }
