@@ -101,6 +101,10 @@ var (
 			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
 		}},
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1, CatalogUUID: string(aRun)},
+		&tutti.SecretSealed{Secret: tutti.Secret{
+			Key: "db/password", ID: "0123456789abcdef", For: []string{"group:db", "node:web-01"}, Recovery: []byte("r"),
+			Pieces: []tutti.Piece{{Node: aNode, Box: tutti.BoxDigest("Ym94"), Sealed: []byte("s")}},
+		}, Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.ValueSet{Key: "db/ready", Value: json.RawMessage(`{"a":[1,null]}`), Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.ValueUnset{Key: "db/ready", Owner: aNode, Run: aRun, Job: "deploy-1"},
 		&tutti.JobRetired{Job: "deploy-1"},
@@ -210,7 +214,8 @@ func TestEveryKindHasItsColumns(t *testing.T) {
 		"run.foreign": "its run is of no job", "node.facts": "the next run says it", "node.setback": "the end of the run says it",
 		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run",
 		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
-		"job.retired": "whoever folded it would lose the job that is shown",
+		"secret.sealed": "the run says what it sets",
+		"job.retired":   "whoever folded it would lose the job that is shown",
 	}
 	for _, body := range bodies {
 		kind := body.Kind()

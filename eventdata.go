@@ -7,6 +7,7 @@ var dataEvents = []eventKind{
 	{func() Body { return new(ExportsSet) }, ScopeNode, TrailOperators, KeepOwn},
 	{func() Body { return new(ValueSet) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(ValueUnset) }, ScopeNone, TrailOperators, KeepOwn},
+	{func() Body { return new(SecretSealed) }, ScopeNone, TrailOperators, KeepOwn},
 }
 
 // ExportsSet replaces a node's exports as a whole. Overlay sets are read

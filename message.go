@@ -34,6 +34,8 @@ const (
 	OpForeign  = "foreign"  // EncodeForeign → nothing
 	OpLease    = "lease"    // LeaseReport → LeaseOrder
 	OpFacts    = "facts"    // FactsSeen → nothing
+
+	OpRecipients = "recipients" // AskRecipients → NodeRecipients
 	RingHello  = "hello"    // server → node: say hello, your ticket does not fit
 	RingBeat   = "beat"     // server → node: Beat at once
 	RingClaim  = "claim"    // server → node: something may be there to claim
@@ -77,6 +79,8 @@ type Ask struct {
 	// those who export resources of the type, from before its answer, and an empty one
 	// for who is in the answer and was not among them.
 	Stored map[NodeName]Stored `json:"stored,omitzero"`
+	// Opens: whoever asks opens secrets.
+	Opens bool `json:"opens,omitempty"`
 }
 
 // Answered is the answer, and the sequence of the log at which it was true.
@@ -89,6 +93,8 @@ type Answered struct {
 	// Lags, if Stored was given: by whom PuppetDB's answer is not this one. The
 	// exports are then left out.
 	Lags []Lag `json:"lags,omitzero"`
+	// Awaits is the key of a secret that is for the node and not sealed to it yet: nothing is found for it.
+	Awaits string `json:"awaits,omitempty"`
 }
 
 // Validate refuses what cannot be an answer to the question: no answer is not an
@@ -130,8 +136,9 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 
 // HieraAsk asks for everything that the hiera level has for the node, or for For.
 type HieraAsk struct {
-	Run RunID    `json:"run"`
-	For NodeName `json:"for,omitempty"`
+	Run   RunID    `json:"run"`
+	For   NodeName `json:"for,omitempty"`
+	Opens bool     `json:"opens,omitempty"` // as in Ask
 }
 
 // HieraData is the whole hiera level of one node, with a digest per key.
@@ -139,6 +146,8 @@ type HieraData struct {
 	Data    map[string]json.RawMessage `json:"data"`
 	Digests map[string]Digest          `json:"digests"`
 	Seq     uint64                     `json:"seq"`
+	// Awaits are the hiera keys that it has not because a secret is not sealed to the node yet, with its key.
+	Awaits map[string]string `json:"awaits,omitempty"`
 }
 
 // Validate refuses what cannot be the level of a node: no answer is not an empty
@@ -160,6 +169,36 @@ type Publish struct {
 	Key      string          `json:"key"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
+	// Secret is in place of Value. Its key is Key.
+	Secret *SealSecret `json:"secret,omitempty"`
+}
+
+// Size is how many bytes are published.
+func (p Publish) Size() int {
+	if p.Secret != nil {
+		return p.Secret.Size()
+	}
+	return len(p.Value)
+}
+
+// AskRecipients asks to whom a secret is to be sealed that a run publishes.
+type AskRecipients struct {
+	Run RunID    `json:"run"`
+	Key string   `json:"key"`
+	For []string `json:"for"`
+}
+
+// NodeRecipients answers it. Current is the secret of the same node that is there, nil: none.
+type NodeRecipients struct {
+	Recipients
+	Current *SealedTo `json:"current,omitempty"`
+}
+
+// SealedTo is who can open a secret: the digests of their keys.
+type SealedTo struct {
+	ID    string              `json:"id"`
+	For   []string            `json:"for"`
+	Boxes map[NodeName]Digest `json:"boxes"`
 }
 
 // Ended is a result as it goes to the server: with those of its report, log and

@@ -78,6 +78,9 @@ var eventViews = map[string]eventView{
 
 	"exports.set": {},
 	"value.set":   {act: inTrail(func(b *tutti.ValueSet) string { return "set value " + b.Key })},
+	"secret.sealed": {act: inTrail(func(b *tutti.SecretSealed) string {
+		return fmt.Sprintf("sealed secret %s for %s, to %s", b.Key, strings.Join(b.For, ", "), count(len(b.Pieces), "node"))
+	})},
 	"value.unset": {act: inTrail(func(b *tutti.ValueUnset) string { return "unset value " + b.Key })},
 
 	"operator.issued": {act: inTrail(func(b *tutti.OperatorIssued) string {

@@ -18,16 +18,26 @@ type Affected struct {
 // readers, and those of the hiera key that it is of. An equal value affects nobody,
 // and whoever would get back the answer that he had is not affected. Nothing is
 // changed.
-func (s *State) Affects(path string, value json.RawMessage) []Affected {
-	had, now := s.values[path].digest, tutti.Digest("")
-	if len(value) > 0 {
-		now = tutti.DigestOf(canonicalOrRaw(value))
+func (s *State) Affects(path string, set json.RawMessage) []Affected {
+	var now value
+	if len(set) > 0 {
+		now.digest = tutti.DigestOf(canonicalOrRaw(set))
 	}
-	if had == now {
-		return nil
+	return s.affects(path, now)
+}
+
+// AffectsSealed is Affects of a secret that is new, sealed to some nodes.
+func (s *State) AffectsSealed(path string, nodes []tutti.NodeName) []Affected {
+	now := value{digest: tutti.Secret{}.Digest(), sealed: &sealed{pieces: map[tutti.NodeName]tutti.Piece{}}}
+	for _, node := range nodes {
+		now.sealed.pieces[node] = tutti.Piece{Node: node, Box: s.boxes[node]}
 	}
+	return s.affects(path, now)
+}
+
+func (s *State) affects(path string, now value) []Affected {
 	var out []Affected
-	s.askersOf(path, had, now, func(q *Question, r *record, answer tutti.Digest) {
+	s.askersOf(path, s.values[path], now, func(q *Question, r *record, answer tutti.Digest) {
 		if !r.would(q, answer) {
 			return
 		}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -14,6 +15,9 @@ type Asker struct {
 	// Overlay: exports that nodes handed over in this job count instead of their
 	// current ones.
 	Overlay bool
+	// Opener is who opens secrets for Node; empty: the node itself. A secret is in an answer in
+	// the form that is sealed to the opener, without Sealed if there is none.
+	Opener tutti.NodeName
 }
 
 // Answer is the answer to a question as of a sequence of the log.
@@ -64,11 +68,15 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	if q.Kind == tutti.QueryCollect {
 		return s.collect(q, asker)
 	}
-	v, found := s.values[q.Key]
+	v := s.values[q.Key]
 	if q.Kind == tutti.QueryHiera {
-		v, found = s.hieraValue(asker.Node, q.Key)
+		v = s.hieraValue(asker.Node, q.Key)
 	}
-	return Answer{Found: found, Value: v.Value, Digest: v.digest, Seq: s.seq}
+	digest := s.digestFor(v, asker.Node)
+	if digest == "" {
+		return Answer{Seq: s.seq}
+	}
+	return Answer{Found: true, Value: s.valueFor(v, cmp.Or(asker.Opener, asker.Node)), Digest: digest, Seq: s.seq}
 }
 
 // Cost is how many comparisons of exports the answer to a question takes at most;

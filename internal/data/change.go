@@ -18,6 +18,8 @@ func changeOf(e tutti.Event) *Change {
 		c.Key = b.Key
 	case *tutti.ValueUnset:
 		c.Key = b.Key
+	case *tutti.SecretSealed:
+		c.Key = b.Key
 	case *tutti.ExportsSet:
 		c.Node = b.Node
 	case *tutti.NodeRemoved:

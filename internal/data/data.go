@@ -23,6 +23,8 @@ type State struct {
 	change *Change // by the event that is being applied, nil: none
 	values map[string]value
 	owned  map[tutti.NodeName]map[string]bool  // keys, by who published them
+	sealed map[string]struct{}                 // keys of secrets
+	boxes  map[tutti.NodeName]tutti.Digest     // of the keys that secrets are sealed to
 	shared map[string]value                    // shared/hiera/K, by K
 	hiera  map[tutti.NodeName]map[string]value // node/NAME/hiera/K, by NAME and K
 	nodes  map[tutti.NodeName]exportSet
@@ -47,6 +49,8 @@ func NewState() *State {
 	return &State{
 		values: map[string]value{},
 		owned:  map[tutti.NodeName]map[string]bool{},
+		sealed: map[string]struct{}{},
+		boxes:  map[tutti.NodeName]tutti.Digest{},
 		shared: map[string]value{},
 		hiera:  map[tutti.NodeName]map[string]value{},
 		nodes:  map[tutti.NodeName]exportSet{},
@@ -79,8 +83,12 @@ func (s *State) Apply(e tutti.Event) {
 		s.setValue(e, b)
 	case *tutti.ValueUnset:
 		s.unset(b.Key)
+	case *tutti.SecretSealed:
+		s.setSecret(e, b)
 	case *tutti.ExportsSet:
 		s.setExports(b)
+	case *tutti.NodeEnrolled:
+		s.setBox(b.Node, tutti.BoxDigest(b.BoxKey))
 	case *tutti.NodeRemoved:
 		s.removeNode(b)
 	case *tutti.JobStarted:
@@ -104,6 +112,7 @@ func (s *State) removeNode(b *tutti.NodeRemoved) {
 	for job := range s.jobs {
 		s.dropOverlay(job, node)
 	}
+	s.setBox(node, "")
 	s.Forget(node)
 	s.Declare(node, nil)
 }

@@ -155,11 +155,11 @@ func (s *State) OutdatedOf(node tutti.NodeName, job tutti.JobID, most int) []tut
 			return outdated
 		}
 	}
-	has := func(q *Question) bool {
-		_, found := s.shared[q.Query.Key]
-		return found
-	}
+	has := func(q *Question) bool { return s.hieraValue(node, q.Query.Key).digest != "" }
 	for _, q := range s.present(r, has, nil) {
+		if !has(q) { // it is a secret of its own that is not sealed to it
+			continue
+		}
 		outdated = append(outdated, q.Query)
 		if len(outdated) == most {
 			break
@@ -193,10 +193,10 @@ func (s *State) touch(r *record) {
 }
 
 // valueChanged touches who reads a value, or the hiera key that it is of. It is
-// called after the change, with the digest that the value had; empty for none.
-func (s *State) valueChanged(path string, had tutti.Digest) {
-	now := s.values[path].digest
-	if now == had {
+// called after the change, with the value that was there; the zero value for none.
+func (s *State) valueChanged(path string, had value) {
+	now := s.values[path]
+	if now.digest == had.digest && now.sealed == had.sealed {
 		return
 	}
 	if q := s.questions[identity{kind: tutti.QueryValue, key: path}]; q != nil {
@@ -214,12 +214,17 @@ func (s *State) valueChanged(path string, had tutti.Digest) {
 }
 
 // askersOf calls f for each record with a question whose answer is another one if a
-// value changes from one digest to another, and with that answer; empty: none. A
+// path had one value and has another one, and with that answer; empty: none. A
 // record may come twice.
-func (s *State) askersOf(path string, had, now tutti.Digest, f func(q *Question, r *record, answer tutti.Digest)) {
+func (s *State) askersOf(path string, had, now value, f func(q *Question, r *record, answer tutti.Digest)) {
+	tell := func(q *Question, r *record) {
+		if is := s.digestFor(now, r.node); is != s.digestFor(had, r.node) {
+			f(q, r, is)
+		}
+	}
 	if q := s.questions[identity{kind: tutti.QueryValue, key: path}]; q != nil {
 		for r := range q.readers {
-			f(q, r, now)
+			tell(q, r)
 		}
 	}
 	node, key, ok := hieraKey(path)
@@ -233,22 +238,21 @@ func (s *State) askersOf(path string, had, now tutti.Digest, f func(q *Question,
 	if node == "" {
 		for r := range q.askers() {
 			if _, hidden := s.hiera[r.node][key]; !hidden {
-				f(q, r, now)
+				tell(q, r)
 			}
 		}
 		return
 	}
-	under := s.shared[key].digest
-	if r := s.records[node]; r != nil && r.asks(q) && either(had, under) != either(now, under) {
-		f(q, r, either(now, under))
+	answer := func(own value) tutti.Digest {
+		if own.digest == "" {
+			own = s.shared[key]
+		}
+		return s.digestFor(own, node)
 	}
-}
-
-func either(one, other tutti.Digest) tutti.Digest {
-	if one != "" {
-		return one
+	was, is := answer(had), answer(now)
+	if r := s.records[node]; r != nil && r.asks(q) && was != is {
+		f(q, r, is)
 	}
-	return other
 }
 
 func (r *record) asks(q *Question) bool {

@@ -117,7 +117,7 @@ func (m *indexModel) answers() map[tutti.NodeName]string {
 			all[node] += fmt.Sprintf("%q ", m.plain.Answer(r.Query, asks(node, k.job)).Digest)
 		}
 		for _, key := range k.asked.Keys {
-			all[node] += fmt.Sprintf("%s ", m.plain.Hiera(node)[key])
+			all[node] += fmt.Sprintf("%q ", m.plain.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: key}, asks(node, "")).Digest)
 		}
 	}
 	return all
@@ -151,7 +151,11 @@ func (m *indexModel) asking(node tutti.NodeName, job tutti.JobID) []string {
 		all = append(all, fmt.Sprintf("%s %s%s %s answered=%v %v", q.Kind, q.Key, q.Type, q.Filter, found, producers))
 	}
 	hiera := func(key string) ([]tutti.NodeName, bool) {
-		_, has := m.plain.Hiera(node)[key]
+		has := false
+		for _, path := range data.HieraPaths(node, key) {
+			_, there := m.plain.Value(path) // maybe as a secret of others
+			has = has || there
+		}
 		own := m.producers("node/" + string(node) + "/hiera/" + key)
 		shared := m.producers("shared/hiera/" + key)
 		both := slices.Concat(own, shared)

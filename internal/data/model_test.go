@@ -17,15 +17,59 @@ import (
 // model is the plain reading of package data: everything in one list, searched
 // from one end to the other.
 type model struct {
-	values  map[string]*tutti.ValueSet
+	values  map[string]modelValue
+	boxes   map[tutti.NodeName]tutti.Digest
 	exports map[tutti.NodeName][]tutti.Export
 	overlay map[tutti.JobID]map[tutti.NodeName][]tutti.Export
+}
+
+// modelValue is a value, or a secret: the text that each node is given that has the right key.
+type modelValue struct {
+	owner  tutti.NodeName
+	value  string
+	secret string // its id
+	pieces map[tutti.NodeName]tutti.Piece
+}
+
+func newModel() *model {
+	return &model{
+		map[string]modelValue{}, map[tutti.NodeName]tutti.Digest{}, map[tutti.NodeName][]tutti.Export{},
+		map[tutti.JobID]map[tutti.NodeName][]tutti.Export{},
+	}
+}
+
+// value is what a path is for a node, and what its digest is of; empty: nothing.
+func (m *model) value(path string, node tutti.NodeName) (text, content string) {
+	v := m.values[path]
+	if v.secret == "" {
+		return v.value, v.value
+	}
+	p, has := v.pieces[node]
+	if !has || p.Box != m.boxes[node] {
+		return "", ""
+	}
+	return string(tutti.Secret{Key: path, ID: v.secret}.Value(p.Sealed)), "secret " + v.secret
 }
 
 func (m *model) apply(body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ValueSet:
-		m.values[b.Key] = b
+		m.values[b.Key] = modelValue{owner: b.Owner, value: string(b.Value)}
+	case *tutti.SecretSealed:
+		v := m.values[b.Key]
+		pieces := map[tutti.NodeName]tutti.Piece{}
+		if v.secret == b.Secret.ID {
+			maps.Copy(pieces, v.pieces)
+		} else {
+			v = modelValue{owner: b.Owner, secret: b.Secret.ID}
+		}
+		for _, p := range b.Pieces {
+			pieces[p.Node] = p
+		}
+		v.pieces = pieces
+		m.values[b.Key] = v
+	case *tutti.NodeEnrolled:
+		m.boxes[b.Node] = tutti.BoxDigest(b.BoxKey)
 	case *tutti.ValueUnset:
 		delete(m.values, b.Key)
 	case *tutti.ExportsSet:
@@ -36,7 +80,8 @@ func (m *model) apply(body tutti.Body) {
 			m.overlay[b.Job][b.Node] = b.Exports
 		}
 	case *tutti.NodeRemoved:
-		maps.DeleteFunc(m.values, func(_ string, v *tutti.ValueSet) bool { return v.Owner == b.Node })
+		maps.DeleteFunc(m.values, func(_ string, v modelValue) bool { return v.owner == b.Node })
+		delete(m.boxes, b.Node)
 		delete(m.exports, b.Node)
 		for _, o := range m.overlay {
 			delete(o, b.Node)
@@ -48,13 +93,13 @@ func (m *model) apply(body tutti.Body) {
 	}
 }
 
-func (m *model) hiera(node tutti.NodeName, key string) string {
+func (m *model) hiera(node tutti.NodeName, key string) (text, content string) {
 	for _, path := range []string{"node/" + string(node) + "/hiera/" + key, "shared/hiera/" + key} {
-		if v := m.values[path]; v != nil {
-			return string(v.Value)
+		if _, there := m.values[path]; there {
+			return m.value(path, node)
 		}
 	}
-	return ""
+	return "", ""
 }
 
 func (m *model) collect(name string, asker data.Asker) []string {
@@ -79,13 +124,26 @@ var (
 	someJobs  = []tutti.JobID{"j1", "j2"}
 	someKeys  = []string{"shared/hiera/k", "shared/hiera/l", "node/web/hiera/k", "node/web.example.net/hiera/k", "shared/x", "node/db/x"}
 	someTypes = []string{"Web", "Db"}
+	someBoxes = []string{"1", "2"}
+	someIDs   = []string{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}
 )
 
 func anyBody(t *rapid.T) tutti.Body {
 	node := rapid.SampledFrom(someNodes).Draw(t, "node")
 	job := rapid.SampledFrom(someJobs).Draw(t, "job")
 	key := rapid.SampledFrom(someKeys).Draw(t, "key")
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	switch rapid.IntRange(0, 12).Draw(t, "kind") {
+	case 10, 11:
+		secret := &tutti.SecretSealed{Secret: tutti.Secret{Key: key, ID: rapid.SampledFrom(someIDs).Draw(t, "id"), For: []string{"node:web"}}}
+		for _, node := range someNodes {
+			if rapid.Bool().Draw(t, "sealed to it") {
+				box := tutti.BoxDigest(rapid.SampledFrom(someBoxes).Draw(t, "to"))
+				secret.Pieces = append(secret.Pieces, tutti.Piece{Node: node, Box: box, Sealed: []byte(string(box[8:12]) + string(node))})
+			}
+		}
+		return secret
+	case 12:
+		return &tutti.NodeEnrolled{Node: node, BoxKey: rapid.SampledFrom(someBoxes).Draw(t, "box")}
 	case 0, 1:
 		owner := rapid.SampledFrom([]tutti.NodeName{"", node}).Draw(t, "owner")
 		return &tutti.ValueSet{Key: key, Owner: owner, Value: json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value"))}
@@ -115,7 +173,7 @@ func anyBody(t *rapid.T) tutti.Body {
 func TestStateIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := data.NewState()
-		m := &model{map[string]*tutti.ValueSet{}, map[tutti.NodeName][]tutti.Export{}, map[tutti.JobID]map[tutti.NodeName][]tutti.Export{}}
+		m := newModel()
 		contents := map[tutti.Digest]string{}
 		digests := map[string]tutti.Digest{}
 		check := func(question, content string, digest tutti.Digest) {
@@ -131,20 +189,20 @@ func TestStateIsTheModel(t *testing.T) {
 			body := anyBody(t)
 			s.Apply(tutti.Event{Seq: uint64(i + 1), Body: body})
 			m.apply(body)
-			for _, key := range someKeys {
-				got := s.Answer(tutti.Query{Kind: tutti.QueryValue, Key: key}, data.Asker{Node: "web"})
-				want := ""
-				if v := m.values[key]; v != nil {
-					want = string(v.Value)
-				}
-				if string(got.Value) != want || got.Found != (want != "") {
-					t.Fatalf("value %s: got %v, want %q", key, got, want)
-				}
-			}
 			for _, node := range someNodes {
+				for _, key := range someKeys {
+					got := s.Answer(tutti.Query{Kind: tutti.QueryValue, Key: key}, data.Asker{Node: node})
+					text, content := m.value(key, node)
+					if string(got.Value) != text || got.Found != (text != "") {
+						t.Fatalf("value %s of %s: got %v, want %q", key, node, got, text)
+					}
+					if got.Found {
+						check(key, content, got.Digest)
+					}
+				}
 				got := s.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: "k"}, data.Asker{Node: node})
-				if want := m.hiera(node, "k"); string(got.Value) != want || string(s.Hiera(node)["k"]) != want {
-					t.Fatalf("hiera k of %s: got %v, want %q", node, got, want)
+				if text, _ := m.hiera(node, "k"); string(got.Value) != text || string(s.Hiera(node)["k"]) != text {
+					t.Fatalf("hiera k of %s: got %v, want %q", node, got, text)
 				}
 				for _, asker := range []data.Asker{{Node: node, Job: "j1"}, {Node: node, Overlay: true, Job: "j1"}, {Node: node, Overlay: true, Job: "j2"}} {
 					for _, name := range someTypes {

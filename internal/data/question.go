@@ -108,13 +108,13 @@ func (q *Question) answer(asker Asker) (bool, tutti.Digest) {
 	}
 	switch q.Query.Kind {
 	case tutti.QueryHiera:
-		v, found := s.hieraValue(asker.Node, q.Query.Key)
-		return found, v.digest
+		digest := s.hieraValue(asker.Node, q.Query.Key).digest
+		return digest != "", digest
 	case tutti.QueryCollect:
 		return true, q.collected(asker).digest()
 	default:
-		v, found := s.values[q.Query.Key]
-		return found, v.digest
+		digest := s.digestFor(s.values[q.Query.Key], asker.Node)
+		return digest != "", digest
 	}
 }
 

@@ -16,10 +16,12 @@ import (
 // MaxValue bounds the size of a value, in bytes of JSON.
 const MaxValue = 128 << 10
 
-// value is what a key has now, canonical, and where it comes from.
+// value is what a key has now, canonical, and where it comes from. The digest of the
+// zero value is empty.
 type value struct {
 	tutti.ValueView
 	digest tutti.Digest
+	sealed *sealed // nil: it is an ordinary value
 }
 
 // CheckValue returns the canonical form of a value that is to be published.
@@ -34,6 +36,9 @@ func CheckValue(key string, raw json.RawMessage) (json.RawMessage, error) {
 	canonical, err := Canonical(raw)
 	if err == nil {
 		err = checkIntegers(canonical)
+	}
+	if _, is := tutti.ParseSealed(canonical); is && err == nil {
+		err = tutti.Errorf(tutti.CodeInvalid, "an object with the __ptype Tutti::Sealed would be taken for a secret")
 	}
 	if err != nil {
 		return nil, tutti.Wrap("", err, "value of key %q", key)
@@ -191,14 +196,16 @@ func (s *State) Page(prefix, after string, sees func(key string) bool) (values [
 	return values, false
 }
 
-// Hiera returns all hiera data of a node: the shared keys, and its own over them.
+// Hiera returns all hiera data of a node: the shared keys, and its own over them. Secrets are
+// in it that are sealed to the node.
 func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 	all := make(map[string]json.RawMessage, len(s.shared))
-	for key, v := range s.shared {
-		all[key] = v.Value
-	}
-	for key, v := range s.hiera[node] {
-		all[key] = v.Value
+	for _, level := range []map[string]value{s.shared, s.hiera[node]} {
+		for key, v := range level {
+			if delete(all, key); s.digestFor(v, node) != "" {
+				all[key] = s.valueFor(v, node)
+			}
+		}
 	}
 	return all
 }
@@ -206,40 +213,52 @@ func (s *State) Hiera(node tutti.NodeName) map[string]json.RawMessage {
 // HieraCount is how many keys Hiera returns for a node at most.
 func (s *State) HieraCount(node tutti.NodeName) int { return len(s.shared) + len(s.hiera[node]) }
 
-// hieraValue returns what hiera on a node finds for one key.
-func (s *State) hieraValue(node tutti.NodeName, key string) (value, bool) {
-	if v, ok := s.hiera[node][key]; ok {
-		return v, true
+// hieraValue returns what hiera on a node finds for one key; the zero value: nothing. A secret
+// of the node that is not sealed to it hides the shared value, too.
+func (s *State) hieraValue(node tutti.NodeName, key string) value {
+	v, own := s.hiera[node][key]
+	if !own {
+		v = s.shared[key]
 	}
-	v, ok := s.shared[key]
-	return v, ok
+	if s.digestFor(v, node) == "" {
+		return value{}
+	}
+	return v
 }
 
 func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	canonical := canonicalOrRaw(b.Value)
-	v := value{
-		tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
-		tutti.DigestOf(canonical),
+	s.put(value{
+		ValueView: tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
+		digest:    tutti.DigestOf(canonical),
+	})
+}
+
+// put makes v what its key has.
+func (s *State) put(v value) {
+	had := s.values[v.Key]
+	s.disown(v.Key)
+	s.values[v.Key] = v
+	if delete(s.sealed, v.Key); v.sealed != nil {
+		s.sealed[v.Key] = struct{}{}
 	}
-	had := s.values[b.Key].digest
-	s.disown(b.Key)
-	s.values[b.Key] = v
-	if b.Owner != "" {
-		if s.owned[b.Owner] == nil {
-			s.owned[b.Owner] = map[string]bool{}
+	if v.Owner != "" {
+		if s.owned[v.Owner] == nil {
+			s.owned[v.Owner] = map[string]bool{}
 		}
-		s.owned[b.Owner][b.Key] = true
+		s.owned[v.Owner][v.Key] = true
 	}
-	if node, key, ok := hieraKey(b.Key); ok {
+	if node, key, ok := hieraKey(v.Key); ok {
 		s.level(node)[key] = v
 	}
-	s.valueChanged(b.Key, had)
+	s.valueChanged(v.Key, had)
 }
 
 func (s *State) unset(key string) {
-	had := s.values[key].digest
+	had := s.values[key]
 	s.disown(key)
 	delete(s.values, key)
+	delete(s.sealed, key)
 	if node, short, ok := hieraKey(key); ok {
 		delete(s.level(node), short)
 		if node != "" && len(s.hiera[node]) == 0 {

@@ -23,14 +23,14 @@ func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage)
 		if err := v.Data.MayChange(in); err != nil {
 			return err
 		}
-		out = v.effect(in)
+		out = v.effect(v.Data.Affects(in.Key, in.Value))
 		return nil
 	})
 }
 
 // effect sorts the nodes by when they would run: each at the first time that one of
 // its questions asks for.
-func (v View) effect(in tutti.Publish) tutti.Effect {
+func (v View) effect(affected []data.Affected) tutti.Effect {
 	var out tutti.Effect
 	times := []tutti.ReactionTime{""}
 	reaction := v.Fleet().Reaction
@@ -39,7 +39,7 @@ func (v View) effect(in tutti.Publish) tutti.Effect {
 		times = []tutti.ReactionTime{tutti.ReactNow, tutti.ReactWindow, tutti.ReactScheduled}
 	}
 	at := map[tutti.ReactionTime][]tutti.NodeName{}
-	for _, a := range v.Data.Affects(in.Key, in.Value) {
+	for _, a := range affected {
 		when := tutti.ReactionTime("")
 		if reaction != nil {
 			when = v.Converge.When(reaction, a.Query)

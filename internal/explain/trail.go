@@ -48,7 +48,7 @@ func (rd *Reader) trail(ctx context.Context, keys ...string) (*trail, error) {
 
 func (t *trail) add(e tutti.Event) {
 	switch b := e.Body.(type) {
-	case *tutti.ValueSet, *tutti.ValueUnset:
+	case *tutti.ValueSet, *tutti.ValueUnset, *tutti.SecretSealed:
 		if _, wanted := t.values[e.Body.ID()]; wanted {
 			t.values[e.Body.ID()] = append(t.values[e.Body.ID()], version(e))
 		}
@@ -81,6 +81,8 @@ func version(e tutti.Event) tutti.ValueVersion {
 		v.Value, v.Owner, v.Job, v.Run = b.Value, b.Owner, b.Job, b.Run
 	case *tutti.ValueUnset:
 		v.Unset, v.Owner, v.Job, v.Run = true, b.Owner, b.Job, b.Run
+	case *tutti.SecretSealed:
+		v.Value, v.Owner, v.Job, v.Run = b.Value(nil), b.Owner, b.Job, b.Run
 	}
 	return v
 }

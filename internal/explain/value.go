@@ -77,7 +77,7 @@ func (rd *Reader) versions(ctx context.Context, key string) ([]tutti.ValueVersio
 			}
 			e.Seq = entry.Seq
 			switch e.Body.(type) {
-			case *tutti.ValueSet, *tutti.ValueUnset:
+			case *tutti.ValueSet, *tutti.ValueUnset, *tutti.SecretSealed:
 				if e.Body.ID() == key {
 					found = append(found, version(e))
 				}

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/seal"
 )
 
 // MaxSource bounds the size of a fleet file, in bytes.
@@ -84,6 +85,7 @@ func (r *reader) fleet(root *yaml.Node) tutti.Fleet {
 		"order":       func(n *yaml.Node) { order = n },
 		"replaced":    func(n *yaml.Node) { fleet.KeepReplaced = r.keepReplaced(n) },
 		"facts":       func(n *yaml.Node) { fleet.VolatileFacts = r.facts(n) },
+		"secrets":     func(n *yaml.Node) { fleet.Secrets = r.secrets(n) },
 
 		"safety_when_away": func(n *yaml.Node) { fleet.SafetyWhenAway = r.safetyWhenAway(n, "safety_when_away") },
 	})
@@ -121,6 +123,25 @@ func (r *reader) fleetName(n *yaml.Node) string {
 		r.report(n, "", "fleet name %q: lower-case letters, digits, '_' and '-' only, at most 63", name)
 	}
 	return name
+}
+
+// secrets reads the public key of which the operators keep the private half (ADR 0025).
+func (r *reader) secrets(n *yaml.Node) *tutti.SecretRules {
+	const hint = "`tutti secret init` prints the line"
+	out := tutti.SecretRules{}
+	complete := r.mapping(n, "secrets", fields{
+		"recovery": func(n *yaml.Node) {
+			key, ok := r.text(n, "secrets: recovery")
+			if err := seal.ValidateRecovery(key); ok && err != nil {
+				r.report(n, hint, "secrets: recovery: %s", err.Error())
+			}
+			out.Recovery = key
+		},
+	})
+	if complete && out.Recovery == "" {
+		r.report(n, hint, "secrets: the recovery key is missing")
+	}
+	return &out
 }
 
 // facts reads the names of facts that say nothing when they change.

@@ -46,7 +46,7 @@ func TestParseBounds(t *testing.T) {
 		{"more problems than anybody reads", "fleet: x\ngroups:\n" + groups.String(), "f:53: and 10 problems more from here on", 51},
 		{"an alias is wrong once", "fleet: x\nplans: {p: {steps: [&bad {rum: x}, *bad, *bad]}}\n", `f:2: step: unknown key "rum" (did you mean "run"?)`, 1},
 		{"bytes that are no text", "fleet: \xff\n", "f:1: not YAML: invalid leading UTF-8 octet", 1},
-		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: access, environment, facts, fleet, grants, groups, mode, order, plans, reaction, reactive, replaced, safety_when_away)`, 1},
+		{"a word of many letters", "fleet: x\n" + strings.Repeat("k", 900) + ": 1\n", `f:2: the fleet file: unknown key "` + strings.Repeat("k", 900) + `" (there are: access, environment, facts, fleet, grants, groups, mode, order, plans, reaction, reactive, replaced, safety_when_away, secrets)`, 1},
 		{"order between more groups than anybody has", "fleet: x\ngroups: {" + manyGroups + "}\norder: [{first: [" + names(0, 101) + "], then: [" + names(101, 201) + "]}]\n", "f:3: order: more than 10000 pairs of groups (put groups that are ordered alike into one)", 1},
 		{"an alias orders the same groups very often", "fleet: x\ngroups: {a: {joined: true}, b: {joined: true}}\norder: [&o {first: a, then: b}" + strings.Repeat(",*o", 200_000) + "]\n", "f:3: order: more than 10000 pairs of groups (put groups that are ordered alike into one)", 2},
 		{"more reactions than anybody has", "fleet: x\nreactive: true\nreaction: {reads: [" + reads(1001) + "]}\n", "f:3: reaction: reads: more than 1000", 1},

@@ -136,6 +136,8 @@ func (r *Registry) apply(e tutti.Event) {
 		r.wrote(b.Owner, len(b.Value))
 	case *tutti.ValueUnset:
 		r.wrote(b.Owner, 0)
+	case *tutti.SecretSealed:
+		r.wrote(b.Owner, b.Size())
 	case *tutti.RunFinished:
 		r.unclaim(b.Result.Run)
 	}

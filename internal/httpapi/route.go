@@ -20,6 +20,7 @@ type Services struct {
 	Explains  tutti.Explains
 	Remotes   tutti.Remotes
 	Reports   tutti.Reports
+	Secrets   tutti.Secrets
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -67,6 +68,11 @@ const (
 	callListValues   = "data/list" // of clients of 0.2.0: all in one answer
 	callPageValues   = "data/page"
 	callEffect       = "data/effect"
+	callRecipients   = "secrets/recipients"
+	callSealSecret   = "secrets/seal"
+	callListSecrets  = "secrets/list"
+	callRecover      = "secrets/recover"
+	callSecretEffect = "secrets/effect"
 	callPause        = "pauses/set"
 	callUnpause      = "pauses/end"
 	callListPauses   = "pauses/list"
@@ -156,6 +162,12 @@ func (s Services) routes() map[string]route {
 		callEffect: takes(readsData, answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
 			return s.Values.Effect(ctx, in.Key, []byte(in.Value))
 		})),
+		callRecipients:   takes(changesData, answer(s.Secrets.Recipients)),
+		callSealSecret:   takes(changesData, do(s.Secrets.SealSecret)),
+		callListSecrets:  takes(readsData, list(s.Secrets.ListSecrets)),
+		callRecover:      takes(changesData, answer(s.Secrets.RecoverSecret)),
+		callSecretEffect: takes(changesData, answer(s.Secrets.SecretEffect)),
+
 		callPause:      takes(runs, answer(s.Pauses.Pause)),
 		callUnpause:    takes(runs, do(s.Pauses.Unpause)),
 		callListPauses: takes(views, list(s.Pauses.ListPauses)),

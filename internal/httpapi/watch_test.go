@@ -54,10 +54,11 @@ type (
 	explains  struct{ tutti.Explains }
 	remotes   struct{ tutti.Remotes }
 	reports   struct{ tutti.Reports }
+	secrets   struct{ tutti.Secrets }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Secrets: secrets{}}
 }
 
 var nothing = services(jobs{})

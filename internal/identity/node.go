@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/seal"
 )
 
 // NodeIdentity is what a node is: keys made on it that never leave it.
@@ -49,7 +50,7 @@ func NewNode() (NodeIdentity, error) {
 
 // BoxKey returns the public X25519 key in base64, as events carry it.
 func (n NodeIdentity) BoxKey() string {
-	return base64.StdEncoding.EncodeToString(n.Box.PublicKey().Bytes())
+	return seal.PublicKey(n.Box)
 }
 
 // Write stores the identity in dir, which must exist.

@@ -1,6 +1,10 @@
 package retain
 
-import "github.com/tutti-project/tutti"
+import (
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
 
 // Exports: the last set of each node, and the last one that no run has published: by that something was withdrawn,
 // and the node has to run, also if a run with tags has published since. Of overlays the last one of each node in
@@ -40,7 +44,7 @@ func notePaused(l *Ledger, e tutti.Event) { l.last[pausedKey(e)] = e.Seq }
 
 func isPaused(l *Ledger, e tutti.Event) bool { return l.last[pausedKey(e)] == e.Seq }
 
-// Values: the last change of each key, if it has a value. How much one run may
+// Values: the last change of each key, if it has a value; of a secret all that gave it pieces. How much one run may
 // change is counted, so the changes since a node's last claim are needed as well;
 // whichever of them is not the last of its key must not be that in the fold.
 
@@ -50,8 +54,16 @@ func noteValue(l *Ledger, e tutti.Event) {
 		v = &value{sets: map[tutti.NodeName]uint64{}}
 		l.values[e.Body.ID()] = v
 	}
-	v.last, v.owner, v.gone = e.Seq, ownerOf(e), false
-	if _, set := e.Body.(*tutti.ValueSet); set {
+	secret, is := e.Body.(*tutti.SecretSealed)
+	if is && !v.gone && secret.Secret.ID == v.secret {
+		v.pieces = append(v.pieces, e.Seq)
+		return
+	}
+	v.last, v.owner, v.gone, v.secret, v.pieces = e.Seq, ownerOf(e), false, "", nil
+	if is {
+		v.secret = secret.Secret.ID
+	}
+	if _, unset := e.Body.(*tutti.ValueUnset); !unset {
 		v.sets[v.owner] = e.Seq
 	}
 }
@@ -62,6 +74,8 @@ func ownerOf(e tutti.Event) tutti.NodeName {
 		return b.Owner
 	case *tutti.ValueUnset:
 		return b.Owner
+	case *tutti.SecretSealed:
+		return b.Owner
 	}
 	return ""
 }
@@ -71,10 +85,10 @@ func needsValue(l *Ledger, e tutti.Event) bool {
 		return true
 	}
 	v := l.values[e.Body.ID()]
-	if v.last != e.Seq || v.gone {
+	if v.gone || v.last != e.Seq && !slices.Contains(v.pieces, e.Seq) {
 		return false
 	}
-	if _, set := e.Body.(*tutti.ValueSet); set {
+	if _, unset := e.Body.(*tutti.ValueUnset); !unset {
 		return true
 	}
 	for owner, seq := range v.sets {

@@ -65,6 +65,9 @@ type value struct {
 	owner tutti.NodeName
 	gone  bool // with the node that owned it
 	sets  map[tutti.NodeName]uint64
+	// Of a secret: its id, and the events behind the last one that gave it more pieces.
+	secret string
+	pieces []uint64
 }
 
 // New returns a ledger of no events.
@@ -144,6 +147,8 @@ var rules = map[string]rule{
 	"exports.set": {noteExports, needsExports},
 	"value.set":   {noteValue, needsValue},
 	"value.unset": {noteValue, needsValue},
+
+	"secret.sealed": {noteValue, needsValue},
 
 	"operator.issued": {nil, needsOperator},
 }

@@ -211,9 +211,11 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 		err := tutti.Errorf(tutti.CodeRefused, "%q is no node of this fleet", string(name))
 		return nil, data.Asker{}, tx.deny(actorNode(host.Node), "compile for "+string(name), err)
 	case r == nil:
-		return n, data.Asker{Node: n.Node}, nil
+		return n, data.Asker{Node: n.Node, Opener: host.Node}, nil
 	}
-	return n, tx.asker(r), nil
+	asker := tx.asker(r)
+	asker.Opener = host.Node
+	return n, asker, nil
 }
 
 // withServed returns a gate with what the run's Puppet Server has handed over in

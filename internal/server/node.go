@@ -35,6 +35,8 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpForeign:  s.foreign,
 		tutti.OpLease:    s.lease,
 		tutti.OpFacts:    s.facts,
+
+		tutti.OpRecipients: s.recipients,
 	}
 }
 

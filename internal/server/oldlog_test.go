@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/release"
+	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -352,6 +353,7 @@ func writeLog(t *testing.T, dir string) {
 
 const everyFleet = `
 fleet: every
+secrets: {recovery: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p}
 environment: {name: production, path: ./code}
 groups:
   db: {nodes: [db-01, db-02]}
@@ -404,6 +406,10 @@ func everythingHappens(t *testing.T, p *past) {
 	set(t, p.Fleet, "shared/hiera/port", "5432")
 	set(t, p.Fleet, "shared/old", `{"a": [1, null, "<&>"]}`)
 	must(p.UnsetValue(ctx, "shared/old"))
+	must(p.SealSecret(ctx, tutti.SealSecret{Secret: tutti.Secret{
+		Key: "shared/password", ID: "0123456789abcdef", For: []string{"node:web-01"}, Recovery: []byte("for the recovery key"),
+		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
+	}}))
 
 	for _, mode := range []tutti.Mode{tutti.ModeApply, tutti.ModeNoop, tutti.ModeApply} {
 		p.Start("deploy", mode)

@@ -33,9 +33,9 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			}
 			return tx.Data.Cost(in.Query), nil
 		},
-		answer: func(tx *tx) error {
-			out = tx.answer(in, asker)
-			return nil
+		answer: func(tx *tx) (err error) {
+			out, err = tx.answer(in, asker)
+			return err
 		},
 	})
 }
@@ -61,21 +61,30 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in tutti.Ask) (data.Asker, error) {
 	return asker, nil
 }
 
-func (tx *tx) answer(in tutti.Ask, asker data.Asker) tutti.Answered {
+func (tx *tx) answer(in tutti.Ask, asker data.Asker) (tutti.Answered, error) {
 	if in.Query.Kind == tutti.QueryPublished {
 		out := tutti.Answered{Seq: tx.Seq}
 		// What others published takes a grant to read, and an ask for the value.
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
 			out.Found, out.Value = true, v.Value
+			if sealed := tx.Data.Answer(tutti.Query{Kind: tutti.QueryValue, Key: in.Query.Key}, asker); sealed.Found {
+				out.Value = sealed.Value // with the piece of who has sealed it
+			}
 		}
-		return out
+		return out, nil
 	}
 	a := tx.Data.Answer(in.Query, asker)
+	if err := tx.handsOut(asker, in.Opens, a.Value); err != nil {
+		return tutti.Answered{}, err
+	}
 	out := tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
+	if !a.Found {
+		out.Awaits = tx.Awaits(in.Query, asker.Node)
+	}
 	if in.Stored != nil && in.Query.Kind == tutti.QueryCollect {
 		out.Lags, out.Exports = tx.lags(asker, in, a.Exports), nil
 	}
-	return out
+	return out, nil
 }
 
 // costOfKey is what a value of hiera costs to answer with, in comparisons.
@@ -99,8 +108,13 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		answer: func(tx *tx) error {
 			out = tutti.HieraData{Data: tx.Data.Hiera(asker.Node), Seq: tx.Seq, Digests: map[string]tutti.Digest{}}
 			for k := range out.Data {
-				out.Digests[k] = tx.Data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker).Digest
+				a := tx.Data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker)
+				if err := tx.handsOut(asker, in.Opens, a.Value); err != nil {
+					return err
+				}
+				out.Data[k], out.Digests[k] = a.Value, a.Digest
 			}
+			out.Awaits = tx.AwaitsHiera(asker.Node)
 			return nil
 		},
 	})
@@ -113,7 +127,12 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	if in, err = data.CheckPublish(in); err != nil {
+	if in.Secret == nil {
+		in, err = data.CheckPublish(in)
+	} else if err = in.Secret.Validate(); err == nil && (in.Secret.Key != in.Key || in.Withdraw || in.Value != nil) {
+		err = tutti.Errorf(tutti.CodeInvalid, "secret %q: published as %q", in.Secret.Key, in.Key)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
@@ -132,12 +151,15 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 		if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
 			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
 		}
-		if n.Changes >= maxChanges || n.Written+int64(len(in.Value)) > maxWritten {
+		if n.Changes >= maxChanges || n.Written+int64(in.Size()) > maxWritten {
 			return tx.deny(actorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
 				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
 		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
 			return tx.deny(actorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
+		}
+		if in.Secret != nil {
+			return tx.seal(actorNode(n.Node), n.Node, r, *in.Secret)
 		}
 		return tx.setValue(actorNode(n.Node), n.Node, r, in)
 	})

@@ -159,11 +159,16 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, tutti.AskCode{}) },
 		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, tutti.AskCode{Path: "."}) },
 		"SuggestGrants": func() (any, error) { return rd.SuggestGrants(ctx, job) },
-		"Effect":        func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
-		"RunReport":     func() (any, error) { return rd.RunReport(ctx, string(run)) },
-		"RunLog":        func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },
-		"RunRecord":     func() (any, error) { return rd.RunRecord(ctx, run) },
-		"JobChanges":    func() (any, error) { return rd.JobChanges(ctx, job) },
+		"ListSecrets":   func() (any, error) { return rd.ListSecrets(ctx) },
+		"Recipients":    func() (any, error) { return rd.Recipients(ctx, []string{"group:db"}) },
+		"SecretEffect": func() (any, error) {
+			return rd.SecretEffect(ctx, tutti.AskSecretEffect{Key: "shared/x", For: []string{"group:db"}})
+		},
+		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
+		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },
+		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },
+		"RunRecord":  func() (any, error) { return rd.RunRecord(ctx, run) },
+		"JobChanges": func() (any, error) { return rd.JobChanges(ctx, job) },
 	}
 	out := map[string]error{}
 	for name, call := range calls {
@@ -215,7 +220,7 @@ func TestReadersOfOneVersion(t *testing.T) {
 }
 
 func suiteOf(node string) string {
-	return "fleet: readers\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [" + node + "]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
+	return "fleet: readers\nsecrets: {recovery: age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p}\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [" + node + "]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
 }
 
 // TestAReaderThatKeepsItsVersion delays nobody who writes, and for ten seconds those

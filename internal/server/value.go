@@ -6,7 +6,6 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
-	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
@@ -26,19 +25,10 @@ func (s *Server) UnsetValue(ctx context.Context, key string) error {
 // Effect implements tutti.Values. It would tell who reads a value, and whether that is a guessed one: so it is refused
 // to whoever may neither read nor set it.
 func (s *Server) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
-	sees := false
-	if err := s.look(ctx, func(v explain.View) error { sees = v.Sees()(key); return nil }); err != nil {
+	if err := s.seesKey(ctx, key); err != nil {
 		return tutti.Effect{}, err
 	}
-	if sees {
-		return s.Reader.Effect(ctx, key, value)
-	}
-	return tutti.Effect{}, s.do(ctx, func(tx *tx) error {
-		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + key, Key: key}); err != nil {
-			return err
-		}
-		return tutti.Errorf(tutti.CodeUnavailable, "the access of the fleet file has just changed; ask again")
-	})
+	return s.Reader.Effect(ctx, key, value)
 }
 
 func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
@@ -56,6 +46,9 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 		}
 		if err := tx.Data.MayChange(in); err != nil {
 			return err
+		}
+		if _, is := tx.Data.Secret(in.Key); is && !in.Withdraw {
+			return tutti.Errorf(tutti.CodeConflict, "%q is a secret: set it with --secret, or unset it first", in.Key)
 		}
 		by := tutti.Actor(ctx)
 		before, _ := tx.Data.Value(in.Key)

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"crypto/ecdh"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -35,6 +36,16 @@ func Sign(m tutti.CodeManifest) tutti.SignedCode {
 func Key(machine string) tutti.NodeKey {
 	sum := sha256.Sum256([]byte(machine))
 	return tutti.NodeKey("U" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]) + "AAA")
+}
+
+// Box is the key that secrets for the machine of that name are sealed to.
+func Box(machine string) *ecdh.PrivateKey {
+	sum := sha256.Sum256([]byte("box of " + machine))
+	box, err := ecdh.X25519().NewPrivateKey(sum[:])
+	if err != nil {
+		panic(err) // any 32 bytes are a key
+	}
+	return box
 }
 
 // SignEnrol signs a request as its key would.

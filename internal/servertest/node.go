@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/seal"
 )
 
 // Node is a machine that has joined.
@@ -43,7 +44,7 @@ func (f *Fleet) Node(name tutti.NodeName) *Node {
 
 // Request is what the machine sends to join with a token.
 func (n *Node) Request(token tutti.CreatedToken) tutti.EnrolRequest {
-	return SignEnrol(tutti.EnrolRequest{Token: token.Token, Secret: []byte(token.Text), Name: n.Name, Key: n.Key})
+	return SignEnrol(tutti.EnrolRequest{Token: token.Token, Secret: []byte(token.Text), Name: n.Name, Key: n.Key, BoxKey: seal.PublicKey(Box(string(n.Key)))})
 }
 
 // Call asks the server for an operation; out may be nil.
@@ -110,7 +111,7 @@ func (n *Node) Gate(in tutti.Gate) tutti.Gated {
 func (n *Node) Ask(run tutti.RunID, q tutti.Query) tutti.Answered {
 	n.Fleet.t.Helper()
 	var out tutti.Answered
-	n.must(n.Fleet.t, tutti.OpAsk, tutti.Ask{Run: run, Query: q}, &out)
+	n.must(n.Fleet.t, tutti.OpAsk, tutti.Ask{Run: run, Query: q, Opens: true}, &out)
 	return out
 }
 

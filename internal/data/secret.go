@@ -1,0 +1,177 @@
+package data
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+)
+
+// sealed is a secret. It is never changed: another piece makes another one.
+type sealed struct {
+	id       string
+	recovery []byte
+	targets  []string
+	pieces   map[tutti.NodeName]tutti.Piece
+	since    map[tutti.NodeName]uint64 // nodes that it was sealed to, also those that are gone, and the sequence
+}
+
+// digestFor is the digest of the answer that a node gets; empty: none. A secret is an
+// answer to those that it is sealed to, with the key that they have now.
+func (s *State) digestFor(v value, node tutti.NodeName) tutti.Digest {
+	if v.sealed != nil && !s.opens(v.sealed, node) {
+		return ""
+	}
+	return v.digest
+}
+
+func (s *State) opens(secret *sealed, node tutti.NodeName) bool {
+	p, has := secret.pieces[node]
+	return has && p.Box == s.boxes[node]
+}
+
+// valueFor is the value in the form that a node gets; without its piece if it has none.
+func (s *State) valueFor(v value, opener tutti.NodeName) json.RawMessage {
+	switch {
+	case v.sealed == nil:
+		return v.Value
+	case !s.opens(v.sealed, opener):
+		return v.secret().Value(nil)
+	}
+	return v.secret().Value(v.sealed.pieces[opener].Sealed)
+}
+
+func (v value) secret() tutti.Secret {
+	return tutti.Secret{Key: v.Key, ID: v.sealed.id, For: v.sealed.targets, Recovery: v.sealed.recovery}
+}
+
+// setSecret gives a key another secret, or the one that it has more pieces.
+func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
+	v := s.values[b.Key]
+	had := v.sealed
+	next := &sealed{id: b.Secret.ID, recovery: b.Recovery, targets: b.For, pieces: map[tutti.NodeName]tutti.Piece{}, since: map[tutti.NodeName]uint64{}}
+	if had != nil && had.id == next.id {
+		maps.Copy(next.pieces, had.pieces)
+		maps.Copy(next.since, had.since)
+		if len(b.Recovery) == 0 {
+			next.recovery = had.recovery
+		}
+	} else {
+		v = value{ValueView: tutti.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
+	}
+	for _, p := range b.Pieces {
+		next.pieces[p.Node], next.since[p.Node] = p, e.Seq
+	}
+	v.sealed, v.digest = next, b.Secret.Digest()
+	v.Value = v.secret().Value(nil)
+	s.put(v)
+}
+
+// setBox says which key a node has; empty: there is no such node. What is sealed to another
+// key is no answer for it.
+func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
+	if s.boxes[node] == box {
+		return
+	}
+	type answers struct{ value, hiera tutti.Digest }
+	now := func(path string) (a answers) {
+		a.value = s.digestFor(s.values[path], node)
+		if of, key, is := hieraKey(path); is && (of == "" || of == node) {
+			a.hiera = s.hieraValue(node, key).digest
+		}
+		return a
+	}
+	had := make(map[string]answers, len(s.sealed))
+	for path := range s.sealed {
+		had[path] = now(path)
+	}
+	if s.boxes[node] = box; box == "" {
+		delete(s.boxes, node)
+	}
+	r := s.records[node]
+	if r == nil {
+		return
+	}
+	for path, was := range had {
+		_, key, _ := hieraKey(path)
+		is := now(path)
+		q, h := s.questions[identity{kind: tutti.QueryValue, key: path}], s.questions[identity{kind: tutti.QueryHiera, key: key}]
+		if is.value != was.value && q != nil && r.asks(q) || is.hiera != was.hiera && h != nil && r.asks(h) {
+			s.touch(r)
+		}
+	}
+}
+
+// Sealed is a secret as it is known to whoever cannot open it.
+type Sealed struct {
+	View   tutti.ValueView
+	Secret tutti.Secret                    // without pieces
+	Boxes  map[tutti.NodeName]tutti.Digest // of the keys that it is sealed to
+	// Had are the nodes that it was sealed to once, with those that it still is.
+	Had []tutti.NodeName
+}
+
+// Secret returns the secret at a key.
+func (s *State) Secret(key string) (Sealed, bool) {
+	v := s.values[key]
+	if v.sealed == nil {
+		return Sealed{}, false
+	}
+	out := Sealed{View: v.ValueView, Secret: v.secret(), Boxes: make(map[tutti.NodeName]tutti.Digest, len(v.sealed.pieces))}
+	for node, p := range v.sealed.pieces {
+		if s.opens(v.sealed, node) {
+			out.Boxes[node] = p.Box
+		}
+	}
+	out.Had = slices.Sorted(maps.Keys(v.sealed.since))
+	return out, true
+}
+
+// Secrets returns all secrets, sorted by key.
+func (s *State) Secrets() []Sealed {
+	var out []Sealed
+	for key := range s.sealed {
+		one, _ := s.Secret(key)
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b Sealed) int { return cmp.Compare(a.View.Key, b.View.Key) })
+	return out
+}
+
+// Lacked is a secret that is not sealed to a node.
+type Lacked struct {
+	Path string
+	For  []string
+}
+
+// Lacks returns the secret because of which a question finds nothing for a node; false: there is none.
+func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
+	v := s.values[q.Key]
+	if q.Kind == tutti.QueryHiera {
+		var own bool
+		if v, own = s.hiera[node][q.Key]; !own {
+			v = s.shared[q.Key]
+		}
+	}
+	if v.sealed == nil || s.opens(v.sealed, node) {
+		return Lacked{}, false
+	}
+	return Lacked{v.Key, v.sealed.targets}, true
+}
+
+// LacksHiera returns, by hiera key, what Lacks says of all that hiera on a node may ask.
+func (s *State) LacksHiera(node tutti.NodeName) map[string]Lacked {
+	out := map[string]Lacked{}
+	for path := range s.sealed {
+		of, key, is := hieraKey(path)
+		if !is || of != "" && of != node {
+			continue
+		}
+		if lacked, lacks := s.Lacks(tutti.Query{Kind: tutti.QueryHiera, Key: key}, node); lacks {
+			out[key] = lacked
+		}
+	}
+	return out
+}

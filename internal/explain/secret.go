@@ -1,0 +1,52 @@
+package explain
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+)
+
+// ListSecrets implements tutti.Secrets. Who may not read gets those that he may set.
+func (rd *Reader) ListSecrets(ctx context.Context) ([]tutti.SecretView, error) {
+	out := []tutti.SecretView{}
+	err := rd.look(ctx, func(v View) error {
+		sees := v.Sees()
+		for _, secret := range v.Data.Secrets() {
+			if sees(secret.View.Key) {
+				out = append(out, v.SecretView(secret))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Recipients implements tutti.Secrets.
+func (rd *Reader) Recipients(ctx context.Context, targets []string) (out tutti.Recipients, err error) {
+	err = rd.look(ctx, func(v View) error {
+		out, err = v.State.Recipients(targets)
+		return err
+	})
+	return out, err
+}
+
+// SecretEffect is tutti.Secrets', for whoever may see the key.
+func (rd *Reader) SecretEffect(ctx context.Context, in tutti.AskSecretEffect) (tutti.Effect, error) {
+	if err := tutti.ValidateKey(in.Key); err != nil {
+		return tutti.Effect{}, err
+	}
+	var out tutti.Effect
+	err := rd.look(ctx, func(v View) error {
+		to, err := v.State.Recipients(in.For)
+		if err != nil {
+			return err
+		}
+		nodes := make([]tutti.NodeName, len(to.Nodes))
+		for i, n := range to.Nodes {
+			nodes[i] = n.Node
+		}
+		out = v.effect(v.Data.AffectsSealed(in.Key, nodes))
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,105 @@
+package fold
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// Recipients returns the nodes of some targets with their keys, and those that the fleet file lists and that have not
+// joined. CodeNotFound: an unknown target. CodeInvalid: the fleet file has no recovery key.
+func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
+	out := tutti.Recipients{Nodes: []tutti.Recipient{}}
+	if err := tutti.ValidateTargets(targets); err != nil {
+		return out, err
+	}
+	rules := s.Fleet().Secrets
+	if rules == nil {
+		return out, tutti.Errorf(tutti.CodeInvalid, "the fleet file has no `secrets: {recovery: …}`: make the key with `tutti secret init`, write the line that it prints into the file, and push it")
+	}
+	out.Recovery = rules.Recovery
+	for _, target := range targets {
+		group, node := tutti.Target(target)
+		name := cmp.Or(string(group), string(node))
+		isGroup := slices.ContainsFunc(s.Fleet().Groups, func(g tutti.Group) bool { return g.Name == group })
+		absent := s.Unjoined(name)
+		switch {
+		case group != "" && !isGroup:
+			return out, tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
+		case node != "" && s.Registry.Nodes[node] == nil && len(s.Registry.GroupsOf(node)) == 0:
+			return out, tutti.Errorf(tutti.CodeNotFound, "no node %q has joined or is listed in the fleet file; see: tutti node list", name)
+		case node != "" && s.Registry.Nodes[node] == nil:
+			absent = []tutti.NodeName{node}
+		case node != "":
+			absent = nil
+		}
+		out.Absent = append(out.Absent, absent...)
+	}
+	for _, n := range s.Registry.Nodes {
+		if tutti.Targets(targets, n.Node, s.Registry.Groups(n)) {
+			out.Nodes = append(out.Nodes, tutti.Recipient{Node: n.Node, BoxKey: n.BoxKey})
+		}
+	}
+	slices.SortFunc(out.Nodes, func(a, b tutti.Recipient) int { return cmp.Compare(a.Node, b.Node) })
+	slices.Sort(out.Absent)
+	out.Absent = slices.Compact(out.Absent)
+	return out, nil
+}
+
+// IsRecipient reports whether a node is among some targets.
+func (s *State) IsRecipient(targets []string, node tutti.NodeName) bool {
+	n := s.Registry.Nodes[node]
+	return n != nil && tutti.Targets(targets, node, s.Registry.Groups(n))
+}
+
+// SecretView says of a secret which nodes have it, lack it, and had it.
+func (s *State) SecretView(secret data.Sealed) tutti.SecretView {
+	out := tutti.SecretView{
+		Key: secret.View.Key, ID: secret.Secret.ID, For: secret.Secret.For, Owner: secret.View.Owner, By: secret.View.By, At: secret.View.At,
+		Sealed: []tutti.NodeName{},
+	}
+	for _, n := range s.Registry.Nodes {
+		_, sealed := secret.Boxes[n.Node]
+		switch {
+		case !s.IsRecipient(secret.Secret.For, n.Node):
+		case sealed:
+			out.Sealed = append(out.Sealed, n.Node)
+		default:
+			out.Waiting = append(out.Waiting, n.Node)
+		}
+	}
+	for _, node := range secret.Had {
+		if node != secret.View.Owner && !s.IsRecipient(secret.Secret.For, node) {
+			out.Former = append(out.Former, node)
+		}
+	}
+	slices.Sort(out.Sealed)
+	slices.Sort(out.Waiting)
+	return out
+}
+
+// Awaits is the key of the secret that is for a node and because of which a question finds nothing for it; empty: there
+// is none.
+func (s *State) Awaits(q tutti.Query, node tutti.NodeName) string {
+	if lacked, lacks := s.Data.Lacks(q, node); lacks && s.IsRecipient(lacked.For, node) {
+		return lacked.Path
+	}
+	return ""
+}
+
+// AwaitsHiera are the hiera keys of a node for which Awaits says something, with what it says.
+func (s *State) AwaitsHiera(node tutti.NodeName) map[string]string {
+	var out map[string]string
+	for key, lacked := range s.Data.LacksHiera(node) {
+		if !s.IsRecipient(lacked.For, node) {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[key] = lacked.Path
+	}
+	return out
+}

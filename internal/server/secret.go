@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// SealSecret implements tutti.Secrets.
+func (s *Server) SealSecret(ctx context.Context, in tutti.SealSecret) error {
+	if err := s.opts.Space(); err != nil {
+		return err
+	}
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	return s.do(ctx, func(tx *tx) error {
+		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + in.Key, Key: in.Key}); err != nil {
+			return err
+		}
+		before, _ := tx.Data.Value(in.Key)
+		owner := tutti.NodeName("")
+		if in.Adds {
+			owner = before.Owner // it stays the node's
+		}
+		if err := tx.seal(tutti.Actor(ctx), owner, nil, in); err != nil {
+			return err
+		}
+		if !in.Adds && before.Owner != "" {
+			tx.tookFrom(tutti.Actor(ctx), before.Owner)
+		}
+		return nil
+	})
+}
+
+// seal emits a secret, or pieces of the one that is there.
+func (tx *tx) seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.SealSecret) error {
+	to, err := tx.Recipients(in.For)
+	if err != nil {
+		return err
+	}
+	current, is := tx.Data.Secret(in.Key)
+	switch {
+	case in.Adds && (!is || current.Secret.ID != in.ID):
+		return tutti.Errorf(tutti.CodeConflict, "secret %q has another value by now, or is gone: look with `tutti secret list`, and repeat", in.Key)
+	case !in.Adds && is && current.Secret.ID == in.ID:
+		return tutti.Errorf(tutti.CodeConflict, "secret %q has this id already: a new value takes a new one", in.Key)
+	case !in.Adds && len(in.Recovery) == 0:
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q is not sealed to the recovery key", in.Key)
+	}
+	boxes := map[tutti.NodeName]tutti.Digest{}
+	compiles := false // somebody who compiles for others has it
+	for _, n := range to.Nodes {
+		boxes[n.Node] = tutti.BoxDigest(n.BoxKey)
+		compiles = compiles || policy.MayCompile(tx.Fleet(), tx.Registry.GroupsOf(n.Node), n.Node) == nil
+	}
+	if owner != "" { // who made it can open it
+		boxes[owner] = tutti.BoxDigest(tx.Registry.Nodes[owner].BoxKey)
+	}
+	for _, p := range in.Pieces {
+		switch box, named := boxes[p.Node]; {
+		case !named:
+			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s is not among those that it is for (any more): repeat", in.Key, p.Node)
+		case box != p.Box:
+			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s has another key by now: repeat", in.Key, p.Node)
+		case !compiles && tx.ProgramOf(p.Node) == tutti.ProgramAgent && p.Node != owner:
+			return tutti.Errorf(tutti.CodeInvalid, "secret %q: a Puppet Server compiles for node %s and has to open it: name its node, too, like --for node:puppet", in.Key, p.Node)
+		}
+	}
+	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
+		return err
+	}
+	var run tutti.RunID
+	var job tutti.JobID
+	if r != nil {
+		run, job = r.Run, r.Job
+	}
+	tx.emit(by, &tutti.SecretSealed{Secret: in.Secret, Owner: owner, Run: run, Job: job})
+	return nil
+}
+
+// RecoverSecret implements tutti.Secrets.
+func (s *Server) RecoverSecret(ctx context.Context, key string) (tutti.Secret, error) {
+	var out tutti.Secret
+	err := s.do(ctx, func(tx *tx) error {
+		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "recover " + key, Key: key}); err != nil {
+			return err
+		}
+		secret, is := tx.Data.Secret(key)
+		if !is {
+			return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", key)
+		}
+		out = secret.Secret
+		return nil
+	})
+	return out, err
+}
+
+// SecretEffect implements tutti.Secrets. It would tell who reads a secret: so it is refused to whoever may neither read
+// nor set it.
+func (s *Server) SecretEffect(ctx context.Context, in tutti.AskSecretEffect) (tutti.Effect, error) {
+	if err := s.seesKey(ctx, in.Key); err != nil {
+		return tutti.Effect{}, err
+	}
+	return s.Reader.SecretEffect(ctx, in)
+}
+
+// seesKey refuses whoever may neither read nor set a key.
+func (s *Server) seesKey(ctx context.Context, key string) error {
+	sees := false
+	if err := s.look(ctx, func(v explain.View) error { sees = v.Sees()(key); return nil }); err != nil || sees {
+		return err
+	}
+	return s.do(ctx, func(tx *tx) error {
+		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + key, Key: key}); err != nil {
+			return err
+		}
+		return tutti.Errorf(tutti.CodeUnavailable, "the access of the fleet file has just changed; ask again")
+	})
+}
+
+// recipients tells a node to whom a secret is to be sealed that it publishes.
+func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.AskRecipients](tutti.OpRecipients, payload)
+	if err != nil {
+		return nil, err
+	}
+	var out tutti.NodeRecipients
+	return &out, s.do(ctx, func(tx *tx) error {
+		n, _, err := tx.nodeOwnRun(key, in.Run)
+		if err != nil {
+			return err
+		}
+		if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
+			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
+		}
+		if out.Recipients, err = tx.Recipients(in.For); err != nil {
+			return err
+		}
+		if secret, is := tx.Data.Secret(in.Key); is && secret.View.Owner == n.Node {
+			out.Current = &tutti.SealedTo{ID: secret.Secret.ID, For: secret.Secret.For, Boxes: secret.Boxes}
+		}
+		return nil
+	})
+}
+
+// handsOut refuses to give a secret to an agent that would not open it, or to one that compiles for another node and that
+// it is not sealed to.
+func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
+	v, is := tutti.ParseSealed(value)
+	switch {
+	case !is:
+		return nil
+	case !opens:
+		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on it", v.Key)
+	case v.Sealed == nil:
+		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: `tutti secret reseal --for` its node, too", v.Key, asker.Node, asker.Opener)
+	}
+	return nil
+}

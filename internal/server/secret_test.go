@@ -1,0 +1,334 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// vault is a fleet with secrets, and what its operators keep.
+type vault struct {
+	*servertest.Fleet
+	t       *testing.T
+	private string // recovery key
+	source  string
+}
+
+func newVault(t *testing.T) *vault {
+	t.Helper()
+	private, public, err := seal.NewRecovery()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &vault{Fleet: servertest.Start(t), t: t, private: private, source: `fleet: vault
+environment: {name: production, path: ./code}
+secrets: {recovery: ` + public + `}
+groups: {web: {joined: true}, db: {nodes: [db-01]}, pair: {nodes: [web-01, web-02]}}
+grants:
+  - {to: web, read: [db/**]}
+  - {to: db, write: [db/**], read: [db/**]}
+plans: {all: {steps: [{run: web}, {run: db}]}, db: {steps: [{run: db}]}, web: {steps: [{run: web}]}}
+`}
+	v.Push(v.source)
+	return v
+}
+
+func id(n int) string { return fmt.Sprintf("%016d", n) }
+
+// sealed is a secret as the command line makes it.
+func (v *vault) sealed(key string, n int, value string, targets ...string) tutti.SealSecret {
+	v.t.Helper()
+	to, err := v.Recipients(servertest.Operator(), targets)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	text := tutti.SecretText{Key: key, ID: id(n), Value: json.RawMessage(value)}
+	recovery, err := seal.ToRecovery(text, to.Recovery)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	batches, err := seal.Batches(tutti.Secret{Key: key, ID: text.ID, For: targets, Recovery: recovery}, text, to.Nodes)
+	if err != nil || len(batches) != 1 {
+		v.t.Fatal(len(batches), err)
+	}
+	return tutti.SealSecret{Secret: batches[0]}
+}
+
+func (v *vault) set(key string, n int, value string, targets ...string) {
+	v.t.Helper()
+	if err := v.SealSecret(servertest.Operator(), v.sealed(key, n, value, targets...)); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// opened is what a node makes of an answer.
+func opened(t *testing.T, n *servertest.Node, value json.RawMessage) string {
+	t.Helper()
+	v, is := tutti.ParseSealed(value)
+	if !is {
+		return "clear " + string(value)
+	}
+	clear, err := seal.OpenNode(v, servertest.Box(string(n.Key)))
+	if err != nil {
+		return err.Error()
+	}
+	return string(clear)
+}
+
+// TestSecretsAreForTheirNodes: those who are named open them, the others find nothing; a newcomer is told what it waits for, gets
+// it when it is sealed once more, and nobody else becomes stale by that.
+func TestSecretsAreForTheirNodes(t *testing.T) {
+	v := newVault(t)
+	web, db := v.Join("web-01", "web"), v.Join("db-01")
+	v.set("db/password", 1, `"hunter2"`, "group:web")
+	v.set("shared/hiera/app::key", 2, `{"a": 1}`, "group:web", "node:db-01")
+	v.Start("all", tutti.ModeApply)
+	password := tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}
+	order := web.MustClaim()
+	a := web.Ask(order.Run, password)
+	if got := opened(t, web, a.Value); got != `"hunter2"` || a.Digest != (tutti.Secret{ID: id(1)}).Digest() {
+		t.Errorf("web-01 opens %s, digest %s", got, a.Digest)
+	}
+	var level tutti.HieraData
+	if err := web.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, web, level.Data["app::key"]); got != `{"a":1}` || len(level.Awaits) > 0 {
+		t.Errorf("web-01 opens %s of hiera, awaits %v", got, level.Awaits)
+	}
+	web.Gate(tutti.Gate{Run: order.Run, Reads: []tutti.Read{{Query: password, Found: true, Digest: a.Digest, Seq: a.Seq}}})
+	web.Finish(order.Run)
+	other := db.MustClaim()
+	if a := db.Ask(other.Run, password); a.Found || a.Awaits != "" || a.Value != nil {
+		t.Errorf("db-01 is told %+v, and is not meant", a)
+	}
+	db.Gate(tutti.Gate{Run: other.Run})
+	db.Finish(other.Run)
+
+	late := v.Join("web-02", "web")
+	v.Start("all", tutti.ModeApply)
+	order = late.MustClaim()
+	if a := late.Ask(order.Run, password); a.Found || a.Awaits != "db/password" {
+		t.Errorf("web-02 is told %+v", a)
+	}
+	if err := late.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"app::key": "shared/hiera/app::key"}, level.Awaits); diff != "" {
+		t.Errorf("-want +awaited of hiera\n%s", diff)
+	}
+	list, err := v.ListSecrets(servertest.Operator())
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	if s := list[0]; s.Key != "db/password" || !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) || s.Former != nil {
+		t.Errorf("listed as %+v", s)
+	}
+
+	// An operator seals it once more, with what only operators can open.
+	secret, err := v.RecoverSecret(servertest.Operator(), "db/password")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear, err := seal.OpenRecovery(tutti.SealedValue{Key: secret.Key, ID: secret.ID, Sealed: secret.Recovery}, v.private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := v.sealed("db/password", 1, string(clear), "group:web")
+	more.Adds, more.Recovery = true, nil
+	if err := v.SealSecret(servertest.Operator(), more); err != nil {
+		t.Fatal(err)
+	}
+	if a := late.Ask(order.Run, password); opened(t, late, a.Value) != `"hunter2"` || a.Awaits != "" {
+		t.Errorf("web-02 is told %+v", a)
+	}
+	for _, node := range []tutti.NodeName{"web-01", "db-01"} {
+		if shown, err := v.ShowNode(servertest.Operator(), node); err != nil || shown.Standing.State != tutti.NodeGood {
+			t.Errorf("%s stands as %+v, %v", node, shown.Standing, err)
+		}
+	}
+}
+
+// TestSecretsAreRefused: what would be no secret, or one for another key.
+func TestSecretsAreRefused(t *testing.T) {
+	v := newVault(t)
+	v.Join("web-01", "web")
+	v.Join("db-01")
+	v.set("db/password", 1, `1`, "group:web")
+	good := func() tutti.SealSecret { return v.sealed("db/other", 2, `1`, "group:web") }
+	for _, tc := range []struct {
+		reason string
+		change func(*tutti.SealSecret)
+		code   tutti.Code
+		want   string
+	}{
+		{"no recovery", func(s *tutti.SealSecret) { s.Recovery = nil }, tutti.CodeInvalid, "not sealed to the recovery key"},
+		{"a node that is not meant", func(s *tutti.SealSecret) { s.Pieces[0].Node = "db-01" }, tutti.CodeConflict, "not among those"},
+		{"another key", func(s *tutti.SealSecret) { s.Pieces[0].Box = tutti.BoxDigest("x") }, tutti.CodeConflict, "another key by now"},
+		{"an unknown group", func(s *tutti.SealSecret) { s.For = []string{"group:x"} }, tutti.CodeNotFound, `no group "x"`},
+		{"an unknown node", func(s *tutti.SealSecret) { s.For = []string{"node:x"} }, tutti.CodeNotFound, `no node "x"`},
+		{"no target", func(s *tutti.SealSecret) { s.For = nil }, tutti.CodeInvalid, "0 targets"},
+		{"more of another one", func(s *tutti.SealSecret) { s.Adds, s.Key = true, "db/password" }, tutti.CodeConflict, "has another value by now"},
+		{"more of nothing", func(s *tutti.SealSecret) { s.Adds = true }, tutti.CodeConflict, "or is gone"},
+		{"the same id again", func(s *tutti.SealSecret) { s.ID, s.Key = id(1), "db/password" }, tutti.CodeConflict, "takes a new one"},
+		{"an id that can be guessed", func(s *tutti.SealSecret) { s.ID = "1" }, tutti.CodeInvalid, "the id"},
+		{"an empty piece", func(s *tutti.SealSecret) { s.Pieces[0].Sealed = nil }, tutti.CodeInvalid, "0 bytes"},
+		{"twice", func(s *tutti.SealSecret) { s.Pieces = append(s.Pieces, s.Pieces[0]) }, tutti.CodeInvalid, "two pieces"},
+	} {
+		in := good()
+		tc.change(&in)
+		n := len(v.Events())
+		wantCode(t, v.SealSecret(servertest.Operator(), in), tc.code, tc.want)
+		if got := v.Since(n); len(got) > 0 {
+			t.Errorf("%s: appended %v", tc.reason, got)
+		}
+	}
+	wantCode(t, v.SetValue(servertest.Operator(), "db/password", json.RawMessage("1")), tutti.CodeConflict, "is a secret")
+	wantCode(t, v.SetValue(servertest.Operator(), "db/x", (tutti.Secret{Key: "db/x", ID: id(1)}).Value(nil)), tutti.CodeInvalid, "Tutti::Sealed")
+}
+
+// TestAnOldAgentGetsNoSecret: it would hand the sealed form to Puppet.
+func TestAnOldAgentGetsNoSecret(t *testing.T) {
+	v := newVault(t)
+	web := v.Join("web-01", "web")
+	v.set("db/password", 1, `1`, "group:web")
+	v.set("shared/hiera/k", 2, `1`, "group:web")
+	v.Start("web", tutti.ModeApply)
+	order := web.MustClaim()
+	wantCode(t, web.Call(tutti.OpAsk, tutti.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}}, nil), tutti.CodeRefused, "upgrade tutti")
+	wantCode(t, web.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
+}
+
+// TestAReplacedMachineHasNoSecrets: its name is known, its key is another one. A node that leaves a group has had them.
+func TestAReplacedMachineHasNoSecrets(t *testing.T) {
+	v := newVault(t)
+	v.Join("web-01", "web")
+	v.Join("web-02", "web")
+	v.set("db/password", 1, `1`, "group:pair")
+	if err := v.RemoveNode(servertest.Operator(), "web-01"); err != nil {
+		t.Fatal(err)
+	}
+	v.Join("web-01", "web")
+	again := v.Node("another machine")
+	again.Name = "web-02"
+	token, err := v.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "web-02"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.ReplaceNode(servertest.Operator(), "web-02"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Enrol(t.Context(), again.Request(token)); err != nil {
+		t.Fatal(err)
+	}
+	lists := func() tutti.SecretView {
+		t.Helper()
+		list, err := v.ListSecrets(servertest.Operator())
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		return list[0]
+	}
+	// The first one has come back with the key that it had.
+	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) {
+		t.Errorf("listed as %+v", s)
+	}
+	v.Push(strings.Replace(v.source, "web-01, web-02", "web-02", 1))
+	if s := lists(); len(s.Sealed) > 0 || !slices.Equal(s.Former, []tutti.NodeName{"web-01"}) {
+		t.Errorf("listed as %+v", s)
+	}
+}
+
+// TestANodePublishesASecret: it asks for whom, seals, and can open what it has published.
+func TestANodePublishesASecret(t *testing.T) {
+	v := newVault(t)
+	db, web := v.Join("db-01"), v.Join("web-01", "web")
+	v.Start("db", tutti.ModeApply)
+	order := db.MustClaim()
+	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/password"}}})
+	ask := func(n *servertest.Node, run tutti.RunID, key string) (out tutti.NodeRecipients, err error) {
+		err = n.Call(tutti.OpRecipients, tutti.AskRecipients{Run: run, Key: key, For: []string{"group:web", "group:pair"}}, &out)
+		return out, err
+	}
+	to, err := ask(db, order.Run, "db/password")
+	if err != nil || len(to.Nodes) != 1 || to.Nodes[0].Node != "web-01" || to.Current != nil || !slices.Equal(to.Absent, []tutti.NodeName{"web-02"}) {
+		t.Fatalf("told %+v, %v", to, err)
+	}
+	_, err = ask(db, order.Run, "shared/x")
+	wantCode(t, err, tutti.CodeRefused, "")
+	in := v.sealed("db/password", 1, `"made here"`, "group:web")
+	text := tutti.SecretText{Key: in.Key, ID: in.ID, Value: json.RawMessage(`"made here"`)}
+	own, err := seal.Batches(tutti.Secret{}, text, []tutti.Recipient{{Node: "db-01", BoxKey: seal.PublicKey(servertest.Box(string(db.Key)))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Pieces = append(in.Pieces, own[0].Pieces...)
+	publish := func(in tutti.SealSecret, key string) error {
+		return db.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: key, Secret: &in}, nil)
+	}
+	wantCode(t, publish(in, "db/other"), tutti.CodeInvalid, "published as")
+	wantCode(t, publish(in, "db/password"), "", "")
+	if to, err = ask(db, order.Run, "db/password"); err != nil || to.Current == nil || to.Current.ID != in.ID || len(to.Current.Boxes) != 2 {
+		t.Fatalf("told %+v, %v", to, err)
+	}
+	a := db.Ask(order.Run, tutti.Query{Kind: tutti.QueryPublished, Key: "db/password"})
+	if got := opened(t, db, a.Value); got != `"made here"` {
+		t.Errorf("db-01 opens %s", got)
+	}
+	db.Finish(order.Run)
+	v.Start("web", tutti.ModeApply)
+	order = web.MustClaim()
+	if got := opened(t, web, web.Ask(order.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}).Value); got != `"made here"` {
+		t.Errorf("web-01 opens %s", got)
+	}
+}
+
+// TestACompileHostOpensWhatItCompilesWith: a secret of a node with a Puppet Server has to be sealed to the server's node,
+// too; that one is given its own piece, and the digest is the node's.
+func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
+	v := newVault(t)
+	setFleet(t, v.Fleet, strings.Replace(compileFleet, "\nmode: agent", "\nmode: agent"+v.source[strings.Index(v.source, "\nsecrets"):strings.Index(v.source, "\ngroups")], 1))
+	f := compileFixture{v.Fleet, v.Join("puppet"), v.Join("db-01"), v.Join("web-01")}
+	wantCode(t, v.SealSecret(servertest.Operator(), v.sealed("db/password", 1, `1`, "group:db")), tutti.CodeInvalid, "name its node, too")
+	v.set("db/password", 1, `"hunter2"`, "group:db", "node:puppet")
+	v.set("node/db-01/hiera/pw", 2, `"hunter3"`, "group:db", "node:puppet")
+	v.Start("deploy", tutti.ModeApply)
+	run := f.db.MustClaim().Run
+	password := tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}
+	var a tutti.Answered
+	if err := f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: "db-01", Query: password, Opens: true}, &a); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, f.host, a.Value); got != `"hunter2"` || a.Digest != f.db.Ask(run, password).Digest {
+		t.Errorf("the compile host opens %s, digest %s", got, a.Digest)
+	}
+	var level tutti.HieraData
+	if err := f.host.Call(tutti.OpHiera, tutti.HieraAsk{Run: run, For: "db-01", Opens: true}, &level); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, f.host, level.Data["pw"]); got != `"hunter3"` {
+		t.Errorf("the compile host opens %s of hiera", got)
+	}
+	// One that came meanwhile, without a piece.
+	if err := v.RemoveNode(servertest.Operator(), "puppet"); err != nil {
+		t.Fatal(err)
+	}
+	f.host = v.Node("another")
+	f.host.Name = "puppet"
+	token, err := v.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "puppet"})
+	if err == nil {
+		_, err = v.Enrol(t.Context(), f.host.Request(token))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
+}

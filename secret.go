@@ -1,0 +1,268 @@
+package tutti
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A secret is a value that is sealed to the nodes that are to have it, and to the recovery key of the
+// operators, before it comes to the server (ADR 0025). What is sealed is a SecretText.
+
+// Bounds of secrets.
+const (
+	MaxSecret = 32 << 10 // bytes of JSON in clear
+	maxSealed = 64 << 10 // bytes of it once sealed
+	// MaxPieces bounds the pieces of one request: so many of small secrets are one event.
+	MaxPieces = 250
+	maxFor    = 100 // targets
+	maxID     = 64
+	minID     = 16
+)
+
+// The kinds of targets of a secret.
+const (
+	forGroup = "group:"
+	forNode  = "node:"
+)
+
+// SecretText is what is sealed. Key and ID are in it, so that nobody hands one secret out in the place of another.
+type SecretText struct {
+	Key   string          `json:"key"`
+	ID    string          `json:"id"`
+	Value json.RawMessage `json:"value"`
+}
+
+// Piece is a secret sealed to one node.
+type Piece struct {
+	Node   NodeName `json:"node"`
+	Box    Digest   `json:"box"` // of the key that it is sealed to
+	Sealed []byte   `json:"sealed"`
+}
+
+// Secret is a sealed value. A new value has a new ID; one with the ID that is there adds pieces to it.
+type Secret struct {
+	Key      string   `json:"key"`
+	ID       string   `json:"id"`                 // random
+	For      []string `json:"for"`                // targets: group:NAME, node:NAME
+	Recovery []byte   `json:"recovery,omitempty"` // sealed to the recovery key
+	Pieces   []Piece  `json:"pieces,omitempty"`
+}
+
+// Validate refuses an invalid secret. That it is sealed to those who are named, nobody but they can see.
+func (s Secret) Validate() error {
+	if err := ValidateKey(s.Key); err != nil {
+		return err
+	}
+	if len(s.ID) < minID || len(s.ID) > maxID || strings.ContainsFunc(s.ID, func(r rune) bool { return !isIDRune(r) }) {
+		return Errorf(CodeInvalid, "secret %q: the id is no word of %d to %d letters and digits", s.Key, minID, maxID)
+	}
+	if err := ValidateTargets(s.For); err != nil {
+		return Wrap("", err, "secret %q", s.Key)
+	}
+	if len(s.Pieces) > MaxPieces {
+		return Errorf(CodeInvalid, "secret %q: %d pieces in one request, at most %d", s.Key, len(s.Pieces), MaxPieces)
+	}
+	if len(s.Recovery) > maxSealed {
+		return Errorf(CodeInvalid, "secret %q: %d bytes for the recovery key, at most %d", s.Key, len(s.Recovery), maxSealed)
+	}
+	for i, p := range s.Pieces {
+		if err := p.Node.Validate(); err != nil {
+			return Wrap("", err, "secret %q", s.Key)
+		}
+		if err := p.Box.Validate(); err != nil {
+			return Wrap("", err, "secret %q for node %s", s.Key, p.Node)
+		}
+		if len(p.Sealed) == 0 || len(p.Sealed) > maxSealed {
+			return Errorf(CodeInvalid, "secret %q for node %s: %d bytes, want 1 to %d", s.Key, p.Node, len(p.Sealed), maxSealed)
+		}
+		if slices.ContainsFunc(s.Pieces[:i], func(o Piece) bool { return o.Node == p.Node }) {
+			return Errorf(CodeInvalid, "secret %q: two pieces for node %s", s.Key, p.Node)
+		}
+	}
+	if size := s.Size(); size > MaxSecretRequest {
+		return Errorf(CodeInvalid, "secret %q: %d bytes of pieces in one request, at most %d", s.Key, size, MaxSecretRequest)
+	}
+	return nil
+}
+
+// Size is how many bytes are sealed in it.
+func (s Secret) Size() int {
+	size := len(s.Recovery)
+	for _, p := range s.Pieces {
+		size += len(p.Sealed)
+	}
+	return size
+}
+
+// MaxSecretRequest bounds the bytes of what is sealed in one request.
+const MaxSecretRequest = 128 << 10
+
+func isIDRune(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+}
+
+// ValidateTargets refuses what names neither a group nor a node.
+func ValidateTargets(targets []string) error {
+	if len(targets) == 0 || len(targets) > maxFor {
+		return Errorf(CodeInvalid, "for %d targets, want 1 to %d: group:NAME or node:NAME", len(targets), maxFor)
+	}
+	for _, target := range targets {
+		group, node := Target(target)
+		var err error
+		switch {
+		case group != "":
+			err = group.Validate()
+		case node != "":
+			err = node.Validate()
+		default:
+			err = Errorf(CodeInvalid, "target %q is neither group:NAME nor node:NAME", target)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Target splits a target: one of both is empty, or both if it is none.
+func Target(text string) (GroupName, NodeName) {
+	if name, is := strings.CutPrefix(text, forGroup); is {
+		return GroupName(name), ""
+	}
+	name, _ := strings.CutPrefix(text, forNode)
+	if name == text {
+		return "", ""
+	}
+	return "", NodeName(name)
+}
+
+// ForNode and ForGroup make targets.
+func ForNode(name NodeName) string   { return forNode + string(name) }
+func ForGroup(name GroupName) string { return forGroup + string(name) } //nolint:revive // said above
+
+// Targets reports whether a node in these groups is among the targets.
+func Targets(targets []string, node NodeName, groups []GroupName) bool {
+	return slices.ContainsFunc(targets, func(target string) bool {
+		group, name := Target(target)
+		return name != "" && name == node || group != "" && slices.Contains(groups, group)
+	})
+}
+
+// Digest is that of every answer that is this secret: who has been sealed to is no part of it.
+func (s Secret) Digest() Digest { return DigestOf([]byte("tutti-secret-1\n" + s.ID)) }
+
+// BoxDigest is the digest of a node's X25519 key, as NodeEnrolled has it.
+func BoxDigest(boxKey string) Digest { return DigestOf([]byte(boxKey)) }
+
+// sealedType names the form that a secret has in an answer.
+const sealedType = "Tutti::Sealed"
+
+// SealedValue is a secret in an answer: the piece of the node that is to open it, or (for who only looks) none.
+type SealedValue struct {
+	Type   string   `json:"__ptype"`
+	ID     string   `json:"id"`
+	Key    string   `json:"key"`
+	For    []string `json:"for,omitempty"`
+	Sealed []byte   `json:"sealed,omitempty"`
+}
+
+// Value returns the form that an answer has.
+func (s Secret) Value(sealed []byte) json.RawMessage {
+	v := SealedValue{Type: sealedType, ID: s.ID, Key: s.Key, For: s.For, Sealed: sealed}
+	if sealed != nil {
+		v.For = nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and bytes can be marshalled
+	}
+	return raw
+}
+
+// ParseSealed returns the secret that a value of an answer is; false: it is an ordinary value.
+func ParseSealed(value json.RawMessage) (SealedValue, bool) {
+	var v SealedValue
+	if !strings.Contains(string(value), sealedType) || json.Unmarshal(value, &v) != nil || v.Type != sealedType {
+		return SealedValue{}, false
+	}
+	return v, true
+}
+
+// Digest is that of the secret.
+func (v SealedValue) Digest() Digest { return Secret{ID: v.ID}.Digest() }
+
+// SecretSealed gives a key a sealed value, or (with the ID that is there) more pieces of it. Owner is a node, or
+// empty for operators.
+type SecretSealed struct {
+	Secret
+	Owner NodeName `json:"owner,omitempty"`
+	Run   RunID    `json:"run,omitempty"`
+	Job   JobID    `json:"job,omitempty"`
+}
+
+// Kind implements Body.
+func (*SecretSealed) Kind() string { return "secret.sealed" }
+
+// ID implements Body.
+func (b *SecretSealed) ID() string { return b.Key }
+
+// Secrets are the sealed values. The server never has one in clear.
+type Secrets interface {
+	// Recipients says to whom a secret for some targets is to be sealed now.
+	Recipients(ctx context.Context, targets []string) (Recipients, error)
+	// SealSecret gives a key a secret, or pieces to the one that it has. CodeConflict: the secret has changed
+	// meanwhile, or a node has another key by now, or is no target.
+	SealSecret(ctx context.Context, in SealSecret) error
+	// ListSecrets is sorted by key.
+	ListSecrets(ctx context.Context) ([]SecretView, error)
+	// RecoverSecret returns a secret as it is sealed to the recovery key, without pieces.
+	RecoverSecret(ctx context.Context, key string) (Secret, error)
+	// SecretEffect is Values.Effect of a new secret for some targets.
+	SecretEffect(ctx context.Context, in AskSecretEffect) (Effect, error)
+}
+
+// SealSecret brings a secret. Adds: to the one that is there, whose ID it has; else it is a new one.
+type SealSecret struct {
+	Secret
+	Adds bool `json:"adds,omitempty"`
+}
+
+// AskSecretEffect asks what a new secret would cause.
+type AskSecretEffect struct {
+	Key string   `json:"key"`
+	For []string `json:"for"`
+}
+
+// Recipients are the nodes of some targets.
+type Recipients struct {
+	Recovery string      `json:"recovery"`         // public key, of the fleet file
+	Nodes    []Recipient `json:"nodes"`            // sorted by name
+	Absent   []NodeName  `json:"absent,omitempty"` // listed, and not joined
+}
+
+// Recipient is a node with the key that secrets are sealed to.
+type Recipient struct {
+	Node   NodeName `json:"node"`
+	BoxKey string   `json:"box_key"` // X25519, base64
+}
+
+// SecretView is a secret as it is known to whoever cannot open it. The nodes are sorted.
+type SecretView struct {
+	Key     string     `json:"key"`
+	ID      string     `json:"id"`
+	For     []string   `json:"for"`
+	Owner   NodeName   `json:"owner,omitempty"`
+	By      string     `json:"by"`
+	At      time.Time  `json:"at"`
+	Sealed  []NodeName `json:"sealed"`            // targets that it is sealed to
+	Waiting []NodeName `json:"waiting,omitempty"` // targets that it is not sealed to
+	Former  []NodeName `json:"former,omitempty"`  // it was sealed to them, and they are no targets: it is to be rotated
+}
+
+// SecretRules are what the fleet file says about secrets.
+type SecretRules struct {
+	Recovery string `json:"recovery"` // public key: age1…
+}
