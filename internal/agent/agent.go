@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/ecdh"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -72,6 +73,7 @@ type Options struct {
 	Machine    tutti.Digest // see tutti.Hello
 	Runner     Runner
 	VerifyCode func(tutti.SignedCode) error
+	Box        *ecdh.PrivateKey // opens secrets; nil: none is opened
 	Logger     *slog.Logger
 	Version    string
 	// Space says that there is no room to begin a run; nil: there always is.

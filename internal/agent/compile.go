@@ -111,9 +111,9 @@ func (c *compileConn) hello(ctx context.Context, req request) (response, error) 
 }
 
 func (c *compileConn) ask(ctx context.Context, q tutti.Query, stored map[tutti.NodeName]tutti.Stored) (tutti.Answered, error) {
-	answer, err := persist[tutti.Answered](ctx, c.agent, tutti.OpAsk, tutti.Ask{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored})
+	answer, err := persist[tutti.Answered](ctx, c.agent, tutti.OpAsk, tutti.Ask{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored, Opens: true})
 	if err == nil {
-		err = checkAnswered(q, answer)
+		err = checkAnswered(q, c.by.Certname, answer)
 	}
 	return answer, err
 }
@@ -123,11 +123,11 @@ func (c *compileConn) value(ctx context.Context, req request) (response, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := response{"found": a.Found, "digest": a.Digest, "seq": a.Seq}
-	if a.Found {
-		out["value"] = a.Value
+	out, err := c.agent.valueResponse(a, c.by.Opens)
+	if err == nil {
+		out["digest"], out["seq"] = a.Digest, a.Seq
 	}
-	return out, nil
+	return out, err
 }
 
 func (c *compileConn) collect(ctx context.Context, req request) (response, error) {
@@ -146,14 +146,18 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 }
 
 func (c *compileConn) hiera(ctx context.Context) (response, error) {
-	level, err := persist[tutti.HieraData](ctx, c.agent, tutti.OpHiera, tutti.HieraAsk{Run: c.by.Run, For: c.by.Certname})
+	level, err := persist[tutti.HieraData](ctx, c.agent, tutti.OpHiera, tutti.HieraAsk{Run: c.by.Run, For: c.by.Certname, Opens: true})
 	if err == nil {
-		err = checkHiera(level)
+		err = checkHiera(c.by.Certname, level)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return response{"data": level.Data, "digests": level.Digests, "seq": level.Seq}, nil
+	out, err := c.agent.hieraResponse(level, c.by.Opens)
+	if err == nil {
+		out["digests"], out["seq"] = level.Digests, level.Seq
+	}
+	return out, err
 }
 
 // compiled hands over what the compile read and exports.

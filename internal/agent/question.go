@@ -22,9 +22,9 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return before, nil
 	}
 	out := answerEntry{Query: q, At: at}
-	answer, err := insist[tutti.Answered](ctx, s, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	answer, err := insist[tutti.Answered](ctx, s, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
 	if err == nil {
-		err = checkAnswered(q, answer)
+		err = checkAnswered(q, s.spec.Node, answer)
 	}
 	switch {
 	case err == nil:
@@ -33,7 +33,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	case ctx.Err() != nil: // the agent ends; its server is there for all it knows
 		return out, err
 	case away(err):
-		if !s.agent.known.last(q, &out.Answer) || checkAnswered(q, out.Answer) != nil {
+		if !s.agent.known.last(q, &out.Answer) || checkAnswered(q, s.spec.Node, out.Answer) != nil {
 			_ = s.book.write(entry{Missing: &tutti.Wait{Query: q, At: at}})
 			return out, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 		}
@@ -44,36 +44,39 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	return out, s.book.write(entry{Answer: &out})
 }
 
-// checkAnswered refuses what is no answer to the question, or has not the value
+// checkAnswered refuses what is no answer to the question of a node, or has not the value
 // whose digest it names.
-func checkAnswered(q tutti.Query, a tutti.Answered) error {
+func checkAnswered(q tutti.Query, node tutti.NodeName, a tutti.Answered) error {
 	if err := a.Validate(q); err != nil {
 		return err
 	}
 	if q.Kind == tutti.QueryCollect || !a.Found {
 		return nil
 	}
-	return checkDigest(q.Key, a.Value, a.Digest)
+	return checkDigest(q, node, a.Value, a.Digest)
 }
 
-func checkHiera(h tutti.HieraData) error {
+func checkHiera(node tutti.NodeName, h tutti.HieraData) error {
 	if err := h.Validate(); err != nil {
 		return err
 	}
 	for key, value := range h.Data {
-		if err := checkDigest(key, value, h.Digests[key]); err != nil {
+		if err := checkDigest(tutti.Query{Kind: tutti.QueryHiera, Key: key}, node, value, h.Digests[key]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkDigest(key string, value json.RawMessage, digest tutti.Digest) error {
+func checkDigest(q tutti.Query, node tutti.NodeName, value json.RawMessage, digest tutti.Digest) error {
+	if v, is := tutti.ParseSealed(value); is {
+		return checkSealed(v, q, node, digest)
+	}
 	canonical, err := data.Canonical(value)
 	if err == nil && tutti.DigestOf(canonical) != digest {
 		err = tutti.Errorf(tutti.CodeInternal, "it is not the one of digest %s", digest)
 	}
-	return tutti.Wrap(tutti.CodeInternal, err, "the server's value of %q", key)
+	return tutti.Wrap(tutti.CodeInternal, err, "the server's value of %q", q.Key)
 }
 
 const insistEvery = 250 * time.Millisecond
@@ -112,11 +115,11 @@ func (s *socket) value(ctx context.Context, req request) (response, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := response{"found": a.Answer.Found, "degraded": a.Degraded}
-	if a.Answer.Found {
-		out["value"] = a.Answer.Value
+	out, err := s.agent.valueResponse(a.Answer, s.book.greeted().Opens)
+	if err == nil {
+		out["degraded"] = a.Degraded
 	}
-	return out, nil
+	return out, err
 }
 
 func (s *socket) collect(ctx context.Context, req request) (response, error) {
@@ -149,9 +152,9 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	h := s.book.hieraData()
 	if h == nil {
 		h = &hieraEntry{}
-		level, err := insist[tutti.HieraData](ctx, s, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run})
+		level, err := insist[tutti.HieraData](ctx, s, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run, Opens: true})
 		if err == nil {
-			err = checkHiera(level)
+			err = checkHiera(s.spec.Node, level)
 		}
 		switch {
 		case err == nil:
@@ -160,7 +163,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 		case ctx.Err() != nil:
 			return nil, err
 		case away(err):
-			if !s.agent.known.last(hieraQuery, &h.Data) || checkHiera(h.Data) != nil {
+			if !s.agent.known.last(hieraQuery, &h.Data) || checkHiera(s.spec.Node, h.Data) != nil {
 				_ = s.book.write(entry{Missing: &tutti.Wait{Query: hieraQuery}})
 				return nil, tutti.Wrap(tutti.CodeUnavailable, err, "nobody can answer")
 			}
@@ -172,11 +175,11 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 			return nil, err
 		}
 	}
-	data := h.Data.Data
-	if data == nil {
-		data = map[string]json.RawMessage{}
+	out, err := s.agent.hieraResponse(h.Data, s.book.greeted().Opens)
+	if err == nil {
+		out["degraded"] = h.Degraded
 	}
-	return response{"data": data, "degraded": h.Degraded}, nil
+	return out, err
 }
 
 // gate hands over what the compile read and exports, and waits for the
@@ -268,6 +271,9 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 	if s.local {
 		return response{"found": false, "local": true}, nil
 	}
+	if req.Sensitive {
+		return s.publishedSecret(ctx, req)
+	}
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
 	a, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
 	if err == nil {
@@ -294,6 +300,13 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	}
 	if s.local {
 		return nil, tutti.Errorf(tutti.CodeRefused, "a local run publishes nothing")
+	}
+	if req.Sensitive && req.Op == "publish" {
+		digest, err := s.publishSecret(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.book.write(entry{Published: &publishedEntry{Key: req.Key, Digest: digest}})
 	}
 	p := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error

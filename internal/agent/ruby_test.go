@@ -175,6 +175,9 @@ type reply struct {
 	Mode     tutti.Mode                 `json:"mode"`
 	Found    bool                       `json:"found"`
 	Value    json.RawMessage            `json:"value"`
+	Secret   any                        `json:"sensitive"` // of a value true, of hiera the keys
+	Awaits   any                        `json:"awaits"`
+	Outdated bool                       `json:"outdated"`
 	Degraded bool                       `json:"degraded"`
 	Data     map[string]json.RawMessage `json:"data"`
 	Exports  []tutti.Export             `json:"exports"`
@@ -210,7 +213,7 @@ func (p *puppet) report(content []byte) {
 }
 
 func (p *puppet) hello() ask {
-	return ask{"op": "hello", "run": p.spec.Order.Run, "protocol": 1, "module": "1.0", "puppet": "8.10.0", "certname": p.spec.Node, "pid": 1}
+	return ask{"op": "hello", "run": p.spec.Order.Run, "protocol": 1, "module": "1.0", "puppet": "8.10.0", "certname": p.spec.Node, "pid": 1, "opens": true}
 }
 
 // say greets and asks, on a connection of its own, again where the agent went

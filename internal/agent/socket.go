@@ -117,6 +117,10 @@ type request struct {
 	Waits    []tutti.Wait    `json:"waits"`
 	Failed   bool            `json:"failed"`
 	Lags     []tutti.Lag     `json:"lags"`
+	Opens    bool            `json:"opens"` // hello: secrets may come, and are Sensitive
+	// Of a value that is published: it is to be sealed, for these targets.
+	Sensitive bool     `json:"sensitive"`
+	For       []string `json:"for"`
 
 	Stored      map[tutti.NodeName]tutti.Stored `json:"stored"`
 	CatalogUUID string                          `json:"catalog_uuid"`
@@ -211,6 +215,7 @@ type hello struct {
 	Puppet string `json:"puppet"`
 	Module string `json:"module"`
 	PID    int    `json:"pid"`
+	Opens  bool   `json:"opens,omitempty"`
 }
 
 func (s *socket) hello(req request) (response, error) {
@@ -223,7 +228,7 @@ func (s *socket) hello(req request) (response, error) {
 		return nil, tutti.Errorf(tutti.CodeRefused, "this is node %s, and Puppet compiles for %q", s.spec.Node, string(req.Certname))
 	}
 	s.agent.known.setPuppet(req.Puppet)
-	err := s.book.write(entry{Hello: &hello{Puppet: req.Puppet, Module: req.Module, PID: req.PID}})
+	err := s.book.write(entry{Hello: &hello{Puppet: req.Puppet, Module: req.Module, PID: req.PID, Opens: req.Opens}})
 	return response{"mode": s.spec.Order.Mode}, err
 }
 

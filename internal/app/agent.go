@@ -109,6 +109,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn, Machine: machineOf(a.opts.Root),
 		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
+		Box:        a.node.Box,
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,

@@ -29,6 +29,7 @@ func Commands() cli.Deps {
 		Join:       join,
 		Leave:      leave,
 		Backups:    backups{},
+		Sealer:     sealer{},
 		Doctor:     examineHere,
 		Demo:       demo,
 		Chaos:      runChaos,

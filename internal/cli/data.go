@@ -82,18 +82,30 @@ func newDataGetCommand(o *options) *cobra.Command {
 }
 
 func newDataSetCommand(o *options) *cobra.Command {
-	var asString, dryRun bool
+	var asString, dryRun, secret bool
+	var targets []string
 	cmd := &cobra.Command{
 		Use:   "set KEY [VALUE]",
 		Short: "Set a value: JSON, from the argument or from standard input",
 		Long: `Sets a value: JSON, from the argument or from standard input. In a reactive fleet
 whoever has read another one runs; if that are more nodes than the fleet file's
-ask_above, the change wants a yes. --dry-run says who would run, and when.`,
+ask_above, the change wants a yes. --dry-run says who would run, and when.
+
+With --secret the value comes from standard input alone, and is sealed to the nodes
+that it is --for before it leaves this machine; see tutti secret.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
 				return err
+			}
+			switch {
+			case secret && (len(args) > 1 || dryRun):
+				return tutti.Errorf(tutti.CodeInvalid, "--secret takes the value from standard input, and no --dry-run: arguments are seen by others")
+			case secret:
+				return o.setSecret(cmd, server, args[0], targets, asString)
+			case len(targets) > 0:
+				return tutti.Errorf(tutti.CodeInvalid, "--for is of a --secret")
 			}
 			raw, err := valueOf(cmd.InOrStdin(), args, asString)
 			if err != nil {
@@ -118,6 +130,8 @@ ask_above, the change wants a yes. --dry-run says who would run, and when.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asString, "string", false, "VALUE is a string, not JSON")
+	cmd.Flags().BoolVar(&secret, "secret", false, "seal the value; it comes from standard input")
+	addFor(cmd, &targets, "with --secret: who can open it")
 	addDryRun(cmd, &dryRun)
 	o.addYes(cmd)
 	return cmd

@@ -22,6 +22,7 @@ type Server interface {
 	tutti.Explains
 	tutti.Remotes
 	tutti.Reports
+	tutti.Secrets
 }
 
 // Deps are what the commands call.
@@ -58,6 +59,8 @@ type Deps struct {
 	InstallModule InstallModule
 	// Local is what root asks on a node.
 	Local Local
+	// Sealer seals secrets.
+	Sealer Sealer
 	// CheckPolicy says what in a node's policy does not do what it seems to.
 	CheckPolicy func(file string) ([]PolicyFinding, error)
 	// Demo boots, deploys and shows a fleet.
@@ -106,7 +109,7 @@ Exit codes:
 	})
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
+		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newSecretCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)

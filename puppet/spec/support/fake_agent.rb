@@ -21,10 +21,14 @@ class FakeAgent
     @values = {}
     @hiera = {}
     @exports = []
+    @sealed = {}
+    @awaited = {}
     @connections = []
   end
 
-  attr_accessor :local, :mode, :values, :hiera, :exports
+  # @!attribute sealed [Hash] values, and hiera keys below `hiera/`, that are secrets
+  # @!attribute awaited [Hash] the same, by what is not sealed to the node yet
+  attr_accessor :local, :mode, :values, :hiera, :exports, :sealed, :awaited
 
   def on(operation, &block)
     @handlers[operation] = block
@@ -92,12 +96,17 @@ class FakeAgent
   end
 
   def answer_hiera(_request)
-    { ok: true, data: @hiera, degraded: false }
+    hiera = ->(keys) { keys.select { |key, _| key.start_with?('hiera/') }.transform_keys { |key| key.delete_prefix('hiera/') } }
+    secrets = hiera.call(@sealed)
+    { ok: true, data: @hiera.merge(secrets), sensitive: secrets.keys, awaits: hiera.call(@awaited), degraded: false }
   end
 
   def answer_value(request)
-    found = @values.key?(request['key'])
-    { ok: true, found: found, value: @values[request['key']], degraded: false }
+    key = request['key']
+    return { ok: true, found: false, awaits: @awaited[key], degraded: false } if @awaited.key?(key)
+    return { ok: true, found: true, value: @sealed[key], sensitive: true, degraded: false } if @sealed.key?(key)
+
+    { ok: true, found: @values.key?(key), value: @values[key], degraded: false }
   end
 
   def answer_collect(request)
@@ -116,11 +125,13 @@ class FakeAgent
     return { ok: true, found: false, local: true } if @local
 
     found = @store.key?(request['key'])
+    return { ok: true, found: found, outdated: @store[request['key']] != request.slice('value', 'for') } if request['sensitive']
+
     { ok: true, found: found, value: @store[request['key']] }
   end
 
   def answer_publish(request)
-    @store[request['key']] = request['value']
+    @store[request['key']] = request['sensitive'] ? request.slice('value', 'for') : request['value']
     { ok: true }
   end
 

@@ -91,7 +91,9 @@ RSpec.describe 'tutti::hiera' do
     recorder = instance_double(PuppetX::Tutti::KeyRecorder)
     allow(recorder).to receive(:record) { |key| keys << key }
     allow(recorder).to receive(:position) { |key| { 'resource' => "Class[#{key}]" } }
-    PuppetX::Tutti::Run.current = instance_double(PuppetX::Tutti::Run, hiera: { 'a' => nil, 'b' => { 'c' => 1 } }, keys: recorder)
+    run = instance_double(PuppetX::Tutti::Run, hiera: { 'a' => nil, 'b' => { 'c' => 1 } }, keys: recorder)
+    allow(run).to receive(:awaited) { |key| 'shared/hiera/pw' if key == 'pw' }
+    PuppetX::Tutti::Run.current = run
   end
 
   after { PuppetX::Tutti::Run.current = nil }
@@ -132,6 +134,12 @@ RSpec.describe 'tutti::hiera' do
         expect(e.wait).to eq('query' => { 'kind' => 'hiera', 'key' => key }, 'at' => { 'resource' => "Class[#{key}]" })
       }
     end
+  end
+
+  it 'waits for a secret that is not sealed to the node yet' do
+    expect { lookup('pw') }.to raise_error(PuppetX::Tutti::Unanswered, %r{the secret "shared/hiera/pw" .* `tutti secret reseal`}) { |e|
+      expect(e.wait).to eq('query' => { 'kind' => 'hiera', 'key' => 'pw' }, 'at' => { 'resource' => 'Class[pw]' })
+    }
   end
 
   it 'never requires what Hiera itself asks for' do

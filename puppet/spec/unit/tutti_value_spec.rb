@@ -51,13 +51,35 @@ RSpec.describe 'the type tutti_value' do
     end
   end
 
-  it 'refuses a Sensitive value by name, with its position and without showing it' do
-    source = Puppet::Resource.new('Tutti_value', 't/k', parameters: { value: 'hunter2' })
+  # As a catalog has a Sensitive value: in clear, with its name beside it.
+  def secret(attributes)
+    source = Puppet::Resource.new('Tutti_value', 't/k', parameters: { value: 'hunter2' }.merge(attributes))
     source.sensitive_parameters << :value
     source.file = '/site.pp'
     source.line = 3
-    shown = %r{Tutti_value\[t/k\]: value is Sensitive.*\(file: /site.pp, line: 3\)}
-    expect { type.new(source) }.to(raise_error { |error| expect(error.to_s).to match(shown).and(satisfy { |text| !text.include?('hunter2') }) })
+    type.new(source)
+  end
+
+  it 'refuses a Sensitive value that is for nobody, with its position and without showing it' do
+    shown = %r{Tutti_value\[t/k\]: the value is Sensitive: say whom it is for.*\(file: /site.pp, line: 3\)}
+    expect { secret({}) }.to(raise_error { |error| expect(error.to_s).to match(shown).and(satisfy { |text| !text.include?('hunter2') }) })
+  end
+
+  it 'refuses to seal what is not Sensitive' do
+    expect { resource(value: 1, for: 'web') }.to raise_error(Puppet::Error, /`for` seals a value that is Sensitive/)
+  end
+
+  ['', 'a b', 'user:x', ['web', 7]].each do |target|
+    it("refuses a secret for #{target.inspect}") { expect { secret(for: target) }.to raise_error(Puppet::Error, /the name of a group/) }
+  end
+
+  it 'publishes a secret for groups and nodes, and has it as the agent says' do
+    targets = %w[group:db group:web node:a.example.net]
+    value = secret(for: ['web', 'node:a.example.net', 'group:db', 'web'])
+    allow(run).to receive(:published_secret).with('t/k', 'hunter2', targets).and_return(:outdated, :present, :absent)
+    expect([is(value), is(value), is(value)]).to eq(%i[outdated present absent])
+    expect(run).to receive(:publish_secret).with('t/k', 'hunter2', targets)
+    value.property(:ensure).sync
   end
 
   it 'requires its file' do

@@ -14,7 +14,14 @@ Puppet::Type.newtype(:tutti_value) do
         source_file => '/etc/swift/object.ring.gz',
       }
 
-    The file resource is required automatically. A Sensitive value is refused. Without `value` and `source_file` the
+    @example A password that this node made, for the nodes of a group
+      tutti_value { 'db/password':
+        value => Sensitive($password),
+        for   => 'web',
+      }
+
+    The file resource is required automatically. A Sensitive value is sealed by the agent to the nodes that it is `for`; nobody
+    else can read it, and what reads it gets a Sensitive. Without `value` and `source_file` the
     resource needs `ensure => absent`. Outside of a run of Tutti nothing is published.
   DOC
 
@@ -44,6 +51,18 @@ Puppet::Type.newtype(:tutti_value) do
     validate do |value|
       raise ArgumentError, "source_file #{value.inspect} is not an absolute path" unless Puppet::Util.absolute_path?(value)
     end
+  end
+
+  newparam(:for, array_matching: :all) do
+    desc 'Whom a Sensitive value is sealed to: names of groups, or `node:NAME`; one, or a list.'
+
+    validate do |value|
+      unless [value].flatten.all? { |target| target.is_a?(String) && target.match?(/\A((group|node):)?[^\s:]+\z/) }
+        raise ArgumentError, "for #{value.inspect}: the name of a group, or node:NAME, is expected"
+      end
+    end
+
+    munge { |value| [value].flatten.map { |target| target.include?(':') ? target : "group:#{target}" }.sort.uniq }
   end
 
   # Puppet compares this property alone with that of the run before: were it idempotent, each new value would be corrective.
@@ -79,10 +98,19 @@ Puppet::Type.newtype(:tutti_value) do
 
   # Puppet hands the value of a parameter over in clear and says only by name that it was Sensitive.
   def set_sensitive_parameters(names) # rubocop:disable Naming/AccessorMethodName
-    return super if names.empty?
+    @secret = names.map(&:to_sym).include?(:value)
+    if @secret && self[:for].nil?
+      raise Puppet::ResourceError.new("#{ref}: the value is Sensitive: say whom it is for, like `for => 'web'`; " \
+                                      'without it, it would be readable by others and is not published', file, line)
+    end
+    raise Puppet::ResourceError.new("#{ref}: `for` seals a value that is Sensitive, and this one is not", file, line) if self[:for] && !@secret
 
-    raise Puppet::ResourceError.new("#{ref}: #{names.join(', ')} is Sensitive: a shared value is readable by others, " \
-                                    'it is not published', file, line)
+    super(names.reject { |name| name.to_sym == :value })
+  end
+
+  # Whether the value is sealed.
+  def secret?
+    @secret ? true : false
   end
 
   # @return [String, nil] the first thing in a value that is not data

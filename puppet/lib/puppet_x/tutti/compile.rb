@@ -34,6 +34,11 @@ module PuppetX
         load_hiera
       end
 
+      def awaited(key)
+        load_hiera
+        @awaited[key]
+      end
+
       # Where the level is forgotten, something else stands in the place of Tutti's values, and no record would show it. A level that
       # is there is asked at the first lookup already, for `lookup_options`.
       # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked
@@ -87,7 +92,7 @@ module PuppetX
         response = ask('hiera')
         @digests = part(response, 'hiera', 'digests', Hash)
         @seq = part(response, 'hiera', 'seq', Integer)
-        @hiera = part(response, 'hiera', 'data', Hash)
+        @hiera = level(response)
       end
 
       def hand(fields)

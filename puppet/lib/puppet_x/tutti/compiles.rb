@@ -102,7 +102,7 @@ module PuppetX
         end
 
         def hello(name)
-          { 'run' => Puppet.lookup(:tutti_transaction) { nil }.to_s, 'protocol' => Order::PROTOCOL, 'module' => Settings.version,
+          { 'run' => Puppet.lookup(:tutti_transaction) { nil }.to_s, 'protocol' => Order::PROTOCOL, 'module' => Settings.version, 'opens' => true,
             'puppet' => Puppet.version, 'ruby' => RUBY_VERSION, 'certname' => name, 'pid' => Process.pid }
         end
       end

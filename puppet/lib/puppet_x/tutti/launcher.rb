@@ -244,7 +244,7 @@ module PuppetX
 
       def connect
         client = Client.new(@order.socket, {
-                              'run' => @order.run, 'protocol' => Order::PROTOCOL, 'module' => Settings.version,
+                              'run' => @order.run, 'protocol' => Order::PROTOCOL, 'module' => Settings.version, 'opens' => true,
                               'puppet' => Puppet.version, 'ruby' => RUBY_VERSION, 'certname' => @order.node,
                               'pid' => Process.pid
                             })

@@ -21,7 +21,8 @@ module PuppetX
     # nil everywhere else, and then the module reads nothing and publishes nothing.
     class Run
       # What the agent knows about a key.
-      Answer = Struct.new(:found, :value)
+      # @!attribute awaits [String, nil] the key of a secret that is for this node and not sealed to it yet
+      Answer = Struct.new(:found, :value, :awaits)
 
       # The agent keeps the deadline of a lock; this side waits a little longer, for an agent that hangs.
       GRACE = 30
@@ -89,9 +90,15 @@ module PuppetX
         order.node
       end
 
-      # All hiera data of this node, asked for once.
+      # All hiera data of this node, asked for once. Secrets are Sensitive.
       def hiera
-        @hiera ||= part(ask('hiera'), 'hiera', 'data', Hash)
+        @hiera ||= level(ask('hiera'))
+      end
+
+      # @return [String, nil] the key of the secret because of which the level has not a key that is for this node
+      def awaited(key)
+        hiera
+        @awaited[key]
       end
 
       # Whether Tutti's level is known to have a key; it has none while nobody has answered.
@@ -148,6 +155,20 @@ module PuppetX
         ask('publish', { 'key' => key, 'value' => value })
       end
 
+      # @param targets [Array<String>] for whom it is sealed: group:NAME, node:NAME
+      # @return [Symbol, nil] :present, :outdated or :absent; nil in a local run, which publishes nothing
+      def published_secret(key, value, targets)
+        response = ask('published', { 'key' => key, 'value' => value, 'sensitive' => true, 'for' => targets })
+        return nil if response['local'] == true
+        return :absent unless part(response, 'published', 'found', true, false)
+
+        response['outdated'] == true ? :outdated : :present
+      end
+
+      def publish_secret(key, value, targets)
+        ask('publish', { 'key' => key, 'value' => value, 'sensitive' => true, 'for' => targets })
+      end
+
       def withdraw(key)
         ask('withdraw', { 'key' => key })
       end
@@ -188,7 +209,19 @@ module PuppetX
       def answer(response, operation)
         found = part(response, operation, 'found', true, false)
         part(response, operation, 'value', String, Numeric, true, false, Array, Hash) if found
-        Answer.new(found, found ? response['value'] : nil)
+        value = response['value'] if found
+        Answer.new(found, response['sensitive'] == true ? sensitive(value) : value, response['awaits'])
+      end
+
+      def level(response)
+        @awaited = response.fetch('awaits', {})
+        data = part(response, 'hiera', 'data', Hash)
+        response.fetch('sensitive', []).each { |key| data[key] = sensitive(data.fetch(key)) }
+        data
+      end
+
+      def sensitive(value)
+        Puppet::Pops::Types::PSensitiveType::Sensitive.new(value)
       end
 
       # The exports of an answer: resources of the type that was asked for, each of a node.

@@ -28,6 +28,11 @@ module PuppetX
         { 'query' => { 'kind' => kind, (kind == 'collect' ? 'type' : 'key') => name }, 'at' => position }
       end
 
+      # What to say of a secret that is for the node and not sealed to it.
+      def self.secret(key)
+        "the secret #{key.inspect} is for this node and not sealed to it yet: an operator does it with `tutti secret reseal`"
+      end
+
       # @param run [Run]
       def initialize(run)
         @run = run

@@ -26,6 +26,8 @@ Puppet::Functions.create_function(:'tutti::hiera') do
     run.keys.record(key) if key == 'lookup_options'
     return run.hiera[key] if run.hiera.key?(key)
 
+    raise awaited(run, key) if key != 'lookup_options' && run.awaited(key)
+
     raise unanswered(run, key) if key != 'lookup_options' && required(options).any? { |pattern| pattern.match?(key) }
 
     context.not_found
@@ -34,6 +36,12 @@ Puppet::Functions.create_function(:'tutti::hiera') do
   def unanswered(run, key)
     wait = PuppetX::Tutti::Waits.wait('hiera', key, run.keys.position(key))
     PuppetX::Tutti::Unanswered.new("tutti::hiera: there is no value for the key #{key.inspect} (nobody has set it), which the level requires", wait)
+  end
+
+  # Nobody below answers in its place: a default is no password.
+  def awaited(run, key)
+    wait = PuppetX::Tutti::Waits.wait('hiera', key, run.keys.position(key))
+    PuppetX::Tutti::Unanswered.new("tutti::hiera: #{PuppetX::Tutti::Waits.secret(run.awaited(key))}", wait)
   end
 
   def required(options)

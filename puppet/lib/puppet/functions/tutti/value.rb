@@ -3,7 +3,7 @@
 require 'puppet_x/tutti/run'
 
 # Reads a shared value. The answer is the same whenever it is asked in one run, and it is part of the run's record:
-# when the value changes, this node runs again.
+# when the value changes, this node runs again. A secret is Sensitive.
 Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFunction) do
   # @param key the path of the value
   # @return the value; without one the compile ends, and the run's outcome is `waiting`
@@ -43,9 +43,17 @@ Puppet::Functions.create_function(:'tutti::value', Puppet::Functions::InternalFu
 
   def ask(scope, key)
     run = PuppetX::Tutti::Run.current
-    return run.value(key, PuppetX::Tutti::Position.of(scope)) if run
+    return answered(run.value(key, PuppetX::Tutti::Position.of(scope)), scope, key) if run
 
     PuppetX::Tutti::Run.warn_bare
     nil
+  end
+
+  # A default does not stand in for a secret that is to come.
+  def answered(answer, scope, key)
+    return answer unless answer.awaits
+
+    wait = PuppetX::Tutti::Waits.wait('value', key, PuppetX::Tutti::Position.of(scope))
+    raise PuppetX::Tutti::Unanswered.new("tutti::value: #{PuppetX::Tutti::Waits.secret(answer.awaits)}", wait)
   end
 end

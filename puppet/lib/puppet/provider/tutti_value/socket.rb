@@ -13,19 +13,14 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
       PuppetX::Tutti::Run.warn_bare
       return resource[:ensure]
     end
-    answer = run.published(resource[:key])
-    if answer.nil?
-      PuppetX::Tutti::Run.warn_local
-      return resource[:ensure]
-    end
-    return :absent unless answer.found
-    return :present if resource[:ensure] == :absent
-
-    answer.value == desired ? :present : :outdated
+    state = resource.secret? ? run.published_secret(resource[:key], desired, resource[:for]) : published
+    PuppetX::Tutti::Run.warn_local if state.nil?
+    state || resource[:ensure]
   end
 
   def publish
     raise Puppet::Error, "source_file #{resource[:source_file]} does not exist" if desired.nil?
+    return run.publish_secret(resource[:key], desired, resource[:for]) if resource.secret?
 
     run.publish(resource[:key], desired)
   end
@@ -35,6 +30,16 @@ Puppet::Type.type(:tutti_value).provide(:socket) do
   end
 
   private
+
+  # @return [Symbol, nil] nil in a local run
+  def published
+    answer = run.published(resource[:key])
+    return nil if answer.nil?
+    return :absent unless answer.found
+    return :present if resource[:ensure] == :absent
+
+    answer.value == desired ? :present : :outdated
+  end
 
   def run
     PuppetX::Tutti::Run.current

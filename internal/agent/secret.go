@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	sealing "github.com/tutti-project/tutti/internal/seal" // the agent seals its files, too
+)
+
+// checkSealed refuses a secret that is not the one whose digest is named, or that no answer to the question is.
+func checkSealed(v tutti.SealedValue, q tutti.Query, node tutti.NodeName, digest tutti.Digest) error {
+	paths := []string{q.Key}
+	if q.Kind == tutti.QueryHiera {
+		paths = data.HieraPaths(node, q.Key)
+	}
+	switch {
+	case !slices.Contains(paths, v.Key):
+		return tutti.Errorf(tutti.CodeInternal, "the server answers %s with the secret %q", q, v.Key)
+	case v.Digest() != digest:
+		return tutti.Errorf(tutti.CodeInternal, "the server's secret %q: it is not the one of digest %s", v.Key, digest)
+	}
+	return nil
+}
+
+// open returns a value as Puppet is to have it, and whether it was sealed. It is opened last: what is kept is what came.
+func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, secret bool, err error) {
+	v, is := tutti.ParseSealed(value)
+	switch {
+	case !is:
+		return value, false, nil
+	case !opens:
+		return nil, true, tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the module tutti of this code does not know secrets: bring it up to date", v.Key)
+	case a.opts.Box == nil:
+		return nil, true, tutti.Errorf(tutti.CodeRefused, "%q is a secret, and this node has no key to open it", v.Key)
+	}
+	clear, err = sealing.OpenNode(v, a.opts.Box)
+	return clear, true, err
+}
+
+// valueResponse is the answer to a question for a value, as the module is told it.
+func (a *Agent) valueResponse(answer tutti.Answered, opens bool) (response, error) {
+	out := response{"found": answer.Found}
+	if answer.Awaits != "" {
+		out["awaits"] = answer.Awaits
+	}
+	if !answer.Found {
+		return out, nil
+	}
+	clear, secret, err := a.open(answer.Value, opens)
+	if err != nil {
+		return nil, err
+	}
+	out["value"] = clear
+	if secret {
+		out["sensitive"] = true
+	}
+	return out, nil
+}
+
+// hieraResponse is the hiera level, as the module is told it.
+func (a *Agent) hieraResponse(level tutti.HieraData, opens bool) (response, error) {
+	values, sensitive := make(map[string]json.RawMessage, len(level.Data)), []string{}
+	for key, value := range level.Data {
+		clear, secret, err := a.open(value, opens)
+		if err != nil {
+			return nil, err
+		}
+		if values[key] = clear; secret {
+			sensitive = append(sensitive, key)
+		}
+	}
+	slices.Sort(sensitive)
+	out := response{"data": values}
+	if len(sensitive) > 0 {
+		out["sensitive"] = sensitive
+	}
+	if len(level.Awaits) > 0 {
+		out["awaits"] = level.Awaits
+	}
+	return out, nil
+}
+
+// publishedSecret tells a tutti_value with a Sensitive whether that is published, for those that it is for now. Nobody keeps
+// it: this node has a piece of its own.
+func (s *socket) publishedSecret(ctx context.Context, req request) (response, error) {
+	to, err := s.recipients(ctx, req)
+	if away(err) {
+		return response{"found": false}, nil // it cannot be published then, which is said
+	}
+	if err != nil {
+		return nil, err
+	}
+	current, err := s.ownSecret(ctx, req.Key)
+	if err != nil {
+		return nil, err
+	}
+	same := current != nil && sameValue(current, req.Value)
+	if same && len(missing(to, to.Current)) == 0 && slices.Equal(to.Current.For, req.For) {
+		return response{"found": true, "value": req.Value}, nil
+	}
+	return response{"found": to.Current != nil, "value": nil, "outdated": true}, nil
+}
+
+func sameValue(a, b json.RawMessage) bool {
+	x, errX := data.Canonical(a)
+	y, errY := data.Canonical(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// missing are the recipients that a secret is not sealed to.
+func missing(to tutti.NodeRecipients, current *tutti.SealedTo) []tutti.Recipient {
+	var out []tutti.Recipient
+	for _, r := range to.Nodes {
+		if current == nil || current.Boxes[r.Node] != tutti.BoxDigest(r.BoxKey) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (s *socket) recipients(ctx context.Context, req request) (tutti.NodeRecipients, error) {
+	return persist[tutti.NodeRecipients](ctx, s.agent, tutti.OpRecipients, tutti.AskRecipients{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
+}
+
+// ownSecret is what this node has published under a key, in clear; nil: nothing, or nothing that it can open.
+func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, error) {
+	q := tutti.Query{Kind: tutti.QueryPublished, Key: key}
+	a, err := persist[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
+	if err == nil {
+		err = a.Validate(q)
+	}
+	if err != nil || !a.Found {
+		return nil, err
+	}
+	clear, secret, err := s.agent.open(a.Value, true)
+	if err != nil || !secret {
+		return nil, nil //nolint:nilerr // it is sealed to a key of before: it is published once more
+	}
+	return clear, nil
+}
+
+// publishSecret seals a value and publishes it: more pieces if it is the one that is there. The server has to be there,
+// since it says for whom; nothing is kept in clear until it is.
+func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, error) {
+	to, err := s.recipients(ctx, req)
+	if err != nil {
+		return "", tutti.Wrap("", err, "publish the secret %q", req.Key)
+	}
+	current, err := s.ownSecret(ctx, req.Key)
+	if err != nil {
+		return "", err
+	}
+	text := tutti.SecretText{Key: req.Key, ID: rand.Text(), Value: req.Value}
+	adds := current != nil && sameValue(current, req.Value)
+	pieces := to.Nodes
+	if adds {
+		text.ID, pieces = to.Current.ID, missing(to, to.Current)
+	} else if self := s.agent.boxKey(); self != "" && !slices.ContainsFunc(pieces, func(r tutti.Recipient) bool { return r.Node == s.spec.Node }) {
+		pieces = append([]tutti.Recipient{{Node: s.spec.Node, BoxKey: self}}, pieces...)
+	}
+	recovery, err := sealing.ToRecovery(text, to.Recovery)
+	if err != nil {
+		return "", err
+	}
+	batches, err := sealing.Batches(tutti.Secret{Key: req.Key, ID: text.ID, For: req.For, Recovery: recovery}, text, pieces)
+	if err != nil {
+		return "", err
+	}
+	for i, batch := range batches {
+		in := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Secret: &tutti.SealSecret{Secret: batch, Adds: adds || i > 0}}
+		if _, err := persist[struct{}](ctx, s.agent, tutti.OpPublish, in); err != nil {
+			return "", err
+		}
+	}
+	return tutti.Secret{ID: text.ID}.Digest(), nil
+}
+
+// boxKey is the public key that secrets are sealed to, empty if there is none.
+func (a *Agent) boxKey() string {
+	if a.opts.Box == nil {
+		return ""
+	}
+	return sealing.PublicKey(a.opts.Box)
+}

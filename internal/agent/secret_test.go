@@ -1,0 +1,228 @@
+package agent_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// recovery is an age key of which nobody has the private half.
+const recovery = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+
+func opening(o *agent.Options) { o.Box = servertest.Box(string(servertest.Key("db-01"))) }
+
+// keeping is a lab with secrets.
+func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
+	t.Helper()
+	l := started(t, append([]func(*agent.Options){opening}, change...)...)
+	l.fleet.Push(strings.Replace(onePlan, "\ngroups: {", "\nsecrets: {recovery: "+recovery+"}\ngroups: {spare: {joined: true}, ", 1))
+	return l
+}
+
+// secret gives a key a secret for db-01, with an id of its own.
+func (l *lab) secret(key, id, value string) {
+	l.t.Helper()
+	to, err := l.fleet.Recipients(servertest.Operator(), []string{"node:db-01"})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	text := tutti.SecretText{Key: key, ID: id + "0123456789abcdef", Value: json.RawMessage(value)}
+	batches, err := seal.Batches(tutti.Secret{Key: key, ID: text.ID, For: []string{"node:db-01"}, Recovery: []byte("r")}, text, to.Nodes)
+	if err == nil {
+		err = l.fleet.SealSecret(servertest.Operator(), tutti.SealSecret{Secret: batches[0]})
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// holding are the files of the agent that have a text.
+func (l *lab) holding(text string) []string {
+	l.t.Helper()
+	var found []string
+	err := filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if bytes.Contains(raw, []byte(text)) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return found
+}
+
+// TestSecretsAreOpenedLast: Puppet gets them in clear and is told that they are secrets, with a server and without one; the
+// agent keeps them sealed.
+func TestSecretsAreOpenedLast(t *testing.T) {
+	l := keeping(t)
+	l.secret("shared/pw", "a", `"canary-1"`)
+	l.secret("shared/hiera/pw", "b", `["canary-2"]`)
+	l.set("shared/hiera/port", "1")
+	asks := func(p *puppet, degraded bool) {
+		v, h := p.say(ask{"op": "value", "key": "shared/pw"}), p.say(ask{"op": "hiera"})
+		if string(v.Value) != `"canary-1"` || v.Secret != true || v.Degraded != degraded {
+			t.Errorf("value %+v", v)
+		}
+		if string(h.Data["pw"]) != `["canary-2"]` || string(h.Data["port"]) != "1" || !cmp.Equal(h.Secret, []any{"pw"}) || h.Degraded != degraded {
+			t.Errorf("hiera %+v", h)
+		}
+	}
+	l.inRun(func(p *puppet) { asks(p, false) })
+	l.start(opening, impatient)
+	l.inRun(func(p *puppet) {
+		l.line.sever()
+		asks(p, true)
+		l.line.mend()
+	})
+	if found := l.holding("canary-"); len(found) > 0 {
+		t.Errorf("in clear in %v", found)
+	}
+	if found := l.holding("Tutti::Sealed"); len(found) == 0 {
+		t.Error("nothing of it is kept: this test sees nothing")
+	}
+}
+
+// TestSecretsThatAreNotGivenOn: to a module that would not keep them, from a server that exchanges them, or to a node that
+// cannot open them.
+func TestSecretsThatAreNotGivenOn(t *testing.T) {
+	alter := func(l *lab, key, id, sealed string) {
+		l.line.mu.Lock()
+		defer l.line.mu.Unlock()
+		l.line.alter = func(op string, reply []byte) []byte {
+			var answer tutti.Answered
+			if op != tutti.OpAsk || json.Unmarshal(reply, &answer) != nil {
+				return reply
+			}
+			v, _ := tutti.ParseSealed(answer.Value)
+			if key != "" {
+				v.Key = key
+			}
+			if id != "" {
+				v.ID = id
+				answer.Digest = v.Digest()
+			}
+			if sealed != "" {
+				v.Sealed = []byte(sealed)
+			}
+			answer.Value = tutti.Secret{ID: v.ID, Key: v.Key}.Value(v.Sealed)
+			raw, err := json.Marshal(answer)
+			if err != nil {
+				l.t.Error(err)
+			}
+			return raw
+		}
+	}
+	for _, tc := range []struct {
+		reason string
+		before func(*lab)
+		hello  ask
+		code   tutti.Code
+		says   string
+	}{
+		{"as it came", func(*lab) {}, nil, "", ""},
+		{"an older module", func(*lab) {}, ask{"opens": false}, tutti.CodeRefused, "bring it up to date"},
+		{"no key", func(l *lab) { l.start() }, nil, tutti.CodeRefused, "no key to open it"},
+		{"another machine's key", func(l *lab) { l.start(func(o *agent.Options) { o.Box = servertest.Box("other") }) }, nil, tutti.CodeRefused, "not sealed to this key"},
+		{"another key of the data", func(l *lab) { alter(l, "shared/other", "", "") }, nil, tutti.CodeInternal, `with the secret "shared/other"`},
+		{"another secret", func(l *lab) { alter(l, "", "b0123456789abcdef", "") }, nil, tutti.CodeRefused, "is another secret"},
+		{"rubbish", func(l *lab) { alter(l, "", "", "x") }, nil, tutti.CodeRefused, "not sealed to this key"},
+	} {
+		l := keeping(t)
+		l.secret("shared/pw", "a", `"canary-1"`)
+		tc.before(l)
+		l.ruby.mu.Lock()
+		l.ruby.script = func(p *puppet) tutti.Result {
+			conn := p.dial()
+			defer conn.Close()
+			lines, hello := bufio.NewScanner(conn), p.hello()
+			for k, v := range tc.hello {
+				hello[k] = v
+			}
+			exchange(conn, lines, hello)
+			got := exchange(conn, lines, ask{"op": "value", "key": "shared/pw"})
+			if got.Code != tc.code || !strings.Contains(got.Error, tc.says) || tc.code != "" && got.Value != nil {
+				t.Errorf("%s: answer %+v, want code %q and %q", tc.reason, got, tc.code, tc.says)
+			}
+			return tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseCompile}
+		}
+		l.ruby.mu.Unlock()
+		l.end(l.job())
+		l.kill()
+	}
+}
+
+// TestANodeSealsWhatItPublishes: once; a newcomer gets a piece of the same secret, and another value is another one.
+func TestANodeSealsWhatItPublishes(t *testing.T) {
+	l := keeping(t, impatient)
+	l.fleet.Join("web-01", "spare")
+	var reads []tutti.SecretView
+	publish := func(p *puppet, value string) {
+		in := ask{"key": "db/pw", "value": value, "sensitive": true, "for": []string{"group:spare"}}
+		in["op"] = "published"
+		before := p.say(in)
+		in["op"] = "publish"
+		if r := p.say(in); !r.OK {
+			t.Errorf("publish: %+v", r)
+		}
+		in["op"] = "published"
+		if after := p.say(in); !before.OK || !after.Found || after.Outdated {
+			t.Errorf("published: before %+v, after %+v", before, after)
+		}
+		list, err := l.fleet.ListSecrets(servertest.Operator())
+		if err != nil || len(list) != 1 {
+			t.Error(list, err)
+			return
+		}
+		reads = append(reads, list[0])
+	}
+	l.ruby.mu.Lock()
+	l.ruby.script = func(p *puppet) tutti.Result {
+		p.say(ask{"op": "gate", "values": []string{"db/pw"}})
+		publish(p, "canary-1")
+		publish(p, "canary-1")
+		l.fleet.Join("web-02", "spare")
+		publish(p, "canary-1")
+		publish(p, "canary-2")
+		l.line.sever()
+		in := ask{"op": "publish", "key": "db/pw", "value": "canary-3", "sensitive": true, "for": []string{"group:spare"}}
+		if r := p.say(in); r.OK || r.Code != tutti.CodeUnavailable {
+			t.Errorf("publish while the server is away: %+v", r)
+		}
+		l.line.mend()
+		return changed()
+	}
+	l.ruby.mu.Unlock()
+	l.end(l.job())
+	if len(reads) != 4 {
+		t.Fatal(reads)
+	}
+	if reads[0].ID != reads[1].ID || reads[1].ID != reads[2].ID || reads[2].ID == reads[3].ID {
+		t.Errorf("ids %s %s %s %s", reads[0].ID, reads[1].ID, reads[2].ID, reads[3].ID)
+	}
+	if diff := cmp.Diff([]tutti.NodeName{"web-01", "web-02"}, reads[2].Sealed); diff != "" || len(reads[2].Waiting) > 0 || reads[0].Owner != "db-01" {
+		t.Errorf("with a newcomer %+v", reads[2])
+	}
+	if found := l.holding("canary-"); len(found) > 0 {
+		t.Errorf("in clear in %v", found)
+	}
+	if raw, err := json.Marshal(l.fleet.Events()); err != nil || bytes.Contains(raw, []byte("canary-")) || !bytes.Contains(raw, []byte("db/pw")) {
+		t.Errorf("the log has it in clear, %v", err)
+	}
+}

@@ -1,0 +1,175 @@
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// secretFleet is a fleet whose operator has made the recovery key.
+func secretFleet(t *testing.T) (*servertest.Fleet, cli.Connection) {
+	t.Helper()
+	c := cli.Connection{OperatorDir: filepath.Join(t.TempDir(), "operator")}
+	public, err := sealer{}.Init(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := servertest.Start(t)
+	pushRecovery(t, f, public)
+	return f, c
+}
+
+func pushRecovery(t *testing.T, f *servertest.Fleet, public string) {
+	t.Helper()
+	source := "fleet: f\nsecrets: {recovery: " + public + "}\ngroups: {web: {joined: true}, app: {joined: true}}\n"
+	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t *testing.T, err error, code tutti.Code, says string) {
+	t.Helper()
+	if tutti.CodeOf(err) != code || err != nil && !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want code %q and %q", err, code, says)
+	}
+}
+
+func onlySecret(t *testing.T, f *servertest.Fleet) tutti.SecretView {
+	t.Helper()
+	list, err := f.ListSecrets(servertest.Operator())
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	return list[0]
+}
+
+// TestOperatorsSeal: for who is there, once more for who comes, and for others; what nodes open is what was set.
+func TestOperatorsSeal(t *testing.T) {
+	f, c := secretFleet(t)
+	ctx, s := servertest.Operator(), sealer{}
+	web := f.Join("web-01", "web")
+	done, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"hunter2"`))
+	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", Nodes: []tutti.NodeName{"web-01"}}, done); err != nil || diff != "" {
+		t.Fatalf("%v, -want +sealed\n%s", err, diff)
+	}
+	f.Join("web-02", "web")
+	f.Join("app-01", "app")
+	first := onlySecret(t, f)
+	done, err = s.Reseal(ctx, f, c, first, nil)
+	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", Nodes: []tutti.NodeName{"web-02"}}, done); err != nil || diff != "" {
+		t.Fatalf("%v, -want +sealed\n%s", err, diff)
+	}
+	n := len(f.Events())
+	if done, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil); err != nil || len(done.Nodes) > 0 || len(f.Events()) != n {
+		t.Errorf("sealed again: %+v, %v, %d events", done, err, len(f.Events())-n)
+	}
+	if _, err = s.Reseal(ctx, f, c, onlySecret(t, f), []string{"group:app"}); err != nil {
+		t.Fatal(err)
+	}
+	view := onlySecret(t, f)
+	if diff := cmp.Diff([][]tutti.NodeName{{"app-01"}, {"web-01", "web-02"}}, [][]tutti.NodeName{view.Sealed, view.Former}); diff != "" || view.ID != first.ID {
+		t.Errorf("for others: %+v\n%s", view, diff)
+	}
+	if _, err = s.Reseal(ctx, f, c, first, nil); err != nil {
+		t.Errorf("an older view of the same secret: %v", err)
+	}
+	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"another"`)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Reseal(ctx, f, c, first, nil)
+	wantErr(t, err, tutti.CodeConflict, "another value by now")
+	for _, e := range f.Events() {
+		b, is := e.Body.(*tutti.SecretSealed)
+		if !is || b.Secret.ID != first.ID {
+			continue
+		}
+		for _, p := range b.Pieces {
+			if p.Node != "web-01" {
+				continue
+			}
+			got, err := seal.OpenNode(tutti.SealedValue{Key: "db/pw", ID: first.ID, Sealed: p.Sealed}, servertest.Box(string(web.Key)))
+			if err != nil || string(got) != `"hunter2"` {
+				t.Errorf("web-01 opens %s, %v", got, err)
+			}
+		}
+	}
+}
+
+// TestKeysArePinned: a server that names another key for a node, or another recovery key, is not believed, until the operator
+// says so.
+func TestKeysArePinned(t *testing.T) {
+	f, c := secretFleet(t)
+	ctx, s := servertest.Operator(), sealer{}
+	f.Join("web-01", "web")
+	set := func() error {
+		_, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`1`))
+		return err
+	}
+	wantErr(t, set(), "", "")
+	other := f.Node("another machine")
+	other.Name = "web-01"
+	token, err := f.CreateToken(ctx, tutti.CreateToken{Name: "web-01", Groups: []tutti.GroupName{"web"}})
+	if err == nil {
+		err = f.ReplaceNode(ctx, "web-01")
+	}
+	if err == nil {
+		_, err = f.Enrol(t.Context(), other.Request(token))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, set(), tutti.CodeRefused, "tutti secret trust web-01")
+	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil)
+	wantErr(t, err, tutti.CodeRefused, "tutti secret trust web-01")
+	wantErr(t, s.Trust(ctx, f, c, []tutti.NodeName{"web-01"}, false), "", "")
+	wantErr(t, set(), "", "")
+
+	_, public, err := seal.NewRecovery()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushRecovery(t, f, public)
+	wantErr(t, set(), tutti.CodeRefused, "is not the one that this operator knows")
+	// An operator without the private half has only what he has seen.
+	if err := os.Rename(filepath.Join(c.OperatorDir, recoveryFile), filepath.Join(c.OperatorDir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, set(), tutti.CodeRefused, "tutti secret trust --recovery")
+	wantErr(t, s.Trust(ctx, f, c, nil, true), "", "")
+	wantErr(t, set(), "", "")
+	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil)
+	wantErr(t, err, tutti.CodeNotFound, "no recovery key")
+	if err := os.WriteFile(filepath.Join(c.OperatorDir, pinsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, set(), tutti.CodeInvalid, "it is damaged")
+}
+
+// TestTheRecoveryKeyIsMadeOnce: another one would open nothing.
+func TestTheRecoveryKeyIsMadeOnce(t *testing.T) {
+	_, c := secretFleet(t)
+	_, err := sealer{}.Init(c)
+	wantErr(t, err, tutti.CodeConflict, "could not be opened without it")
+	path := filepath.Join(c.OperatorDir, recoveryFile)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v, want mode 0600", info.Mode(), err)
+	}
+	if err := os.WriteFile(path, []byte("AGE-SECRET-KEY-1CANARY\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = sealer{}.Recovery(c)
+	wantErr(t, err, tutti.CodeInvalid, path)
+	if strings.Contains(err.Error(), "CANARY") {
+		t.Errorf("the error has the key: %v", err)
+	}
+}

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Sealer seals secrets where the operator is: the server gets nothing in clear.
+type Sealer interface {
+	// Init makes the recovery key in the operator's directory and returns its public half; CodeConflict: there is one.
+	Init(c Connection) (public string, err error)
+	// Recovery returns the public half of the key that is there; CodeNotFound: there is none.
+	Recovery(c Connection) (public string, err error)
+	// Seal gives a key a new secret for some targets.
+	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage) (SealedFor, error)
+	// Reseal seals a secret to those who lack it, or (with targets) makes these the ones that it is for.
+	Reseal(ctx context.Context, s Server, c Connection, secret tutti.SecretView, targets []string) (SealedFor, error)
+	// Trust takes the keys that the server names now for those of these nodes.
+	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
+}
+
+// SealedFor is to whom a secret was sealed by a command, and who has not joined.
+type SealedFor struct {
+	Key    string           `json:"key"`
+	Nodes  []tutti.NodeName `json:"nodes"`
+	Absent []tutti.NodeName `json:"absent,omitempty"`
+}
+
+func newSecretCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Seal values to nodes, so that nobody else can read them",
+		Long: `A secret is a value that is sealed to nodes before it leaves this machine: server,
+backups and other nodes have it in sealed form alone. On its nodes Puppet gets it
+as Sensitive. Set one with:
+
+  tutti data set --secret KEY --for group:web --string < FILE`,
+	}
+	cmd.AddCommand(newSecretInitCommand(o), newSecretListCommand(o), newSecretResealCommand(o), newSecretRotateCommand(o), newSecretTrustCommand(o))
+	return cmd
+}
+
+func newSecretInitCommand(o *options) *cobra.Command {
+	var show bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make the recovery key of the fleet's secrets, once",
+		Long: `Makes the key to which each secret is sealed besides its nodes, so that it can be
+sealed to nodes that come later. It lies in the operator's directory
+(recovery.key); its public half goes into the fleet file. Give a copy to the
+operators who set secrets, and keep one where a loss of this machine does not
+reach it: without it each secret has to be set again. Never keep it on the server.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			do := o.deps.Sealer.Init
+			if show {
+				do = o.deps.Sealer.Recovery
+			}
+			public, err := do(o.conn)
+			if err != nil {
+				return err
+			}
+			text := "Write into the fleet file, and push it:\n\n  secrets: {recovery: " + public + "}\n"
+			return o.done(cmd, text, map[string]any{"recovery": public})
+		},
+	}
+	cmd.Flags().BoolVar(&show, "show", false, "print the line of the key that is there")
+	return cmd
+}
+
+func newSecretListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List secrets: for whom, who waits, what is to be rotated",
+		Long: `Lists secrets. WAITING are nodes that a secret is for and that it is not sealed to:
+tutti secret reseal. TO ROTATE are nodes that had it and that it is not for any
+more: they may know it, until it has another value: tutti secret rotate.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			secrets, err := server.ListSecrets(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), secrets)
+			}
+			var rows [][]string
+			for _, s := range secrets {
+				rows = append(rows, []string{s.Key, strings.Join(s.For, " "), fmt.Sprint(len(s.Sealed)), orDash(some(s.Waiting)), orDash(some(s.Former)), s.By, ago(s.At, time.Now())})
+			}
+			return table(cmd.OutOrStdout(), "KEY\tFOR\tSEALED TO\tWAITING\tTO ROTATE\tBY\tSET", rows)
+		},
+	}
+}
+
+func newSecretResealCommand(o *options) *cobra.Command {
+	var targets []string
+	cmd := &cobra.Command{
+		Use:   "reseal [KEY...]",
+		Short: "Seal secrets to the nodes that lack them",
+		Long: `Seals secrets (all, if none is named) to the nodes that they are for and that
+lack them, because they have joined since. It takes the recovery key. Nobody who has a secret
+runs again for it. With --for, one secret is for other targets from now on.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(targets) > 0 && len(args) != 1 {
+				return tutti.Errorf(tutti.CodeInvalid, "--for changes one secret: name its KEY")
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			secrets, err := server.ListSecrets(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, key := range args {
+				if !slices.ContainsFunc(secrets, func(s tutti.SecretView) bool { return s.Key == key }) {
+					return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", key)
+				}
+			}
+			done := []SealedFor{}
+			for _, s := range secrets {
+				if len(args) > 0 && !slices.Contains(args, s.Key) || len(args) == 0 && len(s.Waiting) == 0 {
+					continue
+				}
+				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets)
+				if err != nil {
+					return err
+				}
+				if done = append(done, sealed); !o.json {
+					fmt.Fprintln(cmd.OutOrStdout(), sealedText(sealed))
+				}
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), done)
+			}
+			if len(done) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "each secret is sealed to all that it is for")
+			}
+			return nil
+		},
+	}
+	addFor(cmd, &targets, "make these the targets")
+	return cmd
+}
+
+func addFor(cmd *cobra.Command, targets *[]string, what string) {
+	cmd.Flags().StringSliceVar(targets, "for", nil, what+": group:NAME or node:NAME; may be repeated")
+}
+
+func sealedText(s SealedFor) string {
+	text := fmt.Sprintf("sealed %s to %s", s.Key, count(len(s.Nodes), "node"))
+	if len(s.Absent) > 0 {
+		text += "; not joined yet: " + some(s.Absent) + " (then: tutti secret reseal)"
+	}
+	return text
+}
+
+func newSecretRotateCommand(o *options) *cobra.Command {
+	var asString bool
+	cmd := &cobra.Command{
+		Use:   "rotate KEY",
+		Short: "Set another value of a secret, for the same nodes",
+		Long: `Reads another value from standard input, and seals it for whom the secret is.
+In a reactive fleet its readers run.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			secrets, err := server.ListSecrets(cmd.Context())
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(secrets, func(s tutti.SecretView) bool { return s.Key == args[0] })
+			switch {
+			case i < 0:
+				return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", args[0])
+			case secrets[i].Owner != "":
+				return tutti.Errorf(tutti.CodeConflict, "secret %q is published by node %s: its code makes another one", args[0], secrets[i].Owner)
+			}
+			return o.setSecret(cmd, server, args[0], secrets[i].For, asString)
+		},
+	}
+	cmd.Flags().BoolVar(&asString, "string", false, "the value is a string, not JSON")
+	o.addYes(cmd)
+	return cmd
+}
+
+// setSecret reads a secret, asks if many nodes would run, and seals it.
+func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targets []string, asString bool) error {
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
+	if err := tutti.ValidateTargets(targets); err != nil {
+		return err
+	}
+	value, err := secretOf(cmd, asString)
+	if err != nil {
+		return err
+	}
+	if !o.yes {
+		effect, err := server.SecretEffect(cmd.Context(), tutti.AskSecretEffect{Key: key, For: targets})
+		if err != nil {
+			return err
+		}
+		if wide(effect) {
+			if err := o.confirm(cmd, "set the secret "+key+": "+effectLine(effect)); err != nil {
+				return err
+			}
+		}
+	}
+	sealed, err := o.deps.Sealer.Seal(cmd.Context(), server, o.conn, key, targets, value)
+	if err != nil {
+		return err
+	}
+	return o.done(cmd, sealedText(sealed)+"\n", map[string]any{"key": key, "for": targets, "nodes": sealed.Nodes, "absent": sealed.Absent})
+}
+
+// secretOf reads a secret from standard input. On a terminal it is a string that is not shown. Errors do not have it.
+func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
+	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(cmd.ErrOrStderr(), "the secret, a string (not shown): ")
+		raw, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(string(raw))
+	}
+	raw, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxValueInput))
+	if err != nil {
+		return nil, err
+	}
+	if asString {
+		return json.Marshal(string(bytes.TrimSuffix(raw, []byte("\n"))))
+	}
+	if !json.Valid(raw) || string(bytes.TrimSpace(raw)) == "null" {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not a value in JSON; for a string as it is: --string")
+	}
+	return raw, nil
+}
+
+func newSecretTrustCommand(o *options) *cobra.Command {
+	var recovery bool
+	cmd := &cobra.Command{
+		Use:   "trust [NODE...]",
+		Short: "Take other keys of nodes than before for theirs",
+		Long: `Seals refuse a node whose key is another one than this operator has sealed to
+before: a server that was taken over could name a key of its own. After a machine
+was replaced, this takes its present key.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !recovery {
+				return tutti.Errorf(tutti.CodeInvalid, "name a NODE, or --recovery")
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			var nodes []tutti.NodeName
+			for _, arg := range args {
+				nodes = append(nodes, tutti.NodeName(arg))
+			}
+			if err := o.deps.Sealer.Trust(cmd.Context(), server, o.conn, nodes, recovery); err != nil {
+				return err
+			}
+			return o.done(cmd, "", map[string]any{"nodes": nodes, "recovery": recovery})
+		},
+	}
+	cmd.Flags().BoolVar(&recovery, "recovery", false, "take the recovery key of the fleet file")
+	return cmd
+}
