@@ -217,6 +217,29 @@ func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
 	}
 }
 
+// A run by the agent in an environment that its step has named says nothing of the one that the node has by itself.
+func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	setFleet(t, f, "fleet: x\nmode: agent\ngroups: {db: {nodes: [db-01]}}\nplans:\n  own: {steps: [{run: db}]}\n  next: {steps: [{run: db, mode: agent, environment: next}]}\n")
+	for _, tc := range []struct {
+		plan  tutti.PlanName
+		state tutti.NodeState
+		why   string
+	}{
+		{"own", tutti.NodeGood, ""},
+		{"next", tutti.NodeSuspect, "its last run was of environment next, which its step named: by itself it may have another one"},
+		{"own", tutti.NodeGood, ""},
+	} {
+		f.Start(tc.plan, tutti.ModeApply)
+		db.Pass()
+		n, err := f.ShowNode(servertest.Operator(), "db-01")
+		if err != nil || n.Standing.State != tc.state || n.Standing.Why != tc.why {
+			t.Errorf("after %s: %+v, %v", tc.plan, n.Standing, err)
+		}
+	}
+}
+
 // Who runs by the agent compiles when its turn has come: nothing more would be known
 // of it after a compile, which its Puppet Server would store.
 func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
