@@ -55,6 +55,7 @@ var (
 		&tutti.CodeReleased{Environment: "production", Code: aDigest, Reason: "2 nodes are good with it"},
 		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
 		&tutti.TokenRevoked{Token: "t1"},
+		&tutti.NodeBoxed{Node: aNode, BoxKey: "Ym94"},
 		&tutti.NodeEnrolled{Node: aNode, Key: aKey, BoxKey: "Ym94", Token: "t1", Groups: []tutti.GroupName{"db"}},
 		&tutti.NodeReplaceable{Node: aNode},
 		&tutti.NodeRemoved{Node: aNode, Replaced: true, Keeps: true},
@@ -212,7 +213,7 @@ func TestEveryKindHasItsColumns(t *testing.T) {
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
 	elsewhere := map[string]string{
 		"run.foreign": "its run is of no job", "node.facts": "the next run says it", "node.setback": "the end of the run says it",
-		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run",
+		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run", "node.boxed": "of no run",
 		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
 		"secret.sealed": "the run says what it sets",
 		"job.retired":   "whoever folded it would lose the job that is shown",

@@ -14,6 +14,7 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeConflicted) }, ScopeNode, TrailAlways, KeepLast},
 	{func() Body { return new(NodeKept) }, ScopeNode, TrailAlways, KeepLast},
 	{func() Body { return new(NodeFacts) }, ScopeNode, TrailOperators, KeepLast},
+	{func() Body { return new(NodeBoxed) }, ScopeNode, TrailAlways, KeepLast},
 }
 
 // TokenCreated allows one key to join. Hash is of the token's secret.
@@ -56,6 +57,18 @@ func (*NodeEnrolled) Kind() string { return "node.enrolled" }
 
 // ID implements Body.
 func (b *NodeEnrolled) ID() string { return string(b.Node) }
+
+// NodeBoxed gives a node another key for its secrets, which it has made itself.
+type NodeBoxed struct {
+	Node   NodeName `json:"node"`
+	BoxKey string   `json:"box_key"` // X25519, base64
+}
+
+// Kind implements Body.
+func (*NodeBoxed) Kind() string { return "node.boxed" }
+
+// ID implements Body.
+func (b *NodeBoxed) ID() string { return string(b.Node) }
 
 // NodeReplaceable allows the next token that fits to take over the name.
 type NodeReplaceable struct {

@@ -36,13 +36,15 @@ const (
 	OpFacts    = "facts"    // FactsSeen → nothing
 
 	OpRecipients = "recipients" // AskRecipients → NodeRecipients
-	RingHello  = "hello"    // server → node: say hello, your ticket does not fit
-	RingBeat   = "beat"     // server → node: Beat at once
-	RingClaim  = "claim"    // server → node: something may be there to claim
-	RingCancel = "cancel"   // server → node: CancelRun
-	RingGate   = "gate"     // server → node: the gate of its run may have decided
-	RingRemote = "remote"   // server → node: RemoteRequest
-	RingLease  = "lease"    // server → node: report how you stand
+	OpPieces     = "pieces"     // nothing → OwnPieces
+	OpBox        = "box"        // NewBox → nothing
+	RingHello    = "hello"      // server → node: say hello, your ticket does not fit
+	RingBeat     = "beat"       // server → node: Beat at once
+	RingClaim    = "claim"      // server → node: something may be there to claim
+	RingCancel   = "cancel"     // server → node: CancelRun
+	RingGate     = "gate"       // server → node: the gate of its run may have decided
+	RingRemote   = "remote"     // server → node: RemoteRequest
+	RingLease    = "lease"      // server → node: report how you stand
 )
 
 // Gate is what a compiled run hands over before it applies anything. An agent
@@ -192,6 +194,28 @@ type AskRecipients struct {
 type NodeRecipients struct {
 	Recipients
 	Current *SealedTo `json:"current,omitempty"`
+}
+
+// OwnPieces are all that is sealed to a node.
+type OwnPieces struct {
+	Pieces []OwnPiece `json:"pieces"`
+}
+
+// OwnPiece is a secret as it is sealed to the node that sends or gets it.
+type OwnPiece struct {
+	Key    string `json:"key"`
+	ID     string `json:"id"`
+	Sealed []byte `json:"sealed"`
+}
+
+// MaxOwnPieces bounds the bytes of all that is sealed to a node, so that it can seal all of it to another key at once.
+const MaxOwnPieces = 512 << 10
+
+// NewBox gives a node another key for its secrets, with all of them sealed to it. CodeConflict: one came or changed
+// meanwhile.
+type NewBox struct {
+	BoxKey string     `json:"box_key"`
+	Pieces []OwnPiece `json:"pieces"`
 }
 
 // SealedTo is who can open a secret: the digests of their keys.

@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -156,6 +157,14 @@ func (s Secret) Digest() Digest { return DigestOf([]byte("tutti-secret-1\n" + s.
 
 // BoxDigest is the digest of a node's X25519 key, as NodeEnrolled has it.
 func BoxDigest(boxKey string) Digest { return DigestOf([]byte(boxKey)) }
+
+// ValidateBoxKey refuses what is not an X25519 key in base64.
+func ValidateBoxKey(boxKey string) error {
+	if raw, err := base64.StdEncoding.DecodeString(boxKey); err != nil || len(raw) != 32 {
+		return Errorf(CodeInvalid, "the key for secrets is not an X25519 key")
+	}
+	return nil
+}
 
 // sealedType names the form that a secret has in an answer.
 const sealedType = "Tutti::Sealed"

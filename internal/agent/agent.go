@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/ecdh"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -73,7 +72,7 @@ type Options struct {
 	Machine    tutti.Digest // see tutti.Hello
 	Runner     Runner
 	VerifyCode func(tutti.SignedCode) error
-	Box        *ecdh.PrivateKey // opens secrets; nil: none is opened
+	Boxes      Boxes // open secrets; nil: none is opened
 	Logger     *slog.Logger
 	Version    string
 	// Space says that there is no room to begin a run; nil: there always is.
@@ -138,6 +137,7 @@ type Agent struct {
 	remote chan tutti.RemoteRequest
 	// lookAgain says that Puppet's last report may be another one, or can be sent.
 	lookAgain chan struct{}
+	boxing    sync.Mutex    // one at a time gives the node another key for its secrets
 	collects  chan struct{} // facts are being collected after a run
 	tellAgain chan struct{} // the server may not know which facts there are
 	exchange  *exchange
@@ -258,6 +258,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if local != nil {
 		beside.Go(func() { a.locals(ctx, local) })
 	}
+	beside.Go(func() { a.finishBox(ctx) })
 	beside.Go(func() { a.leases(ctx) })
 	beside.Go(func() { a.foreigns(ctx) })
 	beside.Go(func() { a.tellFacts(ctx) })

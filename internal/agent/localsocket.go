@@ -21,7 +21,8 @@ const (
 
 // localRequest and localReply are the only lines of a connection.
 type localRequest struct {
-	Mode tutti.Mode `json:"mode"`
+	Mode tutti.Mode `json:"mode,omitempty"`
+	Box  bool       `json:"box,omitempty"` // in place of a run: another key for the node's secrets
 }
 
 type localReply struct {
@@ -54,7 +55,13 @@ func (a *Agent) locals(ctx context.Context, l net.Listener) {
 		var req localRequest
 		out := localReply{}
 		err := tutti.Wrap(tutti.CodeInvalid, json.Unmarshal(in.Bytes(), &req), "request")
-		if err == nil {
+		switch {
+		case err != nil:
+		case req.Box:
+			wait, cancel := context.WithTimeout(ctx, localWait)
+			err = a.rotateBox(wait)
+			cancel()
+		default:
 			out.Run, err = a.askLocal(ctx, req.Mode)
 		}
 		if err != nil {
@@ -98,6 +105,17 @@ func (a *Agent) askLocal(ctx context.Context, mode tutti.Mode) (tutti.RunID, err
 // AskLocal asks the agent whose state is in dir for a local run, and returns that as soon as it is about to
 // begin. CodeUnavailable: no agent is there.
 func AskLocal(ctx context.Context, dir string, mode tutti.Mode) (tutti.RunID, error) {
+	return askSocket(ctx, dir, localRequest{Mode: mode})
+}
+
+// AskBox has the agent whose state is in dir give its node another key for its secrets. CodeUnavailable: no agent
+// or no server is there.
+func AskBox(ctx context.Context, dir string) error {
+	_, err := askSocket(ctx, dir, localRequest{Box: true})
+	return err
+}
+
+func askSocket(ctx context.Context, dir string, req localRequest) (tutti.RunID, error) {
 	ctx, cancel := context.WithTimeout(ctx, localWait+2*retryAfter)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, LocalSocketFile))
@@ -107,7 +125,7 @@ func AskLocal(ctx context.Context, dir string, mode tutti.Mode) (tutti.RunID, er
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := json.NewEncoder(conn).Encode(localRequest{Mode: mode}); err != nil {
+	if err := json.NewEncoder(conn).Encode(req); err != nil {
 		return "", tutti.Wrap(tutti.CodeUnavailable, err, "the agent in %s", dir)
 	}
 	var said localReply

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -35,11 +36,17 @@ func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, 
 		return value, false, nil
 	case !opens:
 		return nil, true, tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the module tutti of this code does not know secrets: bring it up to date", v.Key)
-	case a.opts.Box == nil:
+	case a.opts.Boxes == nil:
 		return nil, true, tutti.Errorf(tutti.CodeRefused, "%q is a secret, and this node has no key to open it", v.Key)
 	}
-	clear, err = sealing.OpenNode(v, a.opts.Box)
-	return clear, true, err
+	for _, key := range a.opts.Boxes.Keys() {
+		var failed error
+		if clear, failed = sealing.OpenNode(v, key); failed == nil {
+			return clear, true, nil
+		}
+		err = cmp.Or(err, failed) // that of the present key
+	}
+	return nil, true, err
 }
 
 // valueResponse is the answer to a question for a value, as the module is told it.
@@ -182,8 +189,8 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 
 // boxKey is the public key that secrets are sealed to, empty if there is none.
 func (a *Agent) boxKey() string {
-	if a.opts.Box == nil {
+	if a.opts.Boxes == nil {
 		return ""
 	}
-	return sealing.PublicKey(a.opts.Box)
+	return sealing.PublicKey(a.opts.Boxes.Keys()[0])
 }

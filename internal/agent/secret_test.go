@@ -3,11 +3,15 @@ package agent_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdh"
 	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +25,54 @@ import (
 // recovery is an age key of which nobody has the private half.
 const recovery = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 
-func opening(o *agent.Options) { o.Box = servertest.Box(string(servertest.Key("db-01"))) }
+// boxes are a node's keys for secrets.
+type boxes struct {
+	t *testing.T
+
+	mu   sync.Mutex
+	keys []*ecdh.PrivateKey // the present one, and older ones
+	next *ecdh.PrivateKey
+}
+
+func (b *boxes) Keys() []*ecdh.PrivateKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		return slices.Clone(b.keys)
+	}
+	return slices.Insert(slices.Clone(b.keys), 1, b.next)
+}
+
+func (b *boxes) Pending() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.next != nil
+}
+
+func (b *boxes) Next() (*ecdh.PrivateKey, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = servertest.Box(b.t.Name() + strconv.Itoa(len(b.keys)))
+	}
+	return b.next, nil
+}
+
+func (b *boxes) Switch() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keys, b.next = append([]*ecdh.PrivateKey{b.next}, b.keys...), nil
+	return nil
+}
+
+// ownBoxes are those with which db-01 has joined.
+func ownBoxes(t *testing.T) *boxes {
+	return &boxes{t: t, keys: []*ecdh.PrivateKey{servertest.Box(string(servertest.Key("db-01")))}}
+}
+
+func opening(o *agent.Options) {
+	o.Boxes = &boxes{keys: []*ecdh.PrivateKey{servertest.Box(string(servertest.Key("db-01")))}}
+}
 
 // keeping is a lab with secrets.
 func keeping(t *testing.T, change ...func(*agent.Options)) *lab {
@@ -139,7 +190,9 @@ func TestSecretsThatAreNotGivenOn(t *testing.T) {
 		{"as it came", func(*lab) {}, nil, "", ""},
 		{"an older module", func(*lab) {}, ask{"opens": false}, tutti.CodeRefused, "bring it up to date"},
 		{"no key", func(l *lab) { l.start() }, nil, tutti.CodeRefused, "no key to open it"},
-		{"another machine's key", func(l *lab) { l.start(func(o *agent.Options) { o.Box = servertest.Box("other") }) }, nil, tutti.CodeRefused, "not sealed to this key"},
+		{"another machine's key", func(l *lab) {
+			l.start(func(o *agent.Options) { o.Boxes = &boxes{keys: []*ecdh.PrivateKey{servertest.Box("other")}} })
+		}, nil, tutti.CodeRefused, "not sealed to this key"},
 		{"another key of the data", func(l *lab) { alter(l, "shared/other", "", "") }, nil, tutti.CodeInternal, `with the secret "shared/other"`},
 		{"another secret", func(l *lab) { alter(l, "", "b0123456789abcdef", "") }, nil, tutti.CodeRefused, "is another secret"},
 		{"rubbish", func(l *lab) { alter(l, "", "", "x") }, nil, tutti.CodeRefused, "not sealed to this key"},
@@ -224,5 +277,98 @@ func TestANodeSealsWhatItPublishes(t *testing.T) {
 	}
 	if raw, err := json.Marshal(l.fleet.Events()); err != nil || bytes.Contains(raw, []byte("canary-")) || !bytes.Contains(raw, []byte("db/pw")) {
 		t.Errorf("the log has it in clear, %v", err)
+	}
+}
+
+// TestANodeRotatesItsKey: no secret changes, what came before can be opened, nobody has to seal again; also where the agent
+// was ended in the middle, and where a secret comes meanwhile.
+func TestANodeRotatesItsKey(t *testing.T) {
+	l, own := newLab(t, nil), ownBoxes(t)
+	with := func(o *agent.Options) { o.Boxes, o.ServeLocal = own, true }
+	l.fleet.Push(strings.Replace(onePlan, "\ngroups: {", "\nsecrets: {recovery: "+recovery+"}\ngroups: {", 1))
+	l.start(with)
+	l.secret("shared/pw", "a", `"canary-1"`)
+	l.secret("shared/hiera/pw", "b", `"canary-2"`)
+	reads := func(when string) {
+		t.Helper()
+		got := l.inRun(func(p *puppet) {
+			v, h := p.say(ask{"op": "value", "key": "shared/pw"}), p.say(ask{"op": "hiera"})
+			if string(v.Value) != `"canary-1"` || string(h.Data["pw"]) != `"canary-2"` {
+				t.Errorf("%s: value %+v, hiera %+v", when, v, h)
+			}
+		})
+		if got.Outcome != tutti.Changed {
+			t.Errorf("%s: %+v", when, got)
+		}
+	}
+	box := func() tutti.Digest {
+		t.Helper()
+		to, err := l.fleet.Recipients(servertest.Operator(), []string{"node:db-01"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tutti.BoxDigest(to.Nodes[0].BoxKey)
+	}
+	is := func(when string) {
+		t.Helper()
+		if got := tutti.BoxDigest(seal.PublicKey(own.Keys()[0])); box() != got || own.Pending() {
+			t.Errorf("%s: the server knows %s, the node has %s", when, box(), got)
+		}
+		for _, s := range func() []tutti.SecretView { list, _ := l.fleet.ListSecrets(servertest.Operator()); return list }() {
+			if len(s.Waiting) > 0 {
+				t.Errorf("%s: %s is not sealed to it", when, s.Key)
+			}
+		}
+	}
+	reads("before")
+	first := box()
+	came := false
+	l.line.mu.Lock()
+	l.line.alter = func(op string, reply []byte) []byte {
+		if op == tutti.OpPieces && !came {
+			came = true
+			l.secret("shared/other", "c", `"canary-3"`)
+		}
+		return reply
+	}
+	l.line.mu.Unlock()
+	if err := agent.AskBox(t.Context(), l.dir); err != nil {
+		t.Fatal(err)
+	}
+	if is("after"); box() == first {
+		t.Error("the key is the same")
+	}
+	reads("after")
+
+	// Ended before the server has heard of the next key, and before the node has heard that it has.
+	l.kill()
+	for _, told := range []bool{false, true} {
+		if _, err := own.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if told {
+			l.start(with)
+			l.line.wait("the next key in use", func() bool { return !own.Pending() })
+			l.kill()
+			own.mu.Lock()
+			own.next, own.keys = own.keys[0], own.keys[1:]
+			own.mu.Unlock()
+		}
+		l.start(with)
+		l.line.wait("the next key in use", func() bool { return !own.Pending() })
+		is("gone on")
+		reads("gone on")
+		l.kill()
+	}
+	l.start(with, impatient)
+	l.inRun(func(p *puppet) {
+		l.line.sever()
+		if v := p.say(ask{"op": "value", "key": "shared/pw"}); string(v.Value) != `"canary-1"` || !v.Degraded {
+			t.Errorf("without the server: %+v", v)
+		}
+		l.line.mend()
+	})
+	if err := func() error { l.line.sever(); defer l.line.mend(); return agent.AskBox(t.Context(), l.dir) }(); err == nil {
+		t.Error("the key was rotated without a server")
 	}
 }

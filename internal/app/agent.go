@@ -51,6 +51,7 @@ type Agent struct {
 	opts       AgentOptions
 	lock       *os.File
 	node       identity.NodeIdentity
+	boxes      *identity.Boxes
 	membership identity.EnrolResponse
 	codeKey    []byte
 	launcher   string
@@ -71,6 +72,9 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	}
 	a := &Agent{opts: opts}
 	if a.node, err = loadKeys(identityDir(opts.Dir)); err != nil {
+		return nil, err
+	}
+	if a.boxes, err = loadBoxes(identityDir(opts.Dir)); err != nil {
 		return nil, err
 	}
 	if a.membership, err = loadMembership(identityDir(opts.Dir)); err != nil {
@@ -109,7 +113,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn, Machine: machineOf(a.opts.Root),
 		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
-		Box:        a.node.Box,
+		Boxes:      a.boxes,
 		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/retain"
@@ -30,6 +31,7 @@ func Commands() cli.Deps {
 		Leave:      leave,
 		Backups:    backups{},
 		Sealer:     sealer{},
+		RotateBox:  agent.AskBox,
 		Doctor:     examineHere,
 		Demo:       demo,
 		Chaos:      runChaos,

@@ -16,6 +16,12 @@ func loadKeys(dir string) (identity.NodeIdentity, error) {
 		", say `tutti node replace` of this node on an operator's machine, and join with a new token")
 }
 
+// loadBoxes reads a node's keys for secrets, like loadKeys.
+func loadBoxes(dir string) (*identity.Boxes, error) {
+	boxes, err := identity.LoadBoxes(dir)
+	return boxes, unusable(err, "put it back; without it, what is sealed to it is sealed once more by `tutti secret reseal`: remove the file")
+}
+
 // loadMembership reads what let the node in, like loadKeys.
 func loadMembership(dir string) (identity.EnrolResponse, error) {
 	member, err := identity.LoadMembership(dir)

@@ -66,6 +66,29 @@ func newAgentCommand(o *options) *cobra.Command {
 	f.DurationVar(&run.Warm, "warm", 10*time.Minute, "how long Puppet stays loaded for the next run; 0: each run starts a Puppet of its own")
 	f.DurationVar(&run.FactsEvery, "facts-every", 10*time.Minute, "how often facts are collected besides after each run, to see changes; 0: never")
 	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
+	cmd.AddCommand(newAgentRotateKeyCommand(o))
+	return cmd
+}
+
+func newAgentRotateKeyCommand(o *options) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "rotate-key",
+		Short: "Rotate the key of this node's secrets, as root",
+		Long: `Makes another key for the secrets of this node. The agent seals all that is sealed to
+the node to that key, and tells the server: no secret changes, nobody runs or waits
+for it. Operators who have sealed to this node say: tutti secret trust NODE.
+What came to the node before can still be opened with the old key (node.x25519.old),
+which the next rotation removes. Interrupted at any point, the agent goes on.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.deps.RotateBox(cmd.Context(), dir); err != nil {
+				return err
+			}
+			return o.done(cmd, "", map[string]any{"dir": dir})
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", DefaultAgentDir, "the agent's state directory")
 	return cmd
 }
 

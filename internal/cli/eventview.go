@@ -78,6 +78,9 @@ var eventViews = map[string]eventView{
 
 	"exports.set": {},
 	"value.set":   {act: inTrail(func(b *tutti.ValueSet) string { return "set value " + b.Key })},
+	"node.boxed": {act: inTrail(func(b *tutti.NodeBoxed) string {
+		return fmt.Sprintf("gave node %s another key for its secrets", b.Node)
+	})},
 	"secret.sealed": {act: inTrail(func(b *tutti.SecretSealed) string {
 		return fmt.Sprintf("sealed secret %s for %s, to %s", b.Key, strings.Join(b.For, ", "), count(len(b.Pieces), "node"))
 	})},

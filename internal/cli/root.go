@@ -59,6 +59,8 @@ type Deps struct {
 	InstallModule InstallModule
 	// Local is what root asks on a node.
 	Local Local
+	// RotateBox gives the node whose agent's state is in dir another key for its secrets.
+	RotateBox func(ctx context.Context, dir string) error
 	// Sealer seals secrets.
 	Sealer Sealer
 	// CheckPolicy says what in a node's policy does not do what it seems to.

@@ -89,6 +89,10 @@ func (s *State) Apply(e tutti.Event) {
 		s.setExports(b)
 	case *tutti.NodeEnrolled:
 		s.setBox(b.Node, tutti.BoxDigest(b.BoxKey))
+	case *tutti.NodeBoxed:
+		if s.boxes[b.Node] != "" {
+			s.setBox(b.Node, tutti.BoxDigest(b.BoxKey))
+		}
 	case *tutti.NodeRemoved:
 		s.removeNode(b)
 	case *tutti.JobStarted:

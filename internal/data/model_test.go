@@ -70,6 +70,10 @@ func (m *model) apply(body tutti.Body) {
 		m.values[b.Key] = v
 	case *tutti.NodeEnrolled:
 		m.boxes[b.Node] = tutti.BoxDigest(b.BoxKey)
+	case *tutti.NodeBoxed:
+		if m.boxes[b.Node] != "" {
+			m.boxes[b.Node] = tutti.BoxDigest(b.BoxKey)
+		}
 	case *tutti.ValueUnset:
 		delete(m.values, b.Key)
 	case *tutti.ExportsSet:
@@ -132,7 +136,7 @@ func anyBody(t *rapid.T) tutti.Body {
 	node := rapid.SampledFrom(someNodes).Draw(t, "node")
 	job := rapid.SampledFrom(someJobs).Draw(t, "job")
 	key := rapid.SampledFrom(someKeys).Draw(t, "key")
-	switch rapid.IntRange(0, 12).Draw(t, "kind") {
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
 	case 10, 11:
 		secret := &tutti.SecretSealed{Secret: tutti.Secret{Key: key, ID: rapid.SampledFrom(someIDs).Draw(t, "id"), For: []string{"node:web"}}}
 		for _, node := range someNodes {
@@ -142,6 +146,8 @@ func anyBody(t *rapid.T) tutti.Body {
 			}
 		}
 		return secret
+	case 13:
+		return &tutti.NodeBoxed{Node: node, BoxKey: rapid.SampledFrom(someBoxes).Draw(t, "box")}
 	case 12:
 		return &tutti.NodeEnrolled{Node: node, BoxKey: rapid.SampledFrom(someBoxes).Draw(t, "box")}
 	case 0, 1:

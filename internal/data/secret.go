@@ -140,6 +140,18 @@ func (s *State) Secrets() []Sealed {
 	return out
 }
 
+// PiecesOf returns what is sealed to a node, by key, with its secret's id.
+func (s *State) PiecesOf(node tutti.NodeName) []tutti.OwnPiece {
+	out := []tutti.OwnPiece{}
+	for path := range s.sealed {
+		if v := s.values[path]; s.opens(v.sealed, node) {
+			out = append(out, tutti.OwnPiece{Key: path, ID: v.sealed.id, Sealed: v.sealed.pieces[node].Sealed})
+		}
+	}
+	slices.SortFunc(out, func(a, b tutti.OwnPiece) int { return cmp.Compare(a.Key, b.Key) })
+	return out
+}
+
 // Lacked is a secret that is not sealed to a node.
 type Lacked struct {
 	Path string

@@ -103,6 +103,10 @@ func (r *Registry) apply(e tutti.Event) {
 		r.revoke(b.Token)
 	case *tutti.NodeEnrolled:
 		r.enrol(e, b)
+	case *tutti.NodeBoxed:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.BoxKey = b.BoxKey
+		}
 	case *tutti.NodeReplaceable:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.Replaceable = true

@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/ecdh"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -55,7 +54,7 @@ func (n NodeIdentity) BoxKey() string {
 
 // Write stores the identity in dir, which must exist.
 func (n NodeIdentity) Write(dir string) error {
-	if err := writeFile(dir, fileNodeBox, []byte(base64.StdEncoding.EncodeToString(n.Box.Bytes()))); err != nil {
+	if err := writeBox(dir, fileNodeBox, n.Box); err != nil {
 		return err
 	}
 	return writeFile(dir, fileNodeSeed, n.Seed)
@@ -68,7 +67,7 @@ func LoadNode(dir string) (NodeIdentity, error) {
 	if err != nil {
 		return NodeIdentity{}, err
 	}
-	boxText, err := readFile(dir, fileNodeBox)
+	box, err := readBox(dir, fileNodeBox)
 	if errors.Is(err, ErrMissing) {
 		return NodeIdentity{}, fileError(tutti.CodeInvalid, filepath.Join(dir, fileNodeBox), ErrMissing)
 	}
@@ -82,14 +81,6 @@ func LoadNode(dir string) (NodeIdentity, error) {
 	key, err := kp.PublicKey()
 	if err != nil || !nkeys.IsValidPublicUserKey(key) {
 		return NodeIdentity{}, corrupt(dir, fileNodeSeed)
-	}
-	raw, err := base64.StdEncoding.DecodeString(string(boxText))
-	if err != nil {
-		return NodeIdentity{}, corrupt(dir, fileNodeBox)
-	}
-	box, err := ecdh.X25519().NewPrivateKey(raw)
-	if err != nil {
-		return NodeIdentity{}, corrupt(dir, fileNodeBox)
 	}
 	return NodeIdentity{Key: tutti.NodeKey(key), Seed: seed, Box: box}, nil
 }

@@ -20,10 +20,10 @@ const maxOpened = tutti.MaxSecret + 4096
 
 // ToNode seals to the key of a node, as NodeEnrolled has it. CodeInvalid: it is not an X25519 key.
 func ToNode(text tutti.SecretText, boxKey string) ([]byte, error) {
-	raw, err := base64.StdEncoding.DecodeString(boxKey)
-	if err != nil || len(raw) != 32 {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "the key of the node is no X25519 key")
+	if err := tutti.ValidateBoxKey(boxKey); err != nil {
+		return nil, err
 	}
+	raw, _ := base64.StdEncoding.DecodeString(boxKey) // just checked
 	return seal(text, encodeBech32("age", raw))
 }
 

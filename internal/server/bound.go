@@ -42,7 +42,7 @@ func mostBytes(op string) int {
 	switch op {
 	case tutti.OpGate, tutti.OpCompiled, tutti.OpBlobPut:
 		return maxBlob
-	case tutti.OpResult:
+	case tutti.OpResult, tutti.OpBox:
 		return 1 << 20
 	case tutti.OpForeign:
 		return maxForeign

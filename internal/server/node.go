@@ -37,6 +37,8 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpFacts:    s.facts,
 
 		tutti.OpRecipients: s.recipients,
+		tutti.OpPieces:     s.pieces,
+		tutti.OpBox:        s.box,
 	}
 }
 

@@ -410,6 +410,11 @@ func everythingHappens(t *testing.T, p *past) {
 		Key: "shared/password", ID: "0123456789abcdef", For: []string{"node:web-01"}, Recovery: []byte("for the recovery key"),
 		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
 	}}))
+	for range 2 { // the second one says what is known
+		must(web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []tutti.OwnPiece{
+			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
+		}}, nil))
+	}
 
 	for _, mode := range []tutti.Mode{tutti.ModeApply, tutti.ModeNoop, tutti.ModeApply} {
 		p.Start("deploy", mode)

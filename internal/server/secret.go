@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -161,4 +162,62 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: `tutti secret reseal --for` its node, too", v.Key, asker.Node, asker.Opener)
 	}
 	return nil
+}
+
+// pieces tells a node what is sealed to it.
+func (s *Server) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
+	var out tutti.OwnPieces
+	return &out, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		size := 0
+		for _, p := range tx.Data.PiecesOf(n.Node) {
+			size += len(p.Sealed)
+			out.Pieces = append(out.Pieces, p)
+		}
+		if size > tutti.MaxOwnPieces {
+			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join with keys of its own", n.Node, size, tutti.MaxOwnPieces)
+		}
+		return nil
+	})
+}
+
+// box gives a node another key for its secrets. Nobody becomes stale by it: each secret stays what it is.
+func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.NewBox](tutti.OpBox, payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := tutti.ValidateBoxKey(in.BoxKey); err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil || n.BoxKey == in.BoxKey { // it has not heard that it was done
+			return err
+		}
+		has := tx.Data.PiecesOf(n.Node)
+		same := slices.EqualFunc(has, in.Pieces, func(a, b tutti.OwnPiece) bool { return a.Key == b.Key && a.ID == b.ID })
+		if !same {
+			return tutti.Errorf(tutti.CodeConflict, "the secrets of node %s have changed meanwhile", n.Node)
+		}
+		var events []*tutti.SecretSealed
+		for _, p := range in.Pieces {
+			secret, _ := tx.Data.Secret(p.Key)
+			more := tutti.Secret{
+				Key: p.Key, ID: p.ID, For: secret.Secret.For, Pieces: []tutti.Piece{{Node: n.Node, Box: tutti.BoxDigest(in.BoxKey), Sealed: p.Sealed}},
+			}
+			if err := more.Validate(); err != nil {
+				return err
+			}
+			events = append(events, &tutti.SecretSealed{Secret: more})
+		}
+		tx.emit(actorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
+		for _, e := range events {
+			tx.emit(actorNode(n.Node), e)
+		}
+		return nil
+	})
 }

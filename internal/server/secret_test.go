@@ -332,3 +332,62 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	}
 	wantCode(t, f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
 }
+
+// TestANodeHasAnotherKey: with all that is sealed to it, at once; nobody becomes stale. What is missing or of another
+// secret is refused.
+func TestANodeHasAnotherKey(t *testing.T) {
+	v := newVault(t)
+	web := v.Join("web-01", "web")
+	v.Join("web-02", "web")
+	v.set("db/password", 1, `"hunter2"`, "group:web")
+	v.set("shared/hiera/pw", 2, `"hunter3"`, "node:web-01")
+	next := seal.PublicKey(servertest.Box("next"))
+	resealed := func(change func([]tutti.OwnPiece) []tutti.OwnPiece) tutti.NewBox {
+		t.Helper()
+		var own tutti.OwnPieces
+		if err := web.Call(tutti.OpPieces, struct{}{}, &own); err != nil || len(own.Pieces) != 2 {
+			t.Fatal(own, err)
+		}
+		for i, p := range own.Pieces {
+			clear := opened(t, web, (tutti.Secret{Key: p.Key, ID: p.ID}).Value(p.Sealed))
+			var err error
+			if own.Pieces[i].Sealed, err = seal.ToNode(tutti.SecretText{Key: p.Key, ID: p.ID, Value: json.RawMessage(clear)}, next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tutti.NewBox{BoxKey: next, Pieces: change(own.Pieces)}
+	}
+	for reason, change := range map[string]func([]tutti.OwnPiece) []tutti.OwnPiece{
+		"one is missing":  func(p []tutti.OwnPiece) []tutti.OwnPiece { return p[1:] },
+		"an older secret": func(p []tutti.OwnPiece) []tutti.OwnPiece { p[0].ID = id(7); return p },
+		"another's":       func(p []tutti.OwnPiece) []tutti.OwnPiece { p[0].Key = "db/other"; return p },
+	} {
+		n := len(v.Events())
+		wantCode(t, web.Call(tutti.OpBox, resealed(change), nil), tutti.CodeConflict, "changed meanwhile")
+		if got := v.Since(n); len(got) > 0 {
+			t.Errorf("%s: appended %v", reason, got)
+		}
+	}
+	wantCode(t, web.Call(tutti.OpBox, tutti.NewBox{BoxKey: "AAAA"}, nil), tutti.CodeInvalid, "not an X25519 key")
+	whole := resealed(func(p []tutti.OwnPiece) []tutti.OwnPiece { return p })
+	n := len(v.Events())
+	wantCode(t, web.Call(tutti.OpBox, whole, nil), "", "")
+	if diff := cmp.Diff([]string{"node.boxed", "secret.sealed", "secret.sealed"}, v.Since(n)); diff != "" {
+		t.Errorf("appended -want +got\n%s", diff)
+	}
+	wantCode(t, web.Call(tutti.OpBox, whole, nil), "", "") // it has not heard of it
+	if got := v.Since(n); len(got) != 3 {
+		t.Errorf("said again: %v", got)
+	}
+	v.Start("web", tutti.ModeApply)
+	order := web.MustClaim()
+	a := web.Ask(order.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})
+	sealed, _ := tutti.ParseSealed(a.Value)
+	if got, err := seal.OpenNode(sealed, servertest.Box("next")); err != nil || string(got) != `"hunter2"` {
+		t.Errorf("opened %s, %v", got, err)
+	}
+	list, err := v.ListSecrets(servertest.Operator())
+	if err != nil || list[0].ID != id(1) || len(list[0].Waiting)+len(list[1].Waiting) > 0 {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+}

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"crypto/ecdh"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
+	sealing "github.com/tutti-project/tutti/internal/seal" // the agent seals its files, too
+)
+
+// Boxes are the keys that the node's secrets are sealed to.
+type Boxes interface {
+	Keys() []*ecdh.PrivateKey // all that may open one, the present one first
+	Pending() bool            // there is a next one
+	Next() (*ecdh.PrivateKey, error)
+	Switch() error // the next one is the present one from now on
+}
+
+const (
+	// boxTries is how often the node seals its secrets again to its next key because others changed meanwhile.
+	boxTries = 10
+	retryBox = time.Second
+)
+
+// finishBox goes on where an agent of before was ended while it gave the node another key.
+func (a *Agent) finishBox(ctx context.Context) {
+	for said := false; a.opts.Boxes != nil && a.opts.Boxes.Pending(); {
+		err := a.rotateBox(ctx)
+		if err == nil {
+			return
+		}
+		if !said {
+			a.opts.Logger.Warn("the node's next key for secrets is not in use yet", "error", err)
+			said = true
+		}
+		if pause(ctx, retryBox) != nil {
+			return
+		}
+	}
+}
+
+// rotateBox gives the node another key for its secrets. It seals all that is sealed to it to the next key and hands
+// both over at once: no secret changes, nobody waits. A crash at any point leaves a key that opens.
+func (a *Agent) rotateBox(ctx context.Context) error {
+	if a.opts.Boxes == nil {
+		return tutti.Errorf(tutti.CodeRefused, "this node has no key for secrets")
+	}
+	a.boxing.Lock()
+	defer a.boxing.Unlock()
+	next, err := a.opts.Boxes.Next()
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		err := a.offerBox(ctx, next)
+		if err == nil {
+			break
+		}
+		if tutti.CodeOf(err) != tutti.CodeConflict || try == boxTries {
+			return err
+		}
+	}
+	killpoint.Here("agent.box-taken")
+	return a.opts.Boxes.Switch()
+}
+
+func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
+	own, err := call[tutti.OwnPieces](ctx, a, tutti.OpPieces, struct{}{})
+	if err != nil {
+		return err
+	}
+	in := tutti.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []tutti.OwnPiece{}}
+	for _, p := range own.Pieces {
+		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
+		if err != nil {
+			return err
+		}
+		sealed, err := sealing.ToNode(tutti.SecretText{Key: p.Key, ID: p.ID, Value: clear}, in.BoxKey)
+		if err != nil {
+			return err
+		}
+		in.Pieces = append(in.Pieces, tutti.OwnPiece{Key: p.Key, ID: p.ID, Sealed: sealed})
+	}
+	_, err = call[struct{}](ctx, a, tutti.OpBox, in)
+	return err
+}

@@ -1,0 +1,121 @@
+package identity
+
+import (
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// Files of a node's keys for secrets, beside the present one.
+const (
+	fileNextBox = "node.x25519.next" // made, and not known to be the server's, too
+	fileOldBox  = "node.x25519.old"  // the one before: the last known answers are sealed to it
+)
+
+// Boxes are the keys that a node's secrets are sealed to. A loss of power leaves the present one, and maybe the next one.
+type Boxes struct {
+	dir string
+
+	mu                 sync.Mutex
+	present, next, old *ecdh.PrivateKey
+}
+
+// LoadBoxes reads the keys in the directory of a node's identity. Errors are those of LoadNode.
+func LoadBoxes(dir string) (*Boxes, error) {
+	b := &Boxes{dir: dir}
+	for name, key := range map[string]**ecdh.PrivateKey{fileNodeBox: &b.present, fileNextBox: &b.next, fileOldBox: &b.old} {
+		var err error
+		if *key, err = readBox(dir, name); err != nil && (name == fileNodeBox || !errors.Is(err, ErrMissing)) {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func readBox(dir, name string) (*ecdh.PrivateKey, error) {
+	text, err := readFile(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := base64.StdEncoding.DecodeString(string(text))
+	if err != nil {
+		return nil, corrupt(dir, name)
+	}
+	box, err := ecdh.X25519().NewPrivateKey(raw)
+	if err != nil {
+		return nil, corrupt(dir, name)
+	}
+	return box, nil
+}
+
+func writeBox(dir, name string, box *ecdh.PrivateKey) error {
+	return writeFile(dir, name, []byte(base64.StdEncoding.EncodeToString(box.Bytes())))
+}
+
+// Keys are all that may open a secret, the present one first.
+func (b *Boxes) Keys() []*ecdh.PrivateKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []*ecdh.PrivateKey
+	for _, key := range []*ecdh.PrivateKey{b.present, b.next, b.old} {
+		if key != nil {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// Pending reports whether there is a next key.
+func (b *Boxes) Pending() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.next != nil
+}
+
+// Next returns the next key, and makes it if there is none.
+func (b *Boxes) Next() (*ecdh.PrivateKey, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next != nil {
+		return b.next, nil
+	}
+	next, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a box key: %w", err)
+	}
+	if err := writeBox(b.dir, fileNextBox, next); err != nil {
+		return nil, err
+	}
+	killpoint.Here("agent.box-made")
+	b.next = next
+	return next, nil
+}
+
+// Switch makes the next key the present one.
+func (b *Boxes) Switch() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		return nil
+	}
+	if err := writeBox(b.dir, fileOldBox, b.present); err != nil {
+		return err
+	}
+	killpoint.Here("agent.box-kept")
+	if err := os.Rename(filepath.Join(b.dir, fileNextBox), filepath.Join(b.dir, fileNodeBox)); err != nil {
+		return err
+	}
+	if err := durable.SyncDir(b.dir); err != nil {
+		return err
+	}
+	b.present, b.next, b.old = b.next, nil, b.present
+	return nil
+}
