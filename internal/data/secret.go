@@ -64,7 +64,7 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	for _, p := range b.Pieces {
 		next.pieces[p.Node], next.since[p.Node] = p, e.Seq
 	}
-	v.sealed, v.digest = next, b.Secret.Digest()
+	v.sealed, v.digest = next, b.Digest()
 	v.Value = v.secret().Value(nil)
 	s.put(v)
 }

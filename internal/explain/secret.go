@@ -24,7 +24,7 @@ func (rd *Reader) ListSecrets(ctx context.Context) ([]tutti.SecretView, error) {
 // Recipients implements tutti.Secrets.
 func (rd *Reader) Recipients(ctx context.Context, targets []string) (out tutti.Recipients, err error) {
 	err = rd.look(ctx, func(v View) error {
-		out, err = v.State.Recipients(targets)
+		out, err = v.Recipients(targets)
 		return err
 	})
 	return out, err
@@ -37,7 +37,7 @@ func (rd *Reader) SecretEffect(ctx context.Context, in tutti.AskSecretEffect) (t
 	}
 	var out tutti.Effect
 	err := rd.look(ctx, func(v View) error {
-		to, err := v.State.Recipients(in.For)
+		to, err := v.Recipients(in.For)
 		if err != nil {
 			return err
 		}
