@@ -34,6 +34,7 @@ const (
 	OpForeign  = "foreign"  // EncodeForeign → nothing
 	OpLease    = "lease"    // LeaseReport → LeaseOrder
 	OpFacts    = "facts"    // FactsSeen → nothing
+	OpTrust    = "trust"    // Pinned → Trusted
 	RingHello  = "hello"    // server → node: say hello, your ticket does not fit
 	RingBeat   = "beat"     // server → node: Beat at once
 	RingClaim  = "claim"    // server → node: something may be there to claim
@@ -41,6 +42,7 @@ const (
 	RingGate   = "gate"     // server → node: the gate of its run may have decided
 	RingRemote = "remote"   // server → node: RemoteRequest
 	RingLease  = "lease"    // server → node: report how you stand
+	RingTrust  = "trust"    // server → node: say what you stand on
 )
 
 // Gate is what a compiled run hands over before it applies anything. An agent
@@ -306,6 +308,13 @@ type Renew struct{}
 // Renewed carries it.
 type Renewed struct {
 	JWT string `json:"jwt"`
+}
+
+// Trusted is what a node should stand on: the CAs (PEM), and a JWT if it should have another one than it has. A node
+// that has taken it says so by the same question.
+type Trusted struct {
+	CA  string `json:"ca"`
+	JWT string `json:"jwt,omitempty"`
 }
 
 // CancelRun asks the node to end a run; the run ends interrupted.

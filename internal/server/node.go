@@ -35,6 +35,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpForeign:  s.foreign,
 		tutti.OpLease:    s.lease,
 		tutti.OpFacts:    s.facts,
+		tutti.OpTrust:    s.trust,
 	}
 }
 
