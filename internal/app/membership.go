@@ -173,9 +173,9 @@ func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error
 	if next.JWT == before.JWT {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, useWait)
+	within, cancel := context.WithTimeout(ctx, useWait)
 	defer cancel()
-	if err := m.conn.UseJWT(ctx, next.JWT); err != nil {
+	if err := m.conn.UseJWT(within, next.JWT); err != nil {
 		m.log.Warn("the connection is not made anew until it breaks", "error", err)
 	}
 	return nil

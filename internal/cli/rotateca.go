@@ -16,7 +16,7 @@ func newRotateCACommand(o *options) *cobra.Command {
 	var leave, leaveOperators []string
 	cmd := &cobra.Command{
 		Use:   "ca",
-		Short: "Replace the CA and the keys that let nodes in, step by step",
+		Short: "Make a new CA and new keys that let nodes in, step by step",
 		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its bus, while
 nodes and operators go on. Use it after a backup of the server was stolen, before
 the CA ends, and as often as you like. Say the steps in this order:

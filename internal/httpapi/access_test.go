@@ -36,6 +36,7 @@ var routes = map[string]string{
 	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/page": byReaders + " data", "data/effect": byReaders + " data",
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
 	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll,
+	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none",
 	"audit/read": byReaders, "remote/ask": "puppet",
 }
 
@@ -49,7 +50,7 @@ func TestEveryRouteAndRole(t *testing.T) {
 	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
 		t.Fatal(err)
 	}
-	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f}
+	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Rotations: f}
 	handler := httpapi.NewHandler(httpapi.Options{
 		Services: services,
 		Admit: func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {

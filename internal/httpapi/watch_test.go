@@ -54,10 +54,11 @@ type (
 	explains  struct{ tutti.Explains }
 	remotes   struct{ tutti.Remotes }
 	reports   struct{ tutti.Reports }
+	rotations struct{ tutti.Rotations }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Rotations: rotations{}}
 }
 
 var nothing = services(jobs{})

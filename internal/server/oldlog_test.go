@@ -443,6 +443,7 @@ func everythingHappens(t *testing.T, p *past) {
 	must(p.RetireReports(t.Context()))
 	copied(t, p.db)
 	must(p.KeepNode(ctx, tutti.KeepNode{Node: "db-01", Boot: "boot-2"}))
+	p.rotates(t)
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
@@ -458,6 +459,35 @@ func (p *past) factsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.must(h.tell(r.LastRun, "other", "ssh"))
+}
+
+// rotates rotates the keys, and leaves behind whoever does not follow.
+func (p *past) rotates(t *testing.T) {
+	t.Helper()
+	ctx := servertest.Operator()
+	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
+		if _, err := p.RotateCA(ctx, tutti.RotateCA{Step: step}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.db.Call(tutti.OpTrust, tutti.Pinned{CAs: []tutti.Digest{servertest.NewKeys.CA}, Issuer: servertest.NewKeys.Issuer}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.ShowCARotation(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := tutti.RotateCA{Step: tutti.RotationFinish}
+	for _, b := range r.Behind {
+		if b.Operator != "" {
+			end.LeaveOperators = append(end.LeaveOperators, b.Operator)
+		} else {
+			end.Leave = append(end.Leave, b.Node)
+		}
+	}
+	if _, err := p.RotateCA(ctx, end); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // exclusive begins an exclusive job, of which one node is disabled.
