@@ -51,29 +51,31 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	client := httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)})
 	client.Witness = seenBy(o.OperatorDir)
 	trusts, signer := bundle.StandsOn()
-	follower := &follower{dir: o.OperatorDir, name: bundle.Name, client: client}
-	client.Trust = func(ctx context.Context, should httpapi.Trust) {
-		if signer != should.Signer || !slices.Equal(trusts, should.CAs) {
-			follower.once.Do(func() { follower.follow(ctx) })
-		}
-	}
+	f := &follower{dir: o.OperatorDir, name: bundle.Name, client: *client, stands: httpapi.Trust{Signer: signer, CAs: trusts}}
+	client.Trust = f.follow
 	return client, nil
 }
 
-// follower brings an operator's directory to stand on what the server wants, when its keys are rotated (ADR 0027): once,
-// with whatever the operator asks.
+// follower brings an operator's directory to stand on what the server wants, when its keys are rotated (ADR 0027): once
+// for each thing that it wants, with whatever the operator asks.
 type follower struct {
 	dir, name string
-	client    *httpapi.Client
-	once      sync.Once
+	client    httpapi.Client // which does not ask itself again
+
+	mu     sync.Mutex
+	stands httpapi.Trust // or has tried to
 }
 
-func (f *follower) follow(ctx context.Context) {
+func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stands.Signer == should.Signer && slices.Equal(f.stands.CAs, should.CAs) {
+		return
+	}
+	f.stands = should
 	ctx, cancel := context.WithTimeoutCause(ctx, renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
 	defer cancel()
-	ask := *f.client // which would ask itself again
-	ask.Trust = nil
-	if err := renewBy(ctx, f.dir, f.name, ask.FollowRotation); err != nil {
+	if err := renewBy(ctx, f.dir, f.name, f.client.FollowRotation); err != nil {
 		fmt.Fprintln(os.Stderr, "tutti: the server's keys are rotated, and the operator's credentials do not follow yet:", err)
 	}
 }
