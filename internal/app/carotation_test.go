@@ -306,3 +306,129 @@ func TestTheCAIsRotated(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+// finished rotates the keys and leaves somebody behind.
+func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
+	t.Helper()
+	f.must(t, tutti.RotationBegin)
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "all but those who are away have followed", func(r tutti.CARotation) bool { return len(r.Behind) == len(leave) })
+	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish, Leave: leave}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node that was away from before the rotation until after its end is refused, with words on both sides: one that knows
+// the old CA alone, and one that had pinned both. Joining again mends it, without a restart of the agent; its keys stay, and
+// what it remembers.
+func TestANodeThatWasLeftBehind(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		pinned bool
+		says   string
+	}{
+		{"it was away since before the rotation", false, "a certificate of a CA that this node does not know: the fleet's CA was rotated"},
+		{"it was away since it had pinned both CAs", true, "the keys that let it in were rotated while it was away"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := startRotated(t)
+			m := f.join(t, "away")
+			if tc.pinned {
+				f.must(t, tutti.RotationBegin)
+			}
+			m.start(t)
+			f.until(t, "the node is there", func(r tutti.CARotation) bool {
+				nodes, err := f.client(t).ListNodes(t.Context())
+				return err == nil && len(nodes) == 1 && !nodes[0].SeenAt.IsZero() && (!tc.pinned || nobodyBehind(r))
+			})
+			m.stop()
+			ticket, err := os.ReadFile(filepath.Join(m.dir, "ticket.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.finished(t, "away")
+			if r := f.until(t, "the server is back", func(tutti.CARotation) bool { return true }); !cmp.Equal(r.Left, []tutti.NodeName{"away"}) {
+				t.Errorf("the server says %+v", r)
+			}
+			said := m.start(t)
+			f.until(t, "the node says why", func(tutti.CARotation) bool { return said.has(tc.says) && said.has("tutti join --again") })
+			before, err := loadKeys(identityDir(m.dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Join(t.Context(), JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) { // it is not connected yet
+				t.Errorf("what it remembers: %s, %v", now, err)
+			}
+			f.until(t, "the node is back", func(r tutti.CARotation) bool {
+				nodes, err := f.client(t).ListNodes(t.Context())
+				return err == nil && len(nodes) == 1 && nodes[0].Connected && len(r.Left) == 0
+			})
+			after, err := loadKeys(identityDir(m.dir))
+			if err != nil || after.Key != before.Key {
+				t.Errorf("its key is %s, %v; it was %s", after.Key, err, before.Key)
+			}
+		})
+	}
+}
+
+// Going back after the switch: nodes and operators get credentials of the old keys again, and forget the new CA.
+func TestARotationThatIsAbandoned(t *testing.T) {
+	f := startRotated(t)
+	m := f.join(t, "web")
+	m.start(t)
+	old := f.sets(t).Present
+	f.must(t, tutti.RotationBegin)
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "all have followed", nobodyBehind)
+	if r := f.must(t, tutti.RotationAbandon); r.Phase != tutti.RotationReturning {
+		t.Fatalf("abandoned after the switch: %+v", r)
+	}
+	f.until(t, "all have come back", nobodyBehind)
+	if r := f.must(t, tutti.RotationAbandon); r.Phase != tutti.RotationAbandoned || r.CA != old.CA {
+		t.Fatalf("abandoned: %+v", r)
+	}
+	f.until(t, "the node has forgotten the new CA", func(tutti.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{old.CA}) })
+	f.until(t, "the admin has, too", func(tutti.CARotation) bool {
+		trusts, signer := load(t, f.admin.OperatorDir).StandsOn()
+		return signer == old.CA && cmp.Equal(trusts, []tutti.Digest{old.CA})
+	})
+	if got := f.sets(t); got.Present != old || got.Phase != "" {
+		t.Errorf("the keys are %+v", got)
+	}
+	if _, err := f.client(t).ListNodes(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A backup holds both sets: the restored server goes on where the rotation was, and who has followed is let in.
+func TestABackupWhileTheCAIsRotated(t *testing.T) {
+	f := startRotated(t)
+	m := f.join(t, "web")
+	m.start(t)
+	f.must(t, tutti.RotationBegin)
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "all have followed", nobodyBehind)
+	sets := f.sets(t)
+	file := filepath.Join(t.TempDir(), "all.tar")
+	if _, err := Backup(t.Context(), BackupOptions{Dir: f.dir, Socket: filepath.Join(f.dir, "socket"), File: file}); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	f.dir = filepath.Join(t.TempDir(), "restored")
+	if _, _, err := Restore(t.Context(), file, f.dir); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	r := f.until(t, "the restored server knows all", nobodyBehind)
+	if got := f.sets(t); r.Phase != tutti.RotationSwitched || got.Next != sets.Next || got.Present != sets.Present {
+		t.Errorf("it is %+v, with the keys %+v", r, got)
+	}
+	f.must(t, tutti.RotationFinish)
+	f.until(t, "the node is back", func(tutti.CARotation) bool {
+		nodes, err := f.client(t).ListNodes(t.Context())
+		return err == nil && len(nodes) == 1 && nodes[0].Connected && cmp.Equal(m.pins(t), []tutti.Digest{sets.Next.CA})
+	})
+}
