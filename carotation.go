@@ -73,6 +73,8 @@ type BehindRotation struct {
 	Operator string    `json:"operator,omitempty"`
 	Why      string    `json:"why"`
 	SeenAt   time.Time `json:"seen_at,omitzero"` // since the server was started
+	// Foreign: the node trusts a CA that was never this server's.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 // KeySet names a set of the server's keys: by its CA (the digest of the CA's public key, as in join tokens) and

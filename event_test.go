@@ -109,10 +109,10 @@ var (
 		}, Operators: []string{"ada"}},
 		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true, CA: aDigest},
 		&tutti.CARotated{
-			Phase: tutti.RotationFinished, From: tutti.KeySet{CA: aDigest, Issuer: "AOLD"}, To: tutti.KeySet{CA: aDigest, Issuer: "ANEW"},
+			Phase: tutti.RotationFinished, From: tutti.KeySet{CA: aDigest, Issuer: "AOLD"}, To: tutti.KeySet{CA: aDigest, Issuer: "ANEXT"},
 			Left: []tutti.NodeName{aNode}, LeftOperators: []string{"bob"},
 		},
-		&tutti.NodePinned{Node: aNode, Pinned: tutti.Pinned{CAs: []tutti.Digest{aDigest}, Issuer: "ANEW"}},
+		&tutti.NodePinned{Node: aNode, Pinned: tutti.Pinned{CAs: []tutti.Digest{aDigest}, Issuer: "ANEXT"}},
 		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
 		&tutti.RemoteAsked{Request: "R", Action: tutti.RemoteDisable, On: "true", Message: "new disk", Force: true, Nodes: []tutti.NodeName{aNode}},
 		&tutti.RemoteAnswered{Request: "R", Action: tutti.RemoteDisable, On: "true", What: "user[root]", Decisions: []tutti.RemoteDecision{

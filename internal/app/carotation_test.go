@@ -61,7 +61,7 @@ func (f *rotated) start(t *testing.T) {
 	t.Cleanup(f.stop)
 }
 
-// client is the admin's, made anew as each command does.
+// client is the admin's, made for each question, as each command does.
 func (f *rotated) client(t *testing.T) *httpapi.Client {
 	t.Helper()
 	c, err := Connect(f.admin)

@@ -176,7 +176,7 @@ func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error
 	within, cancel := context.WithTimeout(ctx, useWait)
 	defer cancel()
 	if err := m.conn.UseJWT(within, next.JWT); err != nil {
-		m.log.Warn("the connection is not made anew until it breaks", "error", err)
+		m.log.Warn("the next connection uses the new JWT", "error", err)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (m *membership) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.conn.UseJWT(ctx, next.JWT); err != nil {
-		m.log.Warn("the connection is not made anew until it breaks", "error", err)
+		m.log.Warn("the next connection uses the new JWT", "error", err)
 	}
 	return nil
 }

@@ -233,7 +233,7 @@ func TestFollow(t *testing.T) {
 		{"only another CA", tutti.Trusted{CA: string(other.CA())}, tutti.CodeRefused},
 		{"only the new CA, on a connection that the old one proves", tutti.Trusted{CA: strings.TrimPrefix(both, old)}, tutti.CodeRefused},
 		{"text", tutti.Trusted{CA: "CA"}, tutti.CodeInvalid},
-		{"a certificate that is no CA's", tutti.Trusted{CA: old + contents(t, dir)["operator.pem"]}, tutti.CodeInvalid},
+		{"a certificate that is not of a CA", tutti.Trusted{CA: old + contents(t, dir)["operator.pem"]}, tutti.CodeInvalid},
 		{"too many", tutti.Trusted{CA: strings.Repeat(old, 9)}, tutti.CodeInvalid},
 		{"a JWT of another key", tutti.Trusted{CA: both, JWT: jwtOf(stranger)}, tutti.CodeInvalid},
 		{"no JWT", tutti.Trusted{CA: both, JWT: "x"}, tutti.CodeInvalid},

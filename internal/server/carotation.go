@@ -312,7 +312,7 @@ func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) [
 			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
 				out = append(out, tutti.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
 			default:
-				out = append(out, tutti.BehindRotation{Node: name, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
+				out = append(out, tutti.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
 			}
 			break
 		}

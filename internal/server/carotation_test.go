@@ -117,7 +117,7 @@ func TestRotationSteps(t *testing.T) {
 	if out := stand(t, db, "AOLD", both...); out.JWT == "" {
 		t.Errorf("after the switch it gets no JWT")
 	}
-	stand(t, db, "ANEW", both...)
+	stand(t, db, "ANEXT", both...)
 	if got := f.behind(); got != "switched web-01" {
 		t.Errorf("switched: %s", got)
 	}
@@ -138,7 +138,7 @@ func TestRotationSteps(t *testing.T) {
 	if got := f.behind(); got != "finished db-01" { // it has the old CA still
 		t.Errorf("finished: %s", got)
 	}
-	stand(t, db, "ANEW", servertest.NewKeys.CA)
+	stand(t, db, "ANEXT", servertest.NewKeys.CA)
 	if _, err := f.Enrol(t.Context(), web.Request(newToken(t, f.Fleet, tutti.CreateToken{Name: "web-01"}))); err != nil {
 		t.Fatal(err)
 	}
@@ -164,12 +164,12 @@ func TestARotationIsAbandoned(t *testing.T) {
 	}
 	f.must(tutti.RotationBegin)
 	f.must(tutti.RotationSwitch)
-	stand(t, db, "ANEW", both...)
+	stand(t, db, "ANEXT", both...)
 	f.must(tutti.RotationAbandon)
 	if got := f.behind(); got != "returning db-01" {
 		t.Errorf("after the switch: %s", got)
 	}
-	if out := stand(t, db, "ANEW", both...); out.JWT == "" {
+	if out := stand(t, db, "ANEXT", both...); out.JWT == "" {
 		t.Error("it gets no JWT of the old keys")
 	}
 	wantCode(t, f.step(tutti.RotationAbandon), tutti.CodeConflict, "node db-01;")
@@ -191,7 +191,7 @@ func TestARotationThatIsCutOff(t *testing.T) {
 		step tutti.RotationStep
 		want tutti.RotationPhase
 	}{{tutti.RotationSwitch, tutti.RotationSwitched}, {tutti.RotationFinish, ""}} {
-		stand(t, db, "ANEW", both...)
+		stand(t, db, "ANEXT", both...)
 		f.keys.Fails = fmt.Errorf("the disk is full")
 		if err := f.step(tc.step); err == nil || !strings.Contains(err.Error(), "the keys did not follow") {
 			t.Errorf("%s: %v", tc.step, err)

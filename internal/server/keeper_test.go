@@ -92,9 +92,8 @@ func lettingGo(log tutti.Log) func(*server.Options) {
 // startPast starts a server with one node. It must run in a bubble.
 func startPast(t *testing.T, change ...func(*server.Options)) *past {
 	t.Helper()
-	log := &allLog{Log: memory.NewLog()}
-	keys := servertest.MakeKeys()
-	f := servertest.Start(t, append([]func(*server.Options){lettingGo(log), func(o *server.Options) { o.Keys = keys }}, change...)...)
+	log, keys := &allLog{Log: memory.NewLog()}, servertest.MakeKeys()
+	f := servertest.Start(t, append([]func(*server.Options){lettingGo(log), withKeys(keys)}, change...)...)
 	f.Log = log.Log
 	p := &past{Fleet: f, log: log, db: f.Join("db-01"), keys: keys}
 	f.Push(onePlan)
@@ -106,7 +105,7 @@ func (p *past) again(t *testing.T) *past {
 	t.Helper()
 	_ = p.Stop()
 	log := &allLog{Log: p.log.Log, all: p.log.all}
-	f := servertest.Resume(t, log.Log, p.Blobs, lettingGo(log), func(o *server.Options) { o.Keys = p.keys })
+	f := servertest.Resume(t, log.Log, p.Blobs, lettingGo(log), withKeys(p.keys))
 	return &past{Fleet: f, log: log, db: f.Node("db-01"), keys: p.keys}
 }
 

@@ -9,7 +9,7 @@ import (
 // The key sets of Keys.
 var (
 	OldKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("old CA")), Issuer: "AOLD"}
-	NewKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("new CA")), Issuer: "ANEW"}
+	NewKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("new CA")), Issuer: "ANEXT"}
 )
 
 // Keys is a server.Keys without keys, whose sets survive a restart of the server. It can be rotated once.
