@@ -159,7 +159,7 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	killpoint.Here("agent.pinned")
-	m.log.Info("this node follows the server's keys", "cas", len(pins))
+	m.log.Info("this node follows the server's keys")
 	return true, m.use(ctx, next)
 }
 

@@ -265,7 +265,7 @@ func (s *Server) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
 				stays = last.From
 			}
 			nodes, operators := behindOf(v.State, v.Present, v.Now, last, stays)
-			out.Behind = append(nodes, operators...)
+			out.Behind = slices.Concat(nodes, operators)
 		default:
 			out.Left, out.LeftOperators = left(v.State, last)
 		}

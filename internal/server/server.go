@@ -472,7 +472,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		case *tutti.OperatorIssued:
 			w.opts.Logger.Info("operator.issued", "operator", e.Body.ID(), "by", e.By)
 		case *tutti.CARotated:
-			w.opts.Logger.Info("the CA is rotated", "phase", b.Phase, "by", e.By)
+			w.opts.Logger.Info("the CA is rotated", "state", b.Phase, "by", e.By)
 		case *tutti.OperatorRevoked:
 			w.opts.Logger.Info("operator.revoked", "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
