@@ -44,13 +44,15 @@ control of the server itself, new keys are in their hands, too: make a new fleet
 			for _, name := range leave {
 				in.Leave = append(in.Leave, tutti.NodeName(name))
 			}
-			switch {
-			case toNew:
-				in.Step = tutti.RotationSwitch
-			case finish:
-				in.Step = tutti.RotationFinish
-			case abandon:
-				in.Step = tutti.RotationAbandon
+			said := 0
+			for step, is := range map[tutti.RotationStep]bool{tutti.RotationSwitch: toNew, tutti.RotationFinish: finish, tutti.RotationAbandon: abandon, "": status} {
+				if is {
+					in.Step = step
+					said++
+				}
+			}
+			if said > 1 {
+				return tutti.Errorf(tutti.CodeInvalid, "one of --status, --switch, --finish and --abandon at a time")
 			}
 			if len(leave)+len(leaveOperators) > 0 && !finish && !abandon {
 				return tutti.Errorf(tutti.CodeInvalid, "--leave and --leave-operator go with --finish or --abandon")
@@ -85,7 +87,6 @@ control of the server itself, new keys are in their hands, too: make a new fleet
 	f.BoolVar(&abandon, "abandon", false, "go back to the old keys")
 	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (may be given again)")
 	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (may be given again)")
-	cmd.MarkFlagsMutuallyExclusive("status", "switch", "finish", "abandon")
 	o.addYes(cmd)
 	return cmd
 }

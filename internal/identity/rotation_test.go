@@ -158,9 +158,13 @@ func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 	must(t, a.BeginRotation())
 	both := a.CA()
 	next := strings.TrimPrefix(string(both), string(old))
+	names := true
 	knows := func(ca []byte) error {
 		config, err := identity.ClientTLS(ca)
 		must(t, err)
+		if !names {
+			config.NextProtos = nil
+		}
 		_, err = ask(t, a.HTTPS(), config)
 		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // TLS is finished; no certificate was shown
 			return nil
@@ -179,6 +183,11 @@ func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 		if err := knows(old); (err == nil) != oldIsKnown {
 			t.Errorf("%s, who knows the old CA: %v", when, err)
 		}
+		names = false
+		if err := knows(old); (err == nil) != oldIsKnown {
+			t.Errorf("%s, who is of an earlier release: %v", when, err)
+		}
+		names = true
 		if err := pinned(); (err == nil) != oldIsKnown {
 			t.Errorf("%s, who knows the old digest: %v", when, err)
 		}
