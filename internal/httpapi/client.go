@@ -67,7 +67,7 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	if at, err := positionIn(resp.Header, headerPosition); c.Witness != nil && err == nil && at.Epoch.Number > 0 {
 		c.Witness.See(at)
 	}
-	if should, ok := trustIn(resp.Header); ok && c.Trust != nil {
+	if should, ok := trustIn(resp.Header); ok && c.Trust != nil && should.provedBy(resp.TLS) {
 		c.Trust(ctx, should)
 	}
 	if resp.StatusCode == http.StatusOK {

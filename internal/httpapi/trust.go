@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/tls"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,4 +46,14 @@ func trustIn(h http.Header) (Trust, bool) {
 	}
 	slices.Sort(out.CAs)
 	return out, slices.Contains(out.CAs, out.Signer)
+}
+
+// provedBy reports whether a connection was proved by one of the CAs: an operator who took others could not
+// come back.
+func (t Trust) provedBy(state *tls.ConnectionState) bool {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return false
+	}
+	chain := state.VerifiedChains[0]
+	return slices.Contains(t.CAs, tutti.DigestOf(chain[len(chain)-1].RawSubjectPublicKeyInfo))
 }

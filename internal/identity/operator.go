@@ -148,7 +148,11 @@ func (k OperatorKey) Bundle(issued tutti.IssuedOperator, codeKey ed25519.Private
 	if !k.key.PublicKey.Equal(cert.PublicKey) {
 		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is for another key")
 	}
-	return OperatorBundle{Name: cert.Subject.CommonName, CodeKey: codeKey, cas: cas, pair: &keyPair{cert: cert, key: k.key}}, nil
+	b := OperatorBundle{Name: cert.Subject.CommonName, CodeKey: codeKey, cas: cas, pair: &keyPair{cert: cert, key: k.key}}
+	if b.signer() == nil {
+		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is of none of the CAs that it names")
+	}
+	return b, nil
 }
 
 // WriteKey stores the key in dir, which must be empty or not exist, until
