@@ -390,14 +390,17 @@ type IssueOperator struct {
 	Operator string `json:"operator"`
 	Request  []byte `json:"request"`
 	CodeKey  bool   `json:"code_key,omitempty"`
+	// Follows: whoever asks takes several CAs. One of an earlier release gets the CA that was there before a rotation.
+	Follows bool `json:"follows,omitempty"`
 }
 
 // IssuedOperator is a certificate and what else an operator must know.
 type IssuedOperator struct {
 	Certificate []byte    `json:"certificate"` // PEM
-	CA          []byte    `json:"ca"`          // PEM
-	Server      string    `json:"server"`      // URL
-	Serial      string    `json:"serial"`      // hexadecimal
+	CA          []byte    `json:"ca"`          // PEM, of one CA or several
+	Signer      Digest    `json:"signer,omitempty"`
+	Server      string    `json:"server"` // URL
+	Serial      string    `json:"serial"` // hexadecimal
 	Expires     time.Time `json:"expires"`
 }
 
@@ -434,10 +437,11 @@ type EnrolRequest struct {
 type Enrolled struct {
 	Node    NodeName  `json:"node"`
 	JWT     string    `json:"jwt"`
-	CA      string    `json:"ca"`  // PEM
+	CA      string    `json:"ca"`  // PEM, of one CA or several
 	Bus     string    `json:"bus"` // host:port
 	CodeKey string    `json:"code_key"`
-	Time    time.Time `json:"time"` // the server's
+	Time    time.Time `json:"time"`          // the server's
+	Was     []Digest  `json:"was,omitempty"` // the CAs that this fleet had before
 }
 
 // FleetSource is the text of a fleet file and the name that errors give it.

@@ -112,7 +112,12 @@ var (
 		&tutti.SnapshotTaken{Through: 7, Link: aDigest, State: aDigest, Events: 3, Segments: []tutti.AuditSegment{
 			{First: 1, Last: 7, Before: aDigest, After: aDigest, Until: at, Blob: aDigest},
 		}, Operators: []string{"ada"}},
-		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true},
+		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true, CA: aDigest},
+		&tutti.CARotated{
+			Phase: tutti.RotationFinished, From: tutti.KeySet{CA: aDigest, Issuer: "AOLD"}, To: tutti.KeySet{CA: aDigest, Issuer: "ANEXT"},
+			Left: []tutti.NodeName{aNode}, LeftOperators: []string{"bob"},
+		},
+		&tutti.NodePinned{Node: aNode, Pinned: tutti.Pinned{CAs: []tutti.Digest{aDigest}, Issuer: "ANEXT"}},
 		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
 		&tutti.RemoteAsked{Request: "R", Action: tutti.RemoteDisable, On: "true", Message: "new disk", Force: true, Nodes: []tutti.NodeName{aNode}},
 		&tutti.RemoteAnswered{Request: "R", Action: tutti.RemoteDisable, On: "true", What: "user[root]", Decisions: []tutti.RemoteDecision{
@@ -213,7 +218,7 @@ func TestEveryKindHasItsColumns(t *testing.T) {
 	ids := map[tutti.Scope]string{tutti.ScopeJob: "-1", tutti.ScopeRun: string(aRun)}
 	elsewhere := map[string]string{
 		"run.foreign": "its run is of no job", "node.facts": "the next run says it", "node.setback": "the end of the run says it",
-		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run", "node.boxed": "of no run",
+		"node.connected": "of no run", "node.conflicted": "of no run", "node.kept": "of no run", "node.boxed": "of no run", "node.pinned": "of no run",
 		"exports.set": "the run says what it exports", "value.set": "the run says what it sets", "value.unset": "the run says what it unsets",
 		"secret.sealed": "the run says what it sets",
 		"job.retired":   "whoever folded it would lose the job that is shown",

@@ -14,6 +14,7 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(Paused) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(Unpaused) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(ReportsRetired) }, ScopeNone, TrailOperators, KeepLast},
+	{func() Body { return new(CARotated) }, ScopeNone, TrailAlways, KeepOwn},
 }
 
 // FleetSet replaces the fleet file. Source is its text, for people.

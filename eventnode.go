@@ -15,6 +15,7 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeKept) }, ScopeNode, TrailAlways, KeepLast},
 	{func() Body { return new(NodeFacts) }, ScopeNode, TrailOperators, KeepLast},
 	{func() Body { return new(NodeBoxed) }, ScopeNode, TrailAlways, KeepLast},
+	{func() Body { return new(NodePinned) }, ScopeNode, TrailOperators, KeepLast},
 }
 
 // TokenCreated allows one key to join. Hash is of the token's secret.

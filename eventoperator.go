@@ -17,6 +17,7 @@ type OperatorIssued struct {
 	Serial   string    `json:"serial"` // hexadecimal
 	Expires  time.Time `json:"expires"`
 	CodeKey  bool      `json:"code_key,omitempty"` // may sign code
+	CA       Digest    `json:"ca,omitempty"`       // that signed it; empty: of a server before there were two
 }
 
 // Kind implements Body.

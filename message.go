@@ -13,38 +13,40 @@ import (
 // with them. The sender's key says who it is; no message names its node. What a compile
 // host sends names the node For which its Puppet Server compiles.
 const (
-	OpHello    = "hello"    // Hello → nothing
-	OpClaim    = "claim"    // Claim → Claimed
-	OpGate     = "gate"     // Gate → Gated
-	OpAsk      = "ask"      // Ask → Answered
-	OpHiera    = "hiera"    // HieraAsk → HieraData
-	OpPublish  = "publish"  // Publish → nothing
-	OpCompile  = "compile"  // Compile → Compiling
-	OpCompiled = "compiled" // CompiledFor → nothing
-	OpResult   = "result"   // Ended → nothing
-	OpBlobPut  = "blobput"  // content → BlobStored
-	OpBlobGet  = "blobget"  // BlobGet → content
-	OpCode     = "code"     // CodeGet → SignedCode
-	OpBeat     = "beat"     // Beat, no reply
-	OpLive     = "live"     // []Live, no reply
-	OpLeave    = "leave"    // Leave → nothing
-	OpRenew    = "renew"    // Renew → Renewed
-	OpAct      = "act"      // RemoteAct → nothing
-	OpAnswer   = "answer"   // RemoteReply, no reply
-	OpForeign  = "foreign"  // EncodeForeign → nothing
-	OpLease    = "lease"    // LeaseReport → LeaseOrder
-	OpFacts    = "facts"    // FactsSeen → nothing
-
+	OpHello      = "hello"      // Hello → nothing
+	OpClaim      = "claim"      // Claim → Claimed
+	OpGate       = "gate"       // Gate → Gated
+	OpAsk        = "ask"        // Ask → Answered
+	OpHiera      = "hiera"      // HieraAsk → HieraData
+	OpPublish    = "publish"    // Publish → nothing
+	OpCompile    = "compile"    // Compile → Compiling
+	OpCompiled   = "compiled"   // CompiledFor → nothing
+	OpResult     = "result"     // Ended → nothing
+	OpBlobPut    = "blobput"    // content → BlobStored
+	OpBlobGet    = "blobget"    // BlobGet → content
+	OpCode       = "code"       // CodeGet → SignedCode
+	OpBeat       = "beat"       // Beat, no reply
+	OpLive       = "live"       // []Live, no reply
+	OpLeave      = "leave"      // Leave → nothing
+	OpRenew      = "renew"      // Renew → Renewed
+	OpAct        = "act"        // RemoteAct → nothing
+	OpAnswer     = "answer"     // RemoteReply, no reply
+	OpForeign    = "foreign"    // EncodeForeign → nothing
+	OpLease      = "lease"      // LeaseReport → LeaseOrder
+	OpFacts      = "facts"      // FactsSeen → nothing
 	OpRecipients = "recipients" // AskRecipients → NodeRecipients
 	OpPieces     = "pieces"     // nothing → OwnPieces
 	OpBox        = "box"        // NewBox → nothing
-	RingHello    = "hello"      // server → node: say hello, your ticket does not fit
-	RingBeat     = "beat"       // server → node: Beat at once
-	RingClaim    = "claim"      // server → node: something may be there to claim
-	RingCancel   = "cancel"     // server → node: CancelRun
-	RingGate     = "gate"       // server → node: the gate of its run may have decided
-	RingRemote   = "remote"     // server → node: RemoteRequest
-	RingLease    = "lease"      // server → node: report how you stand
+	OpTrust      = "trust"      // Pinned → Trusted
+
+	RingHello  = "hello"  // server → node: say hello, your ticket does not fit
+	RingBeat   = "beat"   // server → node: Beat at once
+	RingClaim  = "claim"  // server → node: something may be there to claim
+	RingCancel = "cancel" // server → node: CancelRun
+	RingGate   = "gate"   // server → node: the gate of its run may have decided
+	RingRemote = "remote" // server → node: RemoteRequest
+	RingLease  = "lease"  // server → node: report how you stand
+	RingTrust  = "trust"  // server → node: say what you stand on
 )
 
 // Gate is what a compiled run hands over before it applies anything. An agent
@@ -369,6 +371,13 @@ type Renew struct{}
 // Renewed carries it.
 type Renewed struct {
 	JWT string `json:"jwt"`
+}
+
+// Trusted is what a node should stand on: the CAs (PEM), and a JWT if it should have another one than it has. A node
+// that has taken it says so by the same question.
+type Trusted struct {
+	CA  string `json:"ca"`
+	JWT string `json:"jwt,omitempty"`
 }
 
 // CancelRun asks the node to end a run; the run ends interrupted.

@@ -99,6 +99,8 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 
 		{"a blob of any size and name is what it is", tutti.OpBlobPut, map[string]any{"digest": digest, "size": -1}, []tutti.Code{""}, ""},
 		{"a JWT for another key: there is no such field", tutti.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
+		{"trust for another node: there is no such field, and the JWT is its own", tutti.OpTrust, map[string]any{"key": victim.Key, "node": victim.name, "cas": []tutti.Digest{digest}, "issuer": "A"}, []tutti.Code{""}, ""},
+		{"trust in CAs without end", tutti.OpTrust, tutti.Pinned{CAs: slices.Repeat([]tutti.Digest{digest}, 1000)}, invalid, ""},
 		{"leaving for another node: there is no such field, and its own run goes on", tutti.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"a beat in another's name: there is no such field", tutti.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
 		{"something live of another node's run", tutti.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
@@ -151,7 +153,7 @@ func TestLies(t *testing.T) {
 		if strings.Contains(string(reply), "for node-01") {
 			t.Errorf("%s: %s: it got %s", l.op, l.reason, reply)
 		}
-		if l.op == tutti.OpRenew {
+		if err == nil && (l.op == tutti.OpRenew || l.op == tutti.OpTrust) {
 			wantOwnJWT(t, reply, taken)
 		}
 		if l.audit != "" {
@@ -167,7 +169,7 @@ func TestLies(t *testing.T) {
 	// Nothing of it became a fact about anybody else.
 	for _, e := range f.events() {
 		if _, denied := e.Body.(*tutti.Denied); e.By == "node:taken" && !denied && !slices.Contains([]string{
-			"node.enrolled", "run.claimed", "run.compiled", "run.gated", "exports.set",
+			"node.enrolled", "node.pinned", "run.claimed", "run.compiled", "run.gated", "exports.set",
 		}, e.Body.Kind()) {
 			t.Errorf("the log has %s %s by node taken", e.Body.Kind(), e.Body.ID())
 		}

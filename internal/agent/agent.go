@@ -98,6 +98,10 @@ type Options struct {
 	// time after a run; nil: nobody wants to know.
 	Idle func()
 
+	// Follow is called when the server may want the node to stand on other keys: after each exchange of the ticket,
+	// and when it rings. It must not block; nil: nobody wants to know.
+	Follow func()
+
 	// ServeLocal lets root on this machine begin runs without the server.
 	ServeLocal bool
 
@@ -187,6 +191,9 @@ func New(opts Options) *Agent {
 	}
 	if opts.Idle == nil {
 		opts.Idle = func() {}
+	}
+	if opts.Follow == nil {
+		opts.Follow = func() {}
 	}
 	if opts.KeepRuns == 0 {
 		opts.KeepRuns = defaultKeepRuns
@@ -292,6 +299,8 @@ func (a *Agent) ring(op string, payload []byte) {
 		ring(a.gate)
 	case tutti.RingLease:
 		ring(a.lease)
+	case tutti.RingTrust:
+		a.opts.Follow()
 	case tutti.RingRemote:
 		a.ringRemote(payload)
 	case tutti.RingCancel:

@@ -48,6 +48,7 @@ func (a *Agent) hellos(ctx context.Context) {
 		case err == nil:
 			a.setGreeted(true, nil)
 			a.poke()
+			a.opts.Follow()
 			ring(a.lease)
 			ring(a.lookAgain)
 			ring(a.tellAgain)

@@ -108,6 +108,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer conn.Close()
 	conn.SetTicket(agent.Ticket(a.opts.Dir))
 	local := puppet.Local{Root: a.opts.Root}
+	follow := make(chan struct{}, 1)
 	warm := puppet.NewWarm(a.opts.Root, a.launcher, a.opts.Warm)
 	runs := &runner{root: a.opts.Root, launcher: a.launcher, modules: a.modules, digestKey: digestKey(a.node.Seed), warm: warm}
 	core := agent.New(agent.Options{
@@ -118,6 +119,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		Space:      room(a.opts.Dir),
 		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
 		Compile: a.compile, Idle: giveBack,
+		Follow: func() {
+			select {
+			case follow <- struct{}{}:
+			default: // it is known
+			}
+		},
 		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat, ServeLocal: true,
 	})
 	a.core.Store(core)
@@ -125,7 +132,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error { return warm.Run(ctx) })
 	group.Go(func() error {
-		return membership{EnrolResponse: a.membership, dir: identityDir(a.opts.Dir), conn: conn, log: a.opts.Logger}.keep(ctx)
+		return membership{EnrolResponse: a.membership, dir: identityDir(a.opts.Dir), conn: conn, log: a.opts.Logger, follow: follow}.keep(ctx)
 	})
 	conn.OnConnect(func() { notify("STATUS=Connected to the server as node " + string(a.membership.Node)) })
 	notify("READY=1")
@@ -156,7 +163,10 @@ func machineOf(root string) tutti.Digest {
 // asks systemd.
 func (a *Agent) notAdmitted(err error) {
 	node := a.membership.Node
-	why := "it was removed from the fleet, or another machine took its place"
+	why := "it was removed from the fleet, another machine took its place, or the keys that let it in were rotated while it was away"
+	if tutti.CodeOf(err) == tutti.CodeRefused {
+		why = "the server shows a certificate of a CA that this node does not know: the fleet's CA was rotated while it was away, or that is another server"
+	}
 	if _, until, bad := identity.JWTLife(a.membershipNow().JWT); bad == nil && !time.Now().Before(until) {
 		why = "its membership ended at " + until.UTC().Format(time.RFC3339)
 	}
@@ -295,7 +305,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := membership.Validate(); err != nil {
 		return "", err
 	}
-	if membership.CA != m.CA { // what is remembered is of another fleet, or of nobody
+	if !membership.SameFleet(m) { // what is remembered is of another fleet, or of nobody
 		if err := agent.Forget(o.Dir); err != nil {
 			return "", err
 		}

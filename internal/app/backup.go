@@ -161,7 +161,7 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 		return archive.End{}, err
 	}
 	core := server.New(server.Options{Log: log, Blobs: st.blobs, Logger: slog.New(slog.DiscardHandler)})
-	c := &copier{dir: o.Dir, to: to}
+	c := &copier{dir: o.Dir, to: to, hold: func(f func() error) error { return f() }}
 	return c.end(core.CopyLog(ctx, c))
 }
 
@@ -201,7 +201,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-tar")
-		c := &copier{dir: s.opts.Dir, to: w}
+		c := &copier{dir: s.opts.Dir, to: w, hold: s.authority.Hold}
 		end, err := c.end(core.CopyLog(r.Context(), c))
 		if tutti.CodeOf(err) == tutti.CodeDamaged && c.Writer == nil { // nothing was sent yet
 			http.Error(w, err.Error(), statusDamaged)
@@ -217,8 +217,9 @@ func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
 
 // copier is a server.Copy that writes an archive.
 type copier struct {
-	dir string
-	to  io.Writer
+	dir  string
+	to   io.Writer
+	hold func(func() error) error // while the files of the identity are read
 	*archive.Writer
 }
 
@@ -232,24 +233,42 @@ func (c *copier) Begin(after uint64, link tutti.Digest) error {
 	if err != nil {
 		return err
 	}
-	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
-	if err != nil {
+	var files []namedFile
+	if err := c.hold(func() error { files, err = c.files(); return err }); err != nil { // what the reader takes does not hold it up
 		return err
 	}
-	for _, name := range append([]string{filepath.Join(c.dir, serverConfigFile)}, names...) {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(c.dir, name)
-		if err != nil {
-			return err
-		}
-		if err := c.File(filepath.ToSlash(rel), content); err != nil {
+	for _, f := range files {
+		if err := c.File(f.name, f.content); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+type namedFile struct {
+	name    string
+	content []byte
+}
+
+// files are what a server's directory has besides its log: what it is called, and its keys.
+func (c *copier) files() ([]namedFile, error) {
+	names, err := filepath.Glob(filepath.Join(c.dir, "identity", "[^.]*"))
+	if err != nil {
+		return nil, err
+	}
+	var out []namedFile
+	for _, name := range append([]string{filepath.Join(c.dir, serverConfigFile)}, names...) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		rel, err := filepath.Rel(c.dir, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, namedFile{filepath.ToSlash(rel), content})
+	}
+	return out, nil
 }
 
 func (c *copier) end(err error) (archive.End, error) {

@@ -66,7 +66,7 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 	dir := filepath.Join(o.ServerDir, "identity")
 	s := &doctor.Server{Process: processFacts(ctx, "server", o.ServerDir, serverUnit, defaultReserve), SyncAlways: true}
 	s.Credentials = []doctor.Credential{
-		certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "a CA is not renewed: make a new fleet, and join the nodes again"),
+		certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "a CA is not renewed by itself: tutti rotate ca, while the fleet runs"),
 		certificate("the server's certificate", filepath.Join(dir, "server.crt"), 30*day, "systemctl restart tutti-server"),
 	}
 	s.Backup, s.Made = lastBackup(o.ServerDir)
@@ -85,6 +85,9 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 	client, err := connectLocal(ConnectOptions{Socket: o.Connection.Socket, OperatorDir: o.Connection.OperatorDir})
 	if err == nil {
 		s.Nodes, err = client.ListNodes(ctx)
+	}
+	if err == nil {
+		s.Rotation, _ = client.ShowCARotation(ctx) // a server of an earlier release does not rotate
 	}
 	s.Asked = err
 	return s

@@ -29,20 +29,20 @@ func newDoors() doors {
 }
 
 // open lets operators in to a server that serves until ctx ends.
-func (d *doors) open(ctx context.Context, core *server.Server, logger *slog.Logger, backup http.Handler) {
+func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
-			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core, Secrets: core},
-			Admit:    admit, Ready: core.Ready(), Logger: logger, Denied: deniedTo(ctx, core), Position: core,
+			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core, Secrets: core, Rotations: core},
+			Admit:    admit, Ready: core.Ready(), Logger: s.opts.Logger, Denied: deniedTo(ctx, core), Position: core, Trust: s.authority.KeySets,
 		}
 	}
 	refused := func(from string, cause error) {
 		core.Denied(ctx, addressOf(from), "finish TLS with the operators' port", cause)
 	}
 	d.refused.Store(&refused)
-	d.certificate.set(httpapi.NewHandler(options(operatorOf(core))))
+	d.certificate.set(httpapi.NewHandler(options(operatorOf(core, s.authority))))
 	local := http.NewServeMux()
-	local.Handle("POST "+callBackup, backup)
+	local.Handle("POST "+callBackup, s.serveBackup(core))
 	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 		return tutti.WithActor(r.Context(), "operator:"+server.LocalOperator), func() {}, nil
 	})))

@@ -7,6 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
+	"github.com/tutti-project/tutti/internal/server"
 )
 
 // serverIdentity is package identity as package server wants it.
@@ -14,7 +15,13 @@ type serverIdentity struct {
 	authority *identity.Authority
 	bus       *embed.Server
 	config    serverConfig
+	settle    func() // see server.Keys
 }
+
+var (
+	_ server.Identity = (*serverIdentity)(nil)
+	_ server.Keys     = (*serverIdentity)(nil)
+)
 
 func (s *serverIdentity) address(listen string) string {
 	_, port, _ := net.SplitHostPort(listen) // was listened on
@@ -35,9 +42,13 @@ func (s *serverIdentity) VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error
 
 func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error) {
 	jwt, err := s.authority.NodeJWT(key, node)
+	if err != nil {
+		return tutti.Enrolled{}, err
+	}
+	sets, err := s.authority.KeySets()
 	return tutti.Enrolled{
 		Node: node, JWT: jwt, CA: string(s.authority.CA()), Bus: s.address(s.config.Bus),
-		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(),
+		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(), Was: sets.Was,
 	}, err
 }
 
@@ -54,11 +65,44 @@ func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
 	return nil
 }
 
-func (s *serverIdentity) IssueOperator(name string, request []byte) (tutti.IssuedOperator, error) {
-	out, err := s.authority.SignOperator(name, request)
+func (s *serverIdentity) IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+	sign := s.authority.SignOperator
+	if in.Follows {
+		sign = s.authority.SignFollower
+	}
+	out, err := sign(in.Operator, in.Request)
 	out.Server = "https://" + s.address(s.config.Listen)
 	return out, err
 }
+
+// KeySets implements server.Keys.
+func (s *serverIdentity) KeySets() (tutti.KeySets, error) { return s.authority.KeySets() }
+
+// Rotate implements server.Keys. The running bus is told at once who lets nodes in, except that it forgets a set only when
+// it is started again.
+func (s *serverIdentity) Rotate(phase tutti.RotationPhase) error {
+	switch phase {
+	case tutti.RotationFinished:
+		return s.authority.FinishRotation()
+	case tutti.RotationAbandoned:
+		if err := s.authority.AbandonRotation(); err != nil {
+			return err
+		}
+	case tutti.RotationBegun:
+		if err := s.authority.BeginRotation(); err != nil {
+			return err
+		}
+		fallthrough
+	default:
+		if err := s.authority.EnterRotation(phase); err != nil {
+			return err
+		}
+	}
+	return s.bus.UpdateAccount(s.authority.NodesAccount())
+}
+
+// Settle implements server.Keys.
+func (s *serverIdentity) Settle() { s.settle() }
 
 func (s *serverIdentity) VerifyCode(in tutti.SignedCode) error {
 	return verifyCode(s.authority.CodePublicKey(), in)

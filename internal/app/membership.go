@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
 // membership is what lets a node onto the bus, and ends unless it is renewed.
@@ -16,24 +17,42 @@ type membership struct {
 	dir  string
 	conn memberConn
 	log  *slog.Logger
+	// follow says that the server may want the node to stand on other keys. nil: it never says so.
+	follow <-chan struct{}
 }
 
 // memberConn is the node's connection.
 type memberConn interface {
 	Call(ctx context.Context, op string, payload []byte) ([]byte, error)
 	UseJWT(ctx context.Context, jwt string) error
+	UseCA(caPEM []byte) error
+	// Proved is the CA by which the server has proved itself.
+	Proved() tutti.Digest
+	Connected() bool
 }
 
-// keep renews the JWT with half of its life left, until ctx ends. The new one is
-// on disk before it is used: a crash leaves one that is good.
+// keep renews the JWT with half of its life left, and follows the server when its keys are rotated, until ctx ends. What
+// is new is on disk before it is used: a crash leaves what is good.
 func (m membership) keep(ctx context.Context) error {
+	var again time.Time // when following is tried again that failed; zero: it did not
 	for {
 		from, until, err := identity.JWTLife(m.JWT)
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Until(from.Add(until.Sub(from)/2))); err != nil {
+		next := from.Add(until.Sub(from) / 2)
+		if !again.IsZero() && again.Before(next) {
+			next = again
+		}
+		asked, err := m.wait(ctx, time.Until(next))
+		switch {
+		case err != nil:
 			return err
+		case asked || next.Equal(again):
+			if again = m.followed(ctx); ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			continue
 		}
 		err = m.renew(ctx)
 		if err == nil {
@@ -46,12 +65,124 @@ func (m membership) keep(ctx context.Context) error {
 		if left > 0 { // after it, the connection says what is the matter
 			m.log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
 		}
-		if err := pause(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
+		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
 			return err
 		}
 		m.reload(ctx)
 	}
 }
+
+// wait returns after d, or (asked) when the server wants something. While there is no connection it looks now and then
+// whether somebody has joined again.
+func (m *membership) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
+	end := time.Now().Add(d)
+	for {
+		timer := time.NewTimer(min(time.Until(end), lookAgain))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false, context.Cause(ctx)
+		case <-m.follow:
+			timer.Stop()
+			return true, nil
+		case <-timer.C:
+		}
+		if !time.Now().Before(end) {
+			return false, nil
+		}
+		if !m.conn.Connected() {
+			m.reload(ctx)
+		}
+	}
+}
+
+const (
+	// lookAgain is how often a node without a connection looks whether it has joined again.
+	lookAgain = 15 * time.Second
+	// followAgain is when following is tried again.
+	followAgain = time.Minute
+	// maxFollow bounds what a server may want one after the other: a node that is told something else each time stops.
+	maxFollow = 4
+)
+
+// followed brings the node to stand on what the server wants. It returns when that is to be tried again, zero: not before
+// it is asked.
+func (m *membership) followed(ctx context.Context) time.Time {
+	for range maxFollow {
+		changed, err := m.stand(ctx)
+		switch {
+		case tutti.CodeOf(err) == tutti.CodeInvalid:
+			m.log.Debug("the server does not rotate its keys", "error", err) // of an earlier release
+			return time.Time{}
+		case err != nil:
+			if ctx.Err() == nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
+				m.log.Warn("the server's keys are not followed; it is tried again", "error", err)
+			}
+			return time.Now().Add(followAgain)
+		case !changed:
+			return time.Time{}
+		}
+	}
+	return time.Now().Add(followAgain)
+}
+
+// stand says what the node stands on, and takes what it should.
+func (m *membership) stand(ctx context.Context) (changed bool, err error) {
+	issuer, err := identity.JWTIssuer(m.JWT)
+	if err != nil {
+		return false, tutti.Wrap(tutti.CodeInternal, err, "say what this node stands on")
+	}
+	pins, err := identity.CAPins([]byte(m.CA))
+	if err != nil {
+		return false, tutti.Wrap(tutti.CodeInternal, err, "say what this node stands on")
+	}
+	raw, err := json.Marshal(tutti.Pinned{CAs: pins, Issuer: issuer})
+	if err != nil {
+		return false, err
+	}
+	reply, err := m.conn.Call(ctx, tutti.OpTrust, raw)
+	if err != nil {
+		return false, err
+	}
+	var should tutti.Trusted
+	if err := json.Unmarshal(reply, &should); err != nil {
+		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpTrust)
+	}
+	next, err := m.Follow(should, m.conn.Proved())
+	if err != nil {
+		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpTrust)
+	}
+	if next.CA == m.CA && next.JWT == m.JWT {
+		return false, nil
+	}
+	if err := next.Write(m.dir); err != nil {
+		return false, err
+	}
+	killpoint.Here("agent.pinned")
+	m.log.Info("this node follows the server's keys")
+	return true, m.use(ctx, next)
+}
+
+// use goes on with what is on disk.
+func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error {
+	before := m.EnrolResponse
+	m.EnrolResponse = next
+	if err := m.conn.UseCA([]byte(next.CA)); err != nil {
+		return tutti.Wrap(tutti.CodeInternal, err, "use other CAs")
+	}
+	if next.JWT == before.JWT {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, useWait)
+	defer cancel()
+	if err := m.conn.UseJWT(within, next.JWT); err != nil {
+		m.log.Warn("the next connection uses the new JWT", "error", err)
+	}
+	return nil
+}
+
+// useWait bounds how long following waits for a quiet moment: the next connection uses the new JWT in any case.
+const useWait = time.Minute
 
 // retryEnded is the shortest pause before a renewal is tried again.
 const retryEnded = time.Second
@@ -84,15 +215,14 @@ func (m *membership) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
 	if err := m.conn.UseJWT(ctx, next.JWT); err != nil {
-		m.log.Warn("the connection is not made anew until it breaks", "error", err)
+		m.log.Warn("the next connection uses the new JWT", "error", err)
 	}
 	return nil
 }
 
 // reload takes what a join in another process has written.
 func (m *membership) reload(ctx context.Context) {
-	if on, err := identity.LoadMembership(m.dir); err == nil && on.JWT != m.JWT {
-		m.EnrolResponse = on
-		_ = m.conn.UseJWT(ctx, on.JWT) // it is there for the next connection in any case
+	if on, err := identity.LoadMembership(m.dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
+		_ = m.use(ctx, on) // it is there for the next connection in any case
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -47,7 +50,34 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
 	client := httpapi.NewClient(o.Server, &http.Client{Transport: httpapi.Transport(bundle.TLS(), dialer)})
 	client.Witness = seenBy(o.OperatorDir)
+	trusts, signer := bundle.StandsOn()
+	f := &follower{dir: o.OperatorDir, name: bundle.Name, client: *client, stands: httpapi.Trust{Signer: signer, CAs: trusts}}
+	client.Trust = f.follow
 	return client, nil
+}
+
+// follower brings an operator's directory to stand on what the server wants, when its keys are rotated (ADR 0027): once
+// for each thing that it wants, with whatever the operator asks.
+type follower struct {
+	dir, name string
+	client    httpapi.Client // which does not ask itself again
+
+	mu     sync.Mutex
+	stands httpapi.Trust // or has tried to
+}
+
+func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stands.Signer == should.Signer && slices.Equal(f.stands.CAs, should.CAs) {
+		return
+	}
+	f.stands = should
+	ctx, cancel := context.WithTimeoutCause(ctx, renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
+	defer cancel()
+	if err := renewBy(ctx, f.dir, f.name, f.client.FollowRotation); err != nil {
+		fmt.Fprintln(os.Stderr, "tutti: the server's keys are rotated, and the operator's credentials do not follow yet:", err)
+	}
 }
 
 // noOperator reports whether a directory has no credentials, as opposed to bad ones.
@@ -96,15 +126,20 @@ func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	return renewBy(ctx, o.OperatorDir, bundle.Name, client.RenewOperator)
+}
+
+// renewBy replaces the operator's certificate, and the CAs that come with it, by those for a new key.
+func renewBy(ctx context.Context, dir, name string, renew func(context.Context, []byte) (tutti.IssuedOperator, error)) error {
 	key, err := identity.NewOperatorKey()
 	if err != nil {
 		return err
 	}
-	request, err := key.Request(bundle.Name)
+	request, err := key.Request(name)
 	if err != nil {
 		return err
 	}
-	issued, err := client.RenewOperator(ctx, request)
+	issued, err := renew(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -112,7 +147,7 @@ func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return renewed.Replace(o.OperatorDir)
+	return renewed.Replace(dir)
 }
 
 // createOperator lets an operator in and writes the credentials.
@@ -123,7 +158,7 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		return issued, err
 	}
 	ask := func(request []byte) error {
-		issued, err = s.IssueOperator(ctx, tutti.IssueOperator{Operator: in.Name, Request: request, CodeKey: in.CodeKey})
+		issued, err = s.IssueOperator(ctx, tutti.IssueOperator{Operator: in.Name, Request: request, CodeKey: in.CodeKey, Follows: true})
 		return err
 	}
 	if len(in.Request) > 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,9 @@ import (
 	"github.com/tutti-project/tutti/internal/space"
 	"github.com/tutti-project/tutti/internal/sweep"
 )
+
+// errRotated ends a round whose bus stands on keys that are gone.
+var errRotated = errors.New("the server's keys were rotated")
 
 // lookForRoom is how often a server looks whether it can go on.
 const lookForRoom = time.Second
@@ -53,6 +57,16 @@ func (s *Server) rounds(ctx context.Context) error {
 			}
 		}
 		err := s.round(ctx)
+		if errors.Is(err, errRotated) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			s.opts.Logger.Info("the keys were rotated: the bus starts again")
+			s.doors.close(func() error {
+				return tutti.Errorf(tutti.CodeUnavailable, "the server's keys were rotated; it starts again")
+			})
+			continue
+		}
 		if ctx.Err() != nil || !s.diskEnded(err) {
 			return err
 		}
@@ -142,17 +156,19 @@ func (s *Server) round(ctx context.Context) error {
 	if err := s.head.inLog(ctx, eventLog); err != nil {
 		return err
 	}
+	rotated := make(chan struct{})
+	keys := &serverIdentity{authority: s.authority, bus: bus, config: s.config, settle: sync.OnceFunc(func() { close(rotated) })}
 	core := server.New(server.Options{
 		Log: witnessed{eventLog, s.head, s.content, stored}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
-		Identity: &serverIdentity{authority: s.authority, bus: bus, config: s.config},
-		Space:    s.reserve.Check,
-		Silence:  s.opts.Silence, InFlight: s.opts.MaxRuns, Compiles: s.opts.Compiles, Keep: engine.Keep{Jobs: s.opts.KeepJobs}, KeepReports: s.opts.Reports,
+		Identity: keys, Keys: keys,
+		Space:   s.reserve.Check,
+		Silence: s.opts.Silence, InFlight: s.opts.MaxRuns, Compiles: s.opts.Compiles, Keep: engine.Keep{Jobs: s.opts.KeepJobs}, KeepReports: s.opts.Reports,
 		FirstOperator: s.config.First,
 		Epochs:        s.epochs,
 		Scrubs:        scrubNotes{s.opts.Dir}, ScrubEvery: s.opts.ScrubEvery,
 		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
-	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn})
+	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
 }
 
 // runningName is a file beside the log in which a server says how it runs, for
@@ -177,6 +193,7 @@ func (s *Server) noteRunning(bus *embed.Server) {
 type parts struct {
 	bus             *embed.Server
 	log, nodes, sys *nats.Conn
+	rotated         <-chan struct{} // closed when the bus stands on keys that are gone
 }
 
 // connectBus makes one of the server's own connections to its bus.

@@ -45,7 +45,15 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 			return nil
 		}
 	})
-	s.doors.open(ctx, core, s.opts.Logger, s.serveBackup(core))
+	group.Go(func() error {
+		select {
+		case <-p.rotated:
+			return errRotated
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	s.doors.open(ctx, core, s)
 	s.opts.Logger.Info("listening", "operators", s.Addr(), "nodes", p.bus.Addr().String(), "socket", s.opts.Socket)
 	err := group.Wait()
 	if broken != nil {
@@ -86,9 +94,9 @@ func (d denier) stranger(from, what string, cause error) {
 func addressOf(host string) string { return "address:" + host }
 
 // operatorOf admits operators by their certificate and their access.
-func operatorOf(core *server.Server) func(*http.Request, []tutti.Verb) (context.Context, func(), error) {
+func operatorOf(core *server.Server, authority *identity.Authority) func(*http.Request, []tutti.Verb) (context.Context, func(), error) {
 	return func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {
-		name, serial, err := identity.OperatorName(r.TLS)
+		name, serial, err := authority.OperatorName(r.TLS)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -51,7 +51,9 @@ var eventViews = map[string]eventView{
 	"node.conflicted":  {act: inTrail(func(b *tutti.NodeConflicted) string { return "node " + string(b.Node) + ": " + b.Why })},
 	"node.kept":        {act: inTrail(func(b *tutti.NodeKept) string { return "kept one machine as node " + string(b.Node) })},
 
-	"node.facts": {},
+	"node.facts":  {},
+	"node.pinned": {},
+	"ca.rotated":  {act: inTrail(rotatedText)},
 
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},

@@ -23,6 +23,7 @@ type Server interface {
 	tutti.Remotes
 	tutti.Reports
 	tutti.Secrets
+	tutti.Rotations
 }
 
 // Deps are what the commands call.
@@ -112,7 +113,7 @@ Exit codes:
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newSecretCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
-		newDemoCommand(o), newLabCommand(o),
+		newRotateCommand(o), newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)
 	return root

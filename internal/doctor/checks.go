@@ -29,6 +29,7 @@ var checks = []check{
 	{"log", serverLog},
 	{"sync", syncAlways},
 	{"backup", backup},
+	{"rotation", rotation},
 	{"content", content},
 	{"ask", ask},
 	{"nodes", nodes},
@@ -165,7 +166,7 @@ func wrongCA(l Link) []Finding {
 	}
 	return one(fmt.Sprintf("who answers at %s has no certificate of this fleet's CA: %v", l.Address, l.Err),
 		"another fleet's server, one that was made anew, or somebody between; nothing is said to it",
-		"if the server was made anew: tutti leave --offline, then tutti join with a new token")
+		"if the fleet's CA was rotated meanwhile: tutti join --again with a new token; if the server was made anew: tutti leave --offline, then tutti join")
 }
 
 func clock(f Facts) []Finding {
@@ -217,10 +218,39 @@ func backup(f Facts) []Finding {
 	if since.IsZero() {
 		what, since = "this server has no backup", f.Server.Made
 	}
+	if r := f.Server.Rotation; (r.Phase == tutti.RotationSwitched || r.Phase == tutti.RotationFinished) && r.Since.After(since) {
+		return one(what+", before the CA was rotated", "nodes and operators that have followed do not take a server that is restored from it", "tutti server backup FILE")
+	}
 	if f.Now.Sub(since) <= backupAge {
 		return nil
 	}
 	return one(what, "if this disk is lost, all that was acknowledged since is lost", "systemctl enable --now tutti-backup.timer, which makes one each day; or: tutti server backup FILE")
+}
+
+// rotationStands is how long a rotation may take until it stands still.
+const rotationStands = 7 * 24 * time.Hour
+
+// rotation finds a rotation of the CA that stands still, and who was left behind by one.
+func rotation(f Facts) (out []Finding) {
+	if f.Server == nil {
+		return nil
+	}
+	r := f.Server.Rotation
+	if r.Phase.Rotates() && f.Now.Sub(r.Since) > rotationStands {
+		out = append(out, Finding{What: fmt.Sprintf("the rotation of the CA is %s since %s, and %d are behind", r.Phase, r.Since.UTC().Format(time.RFC3339), len(r.Behind)),
+			Means: "whoever has the old keys can still be the server", Mend: "tutti rotate ca --status; then tutti rotate ca --switch, --finish or --abandon"})
+	}
+	for _, b := range r.Behind {
+		if b.Foreign {
+			out = append(out, Finding{What: fmt.Sprintf("node %s: %s", b.Node, b.Why), Means: "somebody else can be the server for it",
+				Mend: fmt.Sprintf("look at the node; tutti node remove %s; then join it again with new keys", b.Node)})
+		}
+	}
+	for _, node := range r.Left {
+		out = append(out, Finding{What: fmt.Sprintf("node %s was left behind by the rotation of the CA", node), Means: "it is not let in any more",
+			Mend: fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node)})
+	}
+	return out
 }
 
 // content is what a scrub has found, unless a backup has read everything since.

@@ -71,6 +71,7 @@ type Server struct {
 	Backup      time.Time // the last one; zero: none was made here
 	Scrubbed    time.Time // when the stored content was read last, to find damage; zero: never
 	Damaged     []string  // what was found then
+	Rotation    tutti.CARotation
 }
 
 // Node is what lives in an agent's directory.

@@ -70,6 +70,18 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"a server that gave up durability", func(f *doctor.Facts) { f.Server.SyncAlways = false }, "sync", "fsync"},
 		{"the timer does not run", func(f *doctor.Facts) { f.Server.Backup = now.Add(-27 * time.Hour) }, "backup", "made 2030-01-0"},
 		{"nobody has made a backup", func(f *doctor.Facts) { f.Server.Backup = time.Time{} }, "backup", "systemctl enable --now tutti-backup.timer"},
+		{"the CA was rotated since", func(f *doctor.Facts) {
+			f.Server.Rotation = tutti.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-time.Hour)}
+		}, "backup", "before the CA was rotated"},
+		{"a rotation stands still", func(f *doctor.Facts) {
+			f.Server.Rotation = tutti.CARotation{Phase: tutti.RotationSwitched, Since: now.Add(-8 * 24 * time.Hour), Behind: []tutti.BehindRotation{{Node: "db-01"}}}
+		}, "rotation", "switched since 2029-12-25T03:04:05Z, and 1 are behind"},
+		{"a node was left behind", func(f *doctor.Facts) {
+			f.Server.Rotation = tutti.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-240 * time.Hour), Left: []tutti.NodeName{"db-01"}}
+		}, "rotation", "tutti join --again"},
+		{"a node trusts another CA", func(f *doctor.Facts) {
+			f.Server.Rotation = tutti.CARotation{Behind: []tutti.BehindRotation{{Node: "db-01", Foreign: true, Why: "it trusts another CA"}}}
+		}, "rotation", "node db-01: it trusts another CA"},
 		{"a scrub found damage", func(f *doctor.Facts) {
 			f.Server.Backup, f.Server.Scrubbed, f.Server.Damaged = now.Add(-25*time.Hour), now, []string{"a file of code: gone", "b", "c", "d"}
 		}, "content", "a file of code: gone; b; c; and 1 more"},

@@ -13,7 +13,9 @@ type Operators map[string]*Operator
 
 // Operator is what the log says about one.
 type Operator struct {
-	Serials map[string]time.Time // issued since the last revocation → end
+	Serials map[string]time.Time    // issued since the last revocation → end
+	CAs     map[string]tutti.Digest // that signed them; "": a server before there were two
+	CA      tutti.Digest            // that signed the last one
 	CodeKey bool
 	Revoked time.Time // the last revocation; only Serials are good after it
 	Reason  string
@@ -24,10 +26,14 @@ func (o Operators) Apply(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.OperatorIssued:
 		op := o.get(b.Operator)
-		op.Serials[b.Serial] = b.Expires
+		op.Serials[b.Serial], op.CAs[b.Serial], op.CA = b.Expires, b.CA, b.CA
 		op.CodeKey = op.CodeKey || b.CodeKey
 	case *tutti.OperatorRevoked:
-		o[b.Operator] = &Operator{Serials: map[string]time.Time{}, Revoked: e.At, Reason: b.Reason}
+		op := newOperator()
+		op.Revoked, op.Reason = e.At, b.Reason
+		o[b.Operator] = op
+	case *tutti.CARotated:
+		o.rotated(b)
 	case *tutti.SnapshotTaken:
 		for _, name := range b.Operators {
 			o.get(name)
@@ -37,9 +43,39 @@ func (o Operators) Apply(e tutti.Event) {
 
 func (o Operators) get(name string) *Operator {
 	if o[name] == nil {
-		o[name] = &Operator{Serials: map[string]time.Time{}}
+		o[name] = newOperator()
 	}
 	return o[name]
+}
+
+func newOperator() *Operator {
+	return &Operator{Serials: map[string]time.Time{}, CAs: map[string]tutti.Digest{}}
+}
+
+// rotated forgets the certificates of a CA that is gone.
+func (o Operators) rotated(b *tutti.CARotated) {
+	if b.Phase.Rotates() {
+		return
+	}
+	stays := b.Stays()
+	for _, op := range o {
+		for serial, ca := range op.CAs {
+			if ca == "" {
+				ca = b.From.CA
+			}
+			if ca != stays.CA {
+				delete(op.Serials, serial)
+				delete(op.CAs, serial)
+			}
+		}
+	}
+}
+
+// Clone returns a copy that changes alone.
+func (o *Operator) Clone() *Operator {
+	own := *o
+	own.Serials, own.CAs = maps.Clone(o.Serials), maps.Clone(o.CAs)
+	return &own
 }
 
 // Admit says whether a certificate that our CA signed is good. One that is in no

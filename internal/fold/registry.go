@@ -23,6 +23,7 @@ type Registry struct {
 	Revoked     []tutti.NodeKey
 	Operators   Operators
 	Pauses      map[string]Pause // by target, also those that have ended
+	Rotation    Rotation
 
 	epoch   uint64 // the present one
 	EpochAt uint64 // the sequence at which it began; 0: with the log
@@ -51,6 +52,7 @@ type Node struct {
 	Changes     int          // of values since the last claim
 	Written     int64        // their bytes
 	Tickets     Tickets
+	Pinned      tutti.Pinned // what it stands on, by its own word since it joined; zero: it has not said
 
 	replaced, keeps bool // as in the NodeRemoved that it is about to follow
 }
@@ -120,6 +122,12 @@ func (r *Registry) apply(e tutti.Event) {
 			r.drop(n)
 			delete(r.Nodes, b.Node)
 		}
+	case *tutti.CARotated:
+		r.Rotation.apply(e, b)
+	case *tutti.NodePinned:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.Pinned = b.Pinned
+		}
 	case *tutti.NodeConnected, *tutti.NodeConflicted, *tutti.NodeKept:
 		if n := r.Nodes[tutti.NodeName(b.ID())]; n != nil {
 			n.Tickets.apply(b)
@@ -184,7 +192,7 @@ func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {
 			r.revoke(old.Token)
 		}
 		n = old
-		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Tickets = *b, e.At, false, Tickets{}
+		n.NodeEnrolled, n.JoinedAt, n.Replaceable, n.Tickets, n.Pinned = *b, e.At, false, Tickets{}, tutti.Pinned{}
 	default:
 		r.drop(old)
 		if old.keeps {

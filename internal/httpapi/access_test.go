@@ -37,6 +37,7 @@ var routes = map[string]string{
 	"secrets/recipients": "data", "secrets/seal": "data", "secrets/recover": "data", "secrets/effect": "data", "secrets/list": byReaders + " data",
 	"pauses/set": "run", "pauses/end": "run", "pauses/list": byAll,
 	"explain/node": byReaders, "explain/value": byReaders, "explain/resource": byReaders, "graph": byAll,
+	"ca/rotate": "", "ca/rotation": byAll, "operators/follow": byAll + " none",
 	"audit/read": byReaders, "remote/ask": "puppet",
 }
 
@@ -50,7 +51,7 @@ func TestEveryRouteAndRole(t *testing.T) {
 	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
 		t.Fatal(err)
 	}
-	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Secrets: f}
+	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Secrets: f, Rotations: f}
 	handler := httpapi.NewHandler(httpapi.Options{
 		Services: services,
 		Admit: func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {

@@ -23,6 +23,9 @@ type Client struct {
 	// Witness remembers how far the server was; nil: nobody does. Not to be changed once
 	// the client is used.
 	Witness Witness
+	// Trust hears of what the operator should stand on, with each answer, before that is returned; nil: nobody does. Not to
+	// be changed once the client is used.
+	Trust func(ctx context.Context, should Trust)
 }
 
 var (
@@ -40,6 +43,7 @@ var (
 	_ tutti.Explains  = (*Client)(nil)
 	_ tutti.Remotes   = (*Client)(nil)
 	_ tutti.Reports   = (*Client)(nil)
+	_ tutti.Rotations = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -64,6 +68,9 @@ func (c *Client) post(ctx context.Context, name string, body []byte) (*http.Resp
 	}
 	if at, err := positionIn(resp.Header, headerPosition); c.Witness != nil && err == nil && at.Epoch.Number > 0 {
 		c.Witness.See(at)
+	}
+	if should, ok := trustIn(resp.Header); ok && c.Trust != nil && should.provedBy(resp.TLS) {
+		c.Trust(ctx, should)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -228,6 +235,21 @@ func (c *Client) RenewOperator(ctx context.Context, request []byte) (tutti.Issue
 // ListOperators implements tutti.Operators.
 func (c *Client) ListOperators(ctx context.Context) ([]tutti.OperatorView, error) {
 	return ask[[]tutti.OperatorView](ctx, c, callOperators, nothing{})
+}
+
+// RotateCA implements tutti.Rotations.
+func (c *Client) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotation, error) {
+	return ask[tutti.CARotation](ctx, c, callRotateCA, in)
+}
+
+// ShowCARotation implements tutti.Rotations.
+func (c *Client) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
+	return ask[tutti.CARotation](ctx, c, callShowRotation, nothing{})
+}
+
+// FollowRotation implements tutti.Rotations.
+func (c *Client) FollowRotation(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
+	return ask[tutti.IssuedOperator](ctx, c, callFollow, request)
 }
 
 // RevokeOperator implements tutti.Operators.

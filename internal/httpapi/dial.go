@@ -22,7 +22,7 @@ const (
 // is longest at it (Door), and nothing has been asked by then.
 func Transport(config *tls.Config, dialer *net.Dialer) *http.Transport {
 	config = config.Clone()
-	config.NextProtos = []string{"h2", "http/1.1"}
+	config.NextProtos = append([]string{"h2", "http/1.1"}, config.NextProtos...) // by which CAs are named (ADR 0027)
 	d := &tls.Dialer{NetDialer: dialer, Config: config}
 	return &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		pause := dialPause

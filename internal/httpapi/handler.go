@@ -55,6 +55,9 @@ type Options struct {
 	Denied func(r *http.Request, what string, cause error)
 	Logger *slog.Logger
 	Ready  <-chan struct{}
+	// Trust says by which CAs operators should know the server, and which one should have signed their certificates; nil:
+	// nobody is told.
+	Trust func() (tutti.KeySets, error)
 	// Position says how far the server is, and refuses whoever has seen more; nil: nobody
 	// is told.
 	Position Positions
@@ -115,6 +118,11 @@ func (o Options) operators(rt route) http.Handler {
 			return
 		}
 		defer leave()
+		if o.Trust != nil {
+			if sets, err := o.Trust(); err == nil {
+				setTrust(w.Header(), sets)
+			}
+		}
 		if o.Position != nil {
 			w = &positioned{ResponseWriter: w, position: o.Position}
 			seen, err := positionIn(r.Header, headerSeen)

@@ -21,6 +21,7 @@ type Services struct {
 	Remotes   tutti.Remotes
 	Reports   tutti.Reports
 	Secrets   tutti.Secrets
+	Rotations tutti.Rotations
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -83,6 +84,9 @@ const (
 	callGraph        = "graph"
 	callRunReport    = "runs/report"
 	callJobChanges   = "jobs/changes"
+	callRotateCA     = "ca/rotate"
+	callShowRotation = "ca/rotation"
+	callFollow       = "operators/follow"
 
 	// These are not JSON in, JSON out, or (callEnrol) need no certificate.
 	callPutBlob  = "blobs/put"
@@ -180,6 +184,10 @@ func (s Services) routes() map[string]route {
 
 		callRunReport:  takes(reads, answer(s.Reports.RunReport)),
 		callJobChanges: takes(reads, answer(s.Reports.JobChanges)),
+
+		callRotateCA:     takes(administers, answer(s.Rotations.RotateCA)),
+		callShowRotation: takes(views, list(s.Rotations.ShowCARotation)),
+		callFollow:       takes(anybody, answer(s.Rotations.FollowRotation)),
 
 		callWatchJob: {reads, maxBody, stream(s.Jobs.WatchJob)},
 		callAudit:    {reads, maxBody, stream(s.Audits.ReadAudit)},

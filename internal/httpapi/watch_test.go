@@ -55,10 +55,11 @@ type (
 	remotes   struct{ tutti.Remotes }
 	reports   struct{ tutti.Reports }
 	secrets   struct{ tutti.Secrets }
+	rotations struct{ tutti.Rotations }
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Secrets: secrets{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Secrets: secrets{}, Rotations: rotations{}}
 }
 
 var nothing = services(jobs{})

@@ -9,7 +9,6 @@ package identity
 
 import (
 	"cmp"
-	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nkeys"
+	"github.com/nats-io/jwt/v2"
 
 	"github.com/tutti-project/tutti"
 )
@@ -29,17 +28,14 @@ type Authority struct {
 	// Lives are how long what it issues is good. To be set before use.
 	Lives Lives
 
-	dir      string
-	ca       *x509.Certificate
-	caKey    *ecdsa.PrivateKey
-	operator nkeys.KeyPair // of the bus; signs accounts
-	sys      nkeys.KeyPair
-	log      nkeys.KeyPair
-	nodes    nkeys.KeyPair
-	codePub  ed25519.PublicKey
+	dir     string
+	codePub ed25519.PublicKey
 
 	mu       sync.Mutex // guards the rest and the files behind it
-	server   tls.Certificate
+	present  *keySet
+	next     *keySet // nil: the keys are not rotated
+	phase    tutti.RotationPhase
+	names    accountNames
 	codeKey  ed25519.PrivateKey // nil once it was forgotten
 	nodesJWT string             // the account of the nodes, with its revocations
 }
@@ -64,6 +60,8 @@ const (
 	fileLog       = "bus-log.nk"
 	fileNodes     = "bus-nodes.nk"
 	fileNodesJWT  = "bus-nodes.jwt"
+	fileNames     = "bus-names.json"
+	fileRotation  = "rotation.json"
 	fileCodeKey   = "code.key"
 	fileCodePub   = "code.pub"
 )
@@ -77,50 +75,49 @@ func Init(dir string, hosts []string) (*Authority, error) {
 		return nil, err
 	}
 	a := &Authority{dir: dir}
-	if err := a.makeBusKeys(); err != nil {
+	var err error
+	if a.present, err = newKeySet(hosts); err != nil {
+		return nil, err
+	}
+	if a.names, err = a.present.names(); err != nil {
+		return nil, err
+	}
+	if a.nodesJWT, err = signAccount(a.present, jwt.NewAccountClaims(a.names.Nodes), "NODES", a.present.nodes); err != nil {
+		return nil, err
+	}
+	if err := writeFile(dir, fileNodesJWT, []byte(a.nodesJWT)); err != nil {
 		return nil, err
 	}
 	if err := a.makeCodeKey(); err != nil {
 		return nil, err
 	}
-	ca, err := newCA()
+	files, err := a.present.files()
 	if err != nil {
 		return nil, err
 	}
-	a.ca, a.caKey = ca.cert, ca.key
-	if err := writeFile(dir, fileCAKey, ca.keyPEM()); err != nil {
-		return nil, err
-	}
-	if err := a.IssueServer(hosts); err != nil {
-		return nil, err
-	}
-	if err := writeFile(dir, fileCA, ca.certPEM()); err != nil {
-		return nil, err
+	for _, f := range files {
+		if err := writeFile(dir, f.name, f.content); err != nil {
+			return nil, err
+		}
 	}
 	return a, nil
 }
 
-// Load reads what Init made. Errors name the file and are ErrMissing,
-// ErrCorrupt or ErrExposed.
+// Load reads what Init made, and what rotations have made of it. A rotation whose end was cut off it carries on. Errors
+// name the file and are ErrMissing, ErrCorrupt or ErrExposed.
 func Load(dir string) (*Authority, error) {
 	a := &Authority{dir: dir}
-	ca, err := loadPair(dir, fileCA, fileCAKey)
-	if err != nil {
+	var err error
+	if a.next, a.phase, err = loadRotation(dir); err != nil {
 		return nil, err
 	}
-	if !ca.cert.IsCA {
-		return nil, corrupt(dir, fileCA)
-	}
-	a.ca, a.caKey = ca.cert, ca.key
-	server, err := loadPair(dir, fileServer, fileServerKey)
-	if err != nil {
+	if a.present, err = loadKeySet(dir, func(name string) ([]byte, error) { return readFile(dir, name) }); err != nil {
 		return nil, err
 	}
-	if server.cert.CheckSignatureFrom(ca.cert) != nil {
-		return nil, corrupt(dir, fileServer)
+	if a.names, err = loadNames(dir, a.present); err != nil {
+		return nil, err
 	}
-	a.server = server.tls(ca.cert)
-	if err := a.loadBusKeys(); err != nil {
+	if err := a.loadNodes(); err != nil {
 		return nil, err
 	}
 	return a, a.loadCodeKey()
@@ -129,18 +126,26 @@ func Load(dir string) (*Authority, error) {
 // IssueServer makes a new server certificate for hosts, localhost, 127.0.0.1
 // and ::1, used for new connections from now on.
 func (a *Authority) IssueServer(hosts []string) error {
-	pair, err := a.issue(serverTemplate(hosts))
-	if err != nil {
-		return err
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.useServer(pair)
+	for _, s := range a.trusted() {
+		pair, err := s.issue(serverTemplate(hosts))
+		if err != nil {
+			return err
+		}
+		if err := a.useServer(s, pair); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // useServer needs a.mu.
-func (a *Authority) useServer(pair *keyPair) error {
-	a.server = pair.tls(a.ca)
+func (a *Authority) useServer(s *keySet, pair *keyPair) error {
+	s.server = pair
+	if s == a.next {
+		return a.writeRotation(a.phase, s)
+	}
 	// The key first: a crash in between leaves a pair that does not fit and is
 	// reported as corrupt, never one that serves with another's key.
 	if err := writeFile(a.dir, fileServerKey, pair.keyPEM()); err != nil {
@@ -149,40 +154,98 @@ func (a *Authority) useServer(pair *keyPair) error {
 	return writeFile(a.dir, fileServer, pair.certPEM())
 }
 
-// renewServer replaces a server certificate that soon ends, or has not begun, for the same names:
-// nobody else would, and with it ends every connection of the fleet.
-func (a *Authority) renewServer() tls.Certificate {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	old := a.server.Leaf
-	if time.Until(old.NotAfter) > serverRenew && time.Until(old.NotBefore) <= 0 {
-		return a.server
+// trusted are the sets that there are. It needs a.mu.
+func (a *Authority) trusted() []*keySet {
+	if a.next == nil {
+		return []*keySet{a.present}
 	}
-	hosts := slices.Clone(old.DNSNames)
-	for _, ip := range old.IPAddresses {
-		hosts = append(hosts, ip.String())
-	}
-	if pair, err := a.issue(serverTemplate(hosts)); err == nil {
-		_ = a.useServer(pair) // on a full disk it serves until the next start, which makes another one
-	}
-	return a.server
+	return []*keySet{a.present, a.next}
 }
 
-// CA returns the CA's certificate as PEM.
-func (a *Authority) CA() []byte { return certPEM(a.ca) }
+// issuing is the set that issues credentials. It needs a.mu.
+func (a *Authority) issuing() *keySet {
+	if a.next != nil && a.phase == tutti.RotationSwitched {
+		return a.next
+	}
+	return a.present
+}
 
-// Pin returns the digest of the CA's public key, which join tokens carry.
-func (a *Authority) Pin() tutti.Digest { return pinOf(a.ca) }
+// shown is the set whose certificate is shown to a client that names these protocols: one that it can check. Who names
+// none knows the present one, or the digest of it. It needs a.mu.
+func (a *Authority) shown(protocols []string) *keySet {
+	sets := []*keySet{a.issuing()}
+	sets = append(sets, a.trusted()...)
+	for _, s := range sets {
+		if slices.Contains(protocols, tutti.CAProtocol(s.pin())) {
+			return s
+		}
+	}
+	return a.present
+}
+
+// showServer returns the server's certificate for a client that names these protocols. One that soon ends, or has not
+// begun, it replaces by one for the same names: nobody else would, and with it ends every connection of the fleet.
+func (a *Authority) showServer(protocols []string) tls.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.shown(protocols)
+	if old := s.server.cert; time.Until(old.NotAfter) > serverRenew && time.Until(old.NotBefore) <= 0 {
+		return s.server.tls(s.ca.cert)
+	}
+	if pair, err := s.issue(serverTemplate(hostsOf(s.server.cert))); err == nil {
+		_ = a.useServer(s, pair) // on a full disk it serves until the next start, which makes another one
+	}
+	return s.server.tls(s.ca.cert)
+}
+
+// hostsOf are the names and addresses of a server's certificate.
+func hostsOf(cert *x509.Certificate) []string {
+	hosts := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	return hosts
+}
+
+// CA returns the certificates of the CAs that are trusted, as PEM: the one that was there before the first.
+func (a *Authority) CA() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []byte
+	for _, s := range a.trusted() {
+		out = append(out, s.ca.certPEM()...)
+	}
+	return out
+}
+
+// Pin returns the digest of the CA's public key, which join tokens carry. While two CAs are trusted, it is that of the
+// one that was there before: the server shows it to whoever names none.
+func (a *Authority) Pin() tutti.Digest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.present.pin()
+}
+
+// Hold calls f while no file of the authority changes.
+func (a *Authority) Hold(f func() error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return f()
+}
 
 // CodePublicKey returns the key that verifies manifests.
 func (a *Authority) CodePublicKey() ed25519.PublicKey { return a.codePub }
 
 func loadPair(dir, certName, keyName string) (*keyPair, error) {
-	certPEM, err := readFile(dir, certName)
+	return loadPairBy(dir, certName, keyName, func(name string) ([]byte, error) { return readFile(dir, name) })
+}
+
+func loadPairBy(dir, certName, keyName string, read func(name string) ([]byte, error)) (*keyPair, error) {
+	certPEM, err := read(certName)
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := readFile(dir, keyName)
+	keyPEM, err := read(keyName)
 	if err != nil {
 		return nil, err
 	}

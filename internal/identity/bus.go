@@ -2,7 +2,6 @@ package identity
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -38,67 +37,66 @@ const MaxPayload = 256 << 10
 // maxNodeSubs: doorbells and inbox, and some room for the next release.
 const maxNodeSubs = 16
 
-// Trust returns what the embedded bus must be told at its start.
+// Trust returns what the embedded bus must be told at its start. An account takes only users whose signers its JWT
+// lists (strict signing keys), so that the key by which it is called signs nothing once it was rotated.
 func (a *Authority) Trust() (BusTrust, error) {
-	operator, err := public(a.operator)
-	if err != nil {
-		return BusTrust{}, err
-	}
-	claims := jwt.NewOperatorClaims(operator)
-	claims.Name = "tutti"
-	t := BusTrust{Accounts: map[string]string{}}
-	if t.System, err = public(a.sys); err != nil {
-		return t, err
-	}
-	claims.SystemAccount = t.System
-	if t.Operator, err = claims.Encode(a.operator); err != nil {
-		return t, fmt.Errorf("sign the bus operator: %w", err)
-	}
-	log, err := public(a.log)
-	if err != nil {
-		return t, err
-	}
-	nodes, err := public(a.nodes)
-	if err != nil {
-		return t, err
-	}
-	if t.Accounts[t.System], err = a.signAccount(jwt.NewAccountClaims(t.System), "SYS"); err != nil {
-		return t, err
-	}
-	logClaims := jwt.NewAccountClaims(log)
-	logClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1, MaxAckPending: -1}
-	if t.Accounts[log], err = a.signAccount(logClaims, "LOG"); err != nil {
-		return t, err
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t.Accounts[nodes] = a.nodesJWT
-	return t, nil
+	t := BusTrust{System: a.names.Sys, Accounts: map[string]string{a.names.Nodes: a.nodesJWT}}
+	signer, err := public(a.present.operator)
+	if err != nil {
+		return t, err
+	}
+	// Nothing stands on the operator itself: it is another one at each start.
+	self, err := nkeys.CreateOperator()
+	if err != nil {
+		return t, fmt.Errorf("make a bus operator: %w", err)
+	}
+	subject, err := public(self)
+	if err != nil {
+		return t, err
+	}
+	claims := jwt.NewOperatorClaims(subject)
+	claims.Name, claims.SystemAccount, claims.StrictSigningKeyUsage = "tutti", a.names.Sys, true
+	claims.SigningKeys.Add(signer)
+	if t.Operator, err = claims.Encode(self); err != nil {
+		return t, fmt.Errorf("sign the bus operator: %w", err)
+	}
+	if t.Accounts[a.names.Sys], err = signAccount(a.present, jwt.NewAccountClaims(a.names.Sys), "SYS", a.present.sys); err != nil {
+		return t, err
+	}
+	logClaims := jwt.NewAccountClaims(a.names.Log)
+	logClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1, MaxAckPending: -1}
+	t.Accounts[a.names.Log], err = signAccount(a.present, logClaims, "LOG", a.present.log)
+	return t, err
 }
 
 // ServerCreds makes the credentials of the server's own connections, new ones
 // at each call. In the account of the nodes the server may only listen to
 // nodes, answer them and ring.
 func (a *Authority) ServerCreds() (BusCreds, error) {
-	log, err := a.user(a.log, nil)
+	a.mu.Lock()
+	s, names := a.present, a.names
+	a.mu.Unlock()
+	log, err := newUser(s.log, names.Log, nil)
 	if err != nil {
 		return BusCreds{}, err
 	}
-	nodes, err := a.user(a.nodes, func(u *jwt.UserClaims) {
+	nodes, err := newUser(s.nodes, names.Nodes, func(u *jwt.UserClaims) {
 		u.Sub.Allow.Add("n.>")
 		u.Pub.Allow.Add("i.>", "d.>")
 	})
 	if err != nil {
 		return BusCreds{}, err
 	}
-	system, err := a.user(a.sys, func(u *jwt.UserClaims) {
+	system, err := newUser(s.sys, names.Sys, func(u *jwt.UserClaims) {
 		u.Sub.Allow.Add("$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT", "$SYS.SERVER.*.CLIENT.AUTH.ERR")
 		u.Pub.Deny.Add(">")
 	})
 	return BusCreds{Log: log, Nodes: nodes, System: system}, err
 }
 
-func (a *Authority) user(account nkeys.KeyPair, limit func(*jwt.UserClaims)) (BusUser, error) {
+func newUser(signer nkeys.KeyPair, account string, limit func(*jwt.UserClaims)) (BusUser, error) {
 	kp, err := nkeys.CreateUser()
 	if err != nil {
 		return BusUser{}, fmt.Errorf("make a bus user: %w", err)
@@ -116,11 +114,23 @@ func (a *Authority) user(account nkeys.KeyPair, limit func(*jwt.UserClaims)) (Bu
 	if limit != nil {
 		limit(claims)
 	}
-	text, err := claims.Encode(account)
+	text, err := signUser(claims, signer, account)
 	if err != nil {
 		return BusUser{}, fmt.Errorf("sign the server's bus user: %w", err)
 	}
 	return BusUser{JWT: text, Seed: seed}, nil
+}
+
+// signUser signs a user of an account.
+func signUser(claims *jwt.UserClaims, signer nkeys.KeyPair, account string) (string, error) {
+	key, err := public(signer)
+	if err != nil {
+		return "", err
+	}
+	if key != account {
+		claims.IssuerAccount = account
+	}
+	return claims.Encode(signer)
 }
 
 // NodeJWT admits the holder of key to the bus, for Lives.Node. All rights are by key; the name
@@ -144,7 +154,10 @@ func (a *Authority) NodeJWT(key tutti.NodeKey, name tutti.NodeName) (string, err
 	claims.Limits.Payload = MaxPayload
 	claims.Subs = maxNodeSubs
 	claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard)
-	text, err := claims.Encode(a.nodes)
+	a.mu.Lock()
+	signer, account := a.issuing().nodes, a.names.Nodes
+	a.mu.Unlock()
+	text, err := signUser(claims, signer, account)
 	if err != nil {
 		return "", fmt.Errorf("sign the identity of node %s: %w", name, err)
 	}
@@ -163,6 +176,15 @@ func JWTLife(text string) (from, until time.Time, err error) {
 	return time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0), nil
 }
 
+// JWTIssuer returns the key that has signed a node's JWT.
+func JWTIssuer(text string) (string, error) {
+	claims, err := jwt.DecodeUserClaims(text)
+	if err != nil {
+		return "", tutti.Wrap(tutti.CodeInvalid, err, "the JWT of this node")
+	}
+	return claims.Issuer, nil
+}
+
 // Revoke makes every JWT of key worthless that was issued up to now, durably,
 // and returns the account JWT that a running bus must be given. A JWT issued
 // in a later second is valid again.
@@ -177,7 +199,7 @@ func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 		return "", fmt.Errorf("decode the account of the nodes: %w", err)
 	}
 	claims.Revoke(string(key))
-	text, err := a.signAccount(claims, "NODES")
+	text, err := signAccount(a.present, claims, "NODES", a.nodeSigners()...)
 	if err != nil {
 		return "", err
 	}
@@ -186,6 +208,32 @@ func (a *Authority) Revoke(key tutti.NodeKey) (string, error) {
 	}
 	a.nodesJWT = text
 	return text, nil
+}
+
+// NodesAccount returns the JWT of the nodes' account: a running bus must be given it after each step of a rotation.
+func (a *Authority) NodesAccount() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.nodesJWT
+}
+
+// nodeSigners are the keys whose JWTs let nodes in. It needs a.mu.
+func (a *Authority) nodeSigners() []nkeys.KeyPair {
+	var out []nkeys.KeyPair
+	for _, s := range a.trusted() {
+		out = append(out, s.nodes)
+	}
+	return out
+}
+
+// signNodes signs the nodes' account again, for the sets that there are now. It needs a.mu.
+func (a *Authority) signNodes() error {
+	claims, err := jwt.DecodeAccountClaims(a.nodesJWT)
+	if err != nil {
+		return fmt.Errorf("decode the account of the nodes: %w", err)
+	}
+	a.nodesJWT, err = signAccount(a.present, claims, "NODES", a.nodeSigners()...)
+	return err
 }
 
 // revokedNow reports whether a JWT issued now would fall under a revocation:
@@ -197,67 +245,27 @@ func (a *Authority) revokedNow(key tutti.NodeKey) bool {
 	return err == nil && claims.Revocations.IsRevoked(string(key), time.Now())
 }
 
-func (a *Authority) signAccount(claims *jwt.AccountClaims, name string) (string, error) {
+// signAccount signs an account that takes users of these signers, and of nobody else.
+func signAccount(by *keySet, claims *jwt.AccountClaims, name string, signers ...nkeys.KeyPair) (string, error) {
 	claims.Name = name
 	claims.Limits.DisallowBearer = true
-	text, err := claims.Encode(a.operator)
+	claims.SigningKeys = jwt.SigningKeys{}
+	for _, kp := range signers {
+		key, err := public(kp)
+		if err != nil {
+			return "", err
+		}
+		claims.SigningKeys.Add(key)
+	}
+	text, err := claims.Encode(by.operator)
 	if err != nil {
 		return "", fmt.Errorf("sign the bus account %s: %w", name, err)
 	}
 	return text, nil
 }
 
-func (a *Authority) makeBusKeys() error {
-	for _, k := range []struct {
-		file   string
-		create func() (nkeys.KeyPair, error)
-		pair   *nkeys.KeyPair
-	}{
-		{fileOperator, nkeys.CreateOperator, &a.operator},
-		{fileSys, nkeys.CreateAccount, &a.sys},
-		{fileLog, nkeys.CreateAccount, &a.log},
-		{fileNodes, nkeys.CreateAccount, &a.nodes},
-	} {
-		kp, err := k.create()
-		if err != nil {
-			return fmt.Errorf("make a bus key: %w", err)
-		}
-		seed, err := kp.Seed()
-		if err != nil {
-			return fmt.Errorf("make a bus key: %w", err)
-		}
-		if err := writeFile(a.dir, k.file, seed); err != nil {
-			return err
-		}
-		*k.pair = kp
-	}
-	nodes, err := public(a.nodes)
-	if err != nil {
-		return err
-	}
-	if a.nodesJWT, err = a.signAccount(jwt.NewAccountClaims(nodes), "NODES"); err != nil {
-		return err
-	}
-	return writeFile(a.dir, fileNodesJWT, []byte(a.nodesJWT))
-}
-
-func (a *Authority) loadBusKeys() error {
-	for _, k := range []struct {
-		file string
-		pair *nkeys.KeyPair
-		kind *regexp.Regexp
-	}{
-		{fileOperator, &a.operator, operatorSeedRE}, {fileSys, &a.sys, accountSeedRE},
-		{fileLog, &a.log, accountSeedRE}, {fileNodes, &a.nodes, accountSeedRE},
-	} {
-		seed, err := readFile(a.dir, k.file)
-		if err != nil {
-			return err
-		}
-		if *k.pair, err = nkeys.FromSeed(seed); err != nil || !k.kind.Match(seed) {
-			return corrupt(a.dir, k.file)
-		}
-	}
+// loadNodes reads the nodes' account, of which the revocations count: who lets nodes in is known by the sets.
+func (a *Authority) loadNodes() error {
 	text, err := readFile(a.dir, fileNodesJWT)
 	if err != nil {
 		return err
@@ -266,25 +274,16 @@ func (a *Authority) loadBusKeys() error {
 	if err != nil {
 		return corrupt(a.dir, fileNodesJWT)
 	}
-	nodes, err := public(a.nodes)
+	operator, err := public(a.present.operator)
 	if err != nil {
 		return err
 	}
-	operator, err := public(a.operator)
-	if err != nil {
-		return err
-	}
-	if claims.Subject != nodes || claims.Issuer != operator {
+	if claims.Subject != a.names.Nodes || claims.Issuer != operator {
 		return corrupt(a.dir, fileNodesJWT)
 	}
 	a.nodesJWT = string(text)
-	return nil
+	return a.signNodes()
 }
-
-var (
-	operatorSeedRE = regexp.MustCompile(`^SO[A-Z2-7]{56}$`)
-	accountSeedRE  = regexp.MustCompile(`^SA[A-Z2-7]{56}$`)
-)
 
 func public(kp nkeys.KeyPair) (string, error) {
 	key, err := kp.PublicKey()

@@ -70,10 +70,6 @@ func serverTemplate(hosts []string) *x509.Certificate {
 	return t
 }
 
-func (a *Authority) issue(template *x509.Certificate) (*keyPair, error) {
-	return sign(template, a.ca, a.caKey)
-}
-
 func newKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -142,6 +138,42 @@ func parseCert(text []byte) (*x509.Certificate, error) {
 		return nil, errors.New("no certificate in PEM form")
 	}
 	return x509.ParseCertificate(block.Bytes)
+}
+
+// maxCAs bounds the CAs that are trusted at once: two, while they are rotated.
+const maxCAs = 8
+
+// parseCAs reads all certificates of a PEM text.
+func parseCAs(text []byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" || len(out) == maxCAs {
+			return nil, fmt.Errorf("a block %q, or more than %d certificates", block.Type, maxCAs)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cert)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no certificate in PEM form")
+	}
+	return out, nil
+}
+
+// CAPins returns the digests of the public keys of the CAs in a PEM text, sorted.
+func CAPins(text []byte) ([]tutti.Digest, error) {
+	cas, err := parseCAs(text)
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "CA certificate")
+	}
+	var out []tutti.Digest
+	for _, ca := range cas {
+		out = append(out, pinOf(ca))
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 func parseKey(text []byte) (*ecdsa.PrivateKey, error) {

@@ -2,12 +2,15 @@ package identity
 
 import (
 	"crypto/ecdh"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
 	"github.com/tutti-project/tutti"
@@ -29,10 +32,11 @@ type EnrolRequest struct {
 type EnrolResponse struct {
 	Node    tutti.NodeName `json:"node"`
 	JWT     string         `json:"jwt"`
-	CA      string         `json:"ca"`  // PEM
+	CA      string         `json:"ca"`  // PEM, of one CA or several
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
-	Time    time.Time      `json:"time"` // the server's
+	Time    time.Time      `json:"time"`          // the server's
+	Was     []tutti.Digest `json:"was,omitempty"` // the CAs that this fleet had before
 }
 
 // fileMembership holds the EnrolResponse on a node.
@@ -105,6 +109,50 @@ func (r *EnrolResponse) Validate() error {
 		return tutti.Errorf(tutti.CodeInvalid, "enrolment of %s: the server's answer has no JWT or no address of the bus", r.Node)
 	}
 	return nil
+}
+
+// Follow returns the membership with the CAs and the JWT that a server wants. The connection was proved by the CA with
+// the digest proved, and the answer has to have that: else the node would lock itself out.
+func (r EnrolResponse) Follow(should tutti.Trusted, proved tutti.Digest) (EnrolResponse, error) {
+	if should.CA == "" {
+		return r, nil
+	}
+	cas, err := parseCAs([]byte(should.CA))
+	if err != nil {
+		return r, tutti.Wrap(tutti.CodeInvalid, err, "CA certificates")
+	}
+	if slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return !ca.IsCA }) {
+		return r, tutti.Errorf(tutti.CodeInvalid, "CA certificates: one is no CA's")
+	}
+	if !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return pinOf(ca) == proved }) {
+		return r, tutti.Errorf(tutti.CodeRefused, "the server leaves out the CA %s, by which it has proved itself", proved)
+	}
+	next := r
+	next.CA = should.CA
+	if should.JWT == "" {
+		return next, nil
+	}
+	before, err := jwt.DecodeUserClaims(r.JWT)
+	if err != nil {
+		return r, tutti.Wrap(tutti.CodeInvalid, err, "the JWT of this node")
+	}
+	after, err := jwt.DecodeUserClaims(should.JWT)
+	if err != nil || after.Subject != before.Subject {
+		return r, tutti.Errorf(tutti.CodeInvalid, "the JWT is not one of this node")
+	}
+	next.JWT = should.JWT
+	return next, nil
+}
+
+// SameFleet reports whether a membership is of the fleet that has let this one in: by the same CAs, or by one that the
+// fleet had before.
+func (r EnrolResponse) SameFleet(before EnrolResponse) bool {
+	pins, err := CAPins([]byte(before.CA))
+	if err != nil {
+		return false
+	}
+	now, err := CAPins([]byte(r.CA))
+	return err == nil && slices.ContainsFunc(pins, func(pin tutti.Digest) bool { return slices.Contains(now, pin) || slices.Contains(r.Was, pin) })
 }
 
 // Write stores the response in dir, which must exist.

@@ -18,6 +18,12 @@ var (
 	ErrExposed = errors.New("file can be read by others")
 )
 
+// file is one of a directory of key material.
+type file struct {
+	name    string
+	content []byte
+}
+
 // writeFile replaces dir/name so that after a crash either the old or the new
 // content is there as a whole. The file is the owner's alone.
 func writeFile(dir, name string, content []byte) error {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -24,7 +25,7 @@ type OperatorBundle struct {
 	// CodeKey signs manifests; nil for an operator who may not push code.
 	CodeKey ed25519.PrivateKey
 
-	ca   *x509.Certificate
+	cas  []*x509.Certificate // that the server may be of
 	pair *keyPair
 }
 
@@ -47,7 +48,7 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 	if err != nil {
 		return OperatorBundle{}, err
 	}
-	issued, err := a.SignOperator(name, request)
+	issued, err := a.SignFollower(name, request)
 	if err != nil {
 		return OperatorBundle{}, err
 	}
@@ -57,8 +58,26 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 }
 
 // SignOperator signs a certificate for the key of a request (PKCS #10, PEM), which
-// must be of our kind and have signed it. Nothing else of the request matters.
+// must be of our kind and have signed it. Nothing else of the request matters. It is for
+// who knows one CA: while the keys are rotated, that is the one that was there before.
 func (a *Authority) SignOperator(name string, request []byte) (tutti.IssuedOperator, error) {
+	a.mu.Lock()
+	by := a.present
+	a.mu.Unlock()
+	return a.signOperator(by, name, request)
+}
+
+// SignFollower is SignOperator by the CA that issues now, for who takes all CAs that are trusted.
+func (a *Authority) SignFollower(name string, request []byte) (tutti.IssuedOperator, error) {
+	a.mu.Lock()
+	by := a.issuing()
+	a.mu.Unlock()
+	out, err := a.signOperator(by, name, request)
+	out.CA = a.CA()
+	return out, err
+}
+
+func (a *Authority) signOperator(by *keySet, name string, request []byte) (tutti.IssuedOperator, error) {
 	var out tutti.IssuedOperator
 	if err := tutti.ValidateOperator(name); err != nil {
 		return out, err
@@ -83,11 +102,11 @@ func (a *Authority) SignOperator(name string, request []byte) (tutti.IssuedOpera
 		NotAfter:    time.Now().Add(a.Lives.operator()),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, public, a.ca, a.caKey)
+	}, public, by.ca.cert, by.ca.key)
 	if err != nil {
 		return out, err
 	}
-	return tutti.IssuedOperator{Certificate: certPEM(cert), CA: a.CA(), Serial: serialOf(cert), Expires: cert.NotAfter.UTC()}, nil
+	return tutti.IssuedOperator{Certificate: certPEM(cert), CA: by.ca.certPEM(), Signer: by.pin(), Serial: serialOf(cert), Expires: cert.NotAfter.UTC()}, nil
 }
 
 func serialOf(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
@@ -122,14 +141,18 @@ func (k OperatorKey) Bundle(issued tutti.IssuedOperator, codeKey ed25519.Private
 	if err != nil {
 		return OperatorBundle{}, tutti.Wrap(tutti.CodeInternal, err, "the certificate that the server issued")
 	}
-	ca, err := parseCert(issued.CA)
+	cas, err := parseCAs(issued.CA)
 	if err != nil {
 		return OperatorBundle{}, tutti.Wrap(tutti.CodeInternal, err, "the server's CA")
 	}
 	if !k.key.PublicKey.Equal(cert.PublicKey) {
 		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is for another key")
 	}
-	return OperatorBundle{Name: cert.Subject.CommonName, CodeKey: codeKey, ca: ca, pair: &keyPair{cert: cert, key: k.key}}, nil
+	b := OperatorBundle{Name: cert.Subject.CommonName, CodeKey: codeKey, cas: cas, pair: &keyPair{cert: cert, key: k.key}}
+	if b.signer() == nil {
+		return OperatorBundle{}, tutti.Errorf(tutti.CodeInternal, "the certificate that the server issued is of none of the CAs that it names")
+	}
+	return b, nil
 }
 
 // WriteKey stores the key in dir, which must be empty or not exist, until
@@ -163,15 +186,16 @@ func (b OperatorBundle) Write(dir string) error {
 			return err
 		}
 	}
-	if err := writeFile(dir, fileCA, certPEM(b.ca)); err != nil {
-		return err
-	}
 	return b.Replace(dir)
 }
 
 // Replace puts the bundle's certificate and key in the place of those in dir, at
-// once: after a crash either the old pair is there or the new one.
+// once: after a crash either the old pair is there or the new one. The CAs that the bundle trusts are there before:
+// whatever the pair is, the server is known.
 func (b OperatorBundle) Replace(dir string) error {
+	if err := writeFile(dir, fileCA, b.CA()); err != nil {
+		return err
+	}
 	// One file, because two cannot be replaced at once.
 	if err := writeFile(dir, fileOperatorPair, append(b.pair.certPEM(), b.pair.keyPEM()...)); err != nil {
 		return err
@@ -192,7 +216,7 @@ func LoadOperator(dir string) (OperatorBundle, error) {
 	if err != nil {
 		return b, err
 	}
-	if b.ca, err = parseCert(caPEM); err != nil {
+	if b.cas, err = parseCAs(caPEM); err != nil {
 		return b, corrupt(dir, fileCA)
 	}
 	if b.pair, err = loadOperatorPair(dir); err != nil {
@@ -222,7 +246,8 @@ func loadOperatorPair(dir string) (*keyPair, error) {
 
 // Issued returns what the log says of the certificate.
 func (b OperatorBundle) Issued() *tutti.OperatorIssued {
-	return &tutti.OperatorIssued{Operator: b.Name, Serial: serialOf(b.pair.cert), Expires: b.Expires().UTC(), CodeKey: b.CodeKey != nil}
+	_, signer := b.StandsOn()
+	return &tutti.OperatorIssued{CA: signer, Operator: b.Name, Serial: serialOf(b.pair.cert), Expires: b.Expires().UTC(), CodeKey: b.CodeKey != nil}
 }
 
 // Expires returns the end of the certificate.
@@ -237,12 +262,43 @@ func (b OperatorBundle) RenewAt() time.Time {
 
 // TLS returns the configuration of the operator's HTTPS client.
 func (b OperatorBundle) TLS() *tls.Config {
-	return &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		RootCAs:      pool(b.ca),
-		Certificates: []tls.Certificate{b.pair.tls(b.ca)},
+	c := clientTLS(b.cas)
+	shown := tls.Certificate{Certificate: [][]byte{b.pair.cert.Raw}, PrivateKey: b.pair.key, Leaf: b.pair.cert}
+	if ca := b.signer(); ca != nil {
+		shown = b.pair.tls(ca)
 	}
+	c.Certificates = []tls.Certificate{shown}
+	return c
 }
 
-// CA returns the CA's certificate as PEM.
-func (b OperatorBundle) CA() []byte { return certPEM(b.ca) }
+// signer is the CA that signed the certificate; nil: the bundle has not got it.
+func (b OperatorBundle) signer() *x509.Certificate {
+	for _, ca := range b.cas {
+		if b.pair.cert.CheckSignatureFrom(ca) == nil {
+			return ca
+		}
+	}
+	return nil
+}
+
+// StandsOn returns the CAs that the operator trusts, sorted, and the one that signed the certificate (empty: none of
+// them).
+func (b OperatorBundle) StandsOn() (trusts []tutti.Digest, signer tutti.Digest) {
+	for _, ca := range b.cas {
+		trusts = append(trusts, pinOf(ca))
+	}
+	slices.Sort(trusts)
+	if ca := b.signer(); ca != nil {
+		signer = pinOf(ca)
+	}
+	return trusts, signer
+}
+
+// CA returns the certificates of the CAs that the operator trusts, as PEM.
+func (b OperatorBundle) CA() []byte {
+	var out []byte
+	for _, ca := range b.cas {
+		out = append(out, certPEM(ca)...)
+	}
+	return out
+}

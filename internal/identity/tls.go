@@ -17,8 +17,22 @@ const ouOperator = "operator"
 func (a *Authority) HTTPS() *tls.Config {
 	c := a.Bus()
 	c.ClientAuth = tls.VerifyClientCertIfGiven
-	c.ClientCAs = pool(a.ca)
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := c.Clone()
+		now.GetConfigForClient, now.ClientCAs = nil, a.pool()
+		return now, nil
+	}
 	return c
+}
+
+func (a *Authority) pool() *x509.CertPool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := x509.NewCertPool()
+	for _, s := range a.trusted() {
+		p.AddCert(s.ca.cert)
+	}
+	return p
 }
 
 // Bus returns the server's configuration for the bus, where nodes show a JWT
@@ -26,11 +40,37 @@ func (a *Authority) HTTPS() *tls.Config {
 func (a *Authority) Bus() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			cert := a.renewServer()
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			var protocols []string
+			if hello != nil {
+				protocols = hello.SupportedProtos
+			}
+			cert := a.showServer(protocols)
 			return &cert, nil
 		},
 	}
+}
+
+// OperatorName is that of the package for a certificate of a CA that is trusted now: one that was may have come in on a
+// connection that is open.
+func (a *Authority) OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
+	if name, serial, err = OperatorName(state); err != nil {
+		return "", "", err
+	}
+	if !a.trusts(state) {
+		return "", "", tutti.Errorf(tutti.CodeUnauthenticated,
+			"the certificate of operator %s is of a CA that was rotated out; a new one comes from another operator, or on the server from root: tutti operator create %s", name, name)
+	}
+	return name, serial, nil
+}
+
+// trusts reports whether a CA that is trusted now stands at the end of what a client has shown.
+func (a *Authority) trusts(state *tls.ConnectionState) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.trusted(), func(s *keySet) bool {
+		return slices.ContainsFunc(state.VerifiedChains, func(chain []*x509.Certificate) bool { return chain[len(chain)-1].Equal(s.ca.cert) })
+	})
 }
 
 // OperatorName returns the name in the verified certificate of a request and the
@@ -51,14 +91,23 @@ func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	return name, serialOf(leaf), nil
 }
 
-// ClientTLS returns the configuration of a client that trusts the CA in caPEM
-// alone.
+// ClientTLS returns the configuration of a client that trusts the CAs in caPEM
+// alone, and names them to the server.
 func ClientTLS(caPEM []byte) (*tls.Config, error) {
-	ca, err := parseCert(caPEM)
+	cas, err := parseCAs(caPEM)
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeInvalid, err, "CA certificate")
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool(ca)}, nil
+	return clientTLS(cas), nil
+}
+
+func clientTLS(cas []*x509.Certificate) *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}
+	for _, ca := range cas {
+		c.RootCAs.AddCert(ca)
+		c.NextProtos = append(c.NextProtos, tutti.CAProtocol(pinOf(ca)))
+	}
+	return c
 }
 
 // PinnedTLS returns the configuration of a client that knows only the digest
@@ -69,10 +118,11 @@ func PinnedTLS(pin tutti.Digest) *tls.Config {
 		MinVersion: tls.VersionTLS13,
 		// The chain is verified below, against the pinned CA.
 		InsecureSkipVerify: true, //nolint:gosec // see VerifyConnection
+		NextProtos:         []string{tutti.CAProtocol(pin)},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			i := slices.IndexFunc(state.PeerCertificates, func(c *x509.Certificate) bool { return c.IsCA && pinOf(c) == pin })
 			if i <= 0 {
-				return tutti.Errorf(tutti.CodeRefused, "the server does not belong to the CA %s of the join token: another fleet's server, or somebody between", pin)
+				return tutti.Errorf(tutti.CodeRefused, "the server does not belong to the CA %s of the join token: the fleet's CA was rotated since the token was made (make a new one), or it is another fleet's server, or somebody between", pin)
 			}
 			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool(state.PeerCertificates[i]), DNSName: state.ServerName})
 			return tutti.Wrap(tutti.CodeRefused, err, "certificate of the server")

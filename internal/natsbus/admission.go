@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"sync"
@@ -62,7 +63,7 @@ func (c *Conn) UseJWT(ctx context.Context, jwt string) error {
 }
 
 // admission says, once and then from time to time, that the server does not let
-// this node in: nothing that passes by itself.
+// this node in, or is not known to it: nothing that passes by itself.
 type admission struct {
 	refused func(err error)
 	mu      sync.Mutex
@@ -76,10 +77,14 @@ func (a *admission) tried(log *slog.Logger, err error) {
 	switch {
 	case err == nil:
 		a.said = time.Time{}
-	case !isRefusal(err):
+	case !isRefusal(err) && !isStranger(err):
 		log.Debug("server not reached", "error", err)
 	case time.Since(a.said) >= refusedAgain:
 		a.said = time.Now()
+		if isStranger(err) {
+			a.refused(tutti.Wrap(tutti.CodeRefused, err, "the server is of a CA that this node does not know"))
+			return
+		}
 		a.refused(tutti.Wrap(tutti.CodeUnauthenticated, err, "the server does not let this node in"))
 	}
 }
@@ -88,3 +93,9 @@ func (a *admission) tried(log *slog.Logger, err error) {
 // connects. (That they have ended or were revoked it says on a connection that is
 // open; then this is tried next.)
 func isRefusal(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
+
+// isStranger reports whether the server showed a certificate of a CA that this node does not trust.
+func isStranger(err error) bool {
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	return unknown
+}

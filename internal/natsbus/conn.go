@@ -2,8 +2,6 @@ package natsbus
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -24,7 +22,7 @@ type DialOptions struct {
 	URLs   []string // nats://host:port
 	JWT    string
 	Seed   []byte
-	CA     []byte       // PEM; no other is trusted
+	CA     []byte       // PEM, of one or several; no other is trusted
 	Local  net.IP       // where to connect from; nil: wherever the system does
 	Logger *slog.Logger // may be nil
 	// NotAdmitted is told that the server says no to the JWT: when that begins, and
@@ -48,6 +46,7 @@ type Conn struct {
 	key    tutti.NodeKey
 	closed chan struct{}
 	jwt    atomic.Pointer[string]
+	dialer *dialer
 	ticket atomic.Pointer[string]
 	// turn is where every call goes through: it is shut while the connection is made
 	// anew.
@@ -78,15 +77,15 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	if err != nil {
 		return nil, tutti.Wrap(tutti.CodeInvalid, err, "connect to the bus: seed")
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(o.CA) {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "connect to the bus: no CA certificate")
+	to := dialerFrom(o.Local)
+	if err := to.use(o.CA); err != nil {
+		return nil, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	first := make(chan struct{})
-	c := &Conn{key: tutti.NodeKey(key), closed: make(chan struct{}), back: first}
+	c := &Conn{key: tutti.NodeKey(key), dialer: to, closed: make(chan struct{}), back: first}
 	c.jwt.Store(&o.JWT)
 	if c.admission.refused = o.NotAdmitted; o.NotAdmitted == nil {
 		c.admission.refused = func(err error) { o.Logger.Error("not admitted", "error", err) }
@@ -95,8 +94,9 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	c.offline()
 	nc, err := nats.Connect(strings.Join(o.URLs, ","), append(c.handlers(o.Logger),
 		nats.Name("tutti node"),
-		nats.Secure(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}),
+		nats.Secure(), // by the dialer
 		nats.TLSHandshakeFirst(),
+		nats.SkipHostLookup(), // the dialer needs the name that the certificate has
 		nats.UserJWT(func() (string, error) { return *c.jwt.Load(), nil }, kp.Sign),
 		nats.CustomInboxPrefix("i."+key),
 		nats.RetryOnFailedConnect(true),
@@ -107,7 +107,7 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 		// Nothing is sent later than it was said: whoever asks again knows better.
 		nats.ReconnectBufSize(-1),
 		nats.Timeout(helloTimeout),
-		nats.SetCustomDialer(dialerFrom(o.Local)),
+		nats.SetCustomDialer(to),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
 	)...)
@@ -121,8 +121,8 @@ func Dial(ctx context.Context, o DialOptions) (*Conn, error) {
 	return c, nil
 }
 
-func dialerFrom(local net.IP) *net.Dialer {
-	d := &net.Dialer{Timeout: dialTimeout}
+func dialerFrom(local net.IP) *dialer {
+	d := &dialer{Dialer: net.Dialer{Timeout: dialTimeout}}
 	if local != nil {
 		d.LocalAddr = &net.TCPAddr{IP: local}
 	}
@@ -198,6 +198,18 @@ func (c *Conn) OnRing(f func(op string, payload []byte)) error {
 		return wrap(err, "listen for doorbells")
 	}
 	return nil
+}
+
+// UseCA trusts the CAs in a PEM text, and no others, from the next connection on.
+func (c *Conn) UseCA(caPEM []byte) error { return c.dialer.use(caPEM) }
+
+// Proved is the CA by which the server has proved itself on the latest connection, as the digest of its public key;
+// empty: there was none.
+func (c *Conn) Proved() tutti.Digest {
+	if pin := c.dialer.proved.Load(); pin != nil {
+		return *pin
+	}
+	return ""
 }
 
 // Key is the node's.

@@ -118,6 +118,7 @@ var common = map[tutti.Keep]rule{
 
 // rules are those of the kinds that have one of their own.
 var rules = map[string]rule{
+	"ca.rotated":    {nil, always}, // which certificates are gone, and who was left behind
 	"epoch.begun":   {nil, always}, // the fence of each run rests on the epoch before it
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"maps"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -56,9 +55,7 @@ func (a access) load(from *fold.State) {
 	defer a.mu.Unlock()
 	a.fleet.Access = from.Fleet().Access
 	for name, op := range from.Registry.Operators {
-		own := *op
-		own.Serials = maps.Clone(op.Serials)
-		a.operators[name] = &own
+		a.operators[name] = op.Clone()
 	}
 }
 

@@ -60,7 +60,7 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
-func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+func sorted[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
 
 // sourceOf is what strangers are counted by: the network of an address, since one who has an
 // address of IPv6 has 2^64, else what kind of name it is.

@@ -31,8 +31,9 @@ const snapshotEvery = 20
 // past is a server that lets go of the past early, and all that its log ever had.
 type past struct {
 	*servertest.Fleet
-	log *allLog
-	db  *servertest.Node
+	log  *allLog
+	db   *servertest.Node
+	keys *servertest.Keys
 }
 
 // allLog remembers what the log has let go, and fails where a test says.
@@ -91,10 +92,10 @@ func lettingGo(log tutti.Log) func(*server.Options) {
 // startPast starts a server with one node. It must run in a bubble.
 func startPast(t *testing.T, change ...func(*server.Options)) *past {
 	t.Helper()
-	log := &allLog{Log: memory.NewLog()}
-	f := servertest.Start(t, append([]func(*server.Options){lettingGo(log)}, change...)...)
+	log, keys := &allLog{Log: memory.NewLog()}, servertest.MakeKeys()
+	f := servertest.Start(t, append([]func(*server.Options){lettingGo(log), withKeys(keys)}, change...)...)
 	f.Log = log.Log
-	p := &past{Fleet: f, log: log, db: f.Join("db-01")}
+	p := &past{Fleet: f, log: log, db: f.Join("db-01"), keys: keys}
 	f.Push(onePlan)
 	return p
 }
@@ -104,8 +105,8 @@ func (p *past) again(t *testing.T) *past {
 	t.Helper()
 	_ = p.Stop()
 	log := &allLog{Log: p.log.Log, all: p.log.all}
-	f := servertest.Resume(t, log.Log, p.Blobs, lettingGo(log))
-	return &past{Fleet: f, log: log, db: f.Node("db-01")}
+	f := servertest.Resume(t, log.Log, p.Blobs, lettingGo(log), withKeys(p.keys))
+	return &past{Fleet: f, log: log, db: f.Node("db-01"), keys: p.keys}
 }
 
 const onePlan = `

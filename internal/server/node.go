@@ -39,6 +39,7 @@ func (s *Server) nodeOps() map[string]nodeOp {
 		tutti.OpRecipients: s.recipients,
 		tutti.OpPieces:     s.pieces,
 		tutti.OpBox:        s.box,
+		tutti.OpTrust:      s.trust,
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/release"
-	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -406,15 +405,7 @@ func everythingHappens(t *testing.T, p *past) {
 	set(t, p.Fleet, "shared/hiera/port", "5432")
 	set(t, p.Fleet, "shared/old", `{"a": [1, null, "<&>"]}`)
 	must(p.UnsetValue(ctx, "shared/old"))
-	must(p.SealSecret(ctx, tutti.SealSecret{Secret: tutti.Secret{
-		Key: "shared/password", ID: "0123456789abcdef", For: []string{"node:web-01"}, Recovery: []byte("for the recovery key"),
-		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
-	}}))
-	for range 2 { // the second one says what is known
-		must(web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []tutti.OwnPiece{
-			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
-		}}, nil))
-	}
+	secretsOf(t, p.Fleet, web)
 
 	for _, mode := range []tutti.Mode{tutti.ModeApply, tutti.ModeNoop, tutti.ModeApply} {
 		p.Start("deploy", mode)
@@ -454,6 +445,7 @@ func everythingHappens(t *testing.T, p *past) {
 	must(p.RetireReports(t.Context()))
 	copied(t, p.db)
 	must(p.KeepNode(ctx, tutti.KeepNode{Node: "db-01", Boot: "boot-2"}))
+	p.rotates(t)
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
@@ -469,6 +461,35 @@ func (p *past) factsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.must(h.tell(r.LastRun, "other", "ssh"))
+}
+
+// rotates rotates the keys, and leaves behind whoever does not follow.
+func (p *past) rotates(t *testing.T) {
+	t.Helper()
+	ctx := servertest.Operator()
+	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
+		if _, err := p.RotateCA(ctx, tutti.RotateCA{Step: step}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.db.Call(tutti.OpTrust, tutti.Pinned{CAs: []tutti.Digest{servertest.NewKeys.CA}, Issuer: servertest.NewKeys.Issuer}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.ShowCARotation(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := tutti.RotateCA{Step: tutti.RotationFinish}
+	for _, b := range r.Behind {
+		if b.Operator != "" {
+			end.LeaveOperators = append(end.LeaveOperators, b.Operator)
+		} else {
+			end.Leave = append(end.Leave, b.Node)
+		}
+	}
+	if _, err := p.RotateCA(ctx, end); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // exclusive begins an exclusive job, of which one node is disabled.

@@ -25,12 +25,12 @@ func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tut
 	if in.Operator == LocalOperator {
 		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q is for who comes through the server's own socket", in.Operator)
 	}
-	out, err := s.opts.Identity.IssueOperator(in.Operator, in.Request)
+	out, err := s.opts.Identity.IssueOperator(in)
 	if err != nil {
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey})
+		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
 		return nil
 	})
 }
@@ -38,16 +38,26 @@ func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tut
 // RenewOperator implements tutti.Operators. The certificate that asks stays good
 // to its end: the new one may not arrive.
 func (s *Server) RenewOperator(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
+	return s.renewOperator(ctx, tutti.IssueOperator{Request: request})
+}
+
+// FollowRotation implements tutti.Rotations.
+func (s *Server) FollowRotation(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
+	return s.renewOperator(ctx, tutti.IssueOperator{Request: request, Follows: true})
+}
+
+func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
 	name, ok := strings.CutPrefix(tutti.Actor(ctx), actorOperator)
 	if !ok || name == LocalOperator {
 		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
 	}
-	out, err := s.opts.Identity.IssueOperator(name, request)
+	in.Operator = name
+	out, err := s.opts.Identity.IssueOperator(in)
 	if err != nil {
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires})
+		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
 		return nil
 	})
 }

@@ -36,6 +36,8 @@ type seat struct {
 	turned  time.Time       // when a rival came back
 	minute  time.Time       // since when hellos are counted
 	hellos  int
+	pinning time.Time // since when pins are counted
+	pins    int
 }
 
 func newPresence() presence {
@@ -145,6 +147,21 @@ func (p presence) mayGreet(n tutti.NodeName, now time.Time) bool {
 	}
 	place.hellos++
 	return place.hellos <= maxHellos
+}
+
+// mayPin counts that a node stands on something else, and reports whether that is not too often.
+func (p presence) mayPin(n tutti.NodeName, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.nodes[n]
+	if place == nil {
+		return false
+	}
+	if now.Sub(place.pinning) > time.Minute {
+		place.pinning, place.pins = now, 0
+	}
+	place.pins++
+	return place.pins <= maxPins
 }
 
 // greeted reports whether a node has said hello of late: what it said before that may come later.

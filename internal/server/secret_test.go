@@ -391,3 +391,24 @@ func TestANodeHasAnotherKey(t *testing.T) {
 		t.Errorf("listed %+v, %v", list, err)
 	}
 }
+
+// secretsOf makes each event of secrets happen once.
+func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
+	t.Helper()
+	ctx := servertest.Operator()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(f.SealSecret(ctx, tutti.SealSecret{Secret: tutti.Secret{
+		Key: "shared/password", ID: "0123456789abcdef", For: []string{"node:web-01"}, Recovery: []byte("for the recovery key"),
+		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
+	}}))
+	for range 2 { // the second one says what is known
+		must(web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []tutti.OwnPiece{
+			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
+		}}, nil))
+	}
+}

@@ -37,8 +37,18 @@ type Identity interface {
 	Revoke(keys ...tutti.NodeKey) error
 	// VerifyCode checks a manifest's signature.
 	VerifyCode(in tutti.SignedCode) error
-	// IssueOperator signs a certificate for the key of a request (PEM).
-	IssueOperator(name string, request []byte) (tutti.IssuedOperator, error)
+	// IssueOperator signs a certificate for the key of a request (PEM). See tutti.IssueOperator.
+	IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error)
+}
+
+// Keys are the sets of keys by which the server proves itself and issues what others prove themselves by.
+type Keys interface {
+	// KeySets are those that are trusted now.
+	KeySets() (tutti.KeySets, error)
+	// Rotate brings them into a phase: durably, and for all who connect from now on. Again it changes nothing.
+	Rotate(phase tutti.RotationPhase) error
+	// Settle ends, soon, what stands on a set that is gone.
+	Settle()
 }
 
 // Tearing is a log that a loss of power may leave with half an append at its
@@ -76,6 +86,8 @@ type Options struct {
 	ScrubEvery time.Duration
 	// Epochs remembers the log's epoch; nil: nobody does.
 	Epochs Epochs
+	// Keys can be rotated; nil: they cannot.
+	Keys Keys
 }
 
 // Epochs is what is known beside the log of its epoch, so that a log which is gone as a whole
@@ -115,6 +127,7 @@ type Server struct {
 	links    links
 	saidBack atomic.Int64            // when it was last said that somebody knows more, in seconds
 	stored   map[tutti.NodeKey]int64 // the writer's: bytes of blobs that a node has sent since its last result
+	rotating sync.Mutex              // held by who takes a step of a rotation
 	past     sync.Mutex              // held by whoever lets go of the past, or copies it
 	beside   sync.WaitGroup          // what goes on beside the writer
 
@@ -192,6 +205,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	if err := w.noteFirst(ctx); err != nil {
+		return err
+	}
+	if err := w.followRotation(ctx); err != nil {
 		return err
 	}
 	w.arrived()
@@ -455,6 +471,8 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 			w.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
 		case *tutti.OperatorIssued:
 			w.opts.Logger.Info("operator.issued", "operator", e.Body.ID(), "by", e.By)
+		case *tutti.CARotated:
+			w.opts.Logger.Info("the CA is rotated", "state", b.Phase, "by", e.By)
 		case *tutti.OperatorRevoked:
 			w.opts.Logger.Info("operator.revoked", "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:

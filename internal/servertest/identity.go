@@ -96,12 +96,12 @@ const OperatorLife = time.Hour
 
 // IssueOperator implements server.Identity. The certificate is the name, its
 // serial number `serial-` and a number.
-func (i *Identity) IssueOperator(name string, request []byte) (tutti.IssuedOperator, error) {
-	if string(request) != "request" {
-		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "not a request: %q", request)
+func (i *Identity) IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+	if string(in.Request) != "request" {
+		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "not a request: %q", in.Request)
 	}
 	return tutti.IssuedOperator{
-		Certificate: []byte(name), CA: []byte("CA"), Serial: fmt.Sprintf("serial-%d", runs.Add(1)),
+		Certificate: []byte(in.Operator), CA: []byte("CA"), Serial: fmt.Sprintf("serial-%d", runs.Add(1)),
 		Expires: time.Now().Add(OperatorLife).UTC(),
 	}, nil
 }

@@ -1,0 +1,180 @@
+package tutti
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
+type Rotations interface {
+	// RotateCA takes a step, or carries on one that was cut off. CodeConflict: it is not its turn, or somebody is
+	// behind who was not named.
+	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
+	// ShowCARotation says how far the rotation is and who is behind.
+	ShowCARotation(ctx context.Context) (CARotation, error)
+	// FollowRotation is Operators.RenewOperator by the CA that issues now, for who takes all CAs that come with it.
+	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
+}
+
+// RotationPhase is how far a rotation of the CA has come.
+type RotationPhase string
+
+// The phases. In the first three of them two key sets are trusted.
+const (
+	RotationBegun     RotationPhase = "begun"     // the old set issues
+	RotationSwitched  RotationPhase = "switched"  // the new set issues
+	RotationReturning RotationPhase = "returning" // the old set issues again, and some still have credentials of the new one
+	RotationFinished  RotationPhase = "finished"  // the old set is gone
+	RotationAbandoned RotationPhase = "abandoned" // the new set is gone
+)
+
+// Rotates reports whether two key sets are trusted in a phase.
+func (p RotationPhase) Rotates() bool {
+	return p == RotationBegun || p == RotationSwitched || p == RotationReturning
+}
+
+// RotationStep is what an operator wants of a rotation.
+type RotationStep string
+
+// The steps.
+const (
+	RotationBegin   RotationStep = "begin"
+	RotationSwitch  RotationStep = "switch"
+	RotationFinish  RotationStep = "finish"
+	RotationAbandon RotationStep = "abandon"
+)
+
+// RotateCA is a step, with those who may be left behind by its end.
+type RotateCA struct {
+	Step           RotationStep `json:"step"`
+	Leave          []NodeName   `json:"leave,omitempty"`
+	LeaveOperators []string     `json:"leave_operators,omitempty"`
+}
+
+// CARotation is how far a rotation is. Without a phase there was none.
+type CARotation struct {
+	Phase RotationPhase `json:"phase,omitempty"`
+	Since time.Time     `json:"since,omitzero"` // the last step
+	CA    Digest        `json:"ca"`             // of the set that was there before, while two are trusted
+	Next  Digest        `json:"next,omitempty"` // of the new set, while two are trusted
+	// Behind are those whom the next end would lock out; after the end, nodes that still trust the set that is gone.
+	Behind []BehindRotation `json:"behind,omitempty"`
+	// Left are those whom the last end has locked out and who have not come back.
+	Left          []NodeName `json:"left,omitempty"`
+	LeftOperators []string   `json:"left_operators,omitempty"`
+	Nodes         int        `json:"nodes"` // of the fleet
+	Operators     int        `json:"operators"`
+}
+
+// BehindRotation is a node or an operator who has not followed a rotation.
+type BehindRotation struct {
+	Node     NodeName  `json:"node,omitempty"`
+	Operator string    `json:"operator,omitempty"`
+	Why      string    `json:"why"`
+	SeenAt   time.Time `json:"seen_at,omitzero"` // since the server was started
+	// Foreign: the node trusts a CA that was never this server's.
+	Foreign bool `json:"foreign,omitempty"`
+}
+
+// KeySet names a set of the server's keys: by its CA (the digest of the CA's public key, as in join tokens) and
+// by the public key that signs nodes' JWTs.
+type KeySet struct {
+	CA     Digest `json:"ca"`
+	Issuer string `json:"issuer"`
+}
+
+// KeySets are the sets that a server trusts.
+type KeySets struct {
+	Phase   RotationPhase // empty: there is one set, the present one
+	Present KeySet
+	Next    KeySet
+	Was     []Digest // the CAs of sets that are gone
+}
+
+// Issuing is the set that issues credentials.
+func (s KeySets) Issuing() KeySet {
+	if s.Phase == RotationSwitched {
+		return s.Next
+	}
+	return s.Present
+}
+
+// Trusted are the CAs of the sets, the present one first.
+func (s KeySets) Trusted() []Digest {
+	out := []Digest{s.Present.CA}
+	if s.Phase.Rotates() {
+		out = append(out, s.Next.CA)
+	}
+	return out
+}
+
+// Pinned is what a node stands on: the CAs that it trusts, sorted, and which key signed its JWT.
+type Pinned struct {
+	CAs    []Digest `json:"cas"`
+	Issuer string   `json:"issuer"`
+}
+
+// Equal reports whether a node stands on the same.
+func (p Pinned) Equal(other Pinned) bool {
+	return p.Issuer == other.Issuer && slices.Equal(p.CAs, other.CAs)
+}
+
+// Bounds of what a node says that it stands on.
+const (
+	maxPinned = 8
+	maxIssuer = 64 // bytes
+)
+
+// Validate refuses what no agent says.
+func (p Pinned) Validate() error {
+	if len(p.CAs) == 0 || len(p.CAs) > maxPinned || len(p.Issuer) > maxIssuer || !slices.IsSorted(p.CAs) {
+		return Errorf(CodeInvalid, "%d CAs, sorted %t, issuer of %d bytes: want 1 to %d, sorted, and at most %d", len(p.CAs), slices.IsSorted(p.CAs), len(p.Issuer), maxPinned, maxIssuer)
+	}
+	for _, ca := range p.CAs {
+		if err := ca.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CARotated says how far a rotation of the CA and of the keys of the bus has come.
+type CARotated struct {
+	Phase RotationPhase `json:"phase"`
+	From  KeySet        `json:"from"` // that was there before
+	To    KeySet        `json:"to"`   // that was made
+	// Left are those who had nothing but credentials of the set that is gone, as the operator has named them.
+	Left          []NodeName `json:"left,omitempty"`
+	LeftOperators []string   `json:"left_operators,omitempty"`
+}
+
+// Kind implements Body.
+func (*CARotated) Kind() string { return "ca.rotated" }
+
+// ID implements Body.
+func (*CARotated) ID() string { return "ca" }
+
+// Stays is the set that is trusted alone after the end.
+func (b *CARotated) Stays() KeySet {
+	if b.Phase == RotationFinished {
+		return b.To
+	}
+	return b.From
+}
+
+// NodePinned says what a node stands on, by its own word.
+type NodePinned struct {
+	Node NodeName `json:"node"`
+	Pinned
+}
+
+// Kind implements Body.
+func (*NodePinned) Kind() string { return "node.pinned" }
+
+// ID implements Body.
+func (b *NodePinned) ID() string { return string(b.Node) }
+
+// CAProtocol is the ALPN protocol by which a client names a CA that it has pinned: the server shows a certificate
+// that it can check.
+func CAProtocol(ca Digest) string { return "tutti-ca-" + ca.Hex()[:min(32, len(ca.Hex()))] }

@@ -1,0 +1,434 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/bustest"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// rotated is a server whose keys are rotated, and its first operator.
+type rotated struct {
+	dir, bus, https string
+	admin           ConnectOptions
+	stop            func()
+}
+
+func startRotated(t *testing.T) *rotated {
+	t.Helper()
+	dir := t.TempDir()
+	f := &rotated{dir: filepath.Join(dir, "server"), bus: bustest.Address(t), https: bustest.Address(t), admin: ConnectOptions{OperatorDir: filepath.Join(dir, "operator")}}
+	err := InitServer(InitOptions{Dir: f.dir, Host: "127.0.0.1", Listen: f.https, Bus: f.bus, Operator: "admin", OperatorDir: f.admin.OperatorDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	return f
+}
+
+func (f *rotated) start(t *testing.T) {
+	t.Helper()
+	s, err := NewServer(ServerOptions{Dir: f.dir, Socket: filepath.Join(f.dir, "socket"), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stopped := false
+	f.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(f.stop)
+}
+
+// client is the admin's, made for each question, as each command does.
+func (f *rotated) client(t *testing.T) *httpapi.Client {
+	t.Helper()
+	c, err := Connect(f.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// step takes a step; a server that is just starting again is asked again.
+func (f *rotated) step(t *testing.T, in tutti.RotateCA) (tutti.CARotation, error) {
+	t.Helper()
+	var out tutti.CARotation
+	var err error
+	f.served(t, func(c *httpapi.Client) error { out, err = c.RotateCA(t.Context(), in); return err })
+	return out, err
+}
+
+// served asks until the server serves.
+func (f *rotated) served(t *testing.T, ask func(*httpapi.Client) error) {
+	t.Helper()
+	for end := time.Now().Add(hang); ; {
+		if err := ask(f.client(t)); tutti.CodeOf(err) != tutti.CodeUnavailable || time.Now().After(end) {
+			return
+		}
+		breathe(t)
+	}
+}
+
+// breathe is the pause between two looks at what happens elsewhere.
+func breathe(t *testing.T) {
+	t.Helper()
+	select {
+	case <-time.After(20 * time.Millisecond):
+	case <-t.Context().Done():
+	}
+}
+
+func (f *rotated) must(t *testing.T, step tutti.RotationStep) tutti.CARotation {
+	t.Helper()
+	out, err := f.step(t, tutti.RotateCA{Step: step})
+	if err != nil {
+		t.Fatalf("%s: %v", step, err)
+	}
+	return out
+}
+
+// until waits for a rotation that is so.
+func (f *rotated) until(t *testing.T, what string, is func(tutti.CARotation) bool) tutti.CARotation {
+	t.Helper()
+	var now tutti.CARotation
+	for end := time.Now().Add(hang); ; {
+		var err error
+		f.served(t, func(c *httpapi.Client) error { now, err = c.ShowCARotation(t.Context()); return err })
+		if err == nil && is(now) {
+			return now
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not so: %+v, %v", what, now, err)
+		}
+		breathe(t)
+	}
+}
+
+func behind(r tutti.CARotation) (out []string) {
+	for _, b := range r.Behind {
+		out = append(out, string(b.Node)+b.Operator)
+	}
+	return out
+}
+
+func nobodyBehind(r tutti.CARotation) bool { return len(r.Behind) == 0 }
+
+// machine is a node.
+type machine struct {
+	dir  string
+	name tutti.NodeName
+	stop func()
+}
+
+func (f *rotated) token(t *testing.T, name tutti.NodeName) string {
+	t.Helper()
+	var token tutti.CreatedToken
+	var err error
+	f.served(t, func(c *httpapi.Client) error {
+		token, err = c.CreateToken(t.Context(), tutti.CreateToken{Name: string(name)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Text
+}
+
+func (f *rotated) join(t *testing.T, name tutti.NodeName) *machine {
+	t.Helper()
+	m := &machine{dir: filepath.Join(t.TempDir(), string(name)), name: name}
+	if _, err := Join(t.Context(), JoinOptions{Dir: m.dir, Token: f.token(t, name)}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// start starts the node's agent. It says what it says to what is returned.
+func (m *machine) start(t *testing.T) *words {
+	t.Helper()
+	said := &words{}
+	a, err := NewAgent(AgentOptions{Dir: m.dir, Root: t.TempDir(), Beat: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	stopped := false
+	m.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(m.stop)
+	return said
+}
+
+func (m *machine) pins(t *testing.T) []tutti.Digest {
+	t.Helper()
+	on, err := identity.LoadMembership(identityDir(m.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := identity.CAPins([]byte(on.CA))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pins
+}
+
+func (f *rotated) sets(t *testing.T) tutti.KeySets {
+	t.Helper()
+	a, err := identity.Load(filepath.Join(f.dir, "identity"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, err := a.KeySets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sets
+}
+
+// The keys are rotated while one node is connected all the time and another one is away until after the switch. An
+// operator follows with what the operator asks.
+func TestTheCAIsRotated(t *testing.T) {
+	f := startRotated(t)
+	there, away := f.join(t, "there"), f.join(t, "away")
+	early := f.token(t, "early")
+	there.start(t)
+	away.start(t)
+	f.until(t, "both nodes are seen", func(tutti.CARotation) bool {
+		nodes, err := f.client(t).ListNodes(t.Context())
+		return err == nil && len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return n.SeenAt.IsZero() })
+	})
+	away.stop()
+	old := f.sets(t).Present
+	bob := filepath.Join(t.TempDir(), "bob")
+	if _, err := createOperator(t.Context(), f.client(t), cli.Connection(f.admin), cli.OperatorCreate{Name: "bob", Out: bob}); err != nil {
+		t.Fatal(err)
+	}
+
+	if r := f.must(t, tutti.RotationBegin); r.Phase != tutti.RotationBegun || r.CA != old.CA || r.Next == "" {
+		t.Errorf("begun: %+v", r)
+	}
+	next := f.sets(t).Next
+	both := []tutti.Digest{old.CA, next.CA}
+	slices.Sort(both)
+	f.until(t, "one node has pinned both", func(r tutti.CARotation) bool { return cmp.Equal(behind(r), []string{"away"}) })
+	if diff := cmp.Diff(both, there.pins(t)); diff != "" {
+		t.Errorf("pinned: -want +got\n%s", diff)
+	}
+	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish}); tutti.CodeOf(err) != tutti.CodeConflict {
+		t.Errorf("the end before the switch: %v", err)
+	}
+
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "one node and the admin have followed", func(r tutti.CARotation) bool { return cmp.Equal(behind(r), []string{"away", "bob"}) })
+	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, both) {
+		t.Errorf("the admin stands on %v, signed by %s", trusts, signer)
+	}
+	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish, Leave: []tutti.NodeName{"there"}}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "node away, operator bob") {
+		t.Errorf("the end while some are behind: %v", err)
+	}
+	if _, err := Join(t.Context(), JoinOptions{Dir: filepath.Join(t.TempDir(), "early"), Token: early}); err != nil {
+		t.Errorf("a token from before the rotation: %v", err)
+	}
+	late := f.token(t, "late")
+	if err := f.client(t).RemoveNode(t.Context(), "early"); err != nil {
+		t.Fatal(err)
+	}
+	away.start(t)
+	asBob := f.admin
+	asBob.OperatorDir = bob
+	if c, err := Connect(asBob); err != nil {
+		t.Error(err)
+	} else if _, err := c.ListNodes(t.Context()); err != nil {
+		t.Errorf("bob, who knows the old CA alone: %v", err)
+	}
+	f.until(t, "all have followed", nobodyBehind)
+
+	if r := f.must(t, tutti.RotationFinish); r.Phase != tutti.RotationFinished || r.CA != next.CA {
+		t.Errorf("finished: %+v", r)
+	}
+	if got := f.sets(t); got.Present != next || got.Phase != "" || !cmp.Equal(got.Was, []tutti.Digest{old.CA}) {
+		t.Errorf("the keys are %+v", got)
+	}
+	for _, m := range []*machine{there, away} {
+		f.until(t, "the node has forgotten the old CA", func(tutti.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{next.CA}) })
+	}
+	f.until(t, "both nodes are back", func(tutti.CARotation) bool {
+		nodes, err := f.client(t).ListNodes(t.Context())
+		return err == nil && len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return n.SeenAt.IsZero() })
+	})
+	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, []tutti.Digest{next.CA}) {
+		t.Errorf("at the end the admin stands on %v, signed by %s", trusts, signer)
+	}
+	if _, err := Join(t.Context(), JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated since the token was made") {
+		t.Errorf("a token from before the end: %v", err)
+	}
+	f.join(t, "new").start(t)
+	if r := f.must(t, tutti.RotationFinish); r.Phase != tutti.RotationFinished {
+		t.Errorf("the end once more: %+v", r)
+	}
+	f.stop()
+	f.start(t)
+	f.until(t, "the server starts again", nobodyBehind)
+	entries, err := os.ReadDir(filepath.Join(f.dir, "identity"))
+	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "rotation.json" }) {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// finished rotates the keys and leaves somebody behind.
+func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
+	t.Helper()
+	f.must(t, tutti.RotationBegin)
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "all but those who are away have followed", func(r tutti.CARotation) bool { return len(r.Behind) == len(leave) })
+	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish, Leave: leave}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node that was away from before the rotation until after its end is refused, with words on both sides: one that knows
+// the old CA alone, and one that had pinned both. Joining again mends it, without a restart of the agent; its keys stay, and
+// what it remembers.
+func TestANodeThatWasLeftBehind(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		pinned bool
+		says   string
+	}{
+		{"it was away since before the rotation", false, "a certificate of a CA that this node does not know: the fleet's CA was rotated"},
+		{"it was away since it had pinned both CAs", true, "the keys that let it in were rotated while it was away"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := startRotated(t)
+			m := f.join(t, "away")
+			if tc.pinned {
+				f.must(t, tutti.RotationBegin)
+			}
+			m.start(t)
+			f.until(t, "the node is there", func(r tutti.CARotation) bool {
+				nodes, err := f.client(t).ListNodes(t.Context())
+				return err == nil && len(nodes) == 1 && !nodes[0].SeenAt.IsZero() && (!tc.pinned || nobodyBehind(r))
+			})
+			m.stop()
+			ticket, err := os.ReadFile(filepath.Join(m.dir, "ticket.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.finished(t, "away")
+			if r := f.until(t, "the server is back", func(tutti.CARotation) bool { return true }); !cmp.Equal(r.Left, []tutti.NodeName{"away"}) {
+				t.Errorf("the server says %+v", r)
+			}
+			said := m.start(t)
+			f.until(t, "the node says why", func(tutti.CARotation) bool { return said.has(tc.says) && said.has("tutti join --again") })
+			before, err := loadKeys(identityDir(m.dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Join(t.Context(), JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) { // it is not connected yet
+				t.Errorf("what it remembers: %s, %v", now, err)
+			}
+			f.until(t, "the node is back", func(r tutti.CARotation) bool {
+				nodes, err := f.client(t).ListNodes(t.Context())
+				return err == nil && len(nodes) == 1 && nodes[0].Connected && len(r.Left) == 0
+			})
+			after, err := loadKeys(identityDir(m.dir))
+			if err != nil || after.Key != before.Key {
+				t.Errorf("its key is %s, %v; it was %s", after.Key, err, before.Key)
+			}
+		})
+	}
+}
+
+// Going back after the switch: nodes and operators get credentials of the old keys again, and forget the new CA.
+func TestARotationThatIsAbandoned(t *testing.T) {
+	f := startRotated(t)
+	m := f.join(t, "web")
+	m.start(t)
+	old := f.sets(t).Present
+	f.must(t, tutti.RotationBegin)
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "all have followed", nobodyBehind)
+	if r := f.must(t, tutti.RotationAbandon); r.Phase != tutti.RotationReturning {
+		t.Fatalf("abandoned after the switch: %+v", r)
+	}
+	f.until(t, "all have come back", nobodyBehind)
+	if r := f.must(t, tutti.RotationAbandon); r.Phase != tutti.RotationAbandoned || r.CA != old.CA {
+		t.Fatalf("abandoned: %+v", r)
+	}
+	f.until(t, "the node has forgotten the new CA", func(tutti.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{old.CA}) })
+	f.until(t, "the admin has, too", func(tutti.CARotation) bool {
+		trusts, signer := load(t, f.admin.OperatorDir).StandsOn()
+		return signer == old.CA && cmp.Equal(trusts, []tutti.Digest{old.CA})
+	})
+	if got := f.sets(t); got.Present != old || got.Phase != "" {
+		t.Errorf("the keys are %+v", got)
+	}
+	if _, err := f.client(t).ListNodes(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A backup holds both sets: the restored server goes on where the rotation was, and who has followed is let in.
+func TestABackupWhileTheCAIsRotated(t *testing.T) {
+	f := startRotated(t)
+	m := f.join(t, "web")
+	m.start(t)
+	f.must(t, tutti.RotationBegin)
+	f.must(t, tutti.RotationSwitch)
+	f.until(t, "all have followed", nobodyBehind)
+	sets := f.sets(t)
+	file := filepath.Join(t.TempDir(), "all.tar")
+	if _, err := Backup(t.Context(), BackupOptions{Dir: f.dir, Socket: filepath.Join(f.dir, "socket"), File: file}); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	f.dir = filepath.Join(t.TempDir(), "restored")
+	if _, _, err := Restore(t.Context(), file, f.dir); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	r := f.until(t, "the restored server knows all", nobodyBehind)
+	if got := f.sets(t); r.Phase != tutti.RotationSwitched || got.Next != sets.Next || got.Present != sets.Present {
+		t.Errorf("it is %+v, with the keys %+v", r, got)
+	}
+	f.must(t, tutti.RotationFinish)
+	f.until(t, "the node is back", func(tutti.CARotation) bool {
+		nodes, err := f.client(t).ListNodes(t.Context())
+		return err == nil && len(nodes) == 1 && nodes[0].Connected && cmp.Equal(m.pins(t), []tutti.Digest{sets.Next.CA})
+	})
+}

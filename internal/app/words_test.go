@@ -1,0 +1,25 @@
+package app
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+// words is what somebody has said.
+type words struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (w *words) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
+}
+
+func (w *words) has(part string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Contains(w.all.String(), part)
+}

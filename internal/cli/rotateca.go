@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+func newRotateCACommand(o *options) *cobra.Command {
+	var status, toNew, finish, abandon bool
+	var leave, leaveOperators []string
+	cmd := &cobra.Command{
+		Use:   "ca",
+		Short: "Make a new CA and new keys that let nodes in, step by step",
+		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its bus, while
+nodes and operators go on. Use it after a backup of the server was stolen, before
+the CA ends, and as often as you like. Say the steps in this order:
+
+    tutti rotate ca              makes the new keys beside the old ones; all are told both
+    tutti rotate ca --status     shows who is not there yet
+    tutti rotate ca --switch     the new keys issue; nodes and operators renew as they connect
+    tutti rotate ca --finish     ends the old keys
+
+Each step can be said again; after a crash it goes on where it was. A node that is
+away follows when it comes back, at any time before --finish. --finish refuses while
+somebody has credentials of the old keys alone. Name each one who is to be left
+behind with --leave or --leave-operator: such a node joins again afterwards (tutti
+join --again), such an operator is created again.
+
+--abandon goes back to the old keys. After --switch that takes a second --abandon,
+when nodes and operators have come back.
+
+Code is signed by another key, which this does not touch. If somebody else has
+control of the server itself, new keys are in their hands, too: make a new fleet.`,
+		Example: "  tutti rotate ca --finish --leave web-07",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in := tutti.RotateCA{Step: tutti.RotationBegin, LeaveOperators: leaveOperators}
+			for _, name := range leave {
+				in.Leave = append(in.Leave, tutti.NodeName(name))
+			}
+			said := 0
+			for step, is := range map[tutti.RotationStep]bool{tutti.RotationSwitch: toNew, tutti.RotationFinish: finish, tutti.RotationAbandon: abandon, "": status} {
+				if is {
+					in.Step = step
+					said++
+				}
+			}
+			if said > 1 {
+				return tutti.Errorf(tutti.CodeInvalid, "one of --status, --switch, --finish and --abandon at a time")
+			}
+			if len(leave)+len(leaveOperators) > 0 && !finish && !abandon {
+				return tutti.Errorf(tutti.CodeInvalid, "--leave and --leave-operator go with --finish or --abandon")
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if status {
+				out, err := server.ShowCARotation(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return o.showRotation(cmd, out)
+			}
+			if finish || abandon {
+				if err := o.confirm(cmd, string(in.Step)+" the rotation of the CA"); err != nil {
+					return err
+				}
+			}
+			out, err := server.RotateCA(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			return o.showRotation(cmd, out)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&status, "status", false, "show how far the rotation is and who is behind; change nothing")
+	f.BoolVar(&toNew, "switch", false, "let the new keys issue")
+	f.BoolVar(&finish, "finish", false, "end the old keys")
+	f.BoolVar(&abandon, "abandon", false, "go back to the old keys")
+	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (may be given again)")
+	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (may be given again)")
+	o.addYes(cmd)
+	return cmd
+}
+
+func (o *options) showRotation(cmd *cobra.Command, r tutti.CARotation) error {
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	return writeRotation(cmd.OutOrStdout(), r)
+}
+
+// writeRotation says how far a rotation is, what is next, and who is behind.
+func writeRotation(w io.Writer, r tutti.CARotation) error {
+	var rows [][]string
+	for _, b := range r.Behind {
+		who, seen := "node "+string(b.Node), orDash("")
+		if b.Operator != "" {
+			who = "operator " + b.Operator
+		}
+		if !b.SeenAt.IsZero() {
+			seen = day(b.SeenAt)
+		}
+		rows = append(rows, []string{who, seen, b.Why})
+	}
+	if _, err := io.WriteString(w, rotationText(r)); err != nil || len(rows) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return table(w, "NOT THERE YET\tLAST HEARD OF\tWHY", rows)
+}
+
+func rotationText(r tutti.CARotation) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	since := r.Since.Local().Format(time.DateTime)
+	switch r.Phase {
+	case "":
+		say("The CA was never rotated: %.19s. To begin: tutti rotate ca", r.CA)
+	case tutti.RotationBegun:
+		say("Two CAs are trusted since %s: %.19s issues, %.19s is new.", since, r.CA, r.Next)
+		say("Next: tutti rotate ca --switch (or --abandon). It needs nobody to wait for.")
+	case tutti.RotationSwitched:
+		say("The new keys issue since %s: %.19s is new, %.19s is to go.", since, r.Next, r.CA)
+		say("Next: %s", finishHint(r))
+	case tutti.RotationReturning:
+		say("The old keys issue again since %s: %.19s stays, %.19s is to go.", since, r.CA, r.Next)
+		say("Next, when nobody is left: tutti rotate ca --abandon")
+	case tutti.RotationFinished:
+		say("The rotation was finished at %s: %.19s is the CA.", since, r.CA)
+		say("Make a backup: in earlier ones are keys that nobody takes any more.")
+	case tutti.RotationAbandoned:
+		say("The rotation was abandoned at %s: %.19s is the CA.", since, r.CA)
+	default:
+		say("The rotation is %q since %s.", string(r.Phase), since)
+	}
+	for _, n := range r.Left {
+		say("Node %s was left behind. Let it join again: tutti token create --name %s | ssh %s tutti join --again", n, n, n)
+	}
+	for _, name := range r.LeftOperators {
+		say("Operator %s was left behind. Let the operator in again: tutti operator create %s", name, name)
+	}
+	return b.String()
+}
+
+func finishHint(r tutti.CARotation) string {
+	if len(r.Behind) == 0 {
+		return "tutti rotate ca --finish (or --abandon). All nodes and operators are there."
+	}
+	return "wait for those below, or name each one: tutti rotate ca --finish --leave NODE"
+}
+
+// rotatedText says in the audit trail how far a rotation has come.
+func rotatedText(b *tutti.CARotated) string {
+	words := map[tutti.RotationPhase]string{
+		tutti.RotationBegun: "began to rotate the CA", tutti.RotationSwitched: "let the new CA issue", tutti.RotationReturning: "let the old CA issue again",
+		tutti.RotationFinished: "ended the old CA", tutti.RotationAbandoned: "gave the new CA up",
+	}
+	text := fmt.Sprintf("%s: %.19s to %.19s", words[b.Phase], b.From.CA, b.To.CA)
+	var left []string
+	for _, n := range b.Left {
+		left = append(left, "node "+string(n))
+	}
+	for _, name := range b.LeftOperators {
+		left = append(left, "operator "+name)
+	}
+	if len(left) > 0 {
+		text += ", and left behind " + strings.Join(left, ", ")
+	}
+	return text
+}

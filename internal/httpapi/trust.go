@@ -1,0 +1,59 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Each answer to an operator says which CA should have signed the operator's certificate, then by which CAs the server
+// should be known: `SIGNER CA CA` (ADR 0027).
+const headerTrust = "Tutti-Trust"
+
+// Trust is what an operator should stand on, as a server says it.
+type Trust struct {
+	Signer tutti.Digest
+	CAs    []tutti.Digest // sorted
+}
+
+func setTrust(h http.Header, sets tutti.KeySets) {
+	words := []string{string(sets.Issuing().CA)}
+	for _, ca := range sets.Trusted() {
+		words = append(words, string(ca))
+	}
+	h.Set(headerTrust, strings.Join(words, " "))
+}
+
+// maxTrust bounds the header: two CAs, while they are rotated.
+const maxTrust = 9
+
+// trustIn returns what a header says; false: nothing that can be used.
+func trustIn(h http.Header) (Trust, bool) {
+	words := strings.Split(h.Get(headerTrust), " ")
+	if len(words) < 2 || len(words) > maxTrust {
+		return Trust{}, false
+	}
+	out := Trust{Signer: tutti.Digest(words[0])}
+	for _, word := range words[1:] {
+		ca := tutti.Digest(word)
+		if ca.Validate() != nil {
+			return Trust{}, false
+		}
+		out.CAs = append(out.CAs, ca)
+	}
+	slices.Sort(out.CAs)
+	return out, slices.Contains(out.CAs, out.Signer)
+}
+
+// provedBy reports whether a connection was proved by one of the CAs: an operator who took others could not
+// come back.
+func (t Trust) provedBy(state *tls.ConnectionState) bool {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return false
+	}
+	chain := state.VerifiedChains[0]
+	return slices.Contains(t.CAs, tutti.DigestOf(chain[len(chain)-1].RawSubjectPublicKeyInfo))
+}

@@ -1,0 +1,172 @@
+package identity
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/tutti-project/tutti"
+)
+
+// keySet is all that a server signs with: its CA, the certificate that it shows, and the keys of its bus (ADR 0027).
+type keySet struct {
+	ca, server *keyPair
+	operator   nkeys.KeyPair // signs accounts
+
+	sys, log, nodes nkeys.KeyPair // sign the users of an account
+}
+
+// accountNames are the public keys by which the bus knows its accounts. They stay when the keys are rotated:
+// JetStream's files lie below one of them.
+type accountNames struct {
+	Sys   string `json:"sys"`
+	Log   string `json:"log"`
+	Nodes string `json:"nodes"`
+	// Was are the CAs of sets that are gone.
+	Was []tutti.Digest `json:"was,omitempty"`
+}
+
+var (
+	operatorSeedRE = regexp.MustCompile(`^SO[A-Z2-7]{56}$`)
+	accountSeedRE  = regexp.MustCompile(`^SA[A-Z2-7]{56}$`)
+)
+
+// busKey is one of the keys of the bus.
+type busKey struct {
+	file   string
+	pair   *nkeys.KeyPair
+	create func() (nkeys.KeyPair, error)
+	kind   *regexp.Regexp
+}
+
+func (s *keySet) busKeys() []busKey {
+	return []busKey{
+		{fileOperator, &s.operator, nkeys.CreateOperator, operatorSeedRE},
+		{fileSys, &s.sys, nkeys.CreateAccount, accountSeedRE},
+		{fileLog, &s.log, nkeys.CreateAccount, accountSeedRE},
+		{fileNodes, &s.nodes, nkeys.CreateAccount, accountSeedRE},
+	}
+}
+
+// newKeySet makes a set whose server has these names.
+func newKeySet(hosts []string) (*keySet, error) {
+	s := &keySet{}
+	for _, k := range s.busKeys() {
+		var err error
+		if *k.pair, err = k.create(); err != nil {
+			return nil, fmt.Errorf("make a bus key: %w", err)
+		}
+	}
+	var err error
+	if s.ca, err = newCA(); err == nil {
+		s.server, err = s.issue(serverTemplate(hosts))
+	}
+	return s, err
+}
+
+// issue makes a key and a certificate of the set's CA.
+func (s *keySet) issue(template *x509.Certificate) (*keyPair, error) {
+	return sign(template, s.ca.cert, s.ca.key)
+}
+
+func (s *keySet) pin() tutti.Digest { return pinOf(s.ca.cert) }
+
+// name is how the set is told from others.
+func (s *keySet) name() (tutti.KeySet, error) {
+	issuer, err := public(s.nodes)
+	return tutti.KeySet{CA: s.pin(), Issuer: issuer}, err
+}
+
+// names are those of a set that is the first one.
+func (s *keySet) names() (accountNames, error) {
+	var out accountNames
+	for _, k := range []struct {
+		of   nkeys.KeyPair
+		name *string
+	}{{s.sys, &out.Sys}, {s.log, &out.Log}, {s.nodes, &out.Nodes}} {
+		var err error
+		if *k.name, err = public(k.of); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// files are the set's, in the order in which they replace those of another set: the CA's certificate is the last one.
+func (s *keySet) files() ([]file, error) {
+	var out []file
+	for _, k := range s.busKeys() {
+		seed, err := (*k.pair).Seed()
+		if err != nil {
+			return nil, fmt.Errorf("seed of a bus key: %w", err)
+		}
+		out = append(out, file{k.file, seed})
+	}
+	return append(out,
+		file{fileCAKey, s.ca.keyPEM()},
+		// The key first: a crash in between leaves a pair that does not fit and is
+		// reported as corrupt, never one that serves with another's key.
+		file{fileServerKey, s.server.keyPEM()}, file{fileServer, s.server.certPEM()},
+		file{fileCA, s.ca.certPEM()},
+	), nil
+}
+
+// loadKeySet reads the files of a set, by whatever way. Errors are those of Load.
+func loadKeySet(dir string, read func(name string) ([]byte, error)) (*keySet, error) {
+	s := &keySet{}
+	var err error
+	if s.ca, err = loadPairBy(dir, fileCA, fileCAKey, read); err != nil {
+		return nil, err
+	}
+	if !s.ca.cert.IsCA {
+		return nil, corrupt(dir, fileCA)
+	}
+	if s.server, err = loadPairBy(dir, fileServer, fileServerKey, read); err != nil {
+		return nil, err
+	}
+	if s.server.cert.CheckSignatureFrom(s.ca.cert) != nil {
+		return nil, corrupt(dir, fileServer)
+	}
+	for _, k := range s.busKeys() {
+		seed, err := read(k.file)
+		if err != nil {
+			return nil, err
+		}
+		if *k.pair, err = parseSeed(seed, k); err != nil {
+			return nil, corrupt(dir, k.file)
+		}
+	}
+	return s, nil
+}
+
+func parseSeed(seed []byte, k busKey) (nkeys.KeyPair, error) {
+	if !k.kind.Match(seed) {
+		return nil, errors.New("not a seed of its kind")
+	}
+	return nkeys.FromSeed(seed)
+}
+
+// loadNames reads how the accounts are called. Before the first rotation they are called like the keys.
+func loadNames(dir string, present *keySet) (accountNames, error) {
+	raw, err := readFile(dir, fileNames)
+	if errors.Is(err, ErrMissing) {
+		return present.names()
+	}
+	var out accountNames
+	if err != nil {
+		return out, err
+	}
+	if json.Unmarshal(raw, &out) != nil {
+		return out, corrupt(dir, fileNames)
+	}
+	for _, name := range []string{out.Sys, out.Log, out.Nodes} {
+		if !nkeys.IsValidPublicAccountKey(name) {
+			return out, corrupt(dir, fileNames)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,406 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// The CA and the keys of the bus are rotated in steps (ADR 0027). The log is told first, then the keys follow: a start
+// carries on what was cut off between.
+
+// RotateCA implements tutti.Rotations.
+func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotation, error) {
+	if s.opts.Keys == nil {
+		return tutti.CARotation{}, tutti.Errorf(tutti.CodeInvalid, "this server's keys cannot be rotated")
+	}
+	if err := s.opts.Space(); err != nil {
+		return tutti.CARotation{}, err
+	}
+	s.rotating.Lock()
+	defer s.rotating.Unlock()
+	if in.Step == tutti.RotationBegin {
+		if err := s.makeKeys(ctx); err != nil {
+			return tutti.CARotation{}, err
+		}
+	}
+	sets, err := s.opts.Keys.KeySets()
+	if err != nil {
+		return tutti.CARotation{}, err
+	}
+	var phase tutti.RotationPhase
+	var nodes []tutti.NodeKey
+	err = s.do(ctx, func(tx *tx) error {
+		next, changes, err := tx.rotate(in, sets)
+		if err != nil {
+			return err
+		}
+		if phase = next.Phase; changes {
+			tx.rotated(tutti.Actor(ctx), next)
+		}
+		for _, n := range tx.Registry.Nodes {
+			nodes = append(nodes, n.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return tutti.CARotation{}, err
+	}
+	killpoint.Here("server.rotates", string(phase))
+	if err := s.opts.Keys.Rotate(phase); err != nil {
+		return tutti.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
+	}
+	killpoint.Here("server.rotated", string(phase))
+	for _, key := range nodes {
+		if err := s.opts.Bus.Ring(key, tutti.RingTrust, nil); err != nil {
+			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it says it when it connects
+		}
+	}
+	out, err := s.ShowCARotation(ctx)
+	if phase == tutti.RotationFinished && sets.Phase != "" {
+		s.opts.Keys.Settle()
+	}
+	return out, err
+}
+
+// makeKeys makes the next set, if none is there: it is on disk before the log knows of it.
+func (s *Server) makeKeys(ctx context.Context) error {
+	var phase tutti.RotationPhase
+	err := s.look(ctx, func(v explain.View) error { phase = v.Registry.Rotation.Phase(); return nil })
+	if err != nil || phase.Rotates() {
+		return err
+	}
+	return s.opts.Keys.Rotate(tutti.RotationBegun)
+}
+
+// rotate says what a step leads to, and whether it changes anything.
+func (tx *tx) rotate(in tutti.RotateCA, sets tutti.KeySets) (next *tutti.CARotated, changes bool, err error) {
+	for _, name := range in.Leave {
+		if tx.Registry.Nodes[name] == nil {
+			return nil, false, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti rotate ca --status", string(name))
+		}
+	}
+	for _, name := range in.LeaveOperators {
+		if tx.Registry.Operators[name] == nil {
+			return nil, false, tutti.Errorf(tutti.CodeNotFound, "no operator %q; see: tutti rotate ca --status", name)
+		}
+	}
+	last := tx.Registry.Rotation.Last
+	now := tx.Registry.Rotation.Phase()
+	if in.Step == tutti.RotationBegin {
+		if now.Rotates() {
+			return last, false, nil
+		}
+		return &tutti.CARotated{Phase: tutti.RotationBegun, From: sets.Present, To: sets.Next}, true, nil
+	}
+	to, ends, err := leadsTo(in.Step, now)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case to == now:
+		return last, false, nil
+	}
+	next = &tutti.CARotated{Phase: to, From: last.From, To: last.To}
+	if !ends {
+		return next, true, nil
+	}
+	nodes, operators := tx.behind(last, next.Stays())
+	if left := unnamed(in, nodes, operators); len(left) > 0 {
+		if in.Step == tutti.RotationAbandon && now == tutti.RotationSwitched {
+			next.Phase = tutti.RotationReturning
+			return next, true, nil
+		}
+		return nil, false, tutti.Errorf(tutti.CodeConflict, "%d would be locked out: %s; wait for them, or name each one with --leave NODE or --leave-operator NAME; see: tutti rotate ca --status",
+			len(left), listOf(left))
+	}
+	for _, b := range nodes {
+		next.Left = append(next.Left, b.Node)
+	}
+	for _, b := range operators {
+		next.LeftOperators = append(next.LeftOperators, b.Operator)
+	}
+	return next, true, nil
+}
+
+// leadsTo is the phase to which a step leads, and whether that is the end of a set.
+func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.RotationPhase, ends bool, err error) {
+	conflict := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeConflict, format, args...) }
+	switch {
+	case step == tutti.RotationFinish && now == tutti.RotationFinished, step == tutti.RotationAbandon && now == tutti.RotationAbandoned:
+		return now, false, nil
+	case step != tutti.RotationSwitch && step != tutti.RotationFinish && step != tutti.RotationAbandon:
+		return "", false, tutti.Errorf(tutti.CodeInvalid, "no step %q of a rotation", string(step))
+	case !now.Rotates():
+		return "", false, conflict("no rotation goes on; begin one with: tutti rotate ca")
+	case step == tutti.RotationSwitch:
+		return tutti.RotationSwitched, false, nil
+	case step == tutti.RotationAbandon:
+		return tutti.RotationAbandoned, true, nil
+	case now != tutti.RotationSwitched:
+		return "", false, conflict("the old keys issue still; first: tutti rotate ca --switch")
+	}
+	return tutti.RotationFinished, true, nil
+}
+
+// unnamed are those who are behind and whom nobody has named, for people.
+func unnamed(in tutti.RotateCA, nodes, operators []tutti.BehindRotation) []string {
+	var out []string
+	for _, b := range nodes {
+		if !slices.Contains(in.Leave, b.Node) {
+			out = append(out, "node "+string(b.Node))
+		}
+	}
+	for _, b := range operators {
+		if !slices.Contains(in.LeaveOperators, b.Operator) {
+			out = append(out, "operator "+b.Operator)
+		}
+	}
+	return out
+}
+
+// listOf names the first few.
+func listOf(names []string) string {
+	const most = 10
+	text := ""
+	for i, name := range names[:min(len(names), most)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += name
+	}
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// rotated appends a step. With the old CA go the join tokens that pin it.
+func (tx *tx) rotated(by string, next *tutti.CARotated) {
+	if next.Phase == tutti.RotationFinished {
+		for _, id := range sorted(tx.Registry.Tokens) {
+			if t := tx.Registry.Tokens[id]; t.BoundTo == "" && !t.Revoked && tx.now.Before(t.Expires) {
+				tx.emit(by, &tutti.TokenRevoked{Token: id})
+			}
+		}
+	}
+	tx.emit(by, next)
+}
+
+// behind are those who would be locked out if no set but one stayed: sorted by name.
+func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []tutti.BehindRotation) {
+	return behindOf(tx.State, tx.server.presence, tx.now, r, stays)
+}
+
+func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []tutti.BehindRotation) {
+	for _, name := range sorted(state.Registry.Nodes) {
+		n := state.Registry.Nodes[name]
+		follows := n.Pinned.Issuer == stays.Issuer && slices.Contains(n.Pinned.CAs, stays.CA)
+		if n.Pinned.Issuer == "" { // an old agent, or it joined and has said nothing yet
+			follows = stays == r.From && n.JoinedAt.Before(state.Registry.Rotation.Began)
+		}
+		if !follows {
+			nodes = append(nodes, behindNode(present, name))
+		}
+	}
+	for _, name := range sorted(state.Registry.Operators) {
+		op := state.Registry.Operators[name]
+		signer := op.CA
+		if signer == "" {
+			signer = r.From.CA
+		}
+		if len(op.Good(now)) > 0 && signer != stays.CA {
+			operators = append(operators, tutti.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that is to go; any command renews it"})
+		}
+	}
+	return nodes, operators
+}
+
+func behindNode(present explain.Present, name tutti.NodeName) tutti.BehindRotation {
+	seen, beat := present.Last(name)
+	out := tutti.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "it has not followed yet"}
+	switch {
+	case slices.Contains(present.Lacks(name), tutti.CapabilityRotateCA):
+		out.Why = tutti.TooOld(name, beat.Version, []tutti.Capability{tutti.CapabilityRotateCA}) + ", or let it join again"
+	case seen.IsZero():
+		out.SeenAt, out.Why = time.Time{}, "it was not heard of since the server was started"
+	}
+	return out
+}
+
+// ShowCARotation implements tutti.Rotations.
+func (s *Server) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
+	var out tutti.CARotation
+	if s.opts.Keys == nil {
+		return out, nil
+	}
+	sets, err := s.opts.Keys.KeySets()
+	if err != nil {
+		return out, err
+	}
+	err = s.look(ctx, func(v explain.View) error {
+		rotation := v.Registry.Rotation
+		out = tutti.CARotation{Phase: rotation.Phase(), Since: rotation.At, CA: sets.Present.CA, Nodes: len(v.Registry.Nodes)}
+		for _, op := range v.Registry.Operators {
+			if len(op.Good(v.Now)) > 0 {
+				out.Operators++
+			}
+		}
+		switch last := rotation.Last; {
+		case last == nil:
+		case last.Phase == tutti.RotationBegun:
+			out.Next = last.To.CA
+			for _, b := range unpinned(v, last.To.CA) {
+				out.Behind = append(out.Behind, behindNode(v.Present, b))
+			}
+		case last.Phase.Rotates():
+			out.Next = last.To.CA
+			stays := last.To
+			if last.Phase == tutti.RotationReturning {
+				stays = last.From
+			}
+			nodes, operators := behindOf(v.State, v.Present, v.Now, last, stays)
+			out.Behind = slices.Concat(nodes, operators)
+		default:
+			out.Left, out.LeftOperators = left(v.State, last)
+		}
+		out.Behind = append(out.Behind, strange(v.State, sets, out.Phase)...)
+		return nil
+	})
+	return out, err
+}
+
+// unpinned are the nodes that have not pinned a CA, sorted.
+func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, name := range sorted(v.Registry.Nodes) {
+		if !slices.Contains(v.Registry.Nodes[name].Pinned.CAs, ca) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// left are those who were left behind by an end and have not come back.
+func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, operators []string) {
+	for _, name := range last.Left {
+		if n := state.Registry.Nodes[name]; n != nil && n.Pinned.Issuer != last.Stays().Issuer && n.JoinedAt.Before(state.Registry.Rotation.At) {
+			nodes = append(nodes, name)
+		}
+	}
+	for _, name := range last.LeftOperators {
+		if op := state.Registry.Operators[name]; op != nil && len(op.Serials) == 0 {
+			operators = append(operators, name)
+		}
+	}
+	return nodes, operators
+}
+
+// strange are nodes that trust a CA that is not the server's any more, or never was.
+func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []tutti.BehindRotation {
+	var out []tutti.BehindRotation
+	for _, name := range sorted(state.Registry.Nodes) {
+		for _, ca := range state.Registry.Nodes[name].Pinned.CAs {
+			switch {
+			case slices.Contains(sets.Trusted(), ca):
+				continue
+			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
+				out = append(out, tutti.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
+			default:
+				out = append(out, tutti.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
+			}
+			break
+		}
+	}
+	return out
+}
+
+// maxPins bounds how often a node says in a minute that it stands on something else: each time is an event.
+const maxPins = 30
+
+// trust notes what a node stands on, and answers what it should.
+func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := decode[tutti.Pinned](tutti.OpTrust, payload)
+	if err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "message %q", tutti.OpTrust)
+	}
+	if s.opts.Keys == nil {
+		return tutti.Trusted{}, nil
+	}
+	sets, err := s.opts.Keys.KeySets()
+	if err != nil {
+		return nil, err
+	}
+	var name tutti.NodeName
+	err = s.inVersion(ctx, func(tx *tx) error {
+		n, err := tx.node(key)
+		if err != nil {
+			return err
+		}
+		name = n.Node
+		plain := in.Equal(tutti.Pinned{CAs: []tutti.Digest{sets.Present.CA}, Issuer: sets.Present.Issuer})
+		if n.Pinned.Equal(in) || plain && n.Pinned.Issuer == "" && !tx.Registry.Rotation.Phase().Rotates() {
+			return nil
+		}
+		if !tx.looks && !s.presence.mayPin(n.Node, tx.now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, maxPins)
+		}
+		tx.emit(actorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	enrolled, err := s.opts.Identity.Enrol(name, key)
+	if err != nil {
+		return nil, err
+	}
+	out := tutti.Trusted{CA: enrolled.CA}
+	if in.Issuer != sets.Issuing().Issuer {
+		out.JWT = enrolled.JWT
+	}
+	return out, nil
+}
+
+// followRotation brings the keys to where the log is, at the start; of a set that the log does not know, it tells it.
+func (w *writer) followRotation(ctx context.Context) error {
+	if w.opts.Keys == nil {
+		return nil
+	}
+	sets, err := w.opts.Keys.KeySets()
+	if err != nil {
+		return err
+	}
+	last := w.state.Registry.Rotation.Last
+	switch {
+	case sets.Phase == "" && last == nil:
+		return nil
+	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // this log was put back
+		return w.emitFirst(ctx, &tutti.CARotated{Phase: tutti.RotationFinished, From: last.From, To: last.To})
+	case sets.Phase == "" && (last.Phase.Rotates() || sets.Present != last.Stays()):
+		return tutti.Errorf(tutti.CodeDamaged, "the log says that the rotation of the CA is %s and ends with the CA %s, and the server's keys are of the CA %s alone: log and keys are not of one time; "+
+			"nothing was changed; put both back from one backup: tutti server restore", last.Phase, last.Stays().CA, sets.Present.CA)
+	case sets.Phase == "":
+		return nil
+	case last == nil || last.To != sets.Next:
+		if err := w.opts.Keys.Rotate(tutti.RotationBegun); err != nil {
+			return err
+		}
+		return w.emitFirst(ctx, &tutti.CARotated{Phase: tutti.RotationBegun, From: sets.Present, To: sets.Next})
+	}
+	if err := w.opts.Keys.Rotate(last.Phase); err != nil {
+		return tutti.Wrap("", err, "bring the keys to where the rotation is: %s", last.Phase)
+	}
+	if last.Phase == tutti.RotationFinished {
+		w.opts.Keys.Settle() // the bus was started with both sets
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package servertest
+
+import (
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// The key sets of Keys.
+var (
+	OldKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("old CA")), Issuer: "AOLD"}
+	NewKeys = tutti.KeySet{CA: tutti.DigestOf([]byte("new CA")), Issuer: "ANEXT"}
+)
+
+// Keys is a server.Keys without keys, whose sets survive a restart of the server. It can be rotated once.
+type Keys struct {
+	mu      sync.Mutex
+	sets    tutti.KeySets
+	settled int
+	// Fails, if set, is what Rotate returns.
+	Fails error
+}
+
+// MakeKeys makes one that was never rotated.
+func MakeKeys() *Keys { return &Keys{sets: tutti.KeySets{Present: OldKeys}} }
+
+// KeySets implements server.Keys.
+func (k *Keys) KeySets() (tutti.KeySets, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sets, nil
+}
+
+// Rotate implements server.Keys.
+func (k *Keys) Rotate(phase tutti.RotationPhase) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.Fails != nil:
+		return k.Fails
+	case phase == tutti.RotationFinished && k.sets.Phase != "":
+		k.sets = tutti.KeySets{Present: NewKeys, Was: []tutti.Digest{OldKeys.CA}}
+	case phase == tutti.RotationAbandoned:
+		k.sets = tutti.KeySets{Present: OldKeys}
+	case phase.Rotates():
+		k.sets.Phase, k.sets.Next = phase, NewKeys
+	}
+	return nil
+}
+
+// Settle implements server.Keys.
+func (k *Keys) Settle() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.settled++
+}
+
+// Settled is how often Settle was called.
+func (k *Keys) Settled() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.settled
+}
