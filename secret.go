@@ -34,6 +34,7 @@ type SecretText struct {
 	Key   string          `json:"key"`
 	ID    string          `json:"id"`
 	Value json.RawMessage `json:"value"`
+	For   []string        `json:"for,omitempty"` // what is sealed to the recovery key: for whom it was meant
 }
 
 // Piece is a secret sealed to one node.
@@ -233,10 +234,12 @@ type Secrets interface {
 	SecretEffect(ctx context.Context, in AskSecretEffect) (Effect, error)
 }
 
-// SealSecret brings a secret. Adds: to the one that is there, whose ID it has; else it is a new one.
+// SealSecret brings a secret. Adds: to the one that is there, whose ID it has; else it is a new one. Moves: it is for
+// these targets from now on, and comes with Recovery.
 type SealSecret struct {
 	Secret
-	Adds bool `json:"adds,omitempty"`
+	Adds  bool `json:"adds,omitempty"`
+	Moves bool `json:"moves,omitempty"`
 }
 
 // AskSecretEffect asks what a new secret would cause.
@@ -247,9 +250,10 @@ type AskSecretEffect struct {
 
 // Recipients are the nodes of some targets.
 type Recipients struct {
-	Recovery string      `json:"recovery"`         // public key, of the fleet file
-	Nodes    []Recipient `json:"nodes"`            // sorted by name
-	Absent   []NodeName  `json:"absent,omitempty"` // listed, and not joined
+	Recovery string      `json:"recovery"`          // public key, of the fleet file
+	Nodes    []Recipient `json:"nodes"`             // sorted by name
+	Absent   []NodeName  `json:"absent,omitempty"`  // named, or listed in a group, and not joined
+	Unknown  []GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have
 }
 
 // Recipient is a node with the key that secrets are sealed to.

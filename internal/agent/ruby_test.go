@@ -177,6 +177,7 @@ type reply struct {
 	Value    json.RawMessage            `json:"value"`
 	Secret   any                        `json:"sensitive"` // of a value true, of hiera the keys
 	Awaits   any                        `json:"awaits"`
+	Closed   map[string]string          `json:"closed"`
 	Outdated bool                       `json:"outdated"`
 	Degraded bool                       `json:"degraded"`
 	Data     map[string]json.RawMessage `json:"data"`

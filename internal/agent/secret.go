@@ -71,11 +71,15 @@ func (a *Agent) valueResponse(answer tutti.Answered, opens bool) (response, erro
 
 // hieraResponse is the hiera level, as the module is told it.
 func (a *Agent) hieraResponse(level tutti.HieraData, opens bool) (response, error) {
-	values, sensitive := make(map[string]json.RawMessage, len(level.Data)), []string{}
+	values, sensitive, closed := make(map[string]json.RawMessage, len(level.Data)), []string{}, map[string]string{}
 	for key, value := range level.Data {
 		clear, secret, err := a.open(value, opens)
-		if err != nil {
+		if err != nil && !opens {
 			return nil, err
+		}
+		if err != nil { // whoever looks it up is told; others need not suffer
+			closed[key] = err.Error()
+			continue
 		}
 		if values[key] = clear; secret {
 			sensitive = append(sensitive, key)
@@ -88,6 +92,9 @@ func (a *Agent) hieraResponse(level tutti.HieraData, opens bool) (response, erro
 	}
 	if len(level.Awaits) > 0 {
 		out["awaits"] = level.Awaits
+	}
+	if len(closed) > 0 {
+		out["closed"] = closed
 	}
 	return out, nil
 }
@@ -170,16 +177,19 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 	} else if self := s.agent.boxKey(); self != "" && !slices.ContainsFunc(pieces, func(r tutti.Recipient) bool { return r.Node == s.spec.Node }) {
 		pieces = append([]tutti.Recipient{{Node: s.spec.Node, BoxKey: self}}, pieces...)
 	}
-	recovery, err := sealing.ToRecovery(text, to.Recovery)
-	if err != nil {
-		return "", err
+	moves := adds && !slices.Equal(to.Current.For, req.For)
+	secret := tutti.Secret{Key: req.Key, ID: text.ID, For: req.For}
+	if !adds || moves {
+		if secret.Recovery, err = sealing.ToRecovery(text, req.For, to.Recovery); err != nil {
+			return "", err
+		}
 	}
-	batches, err := sealing.Batches(tutti.Secret{Key: req.Key, ID: text.ID, For: req.For, Recovery: recovery}, text, pieces)
+	batches, err := sealing.Batches(secret, text, pieces)
 	if err != nil {
 		return "", err
 	}
 	for i, batch := range batches {
-		in := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Secret: &tutti.SealSecret{Secret: batch, Adds: adds || i > 0}}
+		in := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Secret: &tutti.SealSecret{Secret: batch, Adds: adds || i > 0, Moves: moves && i == 0}}
 		if _, err := persist[struct{}](ctx, s.agent, tutti.OpPublish, in); err != nil {
 			return "", err
 		}

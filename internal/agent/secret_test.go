@@ -221,6 +221,20 @@ func TestSecretsThatAreNotGivenOn(t *testing.T) {
 	}
 }
 
+// TestOneSecretThatCannotBeOpenedIsItsOwn: whoever looks up another key of hiera does not suffer.
+func TestOneSecretThatCannotBeOpenedIsItsOwn(t *testing.T) {
+	l := keeping(t)
+	l.secret("shared/hiera/pw", "a", `"canary-1"`)
+	l.set("shared/hiera/port", "1")
+	l.start(func(o *agent.Options) { o.Boxes = &boxes{keys: []*ecdh.PrivateKey{servertest.Box("other")}} })
+	l.inRun(func(p *puppet) {
+		h := p.say(ask{"op": "hiera"})
+		if string(h.Data["port"]) != "1" || h.Data["pw"] != nil || !strings.Contains(h.Closed["pw"], "not sealed to this key") {
+			t.Errorf("hiera %+v", h)
+		}
+	})
+}
+
 // TestANodeSealsWhatItPublishes: once; a newcomer gets a piece of the same secret, and another value is another one.
 func TestANodeSealsWhatItPublishes(t *testing.T) {
 	l := keeping(t, impatient)

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/seal"
 )
@@ -68,7 +70,7 @@ func privateRecovery(c cli.Connection) (string, error) {
 	path := filepath.Join(c.OperatorDir, recoveryFile)
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", tutti.Errorf(tutti.CodeNotFound, "no recovery key %s: get it from the operator who ran `tutti secret init`, or make one with it", path)
+		return "", tutti.Errorf(tutti.CodeNotFound, "no recovery key %s: get it from the operator who ran `tutti secret init`, which the fleet needs once", path)
 	}
 	private := strings.TrimSpace(string(raw))
 	if err == nil {
@@ -81,26 +83,30 @@ func privateRecovery(c cli.Connection) (string, error) {
 
 // Seal implements cli.Sealer.
 func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key string, targets []string, value json.RawMessage) (cli.SealedFor, error) {
+	value, err := data.CheckValue(key, value)
+	if err != nil {
+		return cli.SealedFor{}, err
+	}
 	to, err := s.Recipients(ctx, targets)
 	if err != nil {
 		return cli.SealedFor{}, err
 	}
-	if err := pin(c, to); err != nil {
+	text := tutti.SecretText{Key: key, ID: rand.Text(), Value: value}
+	out := cli.SealedFor{Key: key, For: targets, Absent: to.Absent, Unknown: to.Unknown}
+	if out.First, err = pin(c, to); err != nil {
 		return cli.SealedFor{}, err
 	}
-	text := tutti.SecretText{Key: key, ID: rand.Text(), Value: value}
-	out := cli.SealedFor{Key: key, Absent: to.Absent}
 	for _, n := range to.Nodes {
 		out.Nodes = append(out.Nodes, n.Node)
 	}
-	return out, send(ctx, s, tutti.Secret{Key: key, ID: text.ID, For: targets}, text, to.Recovery, to.Nodes, false)
+	return out, send(ctx, s, tutti.Secret{Key: key, ID: text.ID, For: targets}, text, to.Recovery, to.Nodes, tutti.SealSecret{})
 }
 
 // send seals and brings it, in as many requests as it takes. Who is interrupted runs `tutti secret reseal`.
-func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.SecretText, recovery string, nodes []tutti.Recipient, adds bool) error {
+func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.SecretText, recovery string, nodes []tutti.Recipient, as tutti.SealSecret) error {
 	if recovery != "" {
 		var err error
-		if secret.Recovery, err = seal.ToRecovery(text, recovery); err != nil {
+		if secret.Recovery, err = seal.ToRecovery(text, secret.For, recovery); err != nil {
 			return err
 		}
 	}
@@ -108,10 +114,16 @@ func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.Sec
 	if err != nil {
 		return err
 	}
+	sent := 0
 	for i, batch := range batches {
-		if err := s.SealSecret(ctx, tutti.SealSecret{Secret: batch, Adds: adds || i > 0}); err != nil {
+		as.Secret, as.Adds, as.Moves = batch, as.Adds || i > 0, as.Moves && i == 0
+		if err := s.SealSecret(ctx, as); err != nil {
+			if i > 0 {
+				err = tutti.Wrap("", err, "secret %q is sealed to %d of %d nodes, the others wait; seal it to them with `tutti secret reseal %s`, or set it once more", secret.Key, sent, len(nodes), secret.Key)
+			}
 			return err
 		}
+		sent += len(batch.Pieces)
 	}
 	return nil
 }
@@ -131,22 +143,22 @@ func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view t
 	if err != nil {
 		return out, err
 	}
-	if err := pin(c, to); err != nil {
+	if out.First, err = pin(c, to); err != nil {
 		return out, err
 	}
-	out.Absent = to.Absent
+	out.For, out.Absent, out.Unknown = targets, to.Absent, to.Unknown
 	lack := slices.DeleteFunc(to.Nodes, func(n tutti.Recipient) bool { return slices.Contains(view.Sealed, n.Node) })
 	secret, err := s.RecoverSecret(ctx, view.Key)
 	if err != nil {
 		return out, err
 	}
-	if secret.ID != view.ID {
-		return out, tutti.Errorf(tutti.CodeConflict, "secret %q has another value by now: repeat", view.Key)
+	if secret.ID != view.ID || secret.Key != view.Key || !slices.Equal(secret.For, view.For) {
+		return out, tutti.Errorf(tutti.CodeConflict, "secret %q has another value or other targets by now: repeat", view.Key)
 	}
 	if len(lack) == 0 && !moved {
 		return out, nil
 	}
-	value, err := seal.OpenRecovery(tutti.SealedValue{Key: secret.Key, ID: secret.ID, Sealed: secret.Recovery}, private)
+	value, err := seal.OpenRecovery(tutti.SealedValue{Key: view.Key, ID: view.ID, For: view.For, Sealed: secret.Recovery}, private)
 	if err != nil {
 		return out, tutti.Wrap("", err, "with the recovery key in %s", c.OperatorDir)
 	}
@@ -154,15 +166,20 @@ func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view t
 		out.Nodes = append(out.Nodes, n.Node)
 	}
 	text := tutti.SecretText{Key: view.Key, ID: view.ID, Value: value}
-	return out, send(ctx, s, tutti.Secret{Key: view.Key, ID: view.ID, For: targets}, text, "", lack, true)
+	recovery := ""
+	if moved {
+		recovery = to.Recovery
+	}
+	return out, send(ctx, s, tutti.Secret{Key: view.Key, ID: view.ID, For: targets}, text, recovery, lack, tutti.SealSecret{Adds: true, Moves: moved})
 }
 
 // Trust implements cli.Sealer.
 func (sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes []tutti.NodeName, recovery bool) error {
-	known, err := loadPins(c)
+	known, unlock, err := lockPins(c)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	for _, n := range nodes {
 		to, err := s.Recipients(ctx, []string{tutti.ForNode(n)})
 		if err != nil {
@@ -186,17 +203,19 @@ func (sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses keys that are not those of before, and remembers new ones.
-func pin(c cli.Connection, to tutti.Recipients) error {
-	known, err := loadPins(c)
+// pin refuses keys that are not those of before, remembers new ones, and returns the nodes that these are of.
+func pin(c cli.Connection, to tutti.Recipients) (first []tutti.NodeName, err error) {
+	known, unlock, err := lockPins(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if public, err := (sealer{}).Recovery(c); err == nil {
-		known.Recovery = public // its private half is here
+	defer unlock()
+	if public, err := (sealer{}).Recovery(c); err == nil && public != to.Recovery {
+		return nil, tutti.Errorf(tutti.CodeRefused, "%s is another recovery key than that of the fleet file (%s): write its public half into the fleet file (`tutti secret init --show`), "+
+			"or move it away and get the fleet's", filepath.Join(c.OperatorDir, recoveryFile), to.Recovery)
 	}
 	if known.Recovery != "" && known.Recovery != to.Recovery {
-		return tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
+		return nil, tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
 			"if it was an operator, run: tutti secret trust --recovery", to.Recovery, known.Recovery)
 	}
 	changed := known.Recovery == ""
@@ -207,19 +226,49 @@ func pin(c cli.Connection, to tutti.Recipients) error {
 		case n.BoxKey:
 		case "":
 			known.Nodes[n.Node], changed = n.BoxKey, true
+			first = append(first, n.Node)
 		default:
 			others = append(others, string(n.Node))
 		}
 	}
 	if len(others) > 0 {
-		return tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, run: tutti secret trust %s",
+		return nil, tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, run: tutti secret trust %s",
 			strings.Join(others, ", "), strings.Join(others, " "))
 	}
 	if !changed {
-		return nil
+		return nil, nil
 	}
-	return known.save(c)
+	return first, known.save(c)
 }
+
+// lockPins reads the pins, for one command line at a time; unlock lets others go on.
+func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
+	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
+		return known, nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(c.OperatorDir, pinsFile+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return known, nil, err
+	}
+	unlock = func() { f.Close() }
+	for end := time.Now().Add(pinsWait); ; {
+		if err = flock(f); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			unlock()
+			return known, nil, tutti.Errorf(tutti.CodeDeadline, "another command holds %s for %s already", f.Name(), pinsWait)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if known, err = loadPins(c); err != nil {
+		unlock()
+	}
+	return known, unlock, err
+}
+
+// pinsWait is how long another command of the same operator is waited for, which compares keys.
+const pinsWait = 10 * time.Second
 
 func loadPins(c cli.Connection) (pins, error) {
 	path := filepath.Join(c.OperatorDir, pinsFile)

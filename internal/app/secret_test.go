@@ -58,14 +58,14 @@ func TestOperatorsSeal(t *testing.T) {
 	ctx, s := servertest.Operator(), sealer{}
 	web := f.Join("web-01", "web")
 	done, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"hunter2"`))
-	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", Nodes: []tutti.NodeName{"web-01"}}, done); err != nil || diff != "" {
+	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", For: []string{"group:web"}, Nodes: []tutti.NodeName{"web-01"}, First: []tutti.NodeName{"web-01"}}, done); err != nil || diff != "" {
 		t.Fatalf("%v, -want +sealed\n%s", err, diff)
 	}
 	f.Join("web-02", "web")
 	f.Join("app-01", "app")
 	first := onlySecret(t, f)
 	done, err = s.Reseal(ctx, f, c, first, nil)
-	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", Nodes: []tutti.NodeName{"web-02"}}, done); err != nil || diff != "" {
+	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", For: []string{"group:web"}, Nodes: []tutti.NodeName{"web-02"}, First: []tutti.NodeName{"web-02"}}, done); err != nil || diff != "" {
 		t.Fatalf("%v, -want +sealed\n%s", err, diff)
 	}
 	n := len(f.Events())
@@ -79,14 +79,13 @@ func TestOperatorsSeal(t *testing.T) {
 	if diff := cmp.Diff([][]tutti.NodeName{{"app-01"}, {"web-01", "web-02"}}, [][]tutti.NodeName{view.Sealed, view.Former}); diff != "" || view.ID != first.ID {
 		t.Errorf("for others: %+v\n%s", view, diff)
 	}
-	if _, err = s.Reseal(ctx, f, c, first, nil); err != nil {
-		t.Errorf("an older view of the same secret: %v", err)
-	}
+	_, err = s.Reseal(ctx, f, c, first, nil)
+	wantErr(t, err, tutti.CodeConflict, "or other targets by now")
 	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"another"`)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Reseal(ctx, f, c, first, nil)
-	wantErr(t, err, tutti.CodeConflict, "another value by now")
+	wantErr(t, err, tutti.CodeConflict, "has another value")
 	for _, e := range f.Events() {
 		b, is := e.Body.(*tutti.SecretSealed)
 		if !is || b.Secret.ID != first.ID {
@@ -138,7 +137,7 @@ func TestKeysArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	pushRecovery(t, f, public)
-	wantErr(t, set(), tutti.CodeRefused, "is not the one that this operator knows")
+	wantErr(t, set(), tutti.CodeRefused, "is another recovery key than that of the fleet file")
 	// An operator without the private half has only what he has seen.
 	if err := os.Rename(filepath.Join(c.OperatorDir, recoveryFile), filepath.Join(c.OperatorDir, "away")); err != nil {
 		t.Fatal(err)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -33,9 +35,12 @@ type Sealer interface {
 
 // SealedFor is to whom a secret was sealed by a command, and who has not joined.
 type SealedFor struct {
-	Key    string           `json:"key"`
-	Nodes  []tutti.NodeName `json:"nodes"`
-	Absent []tutti.NodeName `json:"absent,omitempty"`
+	Key     string            `json:"key"`
+	For     []string          `json:"for"`
+	Nodes   []tutti.NodeName  `json:"nodes"`
+	Absent  []tutti.NodeName  `json:"absent,omitempty"`
+	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have any more
+	First   []tutti.NodeName  `json:"first,omitempty"`   // this operator had sealed nothing to them before
 }
 
 func newSecretCommand(o *options) *cobra.Command {
@@ -72,7 +77,7 @@ reach it: without it each secret has to be set again. Never keep it on the serve
 			if err != nil {
 				return err
 			}
-			text := "Write into the fleet file, and push it:\n\n  secrets: {recovery: " + public + "}\n"
+			text := "Write this line into the fleet file, and push it:\n\nsecrets: {recovery: " + public + "}\n"
 			return o.done(cmd, text, map[string]any{"recovery": public})
 		},
 	}
@@ -134,26 +139,29 @@ runs again for it. With --for, one secret is for other targets from now on.`,
 					return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", key)
 				}
 			}
-			done := []SealedFor{}
+			slices.Sort(targets)
+			targets = slices.Compact(targets)
+			done, failed := []SealedFor{}, error(nil)
 			for _, s := range secrets {
 				if len(args) > 0 && !slices.Contains(args, s.Key) || len(args) == 0 && len(s.Waiting) == 0 {
 					continue
 				}
 				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets)
-				if err != nil {
-					return err
+				if err != nil { // others are not to suffer
+					failed = errors.Join(failed, err)
+					continue
 				}
 				if done = append(done, sealed); !o.json {
 					fmt.Fprintln(cmd.OutOrStdout(), sealedText(sealed))
 				}
 			}
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), done)
+				return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
 			}
-			if len(done) == 0 {
+			if len(done) == 0 && failed == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), "each secret is sealed to all that it is for")
 			}
-			return nil
+			return failed
 		},
 	}
 	addFor(cmd, &targets, "make these the targets")
@@ -165,7 +173,13 @@ func addFor(cmd *cobra.Command, targets *[]string, what string) {
 }
 
 func sealedText(s SealedFor) string {
-	text := fmt.Sprintf("sealed %s to %s", s.Key, count(len(s.Nodes), "node"))
+	text := fmt.Sprintf("sealed %s to %s of %s", s.Key, count(len(s.Nodes), "node"), strings.Join(s.For, " "))
+	if len(s.First) > 0 {
+		text += "; for the first time to: " + some(s.First)
+	}
+	if len(s.Unknown) > 0 {
+		text += "; not in the fleet file any more: " + some(s.Unknown) + " (tutti secret reseal KEY --for …)"
+	}
 	if len(s.Absent) > 0 {
 		text += "; not joined yet: " + some(s.Absent) + " (then: tutti secret reseal)"
 	}
@@ -230,7 +244,11 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 	if err != nil {
 		return err
 	}
-	return o.done(cmd, sealedText(sealed)+"\n", map[string]any{"key": key, "for": targets, "nodes": sealed.Nodes, "absent": sealed.Absent})
+	if o.json {
+		return printJSON(cmd.OutOrStdout(), sealed)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n", sealedText(sealed), kindOf(value))
+	return err
 }
 
 // secretOf reads a secret from standard input. On a terminal it is a string that is not shown. Errors do not have it.
@@ -245,8 +263,13 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 		return json.Marshal(string(raw))
 	}
 	raw, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxValueInput))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(bytes.TrimSuffix(raw, []byte("\n"))) == 0:
+		return nil, tutti.Errorf(tutti.CodeInvalid, "nothing came on standard input")
+	case !utf8.Valid(raw):
+		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not text in UTF-8: encode it (base64), and decode it in the code")
 	}
 	if asString {
 		return json.Marshal(string(bytes.TrimSuffix(raw, []byte("\n"))))
@@ -254,7 +277,22 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	if !json.Valid(raw) || string(bytes.TrimSpace(raw)) == "null" {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not a value in JSON; for a string as it is: --string")
 	}
-	return raw, nil
+	return bytes.TrimSpace(raw), nil
+}
+
+// kindOf says what a value is, and nothing of it.
+func kindOf(value json.RawMessage) string {
+	switch value[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "a hash"
+	case '[':
+		return "a list"
+	case 't', 'f':
+		return "a boolean"
+	}
+	return "a number"
 }
 
 func newSecretTrustCommand(o *options) *cobra.Command {

@@ -41,6 +41,8 @@ type Has struct {
 	Program tutti.Program // by which it runs
 	// Environment is the one that the fleet has now, empty: that of its last run.
 	Environment string
+	// Meant reports whether the node is among the targets of a secret; nil: it is not.
+	Meant func(targets []string) bool
 	// MayRead reports whether a grant lets it read a value; nil: it may read all.
 	MayRead func(key string) bool
 	// Recorded: of a compile by its Puppet Server it is known, too, what it read.

@@ -95,6 +95,12 @@ func (s *State) recorded(node tutti.NodeName, job tutti.JobID, code tutti.Digest
 		out.why = fmt.Sprintf("it read %q, which nothing grants it any more", key)
 		return out
 	}
+	if has.Meant != nil {
+		if key := s.data.Awaited(node, has.Meant); key != "" {
+			out.why = fmt.Sprintf("the secret %q is for it now, and not sealed to it yet: tutti secret reseal", key)
+			return out
+		}
+	}
 	out.Need = Proof
 	switch {
 	case (passed.Program == tutti.ProgramAgent) != (has.Program == tutti.ProgramAgent):

@@ -173,6 +173,34 @@ func (s *State) Lacks(q tutti.Query, node tutti.NodeName) (Lacked, bool) {
 	return Lacked{v.Key, v.sealed.targets}, true
 }
 
+// Awaited returns the key of a secret that a node's record asks, that is not sealed to it, and whose targets meet a
+// condition; empty: there is none.
+func (s *State) Awaited(node tutti.NodeName, meant func(targets []string) bool) string {
+	r := s.records[node]
+	if r == nil {
+		return ""
+	}
+	for path := range s.sealed {
+		v := s.values[path].sealed
+		if s.opens(v, node) {
+			continue
+		}
+		asks := false
+		if q := s.questions[identity{kind: tutti.QueryValue, key: path}]; q != nil {
+			asks = r.asks(q)
+		}
+		if of, key, hiera := hieraKey(path); hiera && (of == "" || of == node) && !asks {
+			q := s.questions[identity{kind: tutti.QueryHiera, key: key}]
+			lacked, lacks := s.Lacks(tutti.Query{Kind: tutti.QueryHiera, Key: key}, node)
+			asks = q != nil && r.asks(q) && lacks && lacked.Path == path
+		}
+		if asks && meant(v.targets) {
+			return path
+		}
+	}
+	return ""
+}
+
 // LacksHiera returns, by hiera key, what Lacks says of all that hiera on a node may ask.
 func (s *State) LacksHiera(node tutti.NodeName) map[string]Lacked {
 	out := map[string]Lacked{}

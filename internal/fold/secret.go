@@ -9,7 +9,7 @@ import (
 )
 
 // Recipients returns the nodes of some targets with their keys, and those that the fleet file lists and that have not
-// joined. CodeNotFound: an unknown target. CodeInvalid: the fleet file has no recovery key.
+// joined. CodeInvalid: the fleet file has no recovery key.
 func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 	out := tutti.Recipients{Nodes: []tutti.Recipient{}}
 	if err := tutti.ValidateTargets(targets); err != nil {
@@ -27,9 +27,8 @@ func (s *State) Recipients(targets []string) (tutti.Recipients, error) {
 		absent := s.Unjoined(name)
 		switch {
 		case group != "" && !isGroup:
-			return out, tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
-		case node != "" && s.Registry.Nodes[node] == nil && len(s.Registry.GroupsOf(node)) == 0:
-			return out, tutti.Errorf(tutti.CodeNotFound, "no node %q has joined or is listed in the fleet file; see: tutti node list", name)
+			out.Unknown = append(out.Unknown, group)
+			absent = nil
 		case node != "" && s.Registry.Nodes[node] == nil:
 			absent = []tutti.NodeName{node}
 		case node != "":

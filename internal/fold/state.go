@@ -114,7 +114,8 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 		groups = s.Registry.Groups(n)
 	}
 	mayRead := func(key string) bool { return policy.MayRead(f, groups, name, key) == nil }
-	return converge.Has{MayRead: mayRead, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
+	meant := func(targets []string) bool { return tutti.Targets(targets, name, groups) }
+	return converge.Has{MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
 }
 
 // Job returns the job of that id, or the latest for the empty one. Of one that is

@@ -1,9 +1,7 @@
 package identity
 
 import (
-	"crypto/ecdh"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -14,6 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/seal"
 )
 
 // EnrolRequest asks to admit Key under Name. The signature proves that the
@@ -63,11 +62,7 @@ func (r *EnrolRequest) Verify() error {
 	if err := r.Key.Validate(); err != nil {
 		return err
 	}
-	box, err := base64.StdEncoding.DecodeString(r.BoxKey)
-	if err == nil {
-		_, err = ecdh.X25519().NewPublicKey(box)
-	}
-	if err != nil {
+	if seal.CheckKey(r.BoxKey) != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "enrolment of %s: the box key is not an X25519 key", r.Name)
 	}
 	kp, err := nkeys.FromPublicKey(string(r.Key))

@@ -57,6 +57,7 @@ func noteValue(l *Ledger, e tutti.Event) {
 	secret, is := e.Body.(*tutti.SecretSealed)
 	if is && !v.gone && secret.Secret.ID == v.secret {
 		v.pieces = append(v.pieces, e.Seq)
+		v.sets[ownerOf(e)] = e.Seq // while it counts for its run, what unset the value is needed, too
 		return
 	}
 	v.last, v.owner, v.gone, v.secret, v.pieces = e.Seq, ownerOf(e), false, "", nil

@@ -65,6 +65,9 @@ func TestNeeded(t *testing.T) {
 		return &tutti.ValueSet{Key: key, Owner: owner, Value: json.RawMessage("1")}
 	}
 	unset := func(key string, owner tutti.NodeName) tutti.Body { return &tutti.ValueUnset{Key: key, Owner: owner} }
+	seal := func(id string, owner tutti.NodeName) tutti.Body {
+		return &tutti.SecretSealed{Secret: tutti.Secret{Key: "s", ID: id}, Owner: owner}
+	}
 	claim := &tutti.RunClaimed{Run: "r", Node: "n"}
 	ended := &tutti.RunFinished{Result: tutti.Result{Run: "r"}}
 	reported := func(run tutti.RunID) tutti.Body {
@@ -91,6 +94,10 @@ func TestNeeded(t *testing.T) {
 		{"the code of a job that is there", log(push("a"), job("j", "a"), push("b")), seqs{1, 2, 3}},
 		{"not that of a job that was retired", log(push("a"), job("j", "a"), &tutti.JobFinished{Job: "j"}, push("b"), &tutti.JobRetired{Job: "j"}), seqs{4}},
 		{"the last push of the same code", log(push("a"), job("j", "a"), push("b"), push("a"), push("b")), seqs{2, 4, 5}},
+
+		{"a secret with all its pieces", log(seal("a", ""), seal("b", ""), seal("b", ""), seal("b", "n")), seqs{2, 3, 4}},
+		{"not after it was unset", log(seal("a", ""), seal("a", ""), unset("s", "")), nil},
+		{"what unset it, as long as a piece counts for its run", log(join, seal("a", "n"), claim, seal("a", "n"), unset("s", "")), seqs{1, 4, 5}},
 
 		{"a token until 30 days after its end", log(token(old + 25*time.Hour)), seqs{1}},
 		{"a token's end as long as the token", log(token(time.Hour), &tutti.TokenRevoked{Token: "t"}), seqs{1, 2}},

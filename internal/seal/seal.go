@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	"filippo.io/age"
@@ -27,8 +28,11 @@ func ToNode(text tutti.SecretText, boxKey string) ([]byte, error) {
 	return seal(text, encodeBech32("age", raw))
 }
 
-// ToRecovery seals to a recovery key (age1…).
-func ToRecovery(text tutti.SecretText, recovery string) ([]byte, error) { return seal(text, recovery) }
+// ToRecovery seals to a recovery key (age1…), with the targets that the secret is for.
+func ToRecovery(text tutti.SecretText, targets []string, recovery string) ([]byte, error) {
+	text.For = targets
+	return seal(text, recovery)
+}
 
 func seal(text tutti.SecretText, recipient string) ([]byte, error) {
 	if len(text.Value) > tutti.MaxSecret {
@@ -60,35 +64,44 @@ func PublicKey(box *ecdh.PrivateKey) string {
 // OpenNode opens what was sealed to the key of a node, and refuses it (CodeRefused) if it is not the secret that it is
 // said to be.
 func OpenNode(v tutti.SealedValue, box *ecdh.PrivateKey) (json.RawMessage, error) {
-	return open(v, strings.ToUpper(encodeBech32("age-secret-key-", box.Bytes())))
+	text, err := open(v, strings.ToUpper(encodeBech32("age-secret-key-", box.Bytes())))
+	return text.Value, err
 }
 
-// OpenRecovery opens what was sealed to a recovery key, given its private half (AGE-SECRET-KEY-1…).
+// OpenRecovery opens what was sealed to a recovery key, given its private half (AGE-SECRET-KEY-1…), and refuses it
+// (CodeRefused) if it is not the secret that it is said to be, or was meant for other targets.
 func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) {
-	return open(v, private)
+	text, err := open(v, private)
+	if err == nil && !slices.Equal(text.For, v.For) {
+		err = tutti.Errorf(tutti.CodeRefused, "secret %q: the server says that it is for %s, and it was sealed for %s: do not believe the server, or set the secret once more",
+			v.Key, strings.Join(v.For, " "), strings.Join(text.For, " "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text.Value, nil
 }
 
-func open(v tutti.SealedValue, private string) (json.RawMessage, error) {
+func open(v tutti.SealedValue, private string) (text tutti.SecretText, err error) {
 	identity, err := age.ParseX25519Identity(private)
 	if err != nil {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "the private key is none") // err has the key
+		return text, tutti.Errorf(tutti.CodeInvalid, "the private key is none") // err has the key
 	}
 	r, err := age.Decrypt(bytes.NewReader(v.Sealed), identity)
 	if err != nil {
-		return nil, tutti.Errorf(tutti.CodeRefused, "secret %q: it is not sealed to this key", v.Key)
+		return text, tutti.Errorf(tutti.CodeRefused, "secret %q: it is not sealed to this key", v.Key)
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
 	if err != nil || len(raw) > maxOpened {
-		return nil, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is damaged or too large", v.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is damaged or too large", v.Key)
 	}
-	var text tutti.SecretText
 	if err := json.Unmarshal(raw, &text); err != nil { // err may quote it
-		return nil, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is no secret", v.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is no secret", v.Key)
 	}
 	if text.Key != v.Key || text.ID != v.ID {
-		return nil, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is another secret (%q)", v.Key, text.Key)
+		return tutti.SecretText{}, tutti.Errorf(tutti.CodeRefused, "secret %q: what is sealed is another secret (%q)", v.Key, text.Key)
 	}
-	return text.Value, nil
+	return text, nil
 }
 
 // NewRecovery makes a recovery key: the private half (AGE-SECRET-KEY-1…) and the public one (age1…).
@@ -117,6 +130,29 @@ func ValidateRecovery(public string) error {
 	return nil
 }
 
+// maxBatch bounds a batch as JSON, so that with what is around it it fits into any message that carries it.
+const maxBatch = 150 << 10
+
+// encoded is about how many bytes of JSON a secret is.
+func encoded(s tutti.Secret) int {
+	size := 1024 + len(s.Key) + base64.StdEncoding.EncodedLen(len(s.Recovery))
+	for _, target := range s.For {
+		size += len(target) + 3
+	}
+	for _, p := range s.Pieces {
+		size += pieceBytes(len(p.Node), len(p.Sealed))
+	}
+	return size
+}
+
+func pieceBytes(name, sealed int) int { return 150 + name + base64.StdEncoding.EncodedLen(sealed) }
+
+// CheckKey refuses what nobody can seal to: it is not an X25519 key, or one of the few that are the same with each other key.
+func CheckKey(boxKey string) error {
+	_, err := ToNode(tutti.SecretText{Value: json.RawMessage("1")}, boxKey)
+	return tutti.Wrap(tutti.CodeInvalid, err, "the key for secrets")
+}
+
 // Batches seals to nodes and returns requests of which each fits into one message: the first one has what secret has.
 func Batches(secret tutti.Secret, text tutti.SecretText, to []tutti.Recipient) ([]tutti.Secret, error) {
 	batches := []tutti.Secret{secret}
@@ -126,7 +162,7 @@ func Batches(secret tutti.Secret, text tutti.SecretText, to []tutti.Recipient) (
 			return nil, tutti.Wrap("", err, "node %s", n.Node)
 		}
 		last := &batches[len(batches)-1]
-		if len(last.Pieces) == tutti.MaxPieces || last.Size()+len(sealed) > tutti.MaxSecretRequest {
+		if len(last.Pieces) == tutti.MaxPieces || encoded(*last)+pieceBytes(len(n.Node), len(sealed)) > maxBatch {
 			batches = append(batches, tutti.Secret{Key: secret.Key, ID: secret.ID, For: secret.For})
 			last = &batches[len(batches)-1]
 		}

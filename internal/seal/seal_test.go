@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -83,12 +84,18 @@ func TestRecovery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := seal.ToRecovery(text, public)
+	sealed, err := seal.ToRecovery(text, []string{"group:web"}, public)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := seal.OpenRecovery(said(sealed), private); err != nil || string(got) != string(text.Value) {
+	v := said(sealed)
+	v.For = []string{"group:web"}
+	if got, err := seal.OpenRecovery(v, private); err != nil || string(got) != string(text.Value) {
 		t.Errorf("opened %s, %v", got, err)
+	}
+	v.For = []string{"group:web", "node:thief"}
+	if got, err := seal.OpenRecovery(v, private); tutti.CodeOf(err) != tutti.CodeRefused || got != nil || !strings.Contains(err.Error(), "was sealed for group:web") {
+		t.Errorf("for others than it was sealed for: %s, %v", got, err)
 	}
 	if got, err := seal.PublicOf(private); err != nil || got != public {
 		t.Errorf("public half %s, %v; want %s", got, err, public)
@@ -97,7 +104,7 @@ func TestRecovery(t *testing.T) {
 		if err := seal.ValidateRecovery(bad); tutti.CodeOf(err) != tutti.CodeInvalid && bad != strings.ToUpper(public) {
 			t.Errorf("%q is taken for a public key: %v", bad, err)
 		}
-		if _, err := seal.ToRecovery(text, bad); err == nil && bad != strings.ToUpper(public) {
+		if _, err := seal.ToRecovery(text, nil, bad); err == nil && bad != strings.ToUpper(public) {
 			t.Errorf("sealed to %q", bad)
 		}
 	}
@@ -124,5 +131,41 @@ func TestLargeSecrets(t *testing.T) {
 	}
 	if _, err := seal.ToNode(text, "AAAA"); tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("sealed to an invalid key: %v", err)
+	}
+}
+
+// TestBatchesFitIntoMessages: of many nodes with long names, whatever the size of the secret.
+func TestBatchesFitIntoMessages(t *testing.T) {
+	_, public := newBox(t)
+	var nodes []tutti.Recipient
+	for i := range 300 {
+		nodes = append(nodes, tutti.Recipient{Node: tutti.NodeName(fmt.Sprintf("%s%03d.example.net", strings.Repeat("n", 60), i)), BoxKey: public})
+	}
+	for _, size := range []int{20, 240, 400, 4000, tutti.MaxSecret} {
+		large := text
+		large.Value = json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
+		recovery, err := seal.ToNode(large, public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := tutti.Secret{Key: text.Key, ID: text.ID, For: []string{"group:" + strings.Repeat("g", 60)}, Recovery: recovery}
+		batches, err := seal.Batches(secret, large, nodes[:min(len(nodes), 40+4_000_000/size)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, b := range batches {
+			raw, err := json.Marshal(tutti.Publish{Run: "00000000-0000-4000-8000-000000000000", Key: b.Key, Secret: &tutti.SealSecret{Secret: b, Adds: true}})
+			if err != nil || len(raw) > 190<<10 || b.Validate() != nil {
+				t.Errorf("a secret of %d bytes, batch %d of %d: %d bytes, %v, %v", size, i, len(batches), len(raw), b.Validate(), err)
+			}
+		}
+	}
+}
+
+func TestWeakKeysAreRefused(t *testing.T) {
+	for _, key := range []string{"", "AAAA", base64.StdEncoding.EncodeToString(make([]byte, 32)), base64.StdEncoding.EncodeToString(append([]byte{1}, make([]byte, 31)...))} {
+		if err := seal.CheckKey(key); tutti.CodeOf(err) != tutti.CodeInvalid {
+			t.Errorf("%q: %v", key, err)
+		}
 	}
 }

@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/seal"
 )
 
 // SealSecret implements tutti.Secrets.
@@ -44,10 +46,21 @@ func (tx *tx) seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	if err != nil {
 		return err
 	}
+	if len(to.Unknown) > 0 && !in.Adds {
+		if had, is := tx.Data.Secret(in.Key); !is || !slices.Contains(had.Secret.For, tutti.ForGroup(to.Unknown[0])) {
+			return unknownGroup(to.Unknown[0])
+		}
+	}
 	current, is := tx.Data.Secret(in.Key)
 	switch {
 	case in.Adds && (!is || current.Secret.ID != in.ID):
 		return tutti.Errorf(tutti.CodeConflict, "secret %q has another value by now, or is gone: look with `tutti secret list`, and repeat", in.Key)
+	case in.Adds && !in.Moves && !slices.Equal(in.For, current.Secret.For):
+		return tutti.Errorf(tutti.CodeConflict, "secret %q is for %s by now: repeat", in.Key, strings.Join(current.Secret.For, " "))
+	case in.Moves && len(in.Recovery) == 0:
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q: other targets come with what is sealed to the recovery key", in.Key)
+	case in.Adds && !in.Moves && len(in.Recovery) > 0:
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q: what is sealed to the recovery key stays as long as value and targets do", in.Key)
 	case !in.Adds && is && current.Secret.ID == in.ID:
 		return tutti.Errorf(tutti.CodeConflict, "secret %q has this id already: a new value takes a new one", in.Key)
 	case !in.Adds && len(in.Recovery) == 0:
@@ -62,7 +75,12 @@ func (tx *tx) seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	if owner != "" { // who made it can open it
 		boxes[owner] = tutti.BoxDigest(tx.Registry.Nodes[owner].BoxKey)
 	}
+	var pieces []tutti.Piece
 	for _, p := range in.Pieces {
+		if in.Adds && current.Boxes[p.Node] == p.Box {
+			continue // somebody else was faster, and nothing changes what a node has
+		}
+		pieces = append(pieces, p)
 		switch box, named := boxes[p.Node]; {
 		case !named:
 			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s is not among those that it is for (any more): repeat", in.Key, p.Node)
@@ -74,6 +92,9 @@ func (tx *tx) seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	}
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err
+	}
+	if in.Pieces = pieces; in.Adds && !in.Moves && len(pieces) == 0 {
+		return nil
 	}
 	var run tutti.RunID
 	var job tutti.JobID
@@ -130,23 +151,44 @@ func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []by
 	if err != nil {
 		return nil, err
 	}
+	if err := s.shares.read(key, payload); err != nil {
+		return nil, err
+	}
 	var out tutti.NodeRecipients
-	return &out, s.do(ctx, func(tx *tx) error {
-		n, _, err := tx.nodeOwnRun(key, in.Run)
-		if err != nil {
-			return err
-		}
-		if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
-			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
-		}
-		if out.Recipients, err = tx.Recipients(in.For); err != nil {
-			return err
-		}
-		if secret, is := tx.Data.Secret(in.Key); is && secret.View.Owner == n.Node {
-			out.Current = &tutti.SealedTo{ID: secret.Secret.ID, For: secret.Secret.For, Boxes: secret.Boxes}
-		}
-		return nil
+	var node tutti.NodeName
+	return &out, s.answerBeside(ctx, key, inquiry{
+		check: func(tx *tx) (cost int, err error) {
+			n, r, err := tx.nodeRun(key, in.Run)
+			if err != nil {
+				return 0, err
+			}
+			node = n.Node
+			if !r.Passed() || !slices.Contains(r.Values, in.Key) {
+				return 0, tx.deny(actorNode(n.Node), "ask for whom to seal "+in.Key,
+					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: its catalog has not named it at the gate", r.Run, n.Node, in.Key))
+			}
+			if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
+				return 0, tx.deny(actorNode(n.Node), "write "+in.Key, err)
+			}
+			return len(tx.Registry.Nodes) * len(in.For), nil
+		},
+		answer: func(tx *tx) (err error) {
+			if out.Recipients, err = tx.Recipients(in.For); err != nil {
+				return err
+			}
+			if len(out.Unknown) > 0 {
+				return unknownGroup(out.Unknown[0])
+			}
+			if secret, is := tx.Data.Secret(in.Key); is && secret.View.Owner == node {
+				out.Current = &tutti.SealedTo{ID: secret.Secret.ID, For: secret.Secret.For, Boxes: secret.Boxes}
+			}
+			return nil
+		},
 	})
+}
+
+func unknownGroup(name tutti.GroupName) error {
+	return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
 }
 
 // handsOut refuses to give a secret to an agent that would not open it, or to one that compiles for another node and that
@@ -190,7 +232,7 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	if err != nil {
 		return nil, err
 	}
-	if err := tutti.ValidateBoxKey(in.BoxKey); err != nil {
+	if err := seal.CheckKey(in.BoxKey); err != nil {
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {

@@ -51,7 +51,7 @@ func (v *vault) sealed(key string, n int, value string, targets ...string) tutti
 		v.t.Fatal(err)
 	}
 	text := tutti.SecretText{Key: key, ID: id(n), Value: json.RawMessage(value)}
-	recovery, err := seal.ToRecovery(text, to.Recovery)
+	recovery, err := seal.ToRecovery(text, targets, to.Recovery)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -119,6 +119,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 	if a := late.Ask(order.Run, password); a.Found || a.Awaits != "db/password" {
 		t.Errorf("web-02 is told %+v", a)
 	}
+	level = tutti.HieraData{}
 	if err := late.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear, err := seal.OpenRecovery(tutti.SealedValue{Key: secret.Key, ID: secret.ID, Sealed: secret.Recovery}, v.private)
+	clear, err := seal.OpenRecovery(tutti.SealedValue{Key: secret.Key, ID: secret.ID, For: secret.For, Sealed: secret.Recovery}, v.private)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,15 @@ func TestSecretsAreRefused(t *testing.T) {
 		{"a node that is not meant", func(s *tutti.SealSecret) { s.Pieces[0].Node = "db-01" }, tutti.CodeConflict, "not among those"},
 		{"another key", func(s *tutti.SealSecret) { s.Pieces[0].Box = tutti.BoxDigest("x") }, tutti.CodeConflict, "another key by now"},
 		{"an unknown group", func(s *tutti.SealSecret) { s.For = []string{"group:x"} }, tutti.CodeNotFound, `no group "x"`},
-		{"an unknown node", func(s *tutti.SealSecret) { s.For = []string{"node:x"} }, tutti.CodeNotFound, `no node "x"`},
+		{"other targets of the one that is there", func(s *tutti.SealSecret) {
+			s.Adds, s.Key, s.ID, s.For, s.Recovery = true, "db/password", id(1), []string{"group:db"}, nil
+		}, tutti.CodeConflict, "is for group:web by now"},
+		{"other targets without the recovery key", func(s *tutti.SealSecret) {
+			s.Adds, s.Moves, s.Key, s.ID, s.For, s.Recovery = true, true, "db/password", id(1), []string{"group:db"}, nil
+		}, tutti.CodeInvalid, "come with what is sealed to the recovery key"},
+		{"another recovery of the one that is there", func(s *tutti.SealSecret) {
+			s.Adds, s.Key, s.ID = true, "db/password", id(1)
+		}, tutti.CodeInvalid, "stays as long as value and targets do"},
 		{"no target", func(s *tutti.SealSecret) { s.For = nil }, tutti.CodeInvalid, "0 targets"},
 		{"more of another one", func(s *tutti.SealSecret) { s.Adds, s.Key = true, "db/password" }, tutti.CodeConflict, "has another value by now"},
 		{"more of nothing", func(s *tutti.SealSecret) { s.Adds = true }, tutti.CodeConflict, "or is gone"},
@@ -190,6 +199,14 @@ func TestSecretsAreRefused(t *testing.T) {
 		if got := v.Since(n); len(got) > 0 {
 			t.Errorf("%s: appended %v", tc.reason, got)
 		}
+	}
+	// A piece that is there is not replaced by another one.
+	again := good()
+	again.Adds, again.Key, again.ID, again.Recovery, again.Pieces[0].Sealed = true, "db/password", id(1), nil, []byte("rubbish")
+	n := len(v.Events())
+	wantCode(t, v.SealSecret(servertest.Operator(), again), "", "")
+	if got := v.Since(n); len(got) > 0 {
+		t.Errorf("a piece that is there: appended %v", got)
 	}
 	wantCode(t, v.SetValue(servertest.Operator(), "db/password", json.RawMessage("1")), tutti.CodeConflict, "is a secret")
 	wantCode(t, v.SetValue(servertest.Operator(), "db/x", (tutti.Secret{Key: "db/x", ID: id(1)}).Value(nil)), tutti.CodeInvalid, "Tutti::Sealed")
@@ -262,8 +279,8 @@ func TestANodePublishesASecret(t *testing.T) {
 	if err != nil || len(to.Nodes) != 1 || to.Nodes[0].Node != "web-01" || to.Current != nil || !slices.Equal(to.Absent, []tutti.NodeName{"web-02"}) {
 		t.Fatalf("told %+v, %v", to, err)
 	}
-	_, err = ask(db, order.Run, "shared/x")
-	wantCode(t, err, tutti.CodeRefused, "")
+	_, err = ask(db, order.Run, "db/undeclared")
+	wantCode(t, err, tutti.CodeRefused, "its catalog has not named it at the gate")
 	in := v.sealed("db/password", 1, `"made here"`, "group:web")
 	text := tutti.SecretText{Key: in.Key, ID: in.ID, Value: json.RawMessage(`"made here"`)}
 	own, err := seal.Batches(tutti.Secret{}, text, []tutti.Recipient{{Node: "db-01", BoxKey: seal.PublicKey(servertest.Box(string(db.Key)))}})
@@ -410,5 +427,61 @@ func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 		must(web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []tutti.OwnPiece{
 			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
 		}}, nil))
+	}
+}
+
+// TestWhoIsMeantFromNowOnIsNotGood: a node took a default, since a secret was not for it. Now it is.
+func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
+	v := newVault(t)
+	v.Join("web-01", "web")
+	db := v.Join("db-01")
+	v.set("db/password", 1, `1`, "group:web")
+	v.set("shared/hiera/pw", 2, `1`, "group:web")
+	v.Start("db", tutti.ModeApply)
+	order := db.MustClaim()
+	db.Gate(tutti.Gate{
+		Run: order.Run, Reads: []tutti.Read{db.Read(order.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})}, Keys: []tutti.KeyRead{{Key: "pw"}},
+	})
+	db.Finish(order.Run)
+	stands := func() tutti.NodeStanding {
+		t.Helper()
+		n, err := v.ShowNode(servertest.Operator(), "db-01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.Standing
+	}
+	if got := stands(); got.State != tutti.NodeGood {
+		t.Errorf("before: %+v", got)
+	}
+	for _, key := range []string{"db/password", "shared/hiera/pw"} {
+		more := v.sealed(key, map[string]int{"db/password": 1, "shared/hiera/pw": 2}[key], `1`, "group:db", "group:web")
+		whole := more.Pieces
+		more.Adds, more.Moves, more.Pieces = true, true, nil
+		if err := v.SealSecret(servertest.Operator(), more); err != nil {
+			t.Fatal(err)
+		}
+		if got := stands(); got.State == tutti.NodeGood || !strings.Contains(got.Why, "not sealed to it yet") {
+			t.Errorf("%s is for it: %+v", key, got)
+		}
+		more.Moves, more.Recovery, more.Pieces = false, nil, whole
+		if err := v.SealSecret(servertest.Operator(), more); err != nil {
+			t.Fatal(err)
+		}
+		if got := stands(); got.State == tutti.NodeGood || !strings.Contains(got.Why, "has changed since it was read") {
+			t.Errorf("%s is sealed to it: %+v", key, got)
+		}
+		order := func() tutti.Order { v.Start("db", tutti.ModeApply); return db.MustClaim() }()
+		read := db.Read(order.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})
+		keys := []tutti.KeyRead{{Key: "pw"}}
+		reads := []tutti.Read{read}
+		if key != "db/password" {
+			keys, reads = nil, append(reads, db.Read(order.Run, tutti.Query{Kind: tutti.QueryHiera, Key: "pw"}))
+		}
+		db.Gate(tutti.Gate{Run: order.Run, Reads: reads, Keys: keys})
+		db.Finish(order.Run)
+		if got := stands(); got.State != tutti.NodeGood {
+			t.Errorf("after its run with %s: %+v", key, got)
+		}
 	}
 }

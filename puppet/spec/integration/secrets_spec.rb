@@ -84,6 +84,38 @@ RSpec.describe 'secrets' do
     expect([run.status.exitstatus, run.agent.asked('publish')]).to eq([0, []]), run.said
   end
 
+  it 'are taken out of what a type says that refuses them' do
+    run.agent.sealed = { 'db/pw' => "canary-7 'x'" }
+    run.manifest(<<~PUPPET).call
+      $pw = tutti::value('db/pw')
+      exec { '/bin/true': environment => Sensitive([$pw.unwrap]) }
+      file { '#{run.path('x.txt')}': mode => $pw }
+    PUPPET
+    expect(run.said).to include('[redacted]')
+    expect(run.said).not_to include('canary-')
+    expect(left.select { |path| File.binread(path).include?('canary-') }).to be_empty
+  end
+
+  it 'are refused to what Puppet resolves late, which would show them' do
+    run.agent.sealed = { 'db/pw' => 'canary-8' }
+    run.write('code/production/lib/puppet/functions/pw.rb', <<~RUBY)
+      Puppet::Functions.create_function(:pw) do
+        dispatch(:pw) {}
+        def pw
+          Puppet::Pops::Types::PSensitiveType::Sensitive.new('canary-9')
+        end
+      end
+    RUBY
+    run.manifest(<<~PUPPET).call
+      notify { 'late': message => Deferred('tutti::value', ['db/pw']) }
+      tutti_value { 'db/own': value => Deferred('pw', []) }
+    PUPPET
+    expect(run.status.exitstatus).not_to eq(0)
+    expect(run.agent.asked('publish')).to be_empty
+    expect(run.said).not_to include('canary-')
+    expect(left.select { |path| File.binread(path).include?('canary-') }.map { |path| File.basename(path) }).to eq(['pw.rb'])
+  end
+
   it 'of hiera-eyaml are beside them, by the real gem' do
     keys = %w[private public].map { |half| "--pkcs7-#{half}-key=#{run.path("#{half}.pem")}" }
     eyaml(['createkeys', *keys])

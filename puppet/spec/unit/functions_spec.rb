@@ -93,6 +93,7 @@ RSpec.describe 'tutti::hiera' do
     allow(recorder).to receive(:position) { |key| { 'resource' => "Class[#{key}]" } }
     run = instance_double(PuppetX::Tutti::Run, hiera: { 'a' => nil, 'b' => { 'c' => 1 } }, keys: recorder)
     allow(run).to receive(:awaited) { |key| 'shared/hiera/pw' if key == 'pw' }
+    allow(run).to receive(:closed) { |key| 'secret "x": it is not sealed to this key' if key == 'closed' }
     PuppetX::Tutti::Run.current = run
   end
 
@@ -140,6 +141,10 @@ RSpec.describe 'tutti::hiera' do
     expect { lookup('pw') }.to raise_error(PuppetX::Tutti::Unanswered, %r{the secret "shared/hiera/pw" .* `tutti secret reseal`}) { |e|
       expect(e.wait).to eq('query' => { 'kind' => 'hiera', 'key' => 'pw' }, 'at' => { 'resource' => 'Class[pw]' })
     }
+  end
+
+  it 'fails for a secret that the agent cannot open' do
+    expect { lookup('closed') }.to raise_error(Puppet::Error, /secret "x": it is not sealed to this key/)
   end
 
   it 'never requires what Hiera itself asks for' do

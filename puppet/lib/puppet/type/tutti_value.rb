@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require 'puppet_x/tutti/run'
+
 Puppet::Type.newtype(:tutti_value) do
   @doc = <<-DOC
     @summary Publishes a shared value when it is applied.
@@ -98,6 +100,10 @@ Puppet::Type.newtype(:tutti_value) do
 
   # Puppet hands the value of a parameter over in clear and says only by name that it was Sensitive.
   def set_sensitive_parameters(names) # rubocop:disable Naming/AccessorMethodName
+    if deferred?(:value)
+      raise Puppet::ResourceError.new("#{ref}: the value is Deferred: #{PuppetX::Tutti::Run::LAZY}, or publish what the manifest has", file, line)
+    end
+
     @secret = names.map(&:to_sym).include?(:value)
     if @secret && self[:for].nil?
       raise Puppet::ResourceError.new("#{ref}: the value is Sensitive: say whom it is for, like `for => 'web'`; " \
@@ -106,6 +112,10 @@ Puppet::Type.newtype(:tutti_value) do
     raise Puppet::ResourceError.new("#{ref}: `for` seals a value that is Sensitive, and this one is not", file, line) if self[:for] && !@secret
 
     super(names.reject { |name| name.to_sym == :value })
+  end
+
+  def deferred?(name)
+    defined?(Puppet::Pops::Evaluator::DeferredValue) && parameter(name)&.value.instance_of?(Puppet::Pops::Evaluator::DeferredValue)
   end
 
   # Whether the value is sealed.

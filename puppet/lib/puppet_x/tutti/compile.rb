@@ -39,6 +39,11 @@ module PuppetX
         @awaited[key]
       end
 
+      def closed(key)
+        load_hiera
+        @closed[key]
+      end
+
       # Where the level is forgotten, something else stands in the place of Tutti's values, and no record would show it. A level that
       # is there is asked at the first lookup already, for `lookup_options`.
       # @raise [Puppet::Error] if Tutti has a key that was looked up, and the level was never asked

@@ -16,6 +16,7 @@ module PuppetX
       def self.install(order)
         Puppet::Configurer.prepend(Configurer)
         Puppet::Transaction.prepend(Transaction)
+        Redaction.install
         order.agent? ? agent : apply
       end
 

@@ -12,6 +12,7 @@ require_relative 'filter'
 require_relative 'key_recorder'
 require_relative 'leaves'
 require_relative 'outside'
+require_relative 'redaction'
 require_relative 'waits'
 
 module PuppetX
@@ -23,6 +24,9 @@ module PuppetX
       # What the agent knows about a key.
       # @!attribute awaits [String, nil] the key of a secret that is for this node and not sealed to it yet
       Answer = Struct.new(:found, :value, :awaits)
+
+      # Puppet 8 resolves a Deferred when its resource is applied, and forgets that the value is Sensitive.
+      LAZY = 'this Puppet shows what a Deferred gives, so none may give a secret; read it in the manifest'
 
       # The agent keeps the deadline of a lock; this side waits a little longer, for an agent that hangs.
       GRACE = 30
@@ -38,6 +42,11 @@ module PuppetX
         # The same, and nil outside of all compiles on a Puppet Server, too: for hooks, through which everything goes.
         def present
           @current || Puppet.lookup(:tutti_compile) { nil }
+        end
+
+        # Whether a Deferred is resolved while the catalog is applied.
+        def lazy?
+          Puppet.settings.include?(:preprocess_deferred) && !Puppet[:preprocess_deferred]
         end
 
         # Warns once per process that nothing goes through Tutti here.
@@ -101,6 +110,12 @@ module PuppetX
         @awaited[key]
       end
 
+      # @return [String, nil] why the agent could not open the secret of a key
+      def closed(key)
+        hiera
+        @closed[key]
+      end
+
       # Whether Tutti's level is known to have a key; it has none while nobody has answered.
       def hiera?(key)
         @hiera ? @hiera.key?(key) : false
@@ -108,7 +123,9 @@ module PuppetX
 
       # @return [Answer] the shared value of a key; the same one whenever it is asked in this run
       def value(key, at)
-        @answers[['value', key]] ||= answer(ask('value', { 'key' => key, 'at' => at }), 'value')
+        @answers[['value', key]] ||= answer(ask('value', { 'key' => key, 'at' => at }), 'value').tap do |answer|
+          raise Puppet::Error, "tutti: the value of #{key.inspect} is a secret: #{Run::LAZY}" if secret?(answer.value) && @applies && Run.lazy?
+        end
       end
 
       # @return [Array<Hash>] the exports of other nodes that match
@@ -121,6 +138,7 @@ module PuppetX
       # Hands over what compiling read and would publish, and waits for the verdict.
       # @return [Array] the verdict and its reason; without a verdict, the code and the message of the failure
       def gate(catalog)
+        @applies = true
         @client.call('gate', {
                        'catalog' => description(catalog), 'exports' => order.agent? ? [] : Exports.of(catalog),
                        'values' => Values.of(catalog), **asked
@@ -213,14 +231,20 @@ module PuppetX
         Answer.new(found, response['sensitive'] == true ? sensitive(value) : value, response['awaits'])
       end
 
+      def secret?(value)
+        value.is_a?(Puppet::Pops::Types::PSensitiveType::Sensitive)
+      end
+
       def level(response)
         @awaited = response.fetch('awaits', {})
+        @closed = response.fetch('closed', {})
         data = part(response, 'hiera', 'data', Hash)
         response.fetch('sensitive', []).each { |key| data[key] = sensitive(data.fetch(key)) }
         data
       end
 
       def sensitive(value)
+        Redaction.note(value)
         Puppet::Pops::Types::PSensitiveType::Sensitive.new(value)
       end
 

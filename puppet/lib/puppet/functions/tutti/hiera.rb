@@ -26,6 +26,7 @@ Puppet::Functions.create_function(:'tutti::hiera') do
     run.keys.record(key) if key == 'lookup_options'
     return run.hiera[key] if run.hiera.key?(key)
 
+    raise Puppet::Error, "tutti::hiera: #{run.closed(key)}" if run.closed(key)
     raise awaited(run, key) if key != 'lookup_options' && run.awaited(key)
 
     raise unanswered(run, key) if key != 'lookup_options' && required(options).any? { |pattern| pattern.match?(key) }

@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require 'puppet'
+require 'puppet/transaction/event'
+require 'puppet/util/log'
+
+module PuppetX
+  module Tutti
+    # Takes what was opened in this run out of what Puppet says. A type that refuses a value quotes it, Sensitive or not.
+    module Redaction
+      # Shorter texts are words of their own, and would be taken out of everything.
+      LEAST = 6
+      REPLACEMENT = '[redacted]'
+
+      class << self
+        # @param value [Object] a secret, in clear
+        def note(value)
+          case value
+          when String then texts << value if value.length >= LEAST
+          when Array then value.each { |item| note(item) }
+          when Hash then value.each_value { |item| note(item) }
+          end
+        end
+
+        # @return [Object] the same, if it has no secret
+        def of(said)
+          return said if @texts.nil? || !said.is_a?(String)
+
+          texts.sort_by { |text| -text.length }.reduce(said) do |left, text|
+            forms(text).reduce(left) { |all, form| all.include?(form) ? all.gsub(form, REPLACEMENT) : all }
+          end
+        rescue ArgumentError, EncodingError
+          REPLACEMENT # what cannot be searched is not shown
+        end
+
+        # A run begins without.
+        def forget
+          @texts = nil
+        end
+
+        def install
+          Puppet::Util::Log.prepend(Said)
+          Puppet::Transaction::Event.prepend(Said)
+        end
+
+        private
+
+        def texts
+          @texts ||= Set.new
+        end
+
+        # As it is, and as Ruby quotes it.
+        def forms(text)
+          [text, text.inspect[1..-2], text.strip].uniq.select { |form| form.length >= LEAST }
+        end
+      end
+
+      # Whatever has a message.
+      module Said
+        def message=(message)
+          super(Redaction.of(message))
+        end
+      end
+    end
+  end
+end
