@@ -16,6 +16,9 @@ const CapabilityRun Capability = "run"
 // CapabilityFacts is of an agent that tells, after each run, which facts the node has then.
 const CapabilityFacts Capability = "tells_facts"
 
+// CapabilityStatements is of an agent that reads what code keys sign (ADR 0026).
+const CapabilityStatements Capability = "statements"
+
 // orderOption is a capability that an order asks for by one of its fields.
 type orderOption struct {
 	name  Capability
@@ -43,7 +46,7 @@ var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_fac
 
 // Capabilities are all that this release knows, sorted. An agent lists them in its claims.
 func Capabilities() []Capability {
-	all := []Capability{CapabilityRun, CapabilityFacts}
+	all := []Capability{CapabilityRun, CapabilityFacts, CapabilityStatements}
 	for _, option := range orderOptions {
 		all = append(all, option.name)
 	}

@@ -241,11 +241,13 @@ type CodeGet struct {
 	Code Digest `json:"code"`
 }
 
-// SignedCode is a manifest and its signature by the operator's code-signing
-// key. The manifest's digest is the code's.
+// SignedCode is a manifest and what a code key has signed of it. The manifest's digest is the code's.
 type SignedCode struct {
-	Manifest  []byte `json:"manifest"`
+	Manifest []byte `json:"manifest"`
+	// Signature is of manifest and environment alone, for agents of release 0.2.0 and before.
 	Signature []byte `json:"signature"`
+	// Statement is of kind StatementCode; nil: it was pushed by such a release.
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 // CodePush brings code. Reaction is that of the fleet file that comes with it, nil: of the one that the

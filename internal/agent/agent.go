@@ -66,14 +66,14 @@ type Spec struct {
 
 // Options are what an agent needs. Zero durations take the defaults.
 type Options struct {
-	Dir        string // the agent's state, on a disk that survives
-	Node       tutti.NodeName
-	Bus        Bus
-	Machine    tutti.Digest // see tutti.Hello
-	Runner     Runner
-	VerifyCode func(tutti.SignedCode) error
-	Logger     *slog.Logger
-	Version    string
+	Dir     string // the agent's state, on a disk that survives
+	Node    tutti.NodeName
+	Bus     Bus
+	Machine tutti.Digest // see tutti.Hello
+	Runner  Runner
+	Signers Signers
+	Logger  *slog.Logger
+	Version string
 	// Space says that there is no room to begin a run; nil: there always is.
 	Space func() error
 	// Local is the node's Puppet for the remote control, Allow the node's policy; nil:
@@ -206,7 +206,10 @@ func New(opts Options) *Agent {
 
 		told: map[tutti.RunID]bool{}, exchange: exchange,
 	}
-	a.code = codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode, needs: a.needsCode}
+	a.code = codeStore{
+		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
+		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},
+	}
 	return a
 }
 
@@ -440,14 +443,18 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 
 // claim asks for the next order.
 func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
+	trusts := a.opts.Signers.Trusts()
 	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{
-		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server,
+		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server, Trusts: &trusts,
 	})
 	if err != nil {
 		a.noteDenied(err)
 		return claimed, err
 	}
 	a.toldAlone(claimed.Alone)
+	if err := a.trust(claimed.Trust); err != nil {
+		return claimed, err
+	}
 	return claimed, a.saw(claimed.Position)
 }
 

@@ -52,7 +52,7 @@ type Agent struct {
 	lock       *os.File
 	node       identity.NodeIdentity
 	membership identity.EnrolResponse
-	codeKey    []byte
+	signers    *signers
 	launcher   string
 	modules    string
 	compile    *agent.CompileSocket
@@ -76,9 +76,6 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.membership, err = loadMembership(identityDir(opts.Dir)); err != nil {
 		return nil, err
 	}
-	if a.codeKey, err = identity.ParseCodePublicKey(a.membership.CodeKey); err != nil {
-		return nil, err
-	}
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
 		return nil, err
 	}
@@ -88,7 +85,12 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.lock, err = lockDir(opts.Dir); err != nil {
 		return nil, err
 	}
-	return a, nil
+	if err := keepFleet(identityDir(opts.Dir), &a.membership); err != nil {
+		return nil, err
+	}
+	a.signers = &signers{dir: identityDir(opts.Dir)}
+	a.signers.now, err = a.membership.Trusts()
+	return a, err
 }
 
 // Run serves until ctx ends.
@@ -109,9 +111,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn, Machine: machineOf(a.opts.Root),
 		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
-		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
-		Space:      room(a.opts.Dir),
-		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
+		Signers: a.signers,
+		Space:   room(a.opts.Dir),
+		Local:   local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
 		Compile: a.compile, Idle: giveBack,
 		Logger: a.opts.Logger, Version: Version, Beat: a.opts.Beat, ServeLocal: true,
 	})
@@ -290,7 +292,12 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := membership.Validate(); err != nil {
 		return "", err
 	}
-	if membership.CA != m.CA { // what is remembered is of another fleet, or of nobody
+	now, err := identity.FleetOf(membership)
+	if err != nil {
+		return "", err
+	}
+	membership.Fleet = now
+	if before, err := identity.FleetOf(m); err != nil || before != now { // what is remembered is of another fleet, or of nobody
 		if err := agent.Forget(o.Dir); err != nil {
 			return "", err
 		}

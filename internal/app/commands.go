@@ -74,8 +74,12 @@ func renewOperator(c cli.Connection) error {
 }
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error) {
-	return Push(ctx, s, dir, environment, reaction, func(manifest []byte) ([]byte, error) {
-		return SignManifest(c.OperatorDir, environment, manifest)
+	return Push(ctx, s, dir, environment, reaction, func(manifest []byte) (tutti.SignedCode, error) {
+		signer, err := newSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
+		if err != nil {
+			return tutti.SignedCode{}, err
+		}
+		return signer.code(environment, manifest)
 	})
 }
 

@@ -70,7 +70,7 @@ func (m *membership) renew(ctx context.Context) error {
 	if _, _, err := identity.JWTLife(next.JWT); err != nil {
 		return err
 	}
-	if err := next.Write(m.dir); err != nil {
+	if err := changeMembership(m.dir, func(on *identity.EnrolResponse) { on.JWT = renewed.JWT }); err != nil {
 		return err
 	}
 	_, until, err := identity.JWTLife(m.JWT)

@@ -42,6 +42,8 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	if o.Server, err = o.server(); err != nil {
 		return nil, err
 	}
+	// A directory that cannot be written keeps its CA, too.
+	_, _ = identity.KeepFleet(o.OperatorDir, bundle.Pin())
 	// A server whose power was cut closes no connection: who watches a job would
 	// hear of it only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
@@ -192,16 +194,4 @@ func requestOperator(name, dir string) ([]byte, error) {
 		return nil, err
 	}
 	return request, key.WriteKey(dir)
-}
-
-// SignManifest signs a manifest with the operator's code-signing key.
-func SignManifest(operatorDir, environment string, manifest []byte) ([]byte, error) {
-	bundle, err := identity.LoadOperator(operatorDir)
-	if err != nil {
-		return nil, err
-	}
-	if bundle.CodeKey == nil {
-		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key in %s", bundle.Name, operatorDir)
-	}
-	return identity.SignManifest(bundle.CodeKey, environment, manifest), nil
 }

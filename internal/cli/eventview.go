@@ -31,6 +31,12 @@ var eventViews = map[string]eventView{
 	"code.released": {act: inTrail(func(b *tutti.CodeReleased) string {
 		return because(fmt.Sprintf("released the code of %s: %.19s", b.Environment, b.Code), b.Reason)
 	})},
+	"code.signed": {act: inTrail(func(b *tutti.CodeResigned) string {
+		return fmt.Sprintf("signed the code of %s again: %.19s, counter %d", b.Environment, b.Code, b.Counter)
+	})},
+	"keys.trusted": {act: inTrail(func(b *tutti.KeysTrusted) string {
+		return fmt.Sprintf("let %s sign code: %s", count(len(b.Keys), "key"), keyNames(b.Keys))
+	})},
 	"target.paused": {act: inTrail(func(b *tutti.Paused) string {
 		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
 	})},
@@ -51,7 +57,8 @@ var eventViews = map[string]eventView{
 	"node.conflicted":  {act: inTrail(func(b *tutti.NodeConflicted) string { return "node " + string(b.Node) + ": " + b.Why })},
 	"node.kept":        {act: inTrail(func(b *tutti.NodeKept) string { return "kept one machine as node " + string(b.Node) })},
 
-	"node.facts": {},
+	"node.facts":  {},
+	"node.trusts": {},
 
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},
@@ -93,6 +100,15 @@ var eventViews = map[string]eventView{
 	"remote.answered": {act: inTrail(func(b *tutti.RemoteAnswered) string {
 		return fmt.Sprintf("asked for %s (%s): %s", strings.TrimSpace(string(b.Action)+" "+b.What), b.On, decisions(b.Decisions))
 	})},
+}
+
+// keyNames are the beginnings of the names of keys.
+func keyNames(keys []tutti.Digest) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = fmt.Sprintf("%.19s", key)
+	}
+	return strings.Join(names, " and ")
 }
 
 // eventViewOf returns how people are told of an event. One of a kind that this release

@@ -16,6 +16,7 @@ type Server interface {
 	tutti.Tokens
 	tutti.Operators
 	tutti.Codes
+	tutti.Signings
 	tutti.Values
 	tutti.Pauses
 	tutti.Audits

@@ -16,13 +16,16 @@ type Registry struct {
 	FleetDigest tutti.Digest
 	Code        map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
 	Signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
-	Tokens      map[tutti.TokenID]*Token
-	Nodes       map[tutti.NodeName]*Node
-	Keys        map[tutti.NodeKey]tutti.NodeName
-	Claims      map[tutti.RunID]*Node // whose result is to come
-	Revoked     []tutti.NodeKey
-	Operators   Operators
-	Pauses      map[string]Pause // by target, also those that have ended
+	// Statements is what code keys have signed of the code in Signed; none: a release of before has pushed it.
+	Statements map[tutti.Digest]tutti.Statement
+	Trust      []tutti.Statement // all that was said of code keys, in order
+	Tokens     map[tutti.TokenID]*Token
+	Nodes      map[tutti.NodeName]*Node
+	Keys       map[tutti.NodeKey]tutti.NodeName
+	Claims     map[tutti.RunID]*Node // whose result is to come
+	Revoked    []tutti.NodeKey
+	Operators  Operators
+	Pauses     map[string]Pause // by target, also those that have ended
 
 	epoch   uint64 // the present one
 	EpochAt uint64 // the sequence at which it began; 0: with the log
@@ -51,20 +54,22 @@ type Node struct {
 	Changes     int          // of values since the last claim
 	Written     int64        // their bytes
 	Tickets     Tickets
+	Trusts      uint64 // the last statement about code keys that it follows
 
 	replaced, keeps bool // as in the NodeRemoved that it is about to follow
 }
 
 func newRegistry() *Registry {
 	return &Registry{
-		Code:      map[string]tutti.CodePushed{},
-		Signed:    map[tutti.Digest]tutti.Digest{},
-		Tokens:    map[tutti.TokenID]*Token{},
-		Nodes:     map[tutti.NodeName]*Node{},
-		Keys:      map[tutti.NodeKey]tutti.NodeName{},
-		Claims:    map[tutti.RunID]*Node{},
-		Operators: Operators{},
-		Pauses:    map[string]Pause{},
+		Code:       map[string]tutti.CodePushed{},
+		Signed:     map[tutti.Digest]tutti.Digest{},
+		Statements: map[tutti.Digest]tutti.Statement{},
+		Tokens:     map[tutti.TokenID]*Token{},
+		Nodes:      map[tutti.NodeName]*Node{},
+		Keys:       map[tutti.NodeKey]tutti.NodeName{},
+		Claims:     map[tutti.RunID]*Node{},
+		Operators:  Operators{},
+		Pauses:     map[string]Pause{},
 
 		epoch: 1,
 		jobs:  map[tutti.JobID]tutti.Digest{},
@@ -82,6 +87,9 @@ func (r *Registry) apply(e tutti.Event) {
 	case *tutti.CodePushed:
 		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
+		if delete(r.Statements, b.Code); b.Statement != nil {
+			r.Statements[b.Code] = *b.Statement
+		}
 		r.dropCode(old.Code)
 		r.dropCode(old.Goes())
 	case *tutti.CodeReleased:
@@ -90,6 +98,14 @@ func (r *Registry) apply(e tutti.Event) {
 			c.Held = false
 			r.Code[b.Environment] = c
 			r.dropCode(old)
+		}
+	case *tutti.CodeResigned:
+		r.resigned(b)
+	case *tutti.KeysTrusted:
+		r.Trust = append(r.Trust, b.Statement)
+	case *tutti.NodeTrusts:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.Trusts = b.Counter
 		}
 	case *tutti.JobStarted:
 		r.jobs[b.Job] = b.Code
@@ -164,6 +180,19 @@ func (r *Registry) dropCode(code tutti.Digest) {
 		}
 	}
 	delete(r.Signed, code)
+	delete(r.Statements, code)
+}
+
+// resigned takes another statement of code that may be ordered, which may be the one that was pushed last.
+func (r *Registry) resigned(b *tutti.CodeResigned) {
+	if _, used := r.Signed[b.Code]; !used {
+		return
+	}
+	r.Statements[b.Code] = b.Statement
+	if c := r.Code[b.Environment]; c.Code == b.Code {
+		c.Counter, c.Statement = b.Counter, &b.Statement
+		r.Code[b.Environment] = c
+	}
 }
 
 func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {

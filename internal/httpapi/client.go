@@ -33,6 +33,7 @@ var (
 	_ tutti.Values = (*Client)(nil)
 	_ tutti.Pauses = (*Client)(nil)
 
+	_ tutti.Signings  = (*Client)(nil)
 	_ tutti.Operators = (*Client)(nil)
 	_ tutti.Audits    = (*Client)(nil)
 	_ tutti.Explains  = (*Client)(nil)

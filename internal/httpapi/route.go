@@ -14,6 +14,7 @@ type Services struct {
 	Tokens    tutti.Tokens
 	Operators tutti.Operators
 	Codes     tutti.Codes
+	Signings  tutti.Signings
 	Values    tutti.Values
 	Pauses    tutti.Pauses
 	Audits    tutti.Audits
@@ -59,6 +60,9 @@ const (
 	callReleaseCode  = "code/release"
 	callShowCode     = "code/show"
 	callReadCode     = "code/read"
+	callSigning      = "signing/show"
+	callSignCode     = "signing/code"
+	callTrustKeys    = "signing/trust"
 	callSuggest      = "grants/suggest"
 	callSetFleet     = "fleet/set"
 	callGetFleet     = "fleet/get"
@@ -144,6 +148,9 @@ func (s Services) routes() map[string]route {
 		callReleaseCode:  takes(approves, answer(s.Codes.ReleaseCode)),
 		callShowCode:     takes(readsCode, answer(s.Codes.ShowCode)),
 		callReadCode:     takes(readsCode, answer(s.Codes.ReadCode)),
+		callSigning:      takes(readsCode, list(s.Signings.Signing)),
+		callSignCode:     takes(codes, do(s.Signings.SignCode)),
+		callTrustKeys:    takes(codes, do(s.Signings.TrustKeys)),
 		callSuggest:      takes(reads, answer(s.Codes.SuggestGrants)),
 		callSetFleet:     takes(codes, answer(s.Codes.SetFleet)),
 		callGetFleet:     takes(readsCode, list(s.Codes.GetFleet)),

@@ -37,6 +37,7 @@ type Authority struct {
 	log      nkeys.KeyPair
 	nodes    nkeys.KeyPair
 	codePub  ed25519.PublicKey
+	fleet    tutti.Digest
 
 	mu       sync.Mutex // guards the rest and the files behind it
 	server   tls.Certificate
@@ -94,6 +95,9 @@ func Init(dir string, hosts []string) (*Authority, error) {
 	if err := a.IssueServer(hosts); err != nil {
 		return nil, err
 	}
+	if a.fleet, err = KeepFleet(dir, a.Pin()); err != nil {
+		return nil, err
+	}
 	if err := writeFile(dir, fileCA, ca.certPEM()); err != nil {
 		return nil, err
 	}
@@ -121,6 +125,9 @@ func Load(dir string) (*Authority, error) {
 	}
 	a.server = server.tls(ca.cert)
 	if err := a.loadBusKeys(); err != nil {
+		return nil, err
+	}
+	if a.fleet, err = KeepFleet(dir, a.Pin()); err != nil {
 		return nil, err
 	}
 	return a, a.loadCodeKey()
@@ -174,7 +181,10 @@ func (a *Authority) CA() []byte { return certPEM(a.ca) }
 // Pin returns the digest of the CA's public key, which join tokens carry.
 func (a *Authority) Pin() tutti.Digest { return pinOf(a.ca) }
 
-// CodePublicKey returns the key that verifies manifests.
+// Fleet returns the id of the fleet: the pin of the CA with which it began.
+func (a *Authority) Fleet() tutti.Digest { return a.fleet }
+
+// CodePublicKey returns the first key that signed code. Statements of kind trust say what came after it.
 func (a *Authority) CodePublicKey() ed25519.PublicKey { return a.codePub }
 
 func loadPair(dir, certName, keyName string) (*keyPair, error) {

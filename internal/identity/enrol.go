@@ -33,6 +33,10 @@ type EnrolResponse struct {
 	Bus     string         `json:"bus"` // host:port
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"` // the server's
+	// Fleet is the id of the fleet, see FleetID.
+	Fleet tutti.Digest `json:"fleet,omitempty"`
+	// Trust is the last statement about code keys; nil: CodeKey is the first key.
+	Trust *tutti.Statement `json:"trust,omitempty"`
 }
 
 // fileMembership holds the EnrolResponse on a node.
@@ -95,16 +99,25 @@ func (r *EnrolResponse) Validate() error {
 	if err := r.Node.Validate(); err != nil {
 		return err
 	}
-	if _, err := ParseCodePublicKey(r.CodeKey); err != nil {
+	if _, err := ClientTLS([]byte(r.CA)); err != nil {
 		return err
 	}
-	if _, err := ClientTLS([]byte(r.CA)); err != nil {
+	if _, err := r.Trusts(); err != nil {
 		return err
 	}
 	if r.JWT == "" || r.Bus == "" {
 		return tutti.Errorf(tutti.CodeInvalid, "enrolment of %s: the server's answer has no JWT or no address of the bus", r.Node)
 	}
 	return nil
+}
+
+// Trusts returns which code keys the node trusts.
+func (r *EnrolResponse) Trusts() (Trust, error) {
+	fleet, err := FleetOf(*r)
+	if err != nil {
+		return Trust{}, err
+	}
+	return NewTrust(fleet, r.CodeKey, r.Trust)
 }
 
 // Write stores the response in dir, which must exist.

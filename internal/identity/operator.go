@@ -244,5 +244,8 @@ func (b OperatorBundle) TLS() *tls.Config {
 	}
 }
 
+// Pin returns the digest of the CA's public key.
+func (b OperatorBundle) Pin() tutti.Digest { return pinOf(b.ca) }
+
 // CA returns the CA's certificate as PEM.
 func (b OperatorBundle) CA() []byte { return certPEM(b.ca) }

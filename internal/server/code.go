@@ -57,7 +57,8 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	if err := s.opts.Space(); err != nil {
 		return out, err
 	}
-	if err := s.opts.Identity.VerifyCode(in.SignedCode); err != nil {
+	said, err := s.signedFor(ctx, in.SignedCode)
+	if err != nil {
 		return out, err
 	}
 	manifest, err := decode[tutti.CodeManifest]("manifest", in.Manifest)
@@ -67,7 +68,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	if err != nil {
 		return out, err
 	}
-	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files)}
+	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files), Counter: said.Counter, Statement: in.Statement}
 	if len(manifest.Files) > maxCodeFiles {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%d files, at most %d", len(manifest.Files), maxCodeFiles)
 	}
@@ -80,7 +81,8 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 			return out, tutti.Wrap(tutti.CodeConflict, orMissing(err), "%s", name)
 		}
 	}
-	signed, err := json.Marshal(in.SignedCode)
+	// The statement is in the log: the same text may be signed again.
+	signed, err := json.Marshal(tutti.SignedCode{Manifest: in.Manifest, Signature: in.Signature})
 	if err != nil {
 		return out, err
 	}
@@ -88,16 +90,40 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		if tx.Registry.Code[out.Environment].Code != out.Code {
-			reaction := in.Reaction
-			if mayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
-				reaction = nil // the fleet file that is there says how nodes react
+		now := tx.Registry.Code[out.Environment]
+		if now.Statement != nil { // nobody takes what a key has signed that is trusted no more
+			if _, err := s.opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
+				now.Counter, now.Statement = 0, nil
 			}
-			tx.hold(&out, reaction)
-			tx.emit(tutti.Actor(ctx), &out)
 		}
+		again, err := mayPush(now, in.SignedCode, said)
+		switch {
+		case err != nil || again:
+			return err
+		case now.Code == out.Code: // a release of before had pushed it
+			tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
+			return nil
+		}
+		reaction := in.Reaction
+		if mayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
+			reaction = nil // the fleet file that is there says how nodes react
+		}
+		tx.hold(&out, reaction)
+		tx.emit(tutti.Actor(ctx), &out)
 		return nil
 	})
+}
+
+// signedFor checks what was signed of code, by the keys that are trusted now.
+func (s *Server) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.Signed, error) {
+	var trust []tutti.Statement
+	if err := s.look(ctx, func(v explain.View) error {
+		trust = slices.Clone(v.Registry.Trust)
+		return nil
+	}); err != nil {
+		return tutti.Signed{}, err
+	}
+	return s.opts.Identity.Code(trust, in)
 }
 
 // maxPassedOver bounds the codes that are remembered as never released.
@@ -278,6 +304,7 @@ func (s *Server) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte)
 
 func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (tutti.SignedCode, error) {
 	var blob tutti.Digest
+	var statement *tutti.Statement
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeRun(key, run)
 		if err != nil {
@@ -291,6 +318,9 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 		if blob == "" {
 			return tutti.Errorf(tutti.CodeNotFound, "the code %s of run %s is not here", r.Code, r.Run)
 		}
+		if st, ok := tx.Registry.Statements[r.Code]; ok {
+			statement = &st
+		}
 		return nil
 	})
 	if err != nil {
@@ -300,7 +330,9 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 	if err != nil {
 		return tutti.SignedCode{}, err
 	}
-	return decode[tutti.SignedCode]("signed code", raw)
+	out, err := decode[tutti.SignedCode]("signed code", raw)
+	out.Statement = statement
+	return out, err
 }
 
 // blobGet gives a node one file of the code that it was told to run, and

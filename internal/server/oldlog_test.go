@@ -435,6 +435,7 @@ func everythingHappens(t *testing.T, p *past) {
 	_, err = p.Enrol(ctx, other.Request(newToken(t, p.Fleet, tutti.CreateToken{Name: "web-01"})))
 	must(err)
 	must(p.ReplaceNode(ctx, "db-02"))
+	p.codeKeys(t)
 	for i := range 60 { // until a snapshot is due
 		set(t, p.Fleet, "shared/counter", fmt.Sprint(i))
 	}
@@ -446,6 +447,30 @@ func everythingHappens(t *testing.T, p *past) {
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
 	set(t, p.Fleet, "shared/last", fmt.Sprintf("%q", goesOn))
+}
+
+// codeKeys lets another code key sign, which signs what is there.
+func (p *past) codeKeys(t *testing.T) {
+	t.Helper()
+	ctx := servertest.Operator()
+	p.PushCounted("notify { 'counted': }\n", 1)
+	both := tutti.Trusted{Fleet: servertest.FleetID, Counter: 1, Keys: []string{"operator", "new"}}
+	if err := p.TrustKeys(ctx, servertest.State(tutti.StatementTrust, both, "operator", "new")); err != nil {
+		t.Fatal(err)
+	}
+	said, err := p.Signing(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := *said.Codes[0].Statement
+	again.Signatures = append(again.Signatures, servertest.State("", nil, "new").Signatures...)
+	if err := p.SignCode(ctx, tutti.CodeSign{Code: said.Codes[0].Code, Statement: again}); err != nil {
+		t.Fatal(err)
+	}
+	follows := uint64(1)
+	if err := p.db.Call(tutti.OpClaim, tutti.Claim{Trusts: &follows}, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // factsChange lets db-01 tell other facts than those of its last run, and prove under these that

@@ -35,10 +35,9 @@ type Identity interface {
 	// Revoke ends a key, also on connections that are open. Revoking again is
 	// no error: after a start all revoked keys are revoked anew.
 	Revoke(keys ...tutti.NodeKey) error
-	// VerifyCode checks a manifest's signature.
-	VerifyCode(in tutti.SignedCode) error
 	// IssueOperator signs a certificate for the key of a request (PEM).
 	IssueOperator(name string, request []byte) (tutti.IssuedOperator, error)
+	Signers
 }
 
 // Tearing is a log that a loss of power may leave with half an append at its

@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// countersFile keeps in an operator's directory the highest counter that was signed there for each environment.
+const countersFile = "signed.json"
+
+// signer is an operator who may sign code, and what was signed before.
+type signer struct {
+	dir   string
+	name  string
+	fleet tutti.Digest
+	keys  []ed25519.PrivateKey // that sign, the oldest first: two while the key is rotated
+	known identity.Trust       // whose signatures count as shown
+	said  tutti.Signing
+}
+
+// newSigner reads the operator's directory and asks the server what was signed.
+func newSigner(ctx context.Context, server tutti.Signings, dir string) (*signer, error) {
+	bundle, err := identity.LoadOperator(dir)
+	if err != nil {
+		return nil, err
+	}
+	if bundle.CodeKey == nil {
+		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key in %s", bundle.Name, dir)
+	}
+	s := &signer{dir: dir, name: bundle.Name, keys: []ed25519.PrivateKey{bundle.CodeKey}}
+	if s.fleet, err = identity.KeepFleet(dir, bundle.Pin()); err != nil {
+		return nil, err
+	}
+	s.said, err = server.Signing(ctx)
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
+		s.said, err = tutti.Signing{Fleet: s.fleet}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.said.Fleet != s.fleet {
+		return nil, tutti.Errorf(tutti.CodeRefused, "%s is of the fleet %.19s, and the server of %.19s: nothing is signed for another fleet", dir, s.fleet, s.said.Fleet)
+	}
+	s.known = identity.Around(s.fleet, publicOf(bundle.CodeKey), s.said.Trust)
+	return s, nil
+}
+
+func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
+// maySign refuses a key that nodes do not trust any more.
+func (s *signer) maySign() error {
+	last, any, err := identity.Last(s.fleet, s.said.Trust)
+	if err != nil || !any || last.Has(publicOf(s.keys[0])) {
+		return err
+	}
+	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
+}
+
+// code signs a manifest of an environment. What nodes have already is not signed again: it keeps its counter.
+func (s *signer) code(environment string, manifest []byte) (tutti.SignedCode, error) {
+	if err := s.maySign(); err != nil {
+		return tutti.SignedCode{}, err
+	}
+	digest, highest := tutti.DigestOf(manifest), uint64(0)
+	for _, c := range s.said.Codes {
+		if c.Environment != environment || c.Statement == nil {
+			continue
+		}
+		said, err := s.known.Said(*c.Statement)
+		if err != nil || said.Environment != environment {
+			continue // a server may show any number: only one that was signed counts
+		}
+		if c.Last && said.Digest == digest {
+			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
+		}
+		highest = max(highest, said.Counter)
+	}
+	counter, err := s.count(environment, highest)
+	if err != nil {
+		return tutti.SignedCode{}, err
+	}
+	return identity.SignCode(tutti.Signed{Fleet: s.fleet, Environment: environment, Counter: counter}, manifest, s.keys...)
+}
+
+// count returns the next counter of an environment, above one that is shown, once the directory remembers it.
+func (s *signer) count(environment string, shown uint64) (uint64, error) {
+	file := filepath.Join(s.dir, countersFile)
+	signed := map[string]uint64{}
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(raw, &signed)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which counters were signed here; remove it, if the server shows the highest ones", file)
+	}
+	next := max(signed[environment], shown) + 1
+	if next > tutti.MaxCounter {
+		return 0, tutti.Errorf(tutti.CodeConflict, "environment %s has no counter left: give it another name", environment)
+	}
+	signed[environment] = next
+	if raw, err = json.Marshal(signed); err != nil {
+		return 0, err
+	}
+	return next, durable.WriteFile(file, append(raw, '\n'), 0o600)
+}
