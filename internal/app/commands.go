@@ -40,6 +40,7 @@ func Commands() cli.Deps {
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
+		RotateCodeKey:   rotateCodeKey,
 	}
 }
 

@@ -20,11 +20,14 @@ const countersFile = "signed.json"
 // signer is an operator who may sign code, and what was signed before.
 type signer struct {
 	dir   string
-	name  string
 	fleet tutti.Digest
-	keys  []ed25519.PrivateKey // that sign, the oldest first: two while the key is rotated
+	own   ed25519.PrivateKey
+	next  ed25519.PrivateKey   // that takes its place; nil: no rotation was begun here
+	keys  []ed25519.PrivateKey // those of them that sign, the oldest first; none: own was rotated elsewhere
+	now   identity.Trust       // the keys that sign, as the server says; none: nothing was said of them
 	known identity.Trust       // whose signatures count as shown
 	said  tutti.Signing
+	old   bool // the server knows no statements
 }
 
 // newSigner reads the operator's directory and asks the server what was signed.
@@ -36,13 +39,13 @@ func newSigner(ctx context.Context, server tutti.Signings, dir string) (*signer,
 	if bundle.CodeKey == nil {
 		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key in %s", bundle.Name, dir)
 	}
-	s := &signer{dir: dir, name: bundle.Name, keys: []ed25519.PrivateKey{bundle.CodeKey}}
+	s := &signer{dir: dir}
 	if s.fleet, err = identity.KeepFleet(dir, bundle.Pin()); err != nil {
 		return nil, err
 	}
 	s.said, err = server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
-		s.said, err = tutti.Signing{Fleet: s.fleet}, nil
+		s.said, s.old, err = tutti.Signing{Fleet: s.fleet}, true, nil
 	}
 	if err != nil {
 		return nil, err
@@ -50,17 +53,32 @@ func newSigner(ctx context.Context, server tutti.Signings, dir string) (*signer,
 	if s.said.Fleet != s.fleet {
 		return nil, tutti.Errorf(tutti.CodeRefused, "%s is of the fleet %.19s, and the server of %.19s: nothing is signed for another fleet", dir, s.fleet, s.said.Fleet)
 	}
-	s.known = identity.Around(s.fleet, publicOf(bundle.CodeKey), s.said.Trust)
+	next, err := identity.NextCodeKey(dir)
+	if err != nil {
+		return nil, err
+	}
+	last, any, err := identity.Last(s.fleet, s.said.Trust)
+	if err != nil {
+		return nil, err
+	}
+	s.own, s.next, s.now = bundle.CodeKey, next, last
+	s.known = identity.Around(s.fleet, publicOf(s.own), s.said.Trust)
+	if !any || last.Has(publicOf(s.own)) {
+		s.keys = append(s.keys, s.own)
+	}
+	if next != nil && last.Has(publicOf(next)) {
+		s.keys = append(s.keys, next)
+		s.known.Keys = append(s.known.Keys, identity.Around(s.fleet, publicOf(next), s.said.Trust).Keys...)
+	}
 	return s, nil
 }
 
 func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// maySign refuses a key that nodes do not trust any more.
+// maySign refuses who has no key that nodes trust.
 func (s *signer) maySign() error {
-	last, any, err := identity.Last(s.fleet, s.said.Trust)
-	if err != nil || !any || last.Has(publicOf(s.keys[0])) {
-		return err
+	if len(s.keys) > 0 {
+		return nil
 	}
 	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
 }

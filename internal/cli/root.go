@@ -51,6 +51,8 @@ type Deps struct {
 	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
 	RequestOperator func(name, dir string) ([]byte, error)
+	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
+	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
 	// Chaos lets faults befall a fleet on a lab and returns what must not be.
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
 	// InstallPuppetServer puts the module on the Puppet Server of this machine.
@@ -108,6 +110,7 @@ Exit codes:
 	root.AddCommand(
 		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
 		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
+		newRotateCommand(o),
 		newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)
