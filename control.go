@@ -85,6 +85,8 @@ type Signings interface {
 	SignCode(ctx context.Context, in CodeSign) error
 	// TrustKeys takes the next statement about code keys. One that is there already changes nothing.
 	TrustKeys(ctx context.Context, in Statement) error
+	// TrustOperators takes the next list of operators who sign actions, or the same with more signatures.
+	TrustOperators(ctx context.Context, in Statement) error
 }
 
 // AskPush names what would be pushed: the digest of the manifest (empty: no code) and the fleet file.
@@ -455,6 +457,8 @@ type Enrolled struct {
 	Fleet Digest `json:"fleet,omitempty"`
 	// Trust is the last statement about code keys; nil: there was none, CodeKey is the first key.
 	Trust *Statement `json:"trust,omitempty"`
+	// Operators is the list of operators who sign actions; nil: there is none.
+	Operators *Statement `json:"operators,omitempty"`
 }
 
 // FleetSource is the text of a fleet file and the name that errors give it.

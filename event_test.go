@@ -112,6 +112,7 @@ var (
 			{First: 1, Last: 7, Before: aDigest, After: aDigest, Until: at, Blob: aDigest},
 		}, Operators: []string{"ada"}},
 		&tutti.OperatorIssued{Operator: "ada", Serial: "0a", Expires: at, CodeKey: true},
+		&tutti.OperatorsTrusted{Counter: 3, Operators: []string{"ada"}, Statement: aStatement},
 		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
 		&tutti.RemoteAsked{Request: "R", Action: tutti.RemoteDisable, On: "true", Message: "new disk", Force: true, Nodes: []tutti.NodeName{aNode}},
 		&tutti.RemoteAnswered{Request: "R", Action: tutti.RemoteDisable, On: "true", What: "user[root]", Decisions: []tutti.RemoteDecision{

@@ -21,8 +21,10 @@ type StatementKind string
 
 // The kinds.
 const (
-	StatementCode  StatementKind = "code"  // Signed
-	StatementTrust StatementKind = "trust" // Trusted
+	StatementCode      StatementKind = "code"      // Signed, by a code key
+	StatementTrust     StatementKind = "trust"     // Trusted, by a code key
+	StatementOperators StatementKind = "operators" // TrustedOperators, by a code key
+	StatementAction    StatementKind = "action"    // SignedAction, by an operator's action key
 )
 
 // Signed is what a code key says of code: where it runs, and after what. Its zero value stands for a
@@ -81,6 +83,8 @@ type Signing struct {
 	Fleet Digest `json:"fleet"`
 	// Trust are all statements of that kind, in order. None: the first code key signs.
 	Trust []Statement `json:"trust,omitempty"`
+	// Operators is the last statement of who signs actions. Nil: nodes do what the server says.
+	Operators *Statement `json:"operators,omitempty"`
 	// Codes are all codes that nodes may be told to run, those that were pushed last first.
 	Codes []SignedNow `json:"codes,omitempty"`
 }

@@ -33,6 +33,7 @@ type usurper struct {
 	fleet tutti.Digest
 	said  chan tutti.Result
 	heard chan tutti.Claim
+	told  chan tutti.RemoteReply
 
 	mu    sync.Mutex
 	seq   uint64
@@ -40,8 +41,9 @@ type usurper struct {
 	code  tutti.SignedCode
 }
 
-// usurp takes over the server of a node: the node's agent, the real one, speaks with the usurper.
-func (f *fleet) usurp(n *node) *usurper {
+// usurp takes over the server of a node: the node's agent, the real one, speaks with the usurper. Of a Puppet the machine has
+// these files.
+func (f *fleet) usurp(n *node, files ...string) *usurper {
 	f.t.Helper()
 	n.conn.Close()
 	dir := f.path("usurper")
@@ -63,6 +65,7 @@ func (f *fleet) usurp(n *node) *usurper {
 	u := &usurper{
 		t: f.t, bus: bustest.StartSyncIn(f.t, dir), node: n, fleet: f.authority().Fleet(),
 		said: make(chan tutti.Result, 10), heard: make(chan tutti.Claim, 100),
+		told: make(chan tutti.RemoteReply, 10),
 	}
 	m := n.membership
 	m.Bus = strings.TrimPrefix(u.bus.URL(), "nats://")
@@ -78,8 +81,18 @@ func (f *fleet) usurp(n *node) *usurper {
 		}
 	})
 	<-ready
+	root := f.t.TempDir()
+	for _, name := range files {
+		at := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			f.t.Fatal(err)
+		}
+		if err := os.WriteFile(at, nil, 0o700); err != nil {
+			f.t.Fatal(err)
+		}
+	}
 	agent, err := app.NewAgent(app.AgentOptions{
-		Dir: filepath.Dir(n.dir), Root: f.t.TempDir(), Logger: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+		Dir: filepath.Dir(n.dir), Root: root, Logger: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -107,6 +120,11 @@ func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload 
 		default:
 		}
 		return json.Marshal(u.claim)
+	case tutti.OpAnswer:
+		var reply tutti.RemoteReply
+		err := json.Unmarshal(payload, &reply)
+		u.told <- reply
+		return nil, err
 	case tutti.OpCode:
 		return json.Marshal(u.code)
 	case tutti.OpBlobGet:
@@ -324,5 +342,126 @@ func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
 	u.follows(2)
 	u.refused("the old chain again", code(4, stolen), "not signed")
 	u.begins("still the new key", code(4, next))
+	f.works("after")
+}
+
+// asks asks the node to change something, as if that operator had, and returns its answer.
+func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
+	u.t.Helper()
+	q.Request, q.Caller, q.Wait = rand.Text(), "operator:admin", patience
+	raw, err := json.Marshal(q)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, tutti.RingRemote, raw); err != nil {
+		u.t.Fatal(err)
+	}
+	select {
+	case reply := <-u.told:
+		if reply.Request != q.Request {
+			u.t.Fatalf("answer %+v to question %s", reply, q.Request)
+		}
+		return reply
+	case <-time.After(patience):
+		u.t.Fatalf("the node does not answer within %s", patience)
+		return tutti.RemoteReply{}
+	}
+}
+
+// TestAServerThatWasTakenOverAndActions: where operators sign what nodes change, a server changes nothing on its own, and
+// nothing twice, later or elsewhere.
+func TestAServerThatWasTakenOverAndActions(t *testing.T) {
+	f := start(t)
+	f.tutti("operator", "trust")
+	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // it is told the list when it joins
+	key, err := identity.ActionKey(f.path("operator"))
+	if err != nil || key == nil {
+		t.Fatal(key, err)
+	}
+	_, own, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(key ed25519.PrivateKey, change func(*tutti.SignedAction)) *tutti.Statement {
+		t.Helper()
+		said := tutti.SignedAction{
+			Fleet: u.fleet, Operator: "admin", Action: tutti.RemoteDisable, Nodes: []tutti.NodeName{"taken"}, Message: "new disk",
+			Until: time.Now().Add(10 * time.Minute), Nonce: rand.Text(),
+		}
+		change(&said)
+		out, err := identity.State(tutti.StatementAction, said, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &out
+	}
+	as := func(*tutti.SignedAction) {}
+	disable := func(signed *tutti.Statement) tutti.RemoteRequest {
+		return tutti.RemoteRequest{Action: tutti.RemoteDisable, Message: "new disk", Signed: signed}
+	}
+	once := sign(key, as)
+	list := func(by ed25519.PrivateKey) tutti.Statement {
+		out, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: u.fleet, Counter: 9, Operators: []tutti.OperatorKey{
+			{Operator: "admin", Key: identity.EncodeCodePublicKey(own.Public().(ed25519.PublicKey))},
+		}}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := u.asks(disable(once)); got.Verdict != tutti.RemoteOK || got.Status == nil || got.Status.Enabled {
+		t.Fatalf("what an operator has signed: %+v", got)
+	}
+	forged := list(own)
+	u.mu.Lock()
+	u.claim.Operators = &forged
+	u.mu.Unlock()
+	for range 2 {
+		u.ring()
+		u.claims()
+	}
+	for what, tc := range map[string]struct {
+		q    tutti.RemoteRequest
+		says string
+	}{
+		"without a signature":    {disable(nil), "nobody has signed"},
+		"again":                  {disable(once), "before"},
+		"by the server":          {disable(sign(own, as)), "not signed by an operator"},
+		"by another operator":    {disable(sign(key, func(a *tutti.SignedAction) { a.Operator = "eve" })), "not signed by an operator"},
+		"after it had ended":     {disable(sign(key, func(a *tutti.SignedAction) { a.Until = time.Now().Add(-time.Minute) })), "mend the clocks"},
+		"for a day":              {disable(sign(key, func(a *tutti.SignedAction) { a.Until = time.Now().Add(24 * time.Hour) })), "mend the clocks"},
+		"for another node":       {disable(sign(key, func(a *tutti.SignedAction) { a.Nodes = []tutti.NodeName{"node-01"} })), "for other nodes"},
+		"of another fleet":       {disable(sign(key, func(a *tutti.SignedAction) { a.Fleet = tutti.DigestOf([]byte("x")) })), "for the fleet"},
+		"another action":         {tutti.RemoteRequest{Action: tutti.RemoteEnable, Signed: sign(key, as)}, "has signed something else"},
+		"with other words":       {tutti.RemoteRequest{Action: tutti.RemoteDisable, Message: "x", Signed: sign(key, as)}, "has signed something else"},
+		"by force":               {tutti.RemoteRequest{Action: tutti.RemoteDisable, Message: "new disk", Force: true, Signed: sign(key, as)}, "has signed something else"},
+		"with a list of its own": {disable(sign(own, as)), "not signed by an operator"},
+	} {
+		if got := u.asks(tc.q); got.Verdict == tutti.RemoteOK || !strings.Contains(got.Message, tc.says) {
+			t.Errorf("%s: %+v, want that it is refused: %q", what, got, tc.says)
+		}
+	}
+	f.works("after")
+}
+
+// TestActionsAreSigned plays the honest side: the command line signs, and whoever has no key is told.
+func TestActionsAreSigned(t *testing.T) {
+	f := start(t)
+	f.join("taken") // asked, and silent
+	if out, err := f.try(f.path("operator"), "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "silent") {
+		t.Errorf("before operators sign: %v, %s", err, out)
+	}
+	f.tutti("operator", "trust")
+	if out, err := f.try(f.path("operator"), "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "silent") {
+		t.Errorf("an operator who signs: %v, %s", err, out)
+	}
+	f.tutti("operator", "create", "eve", "--out", f.path("eve"))
+	for what, operator := range map[string]string{"an operator without a key": f.path("eve"), "root on the server": f.path("nobody")} {
+		if out, err := f.try(operator, "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "operators sign what nodes are to change") {
+			t.Errorf("%s: %v, %s", what, err, out)
+		}
+	}
+	err := f.issued("mallory").AskNodes(t.Context(), tutti.AskNodes{Action: tutti.RemoteDisable, On: "true"}, func([]tutti.NodeAnswer) error { return nil })
+	wantCode(t, "what is not signed", err, tutti.CodeRefused)
 	f.works("after")
 }

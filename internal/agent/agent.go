@@ -80,6 +80,8 @@ type Options struct {
 	// no question is answered.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
+	// Acting are the operators who sign what the remote control changes; nil: nobody does.
+	Acting Acting
 	// Switch is how exclusive jobs keep other Puppets away; nil: none is served.
 	Switch Switch
 	// Witness sees the runs that others start; nil: nobody does.
@@ -142,6 +144,7 @@ type Agent struct {
 	told      map[tutti.RunID]bool // ended, and the disk did not take the result
 	refusals  refusals             // of the claim loop
 	begun     begun                // as on disk, or further; of the claim loop
+	takenMu   sync.Mutex           // of ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // why the last claim was in vain, if not for the server's absence
@@ -182,6 +185,9 @@ func New(opts Options) *Agent {
 	}
 	if opts.Warm == nil {
 		opts.Warm = cold{}
+	}
+	if opts.Acting == nil {
+		opts.Acting = nobody{}
 	}
 	if opts.Idle == nil {
 		opts.Idle = func() {}
@@ -443,9 +449,9 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 
 // claim asks for the next order.
 func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
-	trusts := a.opts.Signers.Trusts()
+	trusts, listed := a.opts.Signers.Trusts(), a.opts.Acting.Listed()
 	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{
-		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server, Trusts: &trusts,
+		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server, Trusts: &trusts, Operators: &listed,
 	})
 	if err != nil {
 		a.noteDenied(err)
@@ -454,6 +460,11 @@ func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
 	a.toldAlone(claimed.Alone)
 	if err := a.trust(claimed.Trust); err != nil {
 		return claimed, err
+	}
+	if claimed.Operators != nil {
+		if err := a.opts.Acting.Take(*claimed.Operators); err != nil {
+			return claimed, tutti.Wrap("", err, "the server says which operators sign actions")
+		}
 	}
 	return claimed, a.saw(claimed.Position)
 }

@@ -88,8 +88,7 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if err := keepFleet(identityDir(opts.Dir), &a.membership); err != nil {
 		return nil, err
 	}
-	a.signers = &signers{dir: identityDir(opts.Dir)}
-	a.signers.now, err = a.membership.Trusts()
+	a.signers, err = newSigners(identityDir(opts.Dir), a.membership)
 	return a, err
 }
 
@@ -112,6 +111,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn, Machine: machineOf(a.opts.Root),
 		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
 		Signers: a.signers,
+		Acting:  a.signers,
 		Space:   room(a.opts.Dir),
 		Local:   local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
 		Compile: a.compile, Idle: giveBack,
@@ -294,6 +294,9 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	}
 	now, err := identity.FleetOf(membership)
 	if err != nil {
+		return "", err
+	}
+	if err := checkOperators(membership); err != nil {
 		return "", err
 	}
 	membership.Fleet = now

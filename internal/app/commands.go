@@ -41,6 +41,9 @@ func Commands() cli.Deps {
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
 		RotateCodeKey:   rotateCodeKey,
+		OperatorsKey:    operatorsKey,
+		TrustOperator:   trustOperator,
+		SignAction:      signAction,
 	}
 }
 

@@ -112,3 +112,17 @@ func (s *serverIdentity) Next(trust []tutti.Statement, next tutti.Statement) (tu
 	}
 	return out, nil
 }
+
+// Operators implements server.Signers.
+func (s *serverIdentity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.OperatorsTrusted{}, err
+	}
+	list, err := t.Operators(in)
+	out := tutti.OperatorsTrusted{Counter: list.Counter, Statement: in}
+	for _, o := range list.Operators {
+		out.Operators = append(out.Operators, o.Operator)
+	}
+	return out, err
+}

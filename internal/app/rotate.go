@@ -174,16 +174,32 @@ func (r *rotation) signCodes(ctx context.Context) error {
 		if _, err := r.known.Said(*c.Statement); err != nil {
 			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
 		}
-		st := *c.Statement
-		st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
-			return s.Key != identity.KeyID(publicOf(r.own))
-		})
-		if err := r.server.SignCode(ctx, tutti.CodeSign{Code: c.Code, Statement: identity.CoSign(st, r.next)}); err != nil {
+		if err := r.server.SignCode(ctx, tutti.CodeSign{Code: c.Code, Statement: identity.CoSign(r.bySelf(*c.Statement), r.next)}); err != nil {
 			return err
 		}
 		killpoint.Here("rotate.signed")
 	}
-	return nil
+	return r.signOperators(ctx)
+}
+
+// signOperators does the same for the list of operators who sign actions.
+func (r *rotation) signOperators(ctx context.Context) error {
+	list := r.said.Operators
+	if list == nil || list.SignedBy(identity.KeyID(publicOf(r.next))) {
+		return nil
+	}
+	if _, err := r.known.Operators(*list); err != nil {
+		return err
+	}
+	return r.server.TrustOperators(ctx, identity.CoSign(r.bySelf(*list), r.next))
+}
+
+// bySelf leaves out of a statement the signatures of keys that are trusted no more.
+func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
+	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
+		return s.Key != identity.KeyID(publicOf(r.own))
+	})
+	return st
 }
 
 func (r *rotation) remember(all []tutti.Statement) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -89,6 +90,9 @@ var eventViews = map[string]eventView{
 
 	"operator.issued": {act: inTrail(func(b *tutti.OperatorIssued) string {
 		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
+	})},
+	"operators.trusted": {act: inTrail(func(b *tutti.OperatorsTrusted) string {
+		return fmt.Sprintf("let %s sign actions: %s", count(len(b.Operators), "operator"), cmp.Or(strings.Join(b.Operators, ", "), "nobody"))
 	})},
 	"operator.revoked": {act: inTrail(func(b *tutti.OperatorRevoked) string { return because("revoked operator "+b.Operator, b.Reason) })},
 	"audit.denied":     {act: inTrail(func(b *tutti.Denied) string { return fmt.Sprintf("denied: %s: %s", b.What, b.Reason) })},

@@ -20,7 +20,8 @@ type OperatorCreate struct {
 
 func newOperatorCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "operator", Short: "Let operators in and out"}
-	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o))
+	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o),
+		newOperatorKeyCommand(o), newOperatorTrustCommand(o), newOperatorDistrustCommand(o))
 	return cmd
 }
 

@@ -51,6 +51,12 @@ type Deps struct {
 	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
 	RequestOperator func(name, dir string) ([]byte, error)
+	// OperatorsKey returns the public key by which the operator of a directory signs actions.
+	OperatorsKey func(dir string) (tutti.OperatorKey, error)
+	// TrustOperator signs the next list of operators who sign actions.
+	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
+	// SignAction signs a change for some nodes; nothing where operators sign no actions.
+	SignAction func(ctx context.Context, s Server, c Connection, in tutti.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
 	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
 	// Chaos lets faults befall a fleet on a lab and returns what must not be.

@@ -18,7 +18,8 @@ type Registry struct {
 	Signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
 	// Statements is what code keys have signed of the code in Signed; none: a release of before has pushed it.
 	Statements map[tutti.Digest]tutti.Statement
-	Trust      []tutti.Statement // all that was said of code keys, in order
+	Trust      []tutti.Statement       // all that was said of code keys, in order
+	Acting     *tutti.OperatorsTrusted // who signs actions, nil: nobody said
 	Tokens     map[tutti.TokenID]*Token
 	Nodes      map[tutti.NodeName]*Node
 	Keys       map[tutti.NodeKey]tutti.NodeName
@@ -103,6 +104,8 @@ func (r *Registry) apply(e tutti.Event) {
 		r.resigned(b)
 	case *tutti.KeysTrusted:
 		r.Trust = append(r.Trust, b.Statement)
+	case *tutti.OperatorsTrusted:
+		r.Acting = b
 	case *tutti.NodeTrusts:
 		if n := r.Nodes[b.Node]; n != nil {
 			n.Trusts = b.Counter

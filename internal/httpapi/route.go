@@ -63,6 +63,7 @@ const (
 	callSigning      = "signing/show"
 	callSignCode     = "signing/code"
 	callTrustKeys    = "signing/trust"
+	callTrustOps     = "signing/operators"
 	callSuggest      = "grants/suggest"
 	callSetFleet     = "fleet/set"
 	callGetFleet     = "fleet/get"
@@ -148,9 +149,10 @@ func (s Services) routes() map[string]route {
 		callReleaseCode:  takes(approves, answer(s.Codes.ReleaseCode)),
 		callShowCode:     takes(readsCode, answer(s.Codes.ShowCode)),
 		callReadCode:     takes(readsCode, answer(s.Codes.ReadCode)),
-		callSigning:      takes(readsCode, list(s.Signings.Signing)),
+		callSigning:      takes(views, list(s.Signings.Signing)),
 		callSignCode:     takes(codes, do(s.Signings.SignCode)),
 		callTrustKeys:    takes(codes, do(s.Signings.TrustKeys)),
+		callTrustOps:     takes(codes, do(s.Signings.TrustOperators)),
 		callSuggest:      takes(reads, answer(s.Codes.SuggestGrants)),
 		callSetFleet:     takes(codes, answer(s.Codes.SetFleet)),
 		callGetFleet:     takes(readsCode, list(s.Codes.GetFleet)),

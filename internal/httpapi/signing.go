@@ -20,3 +20,8 @@ func (c *Client) SignCode(ctx context.Context, in tutti.CodeSign) error {
 func (c *Client) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return tell(ctx, c, callTrustKeys, in)
 }
+
+// TrustOperators implements tutti.Signings.
+func (c *Client) TrustOperators(ctx context.Context, in tutti.Statement) error {
+	return tell(ctx, c, callTrustOps, in)
+}

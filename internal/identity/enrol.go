@@ -37,6 +37,8 @@ type EnrolResponse struct {
 	Fleet tutti.Digest `json:"fleet,omitempty"`
 	// Trust is the last statement about code keys; nil: CodeKey is the first key.
 	Trust *tutti.Statement `json:"trust,omitempty"`
+	// Operators is the list of operators who sign actions; nil: there is none.
+	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 
 // fileMembership holds the EnrolResponse on a node.
@@ -102,7 +104,11 @@ func (r *EnrolResponse) Validate() error {
 	if _, err := ClientTLS([]byte(r.CA)); err != nil {
 		return err
 	}
-	if _, err := r.Trusts(); err != nil {
+	_, err := r.Trusts()
+	if err == nil && r.Operators != nil {
+		_, err = ReadOperators(*r.Operators)
+	}
+	if err != nil {
 		return err
 	}
 	if r.JWT == "" || r.Bus == "" {

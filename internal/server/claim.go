@@ -38,6 +38,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		out.Expect = tx.expects(n.Node)
 		out.Alone = tx.alone(n)
 		out.Trust = tx.trusts(n, in.Trusts)
+		out.Operators = tx.acting(in.Operators)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 		if r == nil {
 			return nil

@@ -97,6 +97,7 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		}
 	}
 	out, err := s.opts.Identity.Enrol(in.Name, in.Key)
+	out.Operators = told.Operators
 	if told.Trust != nil {
 		out.Trust, out.CodeKey = told.Trust, told.CodeKey
 	}

@@ -467,6 +467,10 @@ func (p *past) codeKeys(t *testing.T) {
 	if err := p.SignCode(ctx, tutti.CodeSign{Code: said.Codes[0].Code, Statement: again}); err != nil {
 		t.Fatal(err)
 	}
+	acting := tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1, Operators: []tutti.OperatorKey{{Operator: "ada", Key: "ada's"}}}
+	if err := p.TrustOperators(ctx, servertest.State(tutti.StatementOperators, acting, "new")); err != nil {
+		t.Fatal(err)
+	}
 	follows := uint64(1)
 	if err := p.db.Call(tutti.OpClaim, tutti.Claim{Trusts: &follows}, nil); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,8 @@ type Signers interface {
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
 	// Next checks the next statement about code keys.
 	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)
+	// Operators checks a list of operators who sign actions.
+	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
 }
 
 // Signing implements tutti.Signings.
@@ -33,6 +35,9 @@ func (s *Server) Signing(ctx context.Context) (tutti.Signing, error) {
 	return out, s.look(ctx, func(v explain.View) error {
 		out.Trust = slices.Clone(v.Registry.Trust)
 		out.Codes = mayBeOrdered(v.State)
+		if acting := v.Registry.Acting; acting != nil {
+			out.Operators = &acting.Statement
+		}
 		return nil
 	})
 }
@@ -133,6 +138,24 @@ func (s *Server) TrustKeys(ctx context.Context, in tutti.Statement) error {
 	return err
 }
 
+// TrustOperators implements tutti.Signings.
+func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
+	if err := s.opts.Space(); err != nil {
+		return err
+	}
+	return s.do(ctx, func(tx *tx) error {
+		next, err := s.opts.Identity.Operators(tx.Registry.Trust, in)
+		if err != nil {
+			return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
+		}
+		if now := tx.Registry.Acting; now != nil && !bytes.Equal(now.Statement.Body, in.Body) && next.Counter <= now.Counter {
+			return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+		}
+		tx.emit(tutti.Actor(ctx), &next)
+		return nil
+	})
+}
+
 // stayGood refuses to trust keys that have not signed what nodes may be told to run.
 func (tx *tx) stayGood(trust []tutti.Statement) error {
 	for _, c := range mayBeOrdered(tx.State) {
@@ -142,6 +165,42 @@ func (tx *tx) stayGood(trust []tutti.Statement) error {
 		if _, err := tx.server.opts.Identity.Said(trust, *c.Statement); err != nil {
 			return tutti.Wrap(tutti.CodeConflict, err, "nodes would refuse the code %.19s", c.Code)
 		}
+	}
+	if acting := tx.Registry.Acting; acting != nil {
+		_, err := tx.server.opts.Identity.Operators(trust, acting.Statement)
+		return tutti.Wrap(tutti.CodeConflict, err, "nodes would refuse it")
+	}
+	return nil
+}
+
+// signedActions returns what an operator has signed for each node. Where operators sign actions, nodes do nothing that is
+// not, so nobody is asked.
+func (s *Server) signedActions(ctx context.Context, in tutti.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
+	if !in.Action.Effect() {
+		return nil, nil
+	}
+	out := map[tutti.NodeName]*tutti.Statement{}
+	for _, st := range in.Signed {
+		said, err := decode[tutti.SignedAction]("signed action", st.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range said.Nodes {
+			out[n] = &st
+		}
+	}
+	return out, s.look(ctx, func(v explain.View) error {
+		if v.Registry.Acting == nil || len(in.Signed) > 0 {
+			return nil
+		}
+		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
+	})
+}
+
+// acting returns the list of operators who sign actions, if a node has an older one.
+func (tx *tx) acting(has *uint64) *tutti.Statement {
+	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
+		return &now.Statement
 	}
 	return nil
 }
@@ -161,6 +220,7 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 // trusted completes what a newcomer is told: the keys that sign now. An agent that follows no statements knows one
 // key, the one that has been there for longest.
 func (tx *tx) trusted(out *tutti.Enrolled) error {
+	out.Operators = tx.acting(new(uint64))
 	if len(tx.Registry.Trust) == 0 {
 		return nil
 	}

@@ -178,6 +178,23 @@ func (i *Identity) Next(trust []tutti.Statement, next tutti.Statement) (tutti.Ke
 	return out, err
 }
 
+// Operators implements server.Signers.
+func (i *Identity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
+	keys, _, err := trusts(trust)
+	if err == nil && !signed(in, keys) {
+		err = tutti.Errorf(tutti.CodeRefused, "the list is not signed by %v", keys)
+	}
+	var list tutti.TrustedOperators
+	if err == nil {
+		err = json.Unmarshal(in.Body, &list)
+	}
+	out := tutti.OperatorsTrusted{Counter: list.Counter, Statement: in}
+	for _, o := range list.Operators {
+		out.Operators = append(out.Operators, o.Operator)
+	}
+	return out, err
+}
+
 // Signers returns an agent's view of who signs.
 func (i *Identity) Signers() *AgentSigners { return &AgentSigners{identity: i} }
 
