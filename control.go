@@ -465,6 +465,8 @@ type Enrolled struct {
 type FleetSource struct {
 	File   string `json:"file"`
 	Source []byte `json:"source"`
+	// Statement is of kind StatementPlans; nil: it is not signed.
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 type actorKey struct{}

@@ -37,6 +37,7 @@ var (
 	// bodies has one body of each kind, with every field set.
 	bodies = []tutti.Body{
 		&tutti.FleetSet{
+			Counter: 4, Statement: &aStatement,
 			Fleet: tutti.Fleet{
 				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code"},
 				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}},

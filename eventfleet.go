@@ -18,11 +18,14 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(ReportsRetired) }, ScopeNone, TrailOperators, KeepLast},
 }
 
-// FleetSet replaces the fleet file. Source is its text, for people.
+// FleetSet replaces the fleet file. Source is its text, for people. Statement is what an operator has
+// signed of it; nil: whoever pushed it has no code key. Counter is the highest one that was signed of a fleet file.
 type FleetSet struct {
-	Fleet  Fleet  `json:"fleet"`
-	Digest Digest `json:"digest"`
-	Source string `json:"source,omitempty"`
+	Fleet     Fleet      `json:"fleet"`
+	Digest    Digest     `json:"digest"`
+	Source    string     `json:"source,omitempty"`
+	Counter   uint64     `json:"counter,omitempty"`
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 // Kind implements Body.

@@ -23,6 +23,7 @@ type StatementKind string
 const (
 	StatementCode      StatementKind = "code"      // Signed, by a code key
 	StatementTrust     StatementKind = "trust"     // Trusted, by a code key
+	StatementPlans     StatementKind = "plans"     // SignedPlans, by a code key
 	StatementOperators StatementKind = "operators" // TrustedOperators, by a code key
 	StatementAction    StatementKind = "action"    // SignedAction, by an operator's action key
 )
@@ -50,6 +51,24 @@ func (s Signed) Validate() error {
 	}
 	if !environmentRE.MatchString(s.Environment) || s.Counter == 0 || s.Counter > MaxCounter {
 		return Errorf(CodeInvalid, "signed code: environment %q, counter %d", s.Environment, s.Counter)
+	}
+	return s.Digest.Validate()
+}
+
+// SignedPlans is what a code key says of a fleet file.
+type SignedPlans struct {
+	Fleet   Digest `json:"fleet"`
+	Counter uint64 `json:"counter"` // one more with each fleet file
+	Digest  Digest `json:"digest"`  // of its text
+}
+
+// Validate refuses what no signer means.
+func (s SignedPlans) Validate() error {
+	if err := s.Fleet.Validate(); err != nil {
+		return err
+	}
+	if s.Counter == 0 || s.Counter > MaxCounter {
+		return Errorf(CodeInvalid, "signed fleet file: counter %d", s.Counter)
 	}
 	return s.Digest.Validate()
 }
@@ -85,6 +104,8 @@ type Signing struct {
 	Trust []Statement `json:"trust,omitempty"`
 	// Operators is the last statement of who signs actions. Nil: nodes do what the server says.
 	Operators *Statement `json:"operators,omitempty"`
+	// Plans is what was signed of the fleet file. Nil: whoever pushed it has no code key.
+	Plans *Statement `json:"plans,omitempty"`
 	// Codes are all codes that nodes may be told to run, those that were pushed last first.
 	Codes []SignedNow `json:"codes,omitempty"`
 }

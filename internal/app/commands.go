@@ -40,6 +40,7 @@ func Commands() cli.Deps {
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
+		SignFleet:       signFleet,
 		RotateCodeKey:   rotateCodeKey,
 		OperatorsKey:    operatorsKey,
 		TrustOperator:   trustOperator,

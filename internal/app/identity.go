@@ -126,3 +126,12 @@ func (s *serverIdentity) Operators(trust []tutti.Statement, in tutti.Statement) 
 	}
 	return out, err
 }
+
+// Plans implements server.Signers.
+func (s *serverIdentity) Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.SignedPlans{}, err
+	}
+	return t.Plans(in)
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -107,6 +108,45 @@ func (s *signer) code(environment string, manifest []byte) (tutti.SignedCode, er
 		return tutti.SignedCode{}, err
 	}
 	return identity.SignCode(tutti.Signed{Fleet: s.fleet, Environment: environment, Counter: counter}, manifest, s.keys...)
+}
+
+// plansCounter is the name under which the directory remembers the counter of fleet files. No environment has it.
+const plansCounter = "fleet file"
+
+// plans signs the text of a fleet file. What the server has already is not signed again.
+func (s *signer) plans(source []byte) (*tutti.Statement, error) {
+	if err := s.maySign(); err != nil {
+		return nil, err
+	}
+	said, shown := tutti.SignedPlans{}, s.said.Plans
+	if shown != nil {
+		var err error
+		if said, err = s.known.Plans(*shown); err != nil {
+			said = tutti.SignedPlans{} // a server may show any number
+		}
+	}
+	digest := tutti.DigestOf(source)
+	if said.Digest == digest {
+		return shown, nil
+	}
+	counter, err := s.count(plansCounter, said.Counter)
+	if err != nil {
+		return nil, err
+	}
+	st, err := identity.State(tutti.StatementPlans, tutti.SignedPlans{Fleet: s.fleet, Counter: counter, Digest: digest}, s.keys...)
+	return &st, err
+}
+
+// signFleet signs a fleet file, if the operator of a directory has a code-signing key and the server knows statements.
+func signFleet(ctx context.Context, server cli.Server, c cli.Connection, source []byte) (*tutti.Statement, error) {
+	if bundle, err := identity.LoadOperator(c.OperatorDir); err != nil || bundle.CodeKey == nil {
+		return nil, nil //nolint:nilerr // the server says who may push
+	}
+	s, err := newSigner(ctx, server, c.OperatorDir)
+	if err != nil || s.old {
+		return nil, err
+	}
+	return s.plans(source)
 }
 
 // count returns the next counter of an environment, above one that is shown, once the directory remembers it.

@@ -130,3 +130,63 @@ func TestAServerThatLiesToASigner(t *testing.T) {
 		t.Errorf("signed for another fleet: %v", err)
 	}
 }
+
+// TestTheFleetFileIsSigned by an operator with the code key, with a counter of its own.
+func TestTheFleetFileIsSigned(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	set := func(text string, st *tutti.Statement) error {
+		t.Helper()
+		_, err := p.server.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text), Statement: st})
+		return err
+	}
+	sign := func(text string) *tutti.Statement {
+		t.Helper()
+		st, err := signFleet(t.Context(), p.server, p.conn, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	counter := func() uint64 {
+		t.Helper()
+		s, err := newSigner(t.Context(), p.server, p.conn.OperatorDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.said.Plans == nil {
+			return 0
+		}
+		said, err := s.known.Plans(*s.said.Plans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said.Counter
+	}
+	const one, two, three = "fleet: one\n", "fleet: two\n", "fleet: three\n"
+	first := sign(one)
+	if err := set(two, first); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Errorf("another file than was signed: %v", err)
+	}
+	for i, step := range []struct {
+		reason, text string
+		signed       bool
+		want         uint64
+	}{
+		{"the first one", one, true, 2}, // 1 was signed above
+		{"the same", one, true, 2},
+		{"another", two, true, 3},
+		{"by somebody without a key", three, false, 0},
+		{"signed again", three, true, 4},
+	} {
+		var st *tutti.Statement
+		if step.signed {
+			st = sign(step.text)
+		}
+		if err := set(step.text, st); err != nil || counter() != step.want {
+			t.Errorf("%d, %s: counter %d, %v, want %d", i, step.reason, counter(), err, step.want)
+		}
+	}
+	if err := set(one, first); tutti.CodeOf(err) != tutti.CodeConflict {
+		t.Errorf("an old signature again: %v", err)
+	}
+}

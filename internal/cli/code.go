@@ -32,7 +32,7 @@ func newCodePushCommand(o *options) *cobra.Command {
 nodes run with new code by themselves, as reaction: code of the fleet file says.
 If more nodes than ask_above begin at once, the push wants a yes. --dry-run says
 which nodes need a run, and what the fleet file takes back. --fleet-only leaves the
-code as it is, and takes no code-signing key.`,
+code as it is, and takes no code-signing key; where there is one, it signs the file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
@@ -240,6 +240,9 @@ func (o *options) push(cmd *cobra.Command, server Server, file string, what push
 		if pushed, err = o.deps.Push(cmd.Context(), server, o.conn, p.dir, p.fleet.Environment.Name, reaction); err != nil {
 			return pushed, effect, err
 		}
+	}
+	if p.source.Statement, err = o.deps.SignFleet(cmd.Context(), server, o.conn, p.source.Source); err != nil {
+		return pushed, effect, err
 	}
 	_, err = server.SetFleet(cmd.Context(), p.source)
 	return pushed, effect, err

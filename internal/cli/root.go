@@ -34,6 +34,8 @@ type Deps struct {
 	// Push sends the environment in dir to the server, signed with the
 	// operator's key.
 	Push func(ctx context.Context, s Server, c Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error)
+	// SignFleet signs the text of a fleet file; nil: the operator has no code-signing key.
+	SignFleet func(ctx context.Context, s Server, c Connection, source []byte) (*tutti.Statement, error)
 	// CodeDigest is the digest with which Push would send the environment in dir.
 	CodeDigest func(dir, environment string) (tutti.Digest, error)
 	// InitServer makes a server's data directory and the first operator.

@@ -14,8 +14,11 @@ import (
 type Registry struct {
 	Fleet       *tutti.Fleet // nil: the server has none yet
 	FleetDigest tutti.Digest
-	Code        map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
-	Signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
+	Plans       *tutti.Statement // what was signed of the fleet file; nil: nothing
+	// PlansCounter is the highest one that was signed of a fleet file.
+	PlansCounter uint64
+	Code         map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
+	Signed       map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
 	// Statements is what code keys have signed of the code in Signed; none: a release of before has pushed it.
 	Statements map[tutti.Digest]tutti.Statement
 	Trust      []tutti.Statement       // all that was said of code keys, in order
@@ -85,6 +88,7 @@ func (r *Registry) apply(e tutti.Event) {
 		r.epoch, r.EpochAt = b.Number, e.Seq
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
+		r.Plans, r.PlansCounter = b.Statement, b.Counter
 	case *tutti.CodePushed:
 		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed

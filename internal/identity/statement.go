@@ -256,3 +256,17 @@ func SignCode(said tutti.Signed, manifest []byte, keys ...ed25519.PrivateKey) (t
 	}
 	return tutti.SignedCode{Manifest: manifest, Signature: SignManifest(keys[0], said.Environment, manifest), Statement: &st}, nil
 }
+
+// Plans checks what was signed of a fleet file.
+func (t Trust) Plans(in tutti.Statement) (tutti.SignedPlans, error) {
+	said, err := read[tutti.SignedPlans](in, tutti.StatementPlans)
+	switch {
+	case err != nil:
+		return said, err
+	case !t.signed(in):
+		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: not signed with a key of this fleet's operators")
+	case said.Fleet != t.Fleet:
+		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: signed for the fleet %.19s, this one is %.19s", said.Fleet, t.Fleet)
+	}
+	return said, nil
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -181,7 +182,30 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	if err := s.checkDefined(ctx, in.File, f); err != nil {
 		return tutti.Fleet{}, err
 	}
-	return f, s.setFleet(ctx, &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source)})
+	set := &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source), Statement: in.Statement}
+	if in.Statement != nil {
+		said, err := s.signedPlans(ctx, *in.Statement)
+		if err == nil && said.Digest != set.Digest {
+			err = tutti.Errorf(tutti.CodeRefused, "%s: another fleet file was signed: %.19s", in.File, said.Digest)
+		}
+		if err != nil {
+			return tutti.Fleet{}, err
+		}
+		set.Counter = said.Counter
+	}
+	return f, s.setFleet(ctx, set)
+}
+
+// signedPlans checks what was signed of a fleet file, by the keys that are trusted now.
+func (s *Server) signedPlans(ctx context.Context, in tutti.Statement) (tutti.SignedPlans, error) {
+	var trust []tutti.Statement
+	if err := s.look(ctx, func(v explain.View) error {
+		trust = slices.Clone(v.Registry.Trust)
+		return nil
+	}); err != nil {
+		return tutti.SignedPlans{}, err
+	}
+	return s.opts.Identity.Plans(trust, in)
 }
 
 // checkDefined refuses grants that call a type defined which the code that was pushed last has as a native one.
@@ -261,7 +285,14 @@ func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 // setFleet reports whether it could: it cannot if what a node keeps is not stored. nothing: with the same
 // fleet file there was nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) // of an old release it means something else
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // of an old release it means something else
+		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
+	switch {
+	case set.Statement == nil:
+		set.Counter = tx.Registry.PlansCounter
+	case !same && set.Counter <= tx.Registry.PlansCounter:
+		return false, tutti.Errorf(tutti.CodeConflict, "the fleet file was signed with the counter %d, and the last one had %d: somebody has pushed meanwhile; push again", set.Counter, tx.Registry.PlansCounter)
+	}
 	if same && nothing {
 		return true, nil
 	}

@@ -25,6 +25,8 @@ type Signers interface {
 	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
 	// Next checks the next statement about code keys.
 	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)
+	// Plans checks what was signed of a fleet file.
+	Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error)
 	// Operators checks a list of operators who sign actions.
 	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
 }
@@ -34,7 +36,7 @@ func (s *Server) Signing(ctx context.Context) (tutti.Signing, error) {
 	out := tutti.Signing{Fleet: s.opts.Identity.Fleet()}
 	return out, s.look(ctx, func(v explain.View) error {
 		out.Trust = slices.Clone(v.Registry.Trust)
-		out.Codes = mayBeOrdered(v.State)
+		out.Codes, out.Plans = mayBeOrdered(v.State), v.Registry.Plans
 		if acting := v.Registry.Acting; acting != nil {
 			out.Operators = &acting.Statement
 		}

@@ -178,6 +178,19 @@ func (i *Identity) Next(trust []tutti.Statement, next tutti.Statement) (tutti.Ke
 	return out, err
 }
 
+// Plans implements server.Signers.
+func (i *Identity) Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error) {
+	var body tutti.SignedPlans
+	keys, _, err := trusts(trust)
+	if err == nil {
+		err = json.Unmarshal(in.Body, &body)
+	}
+	if err == nil && !signed(in, keys) {
+		err = tutti.Errorf(tutti.CodeRefused, "the fleet file is not signed by %v", keys)
+	}
+	return body, err
+}
+
 // Operators implements server.Signers.
 func (i *Identity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
 	keys, _, err := trusts(trust)
