@@ -111,6 +111,20 @@ func TestCodeThatIsPushedAgain(t *testing.T) {
 	}
 }
 
+// follows waits until the server has heard that the node follows so many statements about code keys.
+func (l *lab) follows(counter uint64) {
+	l.t.Helper()
+	l.line.wait("a claim that says what the node follows", func() bool {
+		var c tutti.Claim
+		return json.Unmarshal(l.line.payload(tutti.OpClaim), &c) == nil && c.Trusts != nil && *c.Trusts == counter
+	})
+	n := l.line.count(tutti.OpClaim)
+	if err := l.fleet.Bus.Ring(l.node.Key, tutti.RingClaim, nil); err != nil {
+		l.t.Fatal(err)
+	}
+	l.line.until(tutti.OpClaim, n+1) // which is made when that one is answered
+}
+
 // TestANodeFollowsCodeKeys and tells the server, also what it has missed.
 func TestANodeFollowsCodeKeys(t *testing.T) {
 	l := newLab(t, applies)
@@ -122,7 +136,7 @@ func TestANodeFollowsCodeKeys(t *testing.T) {
 	if err := l.fleet.TrustKeys(servertest.Operator(), both); err != nil {
 		t.Fatal(err)
 	}
-	l.line.until(tutti.OpClaim, l.line.count(tutti.OpClaim)+1)
+	l.follows(1)
 	l.kill()
 	if err := l.fleet.TrustKeys(servertest.Operator(), alone); err == nil {
 		t.Fatal("the server forgets a key whose code the nodes are told to run")
@@ -143,7 +157,7 @@ func TestANodeFollowsCodeKeys(t *testing.T) {
 	if got := l.end(l.job()); got.Outcome != tutti.Changed {
 		t.Errorf("result %+v", got)
 	}
-	l.line.until(tutti.OpClaim, l.line.count(tutti.OpClaim)+1)
+	l.follows(2)
 	if got := l.view().Trusts; got != 2 {
 		t.Errorf("the server knows that the node follows statement %d, want 2", got)
 	}
