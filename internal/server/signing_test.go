@@ -95,11 +95,10 @@ func TestWhichCodeKeysSign(t *testing.T) {
 	old := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1, Operators: []tutti.OperatorKey{{Operator: "eve"}}}, "new")
 	wantCode(t, f.TrustOperators(ctx, old), tutti.CodeConflict, "meanwhile")
 
-	joins := f.Join("db-01")
-	enrolled, err := f.Enrol(ctx, joins.Request(newToken(t, f, tutti.CreateToken{Name: "db-02"})))
-	_ = enrolled
-	if err == nil {
-		t.Error("a key that is another node joins")
+	newcomer := machine(f, "db-01", "a machine")
+	enrolled, err := f.Enrol(ctx, newcomer.Request(newToken(t, f, tutti.CreateToken{Name: "db-01"})))
+	if err != nil || enrolled.CodeKey != "new" || enrolled.Trust == nil || enrolled.Operators == nil {
+		t.Errorf("a newcomer is told %+v, %v", enrolled, err)
 	}
 }
 
