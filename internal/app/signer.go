@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -98,7 +99,7 @@ func (s *signer) code(environment string, manifest []byte) (tutti.SignedCode, er
 		if err != nil || said.Environment != environment {
 			continue // a server may show any number: only one that was signed counts
 		}
-		if c.Last && said.Digest == digest {
+		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) {
 			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
 		}
 		highest = max(highest, said.Counter)
@@ -126,7 +127,7 @@ func (s *signer) plans(source []byte) (*tutti.Statement, error) {
 		}
 	}
 	digest := tutti.DigestOf(source)
-	if said.Digest == digest {
+	if said.Digest == digest && s.stillSigned(*shown) {
 		return shown, nil
 	}
 	counter, err := s.count(plansCounter, said.Counter)
@@ -147,6 +148,11 @@ func signFleet(ctx context.Context, server cli.Server, c cli.Connection, source 
 		return nil, err
 	}
 	return s.plans(source)
+}
+
+// stillSigned reports whether a key that signs now has signed a statement: one of before may have.
+func (s *signer) stillSigned(st tutti.Statement) bool {
+	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
 }
 
 // count returns the next counter of an environment, above one that is shown, once the directory remembers it.

@@ -102,7 +102,7 @@ func (o *options) trustOperator(cmd *cobra.Command, in TrustOperator) error {
 	}
 	text := "Nobody signs actions: nodes enable and disable Puppet for nobody.\n"
 	if len(out.Operators) > 0 {
-		text = fmt.Sprintf("%s sign what nodes are to change: %s.\n", count(len(out.Operators), "operator"), strings.Join(out.Operators, ", "))
+		text = fmt.Sprintf("These operators sign what nodes are to change: %s. Nodes that are connected know it within half a minute.\n", strings.Join(out.Operators, ", "))
 	}
 	return o.done(cmd, text, map[string]any{"operators": out.Operators})
 }

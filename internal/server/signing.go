@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/tutti-project/tutti"
@@ -127,17 +128,20 @@ func (s *Server) TrustKeys(ctx context.Context, in tutti.Statement) error {
 			return err
 		}
 		tx.emit(tutti.Actor(ctx), &next)
-		for _, n := range tx.Registry.Nodes {
-			keys = append(keys, n.Key)
-		}
+		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
 		return nil
 	})
+	s.ringClaims(keys)
+	return err
+}
+
+// ringClaims lets nodes claim now, and hear what is new with that: they do it by themselves, later.
+func (s *Server) ringClaims(keys []tutti.NodeKey) {
 	for _, key := range keys {
 		if err := s.opts.Bus.Ring(key, tutti.RingClaim, nil); err != nil {
-			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it claims by itself
+			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}
 	}
-	return err
 }
 
 // TrustOperators implements tutti.Signings.
@@ -145,7 +149,8 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 	if err := s.opts.Space(); err != nil {
 		return err
 	}
-	return s.do(ctx, func(tx *tx) error {
+	var keys []tutti.NodeKey
+	err := s.do(ctx, func(tx *tx) error {
 		next, err := s.opts.Identity.Operators(tx.Registry.Trust, in)
 		if err != nil {
 			return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
@@ -154,8 +159,11 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 			return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
 		}
 		tx.emit(tutti.Actor(ctx), &next)
+		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
 		return nil
 	})
+	s.ringClaims(keys)
+	return err
 }
 
 // stayGood refuses to trust keys that have not signed what nodes may be told to run.
