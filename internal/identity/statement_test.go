@@ -140,7 +140,7 @@ func TestStatementsOfCodeKeys(t *testing.T) {
 		"no key":                     {first, say(1, nil, key), "0 keys"},
 		"one key twice":              {first, say(1, of(key, key), key), "the same key twice"},
 		"of another fleet":           {first, state(t, tutti.StatementTrust, tutti.Trusted{Fleet: tutti.DigestOf(nil), Counter: 1, Keys: []string{pemOf(key)}}, key), "for the fleet"},
-		"what is no key":             {first, state(t, tutti.StatementTrust, tutti.Trusted{Fleet: theFleet, Counter: 1, Keys: []string{"x"}}, key), "not a code-signing public key"},
+		"a text that is not a key":   {first, state(t, tutti.StatementTrust, tutti.Trusted{Fleet: theFleet, Counter: 1, Keys: []string{"x"}}, key), "not a code-signing public key"},
 		"the new key, once it signs": {second, say(2, of(next), next), ""},
 	} {
 		_, err := tc.from.Follow(tc.st)
