@@ -64,7 +64,7 @@ func (c *counters) admits(order tutti.Order, said tutti.Signed) error {
 	case said.Environment != order.Environment:
 		return refused("it is signed for environment %s, and the order is of environment %s", said.Environment, order.Environment)
 	case said.Counter < last.Counter:
-		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back", said.Counter, order.Environment, last.Counter, last.Code)
+		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
 	case said.Counter == last.Counter && said.Digest != last.Code:
 		return refused("it is signed with the counter %d of environment %s, as other code is that this node has begun (%.19s): push it again", said.Counter, order.Environment, last.Code)
 	}

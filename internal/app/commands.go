@@ -78,13 +78,14 @@ func renewOperator(c cli.Connection) error {
 	return RenewOperator(ctx, ConnectOptions(c), time.Now())
 }
 
-func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error) {
-	return Push(ctx, s, dir, environment, reaction, func(manifest []byte) (tutti.SignedCode, error) {
+func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
+	return Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
 		signer, err := newSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
 		if err != nil {
 			return tutti.SignedCode{}, err
 		}
-		return signer.code(environment, manifest)
+		signer.again = in.Again
+		return signer.code(in.Environment, manifest)
 	})
 }
 

@@ -30,6 +30,7 @@ type signer struct {
 	known identity.Trust       // whose signatures count as shown
 	said  tutti.Signing
 	old   bool // the server knows no statements
+	again bool // what the server has is signed again
 }
 
 // newSigner reads the operator's directory and asks the server what was signed.
@@ -99,7 +100,7 @@ func (s *signer) code(environment string, manifest []byte) (tutti.SignedCode, er
 		if err != nil || said.Environment != environment {
 			continue // a server may show any number: only one that was signed counts
 		}
-		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) {
+		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.again {
 			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
 		}
 		highest = max(highest, said.Counter)

@@ -16,6 +16,7 @@ type pusher struct {
 	conn   cli.Connection
 	server cli.Server
 	dir    string
+	again  bool
 }
 
 func newPusher(t *testing.T, o ConnectOptions) *pusher {
@@ -36,7 +37,7 @@ func (p *pusher) push(environment, content string) error {
 	if err := os.WriteFile(filepath.Join(p.dir, "manifests/site.pp"), []byte(content), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	_, err := push(p.t.Context(), p.server, p.conn, p.dir, environment, nil)
+	_, err := push(p.t.Context(), p.server, p.conn, cli.PushCode{Dir: p.dir, Environment: environment, Again: p.again})
 	return err
 }
 
@@ -91,6 +92,10 @@ func TestACounterGoesUp(t *testing.T) {
 	}
 	if err := p.push("production", "four"); err != nil || p.counters()["production"] != 42 {
 		t.Errorf("counters %v, %v: want one more than what the server shows", p.counters(), err)
+	}
+	p.again = true // it is there, and nodes have begun something later
+	if err := p.push("production", "four"); err != nil || p.counters()["production"] != 43 {
+		t.Errorf("counters %v, %v: want one more than before", p.counters(), err)
 	}
 }
 

@@ -88,7 +88,7 @@ func runChain(ctx context.Context, s *localServer) ([]tutti.RunID, error) {
 	if err := os.WriteFile(filepath.Join(code, "manifests", "site.pp"), []byte("# nothing\n"), 0o644); err != nil {
 		return nil, err
 	}
-	if _, err := app.Commands().Push(ctx, s, cli.Connection{OperatorDir: s.operator}, code, "production", nil); err != nil {
+	if _, err := app.Commands().Push(ctx, s, cli.Connection{OperatorDir: s.operator}, cli.PushCode{Dir: code, Environment: "production"}); err != nil {
 		return nil, err
 	}
 	fleet := "fleet: bench\nenvironment: {name: production, path: ./code}\ngroups:\n  l: {nodes: [left]}\n  r: {nodes: [right]}\nplans:\n  chain:\n    steps:\n"

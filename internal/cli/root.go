@@ -33,7 +33,7 @@ type Deps struct {
 	Connect func(c Connection) (Server, error)
 	// Push sends the environment in dir to the server, signed with the
 	// operator's key.
-	Push func(ctx context.Context, s Server, c Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error)
+	Push func(ctx context.Context, s Server, c Connection, in PushCode) (tutti.CodePushed, error)
 	// SignFleet signs the text of a fleet file; nil: the operator has no code-signing key.
 	SignFleet func(ctx context.Context, s Server, c Connection, source []byte) (*tutti.Statement, error)
 	// CodeDigest is the digest with which Push would send the environment in dir.

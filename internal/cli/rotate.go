@@ -51,8 +51,8 @@ code.key to the operators who had the old one.
 
 The command can be stopped and repeated at any point: it finds out what is done.
 --status says which nodes are not there yet, and changes nothing. --finish refuses
-while one is missing, unless --leave names it: such a node runs no code after the
-next push until it joins again.`,
+while one is missing, unless --leave names it: such a node trusts the old key until it
+is back, and follows then. Where the agent is too old, upgrade it.`,
 		Example: `    tutti rotate code-key
     tutti rotate code-key --status
     tutti rotate code-key --finish --leave db-03`,
@@ -72,7 +72,7 @@ next push until it joins again.`,
 				return err
 			}
 			if len(in.Leave) > 0 {
-				if err := o.confirm(cmd, fmt.Sprintf("leave %s behind: they have to join again", strings.Join(leave, ", "))); err != nil {
+				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: until they are back they trust the old key", strings.Join(leave, ", "))); err != nil {
 					return err
 				}
 			}
