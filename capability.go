@@ -19,6 +19,9 @@ const CapabilityFacts Capability = "tells_facts"
 // CapabilityRotateCA is of an agent that follows a rotation of the CA (ADR 0027).
 const CapabilityRotateCA Capability = "rotate_ca"
 
+// CapabilityStatements is of an agent that reads what code keys sign (ADR 0026).
+const CapabilityStatements Capability = "statements"
+
 // orderOption is a capability that an order asks for by one of its fields.
 type orderOption struct {
 	name  Capability
@@ -46,7 +49,7 @@ var firstRelease = "run noop compile puppet_agent tags skip_tags debug fresh_fac
 
 // Capabilities are all that this release knows, sorted. An agent lists them in its claims.
 func Capabilities() []Capability {
-	all := []Capability{CapabilityRun, CapabilityFacts, CapabilityRotateCA}
+	all := []Capability{CapabilityRun, CapabilityFacts, CapabilityStatements, CapabilityRotateCA}
 	for _, option := range orderOptions {
 		all = append(all, option.name)
 	}

@@ -16,6 +16,11 @@ type Claim struct {
 	Begun *Fence `json:"begun,omitempty"`
 	// Seen is how far the server was when this node last heard of it.
 	Seen Position `json:"seen,omitzero"`
+	// Trusts is the counter of the last statement about code keys that the node follows; nil: the agent
+	// follows none.
+	Trusts *uint64 `json:"trusts,omitempty"`
+	// Operators is the counter of the list of operators that the node has; nil: the agent knows none.
+	Operators *uint64 `json:"operators,omitempty"`
 }
 
 // Claimed carries the order, or none. The same order is given again until its
@@ -31,6 +36,10 @@ type Claimed struct {
 	// Alone is what the node does while its server is away; nil: nothing, as with a server of
 	// release 0.2.0 or before.
 	Alone *Alone `json:"alone,omitempty"`
+	// Trust are the statements about code keys that the node has not followed yet, in order.
+	Trust []Statement `json:"trust,omitempty"`
+	// Operators is the list of operators who sign actions, if the node has an older one.
+	Operators *Statement `json:"operators,omitempty"`
 	// Unknown says what this release does not know in the order, which then has its Run
 	// and its Node alone. Nobody may carry it out.
 	Unknown error `json:"-"`
@@ -63,11 +72,14 @@ func (c *Claimed) UnmarshalJSON(raw []byte) error {
 		Fence    Fence           `json:"fence"`
 		Position Position        `json:"position"`
 		Alone    *Alone          `json:"alone"`
+		Trust    []Statement     `json:"trust"`
+
+		Operators *Statement `json:"operators"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position, Alone: in.Alone}
+	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position, Alone: in.Alone, Trust: in.Trust, Operators: in.Operators}
 	if len(in.Order) > 0 && string(in.Order) != "null" {
 		order := Order{}
 		if out.Unknown = strictly(in.Order, &order); out.Unknown != nil {

@@ -16,6 +16,9 @@ type CodeShown struct {
 	// Held: nodes do not run with it by themselves before it is released, but Canary nodes.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
+	// Signed and Plans are what code keys have signed of the code that was pushed, and of the fleet file.
+	Signed SignedBy `json:"signed,omitzero"`
+	Plans  SignedBy `json:"plans,omitzero"`
 	// Goes is with what nodes run by themselves; empty: with no code yet.
 	Goes Digest `json:"goes,omitempty"`
 	// Before is, while code is held, what nodes run with by themselves, else what was pushed before; nil: the log
@@ -29,6 +32,12 @@ type CodeShown struct {
 	Have       int        `json:"have"`
 	OtherNodes int        `json:"other_nodes"`
 	Others     []NodeName `json:"others,omitempty"`
+}
+
+// SignedBy says with which counter something was signed, and by which keys; zero: it was not.
+type SignedBy struct {
+	Counter uint64   `json:"counter,omitempty"`
+	Keys    []Digest `json:"keys,omitempty"`
 }
 
 // CodeVersion is code and who pushed it.

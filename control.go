@@ -76,6 +76,19 @@ type Codes interface {
 	GetFleet(ctx context.Context) (Fleet, error)
 }
 
+// Signings are what code keys sign (ADR 0026).
+type Signings interface {
+	// Signing returns what a signer has to know.
+	Signing(ctx context.Context) (Signing, error)
+	// SignCode replaces what was signed of code that nodes may be told to run: the same text with more
+	// signatures, or the first statement of it. CodeNotFound: it is no such code.
+	SignCode(ctx context.Context, in CodeSign) error
+	// TrustKeys takes the next statement about code keys. One that is there already changes nothing.
+	TrustKeys(ctx context.Context, in Statement) error
+	// TrustOperators takes the next list of operators who sign actions, or the same with more signatures.
+	TrustOperators(ctx context.Context, in Statement) error
+}
+
 // AskPush names what would be pushed: the digest of the manifest (empty: no code) and the fleet file.
 type AskPush struct {
 	Code  Digest      `json:"code,omitempty"`
@@ -318,7 +331,9 @@ type NodeView struct {
 	Paused  string `json:"paused,omitempty"`  // why nothing begins there by itself
 	// Stands is how the node stands under the current code and data, as NodeStanding says it with
 	// its reasons.
-	Stands   NodeState `json:"stands,omitempty"`
+	Stands NodeState `json:"stands,omitempty"`
+	// Trusts is the counter of the last statement about code keys that it follows.
+	Trusts   uint64    `json:"trusts,omitempty"`
 	Active   RunID     `json:"active,omitempty"`
 	HeldBy   JobID     `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
 	LastRun  RunID     `json:"last_run,omitempty"`
@@ -442,12 +457,20 @@ type Enrolled struct {
 	CodeKey string    `json:"code_key"`
 	Time    time.Time `json:"time"`          // the server's
 	Was     []Digest  `json:"was,omitempty"` // the CAs that this fleet had before
+	// Fleet is the id of the fleet; empty: the server is of release 0.2.0 or before.
+	Fleet Digest `json:"fleet,omitempty"`
+	// Trust is the last statement about code keys; nil: there was none, CodeKey is the first key.
+	Trust *Statement `json:"trust,omitempty"`
+	// Operators is the list of operators who sign actions; nil: there is none.
+	Operators *Statement `json:"operators,omitempty"`
 }
 
 // FleetSource is the text of a fleet file and the name that errors give it.
 type FleetSource struct {
 	File   string `json:"file"`
 	Source []byte `json:"source"`
+	// Statement is of kind StatementPlans; nil: it is not signed.
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 type actorKey struct{}

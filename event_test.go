@@ -33,9 +33,11 @@ var (
 		{Name: "db", Timeout: time.Hour, Run: &tutti.RunStep{Target: "db", Accept: []tutti.Accept{tutti.AcceptFailedResources}, Limit: 2}},
 		{Name: "up", After: []tutti.StepName{"db"}, PerNode: true, Timeout: time.Minute, Wait: &tutti.WaitStep{Value: "db/ready", Equals: json.RawMessage(`{"a":1}`)}},
 	}}
+	aStatement = tutti.Statement{Kind: tutti.StatementCode, Body: []byte(`{"fleet":"x"}`), Signatures: []tutti.Signature{{Key: aDigest, Signature: []byte("s")}}}
 	// bodies has one body of each kind, with every field set.
 	bodies = []tutti.Body{
 		&tutti.FleetSet{
+			Counter: 4, Statement: &aStatement,
 			Fleet: tutti.Fleet{
 				Name: "test", Environment: tutti.Environment{Name: "production", Path: "code"},
 				Groups: []tutti.Group{{Name: "db", Nodes: []tutti.NodeName{aNode}}},
@@ -50,8 +52,10 @@ var (
 			Digest: aDigest, Source: "fleet: test\n",
 		},
 		&tutti.EpochBegun{Epoch: tutti.Epoch{Number: 2, Random: "QJ4ZJ7UO2E3PAXMM"}},
-		&tutti.CodePushed{Environment: "production", Code: aDigest, Signed: aDigest, Files: 3, Bytes: 4096, Held: true, Canary: 2, Released: aDigest, PassedOver: []tutti.Digest{aDigest}},
+		&tutti.CodePushed{Environment: "production", Code: aDigest, Signed: aDigest, Files: 3, Bytes: 4096, Held: true, Canary: 2, Released: aDigest, PassedOver: []tutti.Digest{aDigest}, Counter: 7, Statement: &aStatement},
 		&tutti.ReportsRetired{Through: 41, Foreign: 7},
+		&tutti.CodeResigned{Environment: "production", Code: aDigest, Counter: 7, Statement: aStatement},
+		&tutti.KeysTrusted{Counter: 1, Keys: []tutti.Digest{aDigest}, Statement: aStatement},
 		&tutti.CodeReleased{Environment: "production", Code: aDigest, Reason: "2 nodes are good with it"},
 		&tutti.TokenCreated{Token: "t1", Hash: aDigest, Name: "db-*", Groups: []tutti.GroupName{"db"}, Expires: at},
 		&tutti.TokenRevoked{Token: "t1"},
@@ -62,6 +66,7 @@ var (
 		&tutti.NodeConnected{Node: aNode, Ticket: aDigest, Boot: "b", Rivals: []tutti.Digest{aDigest}, Out: []tutti.Digest{aDigest}, Machine: aDigest},
 		&tutti.NodeConflicted{Node: aNode, Why: "two machines"},
 		&tutti.NodeKept{Node: aNode, Ticket: aDigest, Out: []tutti.Digest{aDigest}},
+		&tutti.NodeTrusts{Node: aNode, Counter: 2},
 		&tutti.NodeFacts{Node: aNode, FactsSeen: tutti.FactsSeen{Run: aRun, Facts: aDigest, Changed: []string{"ssh"}}, Row: 2, Vain: 1},
 		&tutti.NodeSetBack{Node: aNode, Run: aRun, Begun: tutti.Fence{Epoch: 1, Seq: 12}, During: true, Moved: true},
 		&tutti.JobStarted{Job: "deploy-1", Plan: aPlan, Mode: tutti.ModeApply, Env: "production", Code: aDigest, Targets: map[tutti.StepName][]tutti.NodeName{"db": {aNode}}, Cause: "shared/x set by ada"},
@@ -118,6 +123,7 @@ var (
 			Left: []tutti.NodeName{aNode}, LeftOperators: []string{"bob"},
 		},
 		&tutti.NodePinned{Node: aNode, Pinned: tutti.Pinned{CAs: []tutti.Digest{aDigest}, Issuer: "ANEXT"}},
+		&tutti.OperatorsTrusted{Counter: 3, Operators: []string{"ada"}, Statement: aStatement},
 		&tutti.OperatorRevoked{Operator: "ada", Reason: "left"},
 		&tutti.RemoteAsked{Request: "R", Action: tutti.RemoteDisable, On: "true", Message: "new disk", Force: true, Nodes: []tutti.NodeName{aNode}},
 		&tutti.RemoteAnswered{Request: "R", Action: tutti.RemoteDisable, On: "true", What: "user[root]", Decisions: []tutti.RemoteDecision{

@@ -11,17 +11,22 @@ var fleetEvents = []eventKind{
 	{func() Body { return new(FleetSet) }, ScopeNone, TrailOperators, KeepLast},
 	{func() Body { return new(CodePushed) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(CodeReleased) }, ScopeNone, TrailAlways, KeepOwn},
+	{func() Body { return new(CodeResigned) }, ScopeNone, TrailAlways, KeepOwn},
+	{func() Body { return new(KeysTrusted) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(Paused) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(Unpaused) }, ScopeNone, TrailOperators, KeepOwn},
 	{func() Body { return new(ReportsRetired) }, ScopeNone, TrailOperators, KeepLast},
 	{func() Body { return new(CARotated) }, ScopeNone, TrailAlways, KeepOwn},
 }
 
-// FleetSet replaces the fleet file. Source is its text, for people.
+// FleetSet replaces the fleet file. Source is its text, for people. Statement is what an operator has
+// signed of it; nil: whoever pushed it has no code key. Counter is the highest one that was signed of a fleet file.
 type FleetSet struct {
-	Fleet  Fleet  `json:"fleet"`
-	Digest Digest `json:"digest"`
-	Source string `json:"source,omitempty"`
+	Fleet     Fleet      `json:"fleet"`
+	Digest    Digest     `json:"digest"`
+	Source    string     `json:"source,omitempty"`
+	Counter   uint64     `json:"counter,omitempty"`
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 // Kind implements Body.
@@ -54,7 +59,38 @@ type CodePushed struct {
 	// released, the latest last.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
+	// Counter is what the Statement says, which an operator has signed. 0 and nil: release 0.2.0 or
+	// before has pushed.
+	Counter   uint64     `json:"counter,omitempty"`
+	Statement *Statement `json:"statement,omitempty"`
 }
+
+// CodeResigned replaces what was signed of code that nodes may be told to run. Counter is its statement's.
+type CodeResigned struct {
+	Environment string    `json:"environment"`
+	Code        Digest    `json:"code"`
+	Counter     uint64    `json:"counter"`
+	Statement   Statement `json:"statement"`
+}
+
+// Kind implements Body.
+func (*CodeResigned) Kind() string { return "code.signed" }
+
+// ID implements Body.
+func (b *CodeResigned) ID() string { return string(b.Code) }
+
+// KeysTrusted says which code keys sign from now on. Statement is of kind StatementTrust.
+type KeysTrusted struct {
+	Counter   uint64    `json:"counter"`
+	Keys      []Digest  `json:"keys"`
+	Statement Statement `json:"statement"`
+}
+
+// Kind implements Body.
+func (*KeysTrusted) Kind() string { return "keys.trusted" }
+
+// ID implements Body.
+func (b *KeysTrusted) ID() string { return strconv.FormatUint(b.Counter, 10) }
 
 // CodeReleased lets nodes react to code that was held.
 type CodeReleased struct {

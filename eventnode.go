@@ -16,6 +16,7 @@ var nodeEvents = []eventKind{
 	{func() Body { return new(NodeFacts) }, ScopeNode, TrailOperators, KeepLast},
 	{func() Body { return new(NodeBoxed) }, ScopeNode, TrailAlways, KeepLast},
 	{func() Body { return new(NodePinned) }, ScopeNode, TrailOperators, KeepLast},
+	{func() Body { return new(NodeTrusts) }, ScopeNode, TrailOperators, KeepLast},
 }
 
 // TokenCreated allows one key to join. Hash is of the token's secret.
@@ -134,6 +135,18 @@ func (*NodeFacts) Kind() string { return "node.facts" }
 
 // ID implements Body.
 func (b *NodeFacts) ID() string { return string(b.Node) }
+
+// NodeTrusts is a node's word on the last statement about code keys that it follows.
+type NodeTrusts struct {
+	Node    NodeName `json:"node"`
+	Counter uint64   `json:"counter"`
+}
+
+// Kind implements Body.
+func (*NodeTrusts) Kind() string { return "node.trusts" }
+
+// ID implements Body.
+func (b *NodeTrusts) ID() string { return string(b.Node) }
 
 // NodeConnected says which ticket a node has from now on.
 type NodeConnected struct {

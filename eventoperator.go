@@ -6,6 +6,7 @@ import "time"
 var operatorEvents = []eventKind{
 	{func() Body { return new(OperatorIssued) }, ScopeNone, TrailAlways, KeepOwn},
 	{func() Body { return new(OperatorRevoked) }, ScopeNone, TrailAlways, KeepLast},
+	{func() Body { return new(OperatorsTrusted) }, ScopeNone, TrailAlways, KeepLast},
 	{func() Body { return new(Denied) }, ScopeNone, TrailAlways, KeepNever},
 	{func() Body { return new(SnapshotTaken) }, ScopeNone, TrailOperators, KeepLast},
 }
@@ -37,6 +38,19 @@ func (*OperatorRevoked) Kind() string { return "operator.revoked" }
 
 // ID implements Body.
 func (b *OperatorRevoked) ID() string { return b.Operator }
+
+// OperatorsTrusted says who signs actions from now on. Statement is of kind StatementOperators.
+type OperatorsTrusted struct {
+	Counter   uint64    `json:"counter"`
+	Operators []string  `json:"operators"`
+	Statement Statement `json:"statement"`
+}
+
+// Kind implements Body.
+func (*OperatorsTrusted) Kind() string { return "operators.trusted" }
+
+// ID implements Body.
+func (*OperatorsTrusted) ID() string { return "operators" }
 
 // Denied is an attempt without a grant.
 type Denied struct {

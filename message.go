@@ -37,7 +37,7 @@ const (
 	OpRecipients = "recipients" // AskRecipients → NodeRecipients
 	OpPieces     = "pieces"     // nothing → OwnPieces
 	OpBox        = "box"        // NewBox → nothing
-	OpTrust      = "trust"      // Pinned → Trusted
+	OpTrust      = "trust"      // Pinned → ToPin
 
 	RingHello  = "hello"  // server → node: say hello, your ticket does not fit
 	RingBeat   = "beat"   // server → node: Beat at once
@@ -306,11 +306,13 @@ type CodeGet struct {
 	Code Digest `json:"code"`
 }
 
-// SignedCode is a manifest and its signature by the operator's code-signing
-// key. The manifest's digest is the code's.
+// SignedCode is a manifest and what a code key has signed of it. The manifest's digest is the code's.
 type SignedCode struct {
-	Manifest  []byte `json:"manifest"`
+	Manifest []byte `json:"manifest"`
+	// Signature is of manifest and environment alone, for agents of release 0.2.0 and before.
 	Signature []byte `json:"signature"`
+	// Statement is of kind StatementCode; nil: it was pushed by such a release.
+	Statement *Statement `json:"statement,omitempty"`
 }
 
 // CodePush brings code. Reaction is that of the fleet file that comes with it, nil: of the one that the
@@ -373,9 +375,9 @@ type Renewed struct {
 	JWT string `json:"jwt"`
 }
 
-// Trusted is what a node should stand on: the CAs (PEM), and a JWT if it should have another one than it has. A node
+// ToPin is what a node should stand on: the CAs (PEM), and a JWT if it should have another one than it has. A node
 // that has taken it says so by the same question.
-type Trusted struct {
+type ToPin struct {
 	CA  string `json:"ca"`
 	JWT string `json:"jwt,omitempty"`
 }

@@ -60,6 +60,9 @@ type AskNodes struct {
 	Type  string        `json:"type,omitempty"`  // resource
 	Title string        `json:"title,omitempty"` // resource; empty: all of the type
 	Wait  time.Duration `json:"wait,omitempty"`  // 0: DefaultRemoteWait
+	// Signed are statements of kind StatementAction, each for some of the nodes: then those are asked, and On says
+	// how they were chosen. None: the operator has signed nothing.
+	Signed []Statement `json:"signed,omitempty"`
 }
 
 // Validate refuses what no node could answer.
@@ -69,6 +72,8 @@ func (a AskNodes) Validate() error {
 		return Errorf(CodeInvalid, "action %q: there are %s", string(a.Action), joinWords(RemoteActions))
 	case a.Wait < 0 || a.Wait > MaxRemoteWait:
 		return Errorf(CodeInvalid, "nodes cannot be waited for for %s, at most %s", a.Wait, MaxRemoteWait)
+	case len(a.Signed) > 0 && !a.Action.Effect() || len(a.Signed) > maxSignedActions:
+		return Errorf(CodeInvalid, "%d signed actions for %s: only enable and disable are signed, at most %d for one question", len(a.Signed), a.Action, maxSignedActions)
 	case (a.Message != "" || a.Force) && a.Action != RemoteDisable:
 		return Errorf(CodeInvalid, "%s takes no message; only disable does", a.Action)
 	case (a.Type != "" || a.Title != "") != (a.Action == RemoteResource):
@@ -158,6 +163,8 @@ type RemoteRequest struct {
 	Title   string        `json:"title,omitempty"`
 	Facts   []string      `json:"facts,omitempty"` // top-level names; none: all
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the server waits
+	// Signed is what the operator has signed for this node. The rest says the same, for older agents.
+	Signed *Statement `json:"signed,omitempty"`
 	// Unknown says what this release does not know in the question.
 	Unknown error `json:"-"`
 }

@@ -27,7 +27,7 @@ func (n *node) follow() {
 		if err != nil {
 			return err
 		}
-		var should tutti.Trusted
+		var should tutti.ToPin
 		if err := n.call(n.fleet.t.Context(), tutti.OpTrust, tutti.Pinned{CAs: pins, Issuer: issuer}, &should); err != nil {
 			return err
 		}

@@ -46,8 +46,12 @@ func TestTamperedServer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "manifests/site.pp"), []byte("file { '/run/e2e-tampered': content => 'x' }\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	sign := func(manifest []byte) ([]byte, error) {
-		return identity.SignManifest(private, "production", manifest), nil
+	sign := func(manifest []byte) (tutti.SignedCode, error) {
+		said, err := fleet.Client.Signing(t.Context())
+		if err != nil {
+			return tutti.SignedCode{}, err
+		}
+		return identity.SignCode(tutti.Signed{Fleet: said.Fleet, Environment: "production", Counter: 1 << 40}, manifest, private)
 	}
 	if _, err := app.Push(t.Context(), fleet.Client, dir, "production", nil, sign); err != nil {
 		t.Fatalf("the server does not take code that its key signed: %v", err)

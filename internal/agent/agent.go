@@ -66,21 +66,23 @@ type Spec struct {
 
 // Options are what an agent needs. Zero durations take the defaults.
 type Options struct {
-	Dir        string // the agent's state, on a disk that survives
-	Node       tutti.NodeName
-	Bus        Bus
-	Machine    tutti.Digest // see tutti.Hello
-	Runner     Runner
-	VerifyCode func(tutti.SignedCode) error
-	Boxes      Boxes // open secrets; nil: none is opened
-	Logger     *slog.Logger
-	Version    string
+	Dir     string // the agent's state, on a disk that survives
+	Node    tutti.NodeName
+	Bus     Bus
+	Machine tutti.Digest // see tutti.Hello
+	Runner  Runner
+	Signers Signers
+	Boxes   Boxes // open secrets; nil: none is opened
+	Logger  *slog.Logger
+	Version string
 	// Space says that there is no room to begin a run; nil: there always is.
 	Space func() error
 	// Local is the node's Puppet for the remote control, Allow the node's policy; nil:
 	// no question is answered.
 	Local Local
 	Allow func(policy.Question) (allowed bool, because string)
+	// Acting are the operators who sign what the remote control changes; nil: nobody does.
+	Acting Acting
 	// Switch is how exclusive jobs keep other Puppets away; nil: none is served.
 	Switch Switch
 	// Witness sees the runs that others start; nil: nobody does.
@@ -148,6 +150,7 @@ type Agent struct {
 	told      map[tutti.RunID]bool // ended, and the disk did not take the result
 	refusals  refusals             // of the claim loop
 	begun     begun                // as on disk, or further; of the claim loop
+	takenMu   sync.Mutex           // of ActionsFile
 	mu        sync.Mutex
 	active    *activeRun
 	stuck     error // why the last claim was in vain, if not for the server's absence
@@ -189,6 +192,9 @@ func New(opts Options) *Agent {
 	if opts.Warm == nil {
 		opts.Warm = cold{}
 	}
+	if opts.Acting == nil {
+		opts.Acting = nobody{}
+	}
 	if opts.Idle == nil {
 		opts.Idle = func() {}
 	}
@@ -215,7 +221,10 @@ func New(opts Options) *Agent {
 
 		told: map[tutti.RunID]bool{}, exchange: exchange,
 	}
-	a.code = codeStore{dir: opts.Dir, call: opts.Bus.Call, verify: opts.VerifyCode, needs: a.needsCode}
+	a.code = codeStore{
+		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
+		begun: &counters{path: filepath.Join(opts.Dir, SignedFile)},
+	}
 	return a
 }
 
@@ -452,14 +461,23 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 
 // claim asks for the next order.
 func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
+	trusts, listed := a.opts.Signers.Trusts(), a.opts.Acting.Listed()
 	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{
-		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server,
+		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server, Trusts: &trusts, Operators: &listed,
 	})
 	if err != nil {
 		a.noteDenied(err)
 		return claimed, err
 	}
 	a.toldAlone(claimed.Alone)
+	if err := a.trust(claimed.Trust); err != nil {
+		return claimed, err
+	}
+	if claimed.Operators != nil {
+		if err := a.opts.Acting.Take(*claimed.Operators); err != nil {
+			return claimed, tutti.Wrap("", err, "the server says which operators sign actions")
+		}
+	}
 	return claimed, a.saw(claimed.Position)
 }
 

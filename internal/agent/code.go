@@ -21,49 +21,93 @@ import (
 //
 //	code/<hex>/           the tree, complete or not there
 //	code/<hex>.manifest   its manifest
+//	code/<hex>.signed     what code keys have signed of it; not there of code of a release of before
 //	environments/<name>   a link to the tree of the environment's latest run
 //
 // Puppet sees the link only, so that catalogs do not differ by the digest.
 type codeStore struct {
-	dir    string
-	call   func(ctx context.Context, op string, payload []byte) ([]byte, error)
-	verify func(tutti.SignedCode) error
-	needs  func() tutti.Digest // that stays though no environment leads to it; empty: none
-	mu     sync.Mutex
+	dir     string
+	call    func(ctx context.Context, op string, payload []byte) ([]byte, error)
+	signers Signers
+	begun   *counters
+	needs   func() tutti.Digest // that stays though no environment leads to it; empty: none
+	mu      sync.Mutex
 }
 
 // keepCode is how many trees stay besides the linked ones.
 const keepCode = 2
 
-// ensure makes the order's code the one that its environment's link leads to,
-// and returns the directory of the links. CodeRefused: the signature is not
-// the operator's, or the manifest leads out of its tree.
-func (c *codeStore) ensure(ctx context.Context, order tutti.Order) (string, error) {
+// ensured is code that is there for an order.
+type ensured struct {
+	environments string       // the directory of the links
+	said         tutti.Signed // of the code
+}
+
+// ensure makes the order's code the one that its environment's link leads to. CodeRefused: the signature is
+// not the operator's, the code is older than what was begun, or the manifest leads out of its tree. A local
+// run (ordered: false) is nobody's word: its code was checked when it was fetched.
+func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	out := ensured{environments: filepath.Join(c.dir, "environments")}
 	if err := order.Code.Validate(); err != nil {
-		return "", err
+		return out, err
 	}
-	links := filepath.Join(c.dir, "environments")
-	for _, d := range []string{links, filepath.Join(c.dir, "code")} {
+	for _, d := range []string{out.environments, filepath.Join(c.dir, "code")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
-			return "", err
+			return out, err
 		}
 	}
-	if !c.intact(order.Code) {
-		for _, old := range []string{c.tree(order.Code), c.tree(order.Code) + ".manifest"} {
-			if err := os.RemoveAll(old); err != nil {
-				return "", err
+	var err error
+	switch {
+	case !c.intact(order.Code):
+		for _, part := range codeParts {
+			if err := os.RemoveAll(c.tree(order.Code) + part); err != nil {
+				return out, err
 			}
 		}
-		if err := c.fetch(ctx, order); err != nil {
-			return "", err
+		out.said, err = c.fetch(ctx, order)
+	case ordered:
+		out.said, err = c.signed(ctx, order)
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := c.link(out.environments, order); err != nil {
+		return out, err
+	}
+	return out, c.collect(out.environments)
+}
+
+// codeParts are what is kept of code, in the order in which it is removed.
+var codeParts = []string{"", ".signed", ".manifest"}
+
+// signed returns what was signed of code that is here. If that does not do for the order, because the code was
+// pushed again since or other keys are trusted, the server may have more.
+func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
+	manifest, err := excerpt.Read(c.tree(order.Code)+".manifest", maxMessage)
+	if err != nil {
+		return tutti.Signed{}, err
+	}
+	if kept, err := readSealed[tutti.Statement](c.tree(order.Code) + ".signed"); err == nil {
+		said, err := c.signers.Code(tutti.SignedCode{Manifest: manifest, Statement: &kept})
+		if err == nil && c.begun.admits(order, said) == nil {
+			return said, nil
 		}
 	}
-	if err := c.link(links, order); err != nil {
-		return "", err
+	in, said, err := c.ask(ctx, order)
+	if err != nil {
+		return said, err
 	}
-	return links, c.collect(links)
+	return said, c.keepStatement(order.Code, in)
+}
+
+// keepStatement keeps what was signed of code, for its next run.
+func (c *codeStore) keepStatement(code tutti.Digest, in tutti.SignedCode) error {
+	if in.Statement == nil {
+		return nil
+	}
+	return writeSealed(c.tree(code)+".signed", in.Statement)
 }
 
 func (c *codeStore) tree(d tutti.Digest) string { return filepath.Join(c.dir, "code", d.Hex()) }
@@ -105,11 +149,22 @@ func (c *codeStore) kept(code tutti.Digest) (tutti.CodeManifest, error) {
 }
 
 // fetch builds the tree beside its place and renames it when it is complete.
-func (c *codeStore) fetch(ctx context.Context, order tutti.Order) error {
-	manifest, raw, err := c.manifest(ctx, order)
+func (c *codeStore) fetch(ctx context.Context, order tutti.Order) (tutti.Signed, error) {
+	in, said, err := c.ask(ctx, order)
 	if err != nil {
-		return err
+		return said, err
 	}
+	manifest, err := readManifest(in.Manifest)
+	if err != nil {
+		return said, err
+	}
+	if err := c.build(ctx, order, manifest, in.Manifest); err != nil {
+		return said, err
+	}
+	return said, c.keepStatement(order.Code, in)
+}
+
+func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti.CodeManifest, raw []byte) error {
 	final := c.tree(order.Code)
 	tmp, err := os.MkdirTemp(filepath.Dir(final), ".new-*")
 	if err != nil {
@@ -140,32 +195,37 @@ func (c *codeStore) fetch(ctx context.Context, order tutti.Order) error {
 	return durable.SyncDir(filepath.Dir(final))
 }
 
-// manifest asks for the manifest and believes nothing of it: the digest is the
-// order's, the signature the operator's, and every path stays inside.
-func (c *codeStore) manifest(ctx context.Context, order tutti.Order) (tutti.CodeManifest, []byte, error) {
-	var m tutti.CodeManifest
+// ask asks for what was signed of the order's code and believes nothing of it: the digest is the order's, the
+// signature the operator's, and the code is not older than what was begun.
+func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
+	var in tutti.SignedCode
 	ask, err := json.Marshal(tutti.CodeGet{Run: order.Run, Code: order.Code})
 	if err != nil {
-		return m, nil, err
+		return in, tutti.Signed{}, err
 	}
 	reply, err := c.call(ctx, tutti.OpCode, ask)
 	if err != nil {
-		return m, nil, err
+		return in, tutti.Signed{}, err
 	}
-	var signed tutti.SignedCode
-	if err := json.Unmarshal(reply, &signed); err != nil {
-		return m, nil, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpCode)
+	if err := json.Unmarshal(reply, &in); err != nil {
+		return in, tutti.Signed{}, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpCode)
 	}
-	if got := tutti.DigestOf(signed.Manifest); got != order.Code {
-		return m, nil, tutti.Errorf(tutti.CodeRefused, "the manifest has the digest %s", got)
+	if got := tutti.DigestOf(in.Manifest); got != order.Code {
+		return in, tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "the manifest has the digest %s", got)
 	}
-	if err := c.verify(signed); err != nil {
-		return m, nil, tutti.Wrap(tutti.CodeRefused, err, "the manifest is not signed by the operator whose key this node knows")
+	said, err := c.signers.Code(in)
+	if err != nil {
+		return in, said, tutti.Wrap(tutti.CodeRefused, err, "the manifest is not signed by the operator whose key this node knows")
 	}
-	if err := json.Unmarshal(signed.Manifest, &m); err != nil {
-		return m, nil, tutti.Wrap(tutti.CodeInvalid, err, "manifest")
+	return in, said, c.begun.admits(order, said)
+}
+
+func readManifest(raw []byte) (tutti.CodeManifest, error) {
+	var m tutti.CodeManifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, tutti.Wrap(tutti.CodeInvalid, err, "manifest")
 	}
-	return m, signed.Manifest, m.Validate()
+	return m, m.Validate()
 }
 
 // place puts one file where it belongs, from an older tree if that has it.
@@ -268,11 +328,10 @@ func (c *codeStore) collect(links string) error {
 		old = append(slices.Delete(old, i, i+1), needed)
 	}
 	for len(old) > keepCode {
-		if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest")); err != nil {
-			return err
-		}
-		if err := os.Remove(old[0]); err != nil {
-			return err
+		for _, part := range codeParts { // without its manifest nobody would find the rest
+			if err := os.RemoveAll(strings.TrimSuffix(old[0], ".manifest") + part); err != nil {
+				return err
+			}
 		}
 		old = old[1:]
 	}

@@ -17,6 +17,12 @@ import (
 // a link, one that begins with `#!` may be executed.
 func (l *lab) push(files map[string]string) tutti.CodePushed {
 	l.t.Helper()
+	return l.pushAs(files, servertest.Sign)
+}
+
+// pushAs is push of code that is signed in some way.
+func (l *lab) pushAs(files map[string]string, sign func(tutti.CodeManifest) tutti.SignedCode) tutti.CodePushed {
+	l.t.Helper()
 	m := tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{}}
 	for name, content := range files {
 		if link, ok := strings.CutPrefix(content, "->"); ok {
@@ -29,7 +35,7 @@ func (l *lab) push(files map[string]string) tutti.CodePushed {
 		}
 		m.Files[name] = tutti.CodeFile{Digest: digest, Size: int64(len(content)), Exec: strings.HasPrefix(content, "#!")}
 	}
-	pushed, err := l.fleet.PushCode(servertest.Operator(), tutti.CodePush{SignedCode: servertest.Sign(m)})
+	pushed, err := l.fleet.PushCode(servertest.Operator(), tutti.CodePush{SignedCode: sign(m)})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (l *lab) start(change ...func(*agent.Options)) {
 	l.t.Helper()
 	l.kill()
 	opts := agent.Options{
-		Dir: l.dir, Node: "db-01", Bus: l.line, Runner: l.ruby, VerifyCode: l.fleet.Identity.VerifyCode,
+		Dir: l.dir, Node: "db-01", Bus: l.line, Runner: l.ruby, Signers: l.fleet.Identity.Signers(),
 		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Version: "test", Patience: hang,
 	}
 	for _, c := range change {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
 )
 
 // lockFile is Puppet's file that disables it, in memory.
@@ -183,7 +184,7 @@ func (h *holder) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	a := agent.New(agent.Options{
-		Dir: h.dir, Node: "db-01", Bus: h.server, Runner: newRuby(h.t, nil), Switch: h.file, Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil)),
+		Dir: h.dir, Node: "db-01", Bus: h.server, Runner: newRuby(h.t, nil), Signers: (&servertest.Identity{}).Signers(), Switch: h.file, Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil)),
 	})
 	go func() { ended <- a.Run(ctx) }()
 	h.kill = sync.OnceFunc(func() {

@@ -99,6 +99,18 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 		out.Message = err.Error()
 		return out
 	}
+	var said *tutti.SignedAction
+	if q.Action.Effect() {
+		var err error
+		if said, err = a.signed(q); err != nil {
+			a.opts.Logger.Warn("not signed as it has to be", "caller", q.Caller, "action", q.Action, "error", err)
+			out.Verdict, out.Message, out.Rule = tutti.RemoteRefused, err.Error(), "signature"
+			return out
+		}
+		if said != nil {
+			q.Caller = "operator:" + said.Operator
+		}
+	}
 	var allowed bool
 	allowed, out.Rule = a.opts.Allow(policy.Question{Caller: q.Caller, Action: q.Action, Facts: a.facts})
 	if !allowed {
@@ -106,7 +118,7 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 		out.Verdict, out.Message = tutti.RemoteRefused, q.Caller+" may not "+string(q.Action)+" here"
 		return out
 	}
-	if err := a.perform(ctx, q, &out); err != nil {
+	if err := a.perform(ctx, q, said, &out); err != nil {
 		out.Verdict, out.Message, out.RemoteAnswer = tutti.RemoteFailed, err.Error(), tutti.RemoteAnswer{}
 		return out
 	}
@@ -114,7 +126,7 @@ func (a *Agent) decide(ctx context.Context, q tutti.RemoteRequest) tutti.RemoteR
 	return out
 }
 
-func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, out *tutti.RemoteReply) error {
+func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	switch q.Action {
 	case tutti.RemoteStatus: // every reply has it
 	case tutti.RemoteSummary:
@@ -128,7 +140,7 @@ func (a *Agent) perform(ctx context.Context, q tutti.RemoteRequest, out *tutti.R
 	case tutti.RemoteFacts:
 		return a.factsFor(q, out)
 	case tutti.RemoteEnable, tutti.RemoteDisable:
-		if err := a.change(ctx, q, out); err != nil {
+		if err := a.change(ctx, q, said, out); err != nil {
 			return err
 		}
 	case tutti.RemoteRun:
@@ -162,13 +174,18 @@ func (a *Agent) status() (tutti.PuppetStatus, error) {
 }
 
 // change enables or disables Puppet, if the server still wants that: a doorbell may
-// ring late and twice.
-func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, out *tutti.RemoteReply) error {
+// ring late and twice. What was signed is done once, whatever the server wants.
+func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.SignedAction, out *tutti.RemoteReply) error {
 	if job := a.heldBy(); job != "" {
 		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which ends that itself; or end the job: tutti job cancel %s", job, job)
 	}
 	if _, err := call[struct{}](ctx, a, tutti.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
 		return err
+	}
+	if said != nil {
+		if err := a.take(said); err != nil {
+			return err
+		}
 	}
 	var changed bool
 	var err error

@@ -103,9 +103,10 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) er
 	case refused != "":
 		return a.end(ctx, dir, tutti.Result{Run: order.Run, Outcome: tutti.Skipped, Message: refused})
 	}
-	environments, err := "", error(nil)
+	var code ensured
+	var err error
 	if order.Program != tutti.ProgramAgent {
-		environments, err = a.fetch(ctx, order)
+		code, err = a.fetch(ctx, order, !hasFile(dir, LocalFile))
 	}
 	killpoint.Here("agent.code")
 	switch {
@@ -118,7 +119,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) er
 		return a.end(ctx, dir, failed(order.Run, reasonFor(err), fmt.Errorf("code %s: %w", order.Code, err)))
 	}
 	spec := Spec{
-		Order: order, Node: a.opts.Node, EnvironmentPath: environments,
+		Order: order, Node: a.opts.Node, EnvironmentPath: code.environments,
 		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(),
 	}
 	sock, err := a.listen(dir, spec)
@@ -127,7 +128,10 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) er
 	}
 	killpoint.Here("agent.listens")
 	var process Process
-	if err = a.beginOnce(claimed); err == nil {
+	if err = a.code.begun.begin(code.said); err == nil {
+		err = a.beginOnce(claimed)
+	}
+	if err == nil {
 		process, err = a.opts.Runner.Start(dir, spec)
 	}
 	killpoint.Here("agent.started")
@@ -140,13 +144,13 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) er
 }
 
 // fetch makes the order's code the current one, within the step's timeout.
-func (a *Agent) fetch(ctx context.Context, order tutti.Order) (string, error) {
+func (a *Agent) fetch(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	if order.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, order.Timeout)
 		defer cancel()
 	}
-	return a.code.ensure(ctx, order)
+	return a.code.ensure(ctx, order, ordered)
 }
 
 // lookEvery is how often Puppets that take no lock are looked for.

@@ -53,7 +53,7 @@ type Agent struct {
 	node       identity.NodeIdentity
 	boxes      *identity.Boxes
 	membership identity.EnrolResponse
-	codeKey    []byte
+	signers    *signers
 	launcher   string
 	modules    string
 	compile    *agent.CompileSocket
@@ -80,9 +80,6 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.membership, err = loadMembership(identityDir(opts.Dir)); err != nil {
 		return nil, err
 	}
-	if a.codeKey, err = identity.ParseCodePublicKey(a.membership.CodeKey); err != nil {
-		return nil, err
-	}
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
 		return nil, err
 	}
@@ -92,7 +89,11 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.lock, err = lockDir(opts.Dir); err != nil {
 		return nil, err
 	}
-	return a, nil
+	if err := keepFleet(identityDir(opts.Dir), &a.membership); err != nil {
+		return nil, err
+	}
+	a.signers, err = newSigners(identityDir(opts.Dir), a.membership)
+	return a, err
 }
 
 // Run serves until ctx ends.
@@ -114,10 +115,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	core := agent.New(agent.Options{
 		Dir: a.opts.Dir, Node: a.membership.Node, Bus: conn, Machine: machineOf(a.opts.Root),
 		Runner: runs, Facts: runs, FactsEvery: a.opts.FactsEvery,
-		Boxes:      a.boxes,
-		VerifyCode: func(in tutti.SignedCode) error { return verifyCode(a.codeKey, in) },
-		Space:      room(a.opts.Dir),
-		Local:      local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
+		Signers: a.signers,
+		Acting:  a.signers,
+		Boxes:   a.boxes,
+		Space:   room(a.opts.Dir),
+		Local:   local, Allow: allow(a.opts.Policy, local), Witness: local, Switch: local, Warm: warm,
 		Compile: a.compile, Idle: giveBack,
 		Follow: func() {
 			select {
@@ -305,7 +307,15 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := membership.Validate(); err != nil {
 		return "", err
 	}
-	if !membership.SameFleet(m) { // what is remembered is of another fleet, or of nobody
+	now, err := identity.FleetOf(membership)
+	if err != nil {
+		return "", err
+	}
+	if err := checkOperators(membership); err != nil {
+		return "", err
+	}
+	membership.Fleet = now
+	if before, err := identity.FleetOf(m); err != nil || before != now { // what is remembered is of another fleet, or of nobody
 		if err := agent.Forget(o.Dir); err != nil {
 			return "", err
 		}

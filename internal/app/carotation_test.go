@@ -432,3 +432,68 @@ func TestABackupWhileTheCAIsRotated(t *testing.T) {
 		return err == nil && len(nodes) == 1 && nodes[0].Connected && cmp.Equal(m.pins(t), []tutti.Digest{sets.Next.CA})
 	})
 }
+
+// The code-signing key is rotated before the CA, while it is, and after it. All that was signed stays good, because the id
+// of the fleet is that of its first CA: for nodes and operators that were there, for those that come, and after a start.
+func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
+	f := startRotated(t)
+	first := f.sets(t).Present.CA
+	there := f.join(t, "there")
+	there.start(t)
+	p := newPusher(t, f.admin)
+	rotate := func(in cli.RotateCodeKey) {
+		t.Helper()
+		if _, err := p.rotate(in); err != nil {
+			t.Fatalf("%+v: %v", in, err)
+		}
+	}
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	rotate(cli.RotateCodeKey{})
+	p.there(1)
+	rotate(cli.RotateCodeKey{Finish: true})
+	f.must(t, tutti.RotationBegin)
+	rotate(cli.RotateCodeKey{}) // the end of it comes after that of the CA
+	p.there(1)
+	f.finished(t)
+	if now := f.sets(t).Present.CA; now == first {
+		t.Fatal("the CA is the same")
+	}
+	f.stop()
+	f.start(t)
+
+	bob := f.admin
+	bob.OperatorDir = filepath.Join(t.TempDir(), "bob")
+	late := f.join(t, "late")
+	late.start(t)
+	p = newPusher(t, f.admin)
+	if _, err := createOperator(t.Context(), p.server, p.conn, cli.OperatorCreate{Name: "bob", Out: bob.OperatorDir, CodeKey: true}); err != nil {
+		t.Fatal(err)
+	}
+	again := f.token(t, "there")
+	there.stop()
+	if _, err := Join(t.Context(), JoinOptions{Dir: there.dir, Token: again, Again: true}); err != nil {
+		t.Fatal(err)
+	}
+	there.start(t)
+	for _, m := range []*machine{there, late} {
+		if got := trusted(t, m.dir); got.Fleet != first || got.Counter != 3 || len(got.Keys) != 2 {
+			t.Errorf("%s is of the fleet %s and trusts %d keys as of statement %d, want %s, 2 and 3", m.name, got.Fleet, len(got.Keys), got.Counter, first)
+		}
+	}
+	for _, dir := range []string{f.admin.OperatorDir, bob.OperatorDir, filepath.Join(f.dir, "identity")} {
+		if got, err := os.ReadFile(filepath.Join(dir, "fleet")); err != nil || string(got) != string(first) {
+			t.Errorf("%s is of the fleet %s, %v, want %s", dir, got, err, first)
+		}
+	}
+	p.there(2)
+	rotate(cli.RotateCodeKey{Finish: true})
+	p.there(2)
+	if err := p.push("production", "two"); err != nil || p.counters()["production"] != 2 {
+		t.Errorf("counters %v, %v", p.counters(), err)
+	}
+	if got := trusted(t, late.dir); got.Counter != 4 || len(got.Keys) != 1 || !got.Has(publicOf(load(t, f.admin.OperatorDir).CodeKey)) {
+		t.Errorf("who came late trusts %d keys as of statement %d", len(got.Keys), got.Counter)
+	}
+}

@@ -43,6 +43,11 @@ func Commands() cli.Deps {
 
 		CreateOperator:  createOperator,
 		RequestOperator: requestOperator,
+		SignFleet:       signFleet,
+		RotateCodeKey:   rotateCodeKey,
+		OperatorsKey:    operatorsKey,
+		TrustOperator:   trustOperator,
+		SignAction:      signAction,
 	}
 }
 
@@ -76,9 +81,14 @@ func renewOperator(c cli.Connection) error {
 	return RenewOperator(ctx, ConnectOptions(c), time.Now())
 }
 
-func push(ctx context.Context, s cli.Server, c cli.Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error) {
-	return Push(ctx, s, dir, environment, reaction, func(manifest []byte) ([]byte, error) {
-		return SignManifest(c.OperatorDir, environment, manifest)
+func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
+	return Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
+		signer, err := newSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
+		if err != nil {
+			return tutti.SignedCode{}, err
+		}
+		signer.again = in.Again
+		return signer.code(in.Environment, manifest)
 	})
 }
 

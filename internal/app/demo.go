@@ -173,7 +173,8 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := push(ctx, f.Client, f.Conn, filepath.Join(dir, "code"), "production", nil); err != nil {
+	in := cli.PushCode{Dir: filepath.Join(dir, "code"), Environment: "production"}
+	if _, err := push(ctx, f.Client, f.Conn, in); err != nil {
 		return err
 	}
 	_, err = f.Client.SetFleet(ctx, tutti.FleetSource{File: file, Source: source})

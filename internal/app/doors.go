@@ -32,7 +32,7 @@ func newDoors() doors {
 func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	options := func(admit func(*http.Request, []tutti.Verb) (context.Context, func(), error)) httpapi.Options {
 		return httpapi.Options{
-			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core, Secrets: core, Rotations: core},
+			Services: httpapi.Services{Jobs: core, Nodes: core, Tokens: core, Operators: core, Codes: core, Signings: core, Values: core, Pauses: core, Audits: core, Explains: core, Remotes: core, Reports: core, Secrets: core, Rotations: core},
 			Admit:    admit, Ready: core.Ready(), Logger: s.opts.Logger, Denied: deniedTo(ctx, core), Position: core, Trust: s.authority.KeySets,
 		}
 	}

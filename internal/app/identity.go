@@ -1,7 +1,7 @@
 package app
 
 import (
-	"encoding/json"
+	"crypto/ed25519"
 	"net"
 
 	"github.com/tutti-project/tutti"
@@ -48,7 +48,7 @@ func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.En
 	sets, err := s.authority.KeySets()
 	return tutti.Enrolled{
 		Node: node, JWT: jwt, CA: string(s.authority.CA()), Bus: s.address(s.config.Bus),
-		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(), Was: sets.Was,
+		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(), Was: sets.Was, Fleet: s.authority.Fleet(),
 	}, err
 }
 
@@ -104,18 +104,78 @@ func (s *serverIdentity) Rotate(phase tutti.RotationPhase) error {
 // Settle implements server.Keys.
 func (s *serverIdentity) Settle() { s.settle() }
 
-func (s *serverIdentity) VerifyCode(in tutti.SignedCode) error {
-	return verifyCode(s.authority.CodePublicKey(), in)
+// Fleet implements server.Signers.
+func (s *serverIdentity) Fleet() tutti.Digest { return s.authority.Fleet() }
+
+// trust is which code keys sign after some statements.
+func (s *serverIdentity) trust(said []tutti.Statement) (identity.Trust, error) {
+	t := identity.Trust{Fleet: s.authority.Fleet(), Keys: []ed25519.PublicKey{s.authority.CodePublicKey()}}
+	for _, st := range said {
+		var err error
+		if t, err = t.Follow(st); err != nil {
+			return t, tutti.Wrap(tutti.CodeDamaged, err, "what the log says of code keys")
+		}
+	}
+	return t, nil
 }
 
-// verifyCode checks a manifest's signature for the environment that it names.
-func verifyCode(key []byte, in tutti.SignedCode) error {
-	var m tutti.CodeManifest
-	if err := json.Unmarshal(in.Manifest, &m); err != nil {
-		return tutti.Wrap(tutti.CodeInvalid, err, "manifest")
+// Code implements server.Signers.
+func (s *serverIdentity) Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.Signed{}, err
 	}
-	if err := m.Validate(); err != nil {
-		return err
+	return t.Code(in)
+}
+
+// Said implements server.Signers.
+func (s *serverIdentity) Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.Signed{}, err
 	}
-	return identity.VerifyManifest(key, m.Environment, in.Manifest, in.Signature)
+	return t.Said(in)
+}
+
+// Next implements server.Signers.
+func (s *serverIdentity) Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error) {
+	before, err := s.trust(trust)
+	if err != nil {
+		return tutti.KeysTrusted{}, err
+	}
+	after, err := before.Follow(next)
+	if err != nil {
+		return tutti.KeysTrusted{}, err
+	}
+	if after.Counter == before.Counter {
+		return tutti.KeysTrusted{}, tutti.Errorf(tutti.CodeConflict, "which code keys to trust: statement %d is there already, and it is another one", before.Counter)
+	}
+	out := tutti.KeysTrusted{Counter: after.Counter, Statement: next}
+	for _, key := range after.Keys {
+		out.Keys = append(out.Keys, identity.KeyID(key))
+	}
+	return out, nil
+}
+
+// Operators implements server.Signers.
+func (s *serverIdentity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.OperatorsTrusted{}, err
+	}
+	list, err := t.Operators(in)
+	out := tutti.OperatorsTrusted{Counter: list.Counter, Statement: in}
+	for _, o := range list.Operators {
+		out.Operators = append(out.Operators, o.Operator)
+	}
+	return out, err
+}
+
+// Plans implements server.Signers.
+func (s *serverIdentity) Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error) {
+	t, err := s.trust(trust)
+	if err != nil {
+		return tutti.SignedPlans{}, err
+	}
+	return t.Plans(in)
 }

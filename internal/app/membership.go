@@ -144,7 +144,7 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var should tutti.Trusted
+	var should tutti.ToPin
 	if err := json.Unmarshal(reply, &should); err != nil {
 		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpTrust)
 	}
@@ -155,7 +155,7 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	if next.CA == m.CA && next.JWT == m.JWT {
 		return false, nil
 	}
-	if err := next.Write(m.dir); err != nil {
+	if err := changeMembership(m.dir, func(on *identity.EnrolResponse) { on.CA, on.JWT = next.CA, next.JWT }); err != nil {
 		return false, err
 	}
 	killpoint.Here("agent.pinned")
@@ -201,7 +201,7 @@ func (m *membership) renew(ctx context.Context) error {
 	if _, _, err := identity.JWTLife(next.JWT); err != nil {
 		return err
 	}
-	if err := next.Write(m.dir); err != nil {
+	if err := changeMembership(m.dir, func(on *identity.EnrolResponse) { on.JWT = renewed.JWT }); err != nil {
 		return err
 	}
 	_, until, err := identity.JWTLife(m.JWT)

@@ -45,6 +45,8 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	if o.Server, err = o.server(); err != nil {
 		return nil, err
 	}
+	// A directory that cannot be written keeps its CA, too.
+	_, _ = identity.KeepFleet(o.OperatorDir, bundle.Pin())
 	// A server whose power was cut closes no connection: who watches a job would
 	// hear of it only after minutes.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery, Count: askTimes}}
@@ -161,6 +163,10 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		issued, err = s.IssueOperator(ctx, tutti.IssueOperator{Operator: in.Name, Request: request, CodeKey: in.CodeKey, Follows: true})
 		return err
 	}
+	fleet, err := fleetOf(ctx, s, c)
+	if err != nil {
+		return issued, err
+	}
 	if len(in.Request) > 0 {
 		if err := ask(in.Request); err != nil {
 			return issued, err
@@ -168,7 +174,7 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		if err := identity.WriteIssued(in.Out, issued); err != nil {
 			return issued, err
 		}
-		return issued, writeServer(in.Out, issued.Server)
+		return issued, writeFleet(in.Out, issued.Server, fleet)
 	}
 	key, err := identity.NewOperatorKey()
 	if err != nil {
@@ -191,7 +197,29 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 	if err := bundle.Write(in.Out); err != nil {
 		return issued, err
 	}
-	return issued, writeServer(in.Out, issued.Server)
+	return issued, writeFleet(in.Out, issued.Server, fleet)
+}
+
+// fleetOf returns the id of the fleet that an operator belongs to; who comes through the local socket believes the
+// server. Empty: that is of release 0.2.0 or before.
+func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest, error) {
+	if own, err := identity.LoadOperator(c.OperatorDir); err == nil {
+		return identity.KeepFleet(c.OperatorDir, own.Pin())
+	}
+	said, err := s.Signing(ctx)
+	if tutti.CodeOf(err) == tutti.CodeNotFound {
+		return "", nil
+	}
+	return said.Fleet, err
+}
+
+// writeFleet notes in a new operator's directory where the server is, and which fleet it is.
+func writeFleet(dir, url string, fleet tutti.Digest) error {
+	if err := writeServer(dir, url); err != nil || fleet == "" {
+		return err
+	}
+	_, err := identity.KeepFleet(dir, fleet)
+	return err
 }
 
 // codeKeyFor returns the code-signing key, if it is to go along.
@@ -227,16 +255,4 @@ func requestOperator(name, dir string) ([]byte, error) {
 		return nil, err
 	}
 	return request, key.WriteKey(dir)
-}
-
-// SignManifest signs a manifest with the operator's code-signing key.
-func SignManifest(operatorDir, environment string, manifest []byte) ([]byte, error) {
-	bundle, err := identity.LoadOperator(operatorDir)
-	if err != nil {
-		return nil, err
-	}
-	if bundle.CodeKey == nil {
-		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key in %s", bundle.Name, operatorDir)
-	}
-	return identity.SignManifest(bundle.CodeKey, environment, manifest), nil
 }

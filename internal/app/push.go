@@ -15,7 +15,7 @@ import (
 
 // Push sends the environment in dir to the server: what it lacks of the files,
 // then the manifest, signed. Pushing what is there already changes nothing.
-func Push(ctx context.Context, codes tutti.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) ([]byte, error)) (tutti.CodePushed, error) {
+func Push(ctx context.Context, codes tutti.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
 		return tutti.CodePushed{}, err
@@ -46,11 +46,11 @@ func Push(ctx context.Context, codes tutti.Codes, dir, environment string, react
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	signature, err := sign(raw)
+	signed, err := sign(raw)
 	if err != nil {
 		return tutti.CodePushed{}, err
 	}
-	return codes.PushCode(ctx, tutti.CodePush{SignedCode: tutti.SignedCode{Manifest: raw, Signature: signature}, Reaction: reaction})
+	return codes.PushCode(ctx, tutti.CodePush{SignedCode: signed, Reaction: reaction})
 }
 
 // CodeDigest is the digest that the environment in dir would be pushed with.

@@ -72,7 +72,7 @@ func startNode(ctx context.Context, s *localServer, name tutti.NodeName, w *stop
 	}
 	a := agent.New(agent.Options{
 		Dir: state, Node: name, Bus: timedBus{conn, w}, Runner: &instantRunner{watch: w},
-		VerifyCode: func(tutti.SignedCode) error { return nil }, Logger: quiet(), KeepRuns: 1,
+		Signers: believing{}, Logger: quiet(), KeepRuns: 1,
 	})
 	s.parts.Go(func() { defer conn.Close(); _ = a.Run(ctx) })
 	return nil
@@ -88,7 +88,7 @@ func runChain(ctx context.Context, s *localServer) ([]tutti.RunID, error) {
 	if err := os.WriteFile(filepath.Join(code, "manifests", "site.pp"), []byte("# nothing\n"), 0o644); err != nil {
 		return nil, err
 	}
-	if _, err := app.Commands().Push(ctx, s, cli.Connection{OperatorDir: s.operator}, code, "production", nil); err != nil {
+	if _, err := app.Commands().Push(ctx, s, cli.Connection{OperatorDir: s.operator}, cli.PushCode{Dir: code, Environment: "production"}); err != nil {
 		return nil, err
 	}
 	fleet := "fleet: bench\nenvironment: {name: production, path: ./code}\ngroups:\n  l: {nodes: [left]}\n  r: {nodes: [right]}\nplans:\n  chain:\n    steps:\n"

@@ -136,7 +136,7 @@ func (h *hostile) prepare(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(code, "manifests", "site.pp"), []byte("# nothing\n"), 0o600); err != nil {
 		return err
 	}
-	if _, err := app.Commands().Push(ctx, h.server.Client, cli.Connection{OperatorDir: h.server.operator}, code, "production", nil); err != nil {
+	if _, err := app.Commands().Push(ctx, h.server.Client, cli.Connection{OperatorDir: h.server.operator}, cli.PushCode{Dir: code, Environment: "production"}); err != nil {
 		return err
 	}
 	if _, err := h.server.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(hostileFleet)}); err != nil {

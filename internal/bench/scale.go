@@ -146,7 +146,7 @@ func (m *scaleMeasure) prepare(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(code, "manifests", "site.pp"), []byte("# nothing\n"), 0o644); err != nil {
 		return err
 	}
-	if _, err := app.Commands().Push(ctx, m.server, cli.Connection{OperatorDir: m.server.operator}, code, "production", nil); err != nil {
+	if _, err := app.Commands().Push(ctx, m.server, cli.Connection{OperatorDir: m.server.operator}, cli.PushCode{Dir: code, Environment: "production"}); err != nil {
 		return err
 	}
 	for i := range hieraThere {

@@ -89,7 +89,7 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 		conn.OnConnect(func() { f.parts.Go(func() { f.greet(ctx, conn) }) })
 		a := agent.New(agent.Options{
 			Dir: state, Node: member.Node, Bus: conn, Runner: newSimulator(member.Node),
-			VerifyCode: func(tutti.SignedCode) error { return nil }, Logger: quiet(), KeepRuns: 1,
+			Signers: believing{}, Logger: quiet(), KeepRuns: 1,
 			Local: puppet.Local{Root: f.root}, Allow: allow,
 		})
 		_ = a.Run(ctx)

@@ -21,9 +21,17 @@ func newCodeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// PushCode is an environment that is to be signed and sent.
+type PushCode struct {
+	Dir         string
+	Environment string
+	Reaction    *tutti.CodeReaction // of the fleet file that comes with it
+	Again       bool                // sign it again, though the server has it, with a higher counter
+}
+
 func newCodePushCommand(o *options) *cobra.Command {
 	var file string
-	var dryRun, fleetOnly bool
+	var dryRun, fleetOnly, again bool
 	what := pushAll
 	cmd := &cobra.Command{
 		Use:   "push",
@@ -32,15 +40,23 @@ func newCodePushCommand(o *options) *cobra.Command {
 nodes run with new code by themselves, as reaction: code of the fleet file says.
 If more nodes than ask_above begin at once, the push wants a yes. --dry-run says
 which nodes need a run, and what the fleet file takes back. --fleet-only leaves the
-code as it is, and takes no code-signing key.`,
+code as it is, and takes no code-signing key; where there is one, it signs the file.
+
+What is there already is not signed again. --again does it, with a higher counter: for
+code that a server has from a backup, after nodes have begun later code.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case fleetOnly && again:
+				return tutti.Errorf(tutti.CodeInvalid, "--again signs the code, --fleet-only leaves it as it is: give one of them")
+			case fleetOnly:
+				what = pushFleet
+			case again:
+				what = pushAgain
+			}
 			server, err := o.connect()
 			if err != nil {
 				return err
-			}
-			if fleetOnly {
-				what = pushFleet
 			}
 			if dryRun {
 				code, err := o.readPush(file, what)
@@ -73,6 +89,7 @@ code as it is, and takes no code-signing key.`,
 	fileFlag(cmd, &file)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what is withdrawn")
 	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send the fleet file alone")
+	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, though the server has it")
 	o.addYes(cmd)
 	return cmd
 }
@@ -182,6 +199,7 @@ const (
 	pushAll     pushWhat = iota // also what the server has, of which it may have lost files
 	pushChanged                 // nothing, if the server has both
 	pushFleet                   // the fleet file alone
+	pushAgain                   // all, and the code with a higher counter than what the server has
 )
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
@@ -237,9 +255,13 @@ func (o *options) push(cmd *cobra.Command, server Server, file string, what push
 		if p.fleet.Reaction != nil {
 			reaction = &p.fleet.Reaction.Code
 		}
-		if pushed, err = o.deps.Push(cmd.Context(), server, o.conn, p.dir, p.fleet.Environment.Name, reaction); err != nil {
+		in := PushCode{Dir: p.dir, Environment: p.fleet.Environment.Name, Reaction: reaction, Again: what == pushAgain}
+		if pushed, err = o.deps.Push(cmd.Context(), server, o.conn, in); err != nil {
 			return pushed, effect, err
 		}
+	}
+	if p.source.Statement, err = o.deps.SignFleet(cmd.Context(), server, o.conn, p.source.Source); err != nil {
+		return pushed, effect, err
 	}
 	_, err = server.SetFleet(cmd.Context(), p.source)
 	return pushed, effect, err

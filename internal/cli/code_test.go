@@ -63,7 +63,8 @@ func TestWidePushesWantAYes(t *testing.T) {
 		root := cli.NewRoot(cli.Deps{
 			Connect:    func(cli.Connection) (cli.Server, error) { return server, nil },
 			CodeDigest: func(string, string) (tutti.Digest, error) { return "sha256:1", nil },
-			Push: func(context.Context, cli.Server, cli.Connection, string, string, *tutti.CodeReaction) (tutti.CodePushed, error) {
+			SignFleet:  func(context.Context, cli.Server, cli.Connection, []byte) (*tutti.Statement, error) { return nil, nil },
+			Push: func(context.Context, cli.Server, cli.Connection, cli.PushCode) (tutti.CodePushed, error) {
 				sent = true
 				return tutti.CodePushed{Environment: "production", Code: "sha256:1", Files: 1, Bytes: 2}, nil
 			},

@@ -93,6 +93,8 @@ func fileText(name string, f tutti.CodeFile) string {
 func printCode(w io.Writer, c tutti.CodeShown, now time.Time) {
 	fmt.Fprintf(w, "environment  %s\n", c.Environment)
 	fmt.Fprintf(w, "code         %s\n", codeVersionText(c.Pushed, now))
+	fmt.Fprintf(w, "signed       %s\n", signedText(c.Signed))
+	fmt.Fprintf(w, "fleet file   %s\n", signedText(c.Plans))
 	fmt.Fprintf(w, "runs         %s\n", goesText(c))
 	fmt.Fprintf(w, "nodes        %s\n", havingText(c))
 	if c.Before == nil {
@@ -116,6 +118,14 @@ func codeVersionText(v tutti.CodeVersion, now time.Time) string {
 		return fmt.Sprintf("%.19s, the log does not know any more who pushed it", v.Code)
 	}
 	return fmt.Sprintf("%.19s, pushed by %s %s (%s): %s, %d bytes", v.Code, v.By, stamp(v.At), ago(v.At, now), count(v.Files, "file"), v.Bytes)
+}
+
+// signedText says by which keys something was signed.
+func signedText(s tutti.SignedBy) string {
+	if s.Counter == 0 {
+		return "without a counter"
+	}
+	return fmt.Sprintf("counter %d, by %s", s.Counter, keyNames(s.Keys))
 }
 
 // goesText says with what nodes run by themselves.

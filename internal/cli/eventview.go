@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,12 @@ var eventViews = map[string]eventView{
 	"code.released": {act: inTrail(func(b *tutti.CodeReleased) string {
 		return because(fmt.Sprintf("released the code of %s: %.19s", b.Environment, b.Code), b.Reason)
 	})},
+	"code.signed": {act: inTrail(func(b *tutti.CodeResigned) string {
+		return fmt.Sprintf("signed the code of %s again: %.19s, counter %d", b.Environment, b.Code, b.Counter)
+	})},
+	"keys.trusted": {act: inTrail(func(b *tutti.KeysTrusted) string {
+		return fmt.Sprintf("let %s sign code: %s", count(len(b.Keys), "key"), keyNames(b.Keys))
+	})},
 	"target.paused": {act: inTrail(func(b *tutti.Paused) string {
 		return because("paused "+targetName(b.Target)+untilText(b.Until), b.Reason)
 	})},
@@ -54,6 +61,7 @@ var eventViews = map[string]eventView{
 	"node.facts":  {},
 	"node.pinned": {},
 	"ca.rotated":  {act: inTrail(rotatedText)},
+	"node.trusts": {},
 
 	"job.started":   {act: inTrail(startedAct), line: inWatch(startedLine)},
 	"job.cancelled": {act: inTrail(func(b *tutti.JobCancelled) string { return because("cancelled job "+string(b.Job), b.Reason) }), line: inWatch(cancelledLine)},
@@ -91,6 +99,9 @@ var eventViews = map[string]eventView{
 	"operator.issued": {act: inTrail(func(b *tutti.OperatorIssued) string {
 		return fmt.Sprintf("let operator %s in until %s%s", b.Operator, b.Expires.Local().Format(time.DateOnly), withCodeKey(b))
 	})},
+	"operators.trusted": {act: inTrail(func(b *tutti.OperatorsTrusted) string {
+		return fmt.Sprintf("let %s sign actions: %s", count(len(b.Operators), "operator"), cmp.Or(strings.Join(b.Operators, ", "), "nobody"))
+	})},
 	"operator.revoked": {act: inTrail(func(b *tutti.OperatorRevoked) string { return because("revoked operator "+b.Operator, b.Reason) })},
 	"audit.denied":     {act: inTrail(func(b *tutti.Denied) string { return fmt.Sprintf("denied: %s: %s", b.What, b.Reason) })},
 	"snapshot.taken":   {},
@@ -101,6 +112,15 @@ var eventViews = map[string]eventView{
 	"remote.answered": {act: inTrail(func(b *tutti.RemoteAnswered) string {
 		return fmt.Sprintf("asked for %s (%s): %s", strings.TrimSpace(string(b.Action)+" "+b.What), b.On, decisions(b.Decisions))
 	})},
+}
+
+// keyNames are the beginnings of the names of keys.
+func keyNames(keys []tutti.Digest) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = fmt.Sprintf("%.19s", key)
+	}
+	return strings.Join(names, " and ")
 }
 
 // eventViewOf returns how people are told of an event. One of a kind that this release

@@ -15,7 +15,7 @@ const maxShort = 70
 
 // verbs are the first words of all Shorts. A new command may add one.
 var verbs = strings.Fields(`Ask Be Boot Bring Build Check Copy Count Cut Delay Deploy Disable Enable End Execute Find Join Keep Let
-	List Make Orchestrate Print Push Put Read Remove Rotate Run Say Seal Set Show Sign Take Verify`)
+	List Make Orchestrate Print Push Put Read Remove Replace Rotate Run Say Seal Set Show Sign Take Verify`)
 
 // oldShorts are older than docs/style.md: too long or without a verb. The list only gets shorter.
 var oldShorts = []string{

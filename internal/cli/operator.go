@@ -20,7 +20,8 @@ type OperatorCreate struct {
 
 func newOperatorCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "operator", Short: "Let operators in and out"}
-	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o))
+	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o),
+		newOperatorKeyCommand(o), newOperatorTrustCommand(o), newOperatorDistrustCommand(o))
 	return cmd
 }
 
@@ -155,7 +156,7 @@ func newOperatorRevokeCommand(o *options) *cobra.Command {
 			if err := server.RevokeOperator(cmd.Context(), in); err != nil {
 				return err
 			}
-			text := fmt.Sprintf("Operator %s is out. If he had the code-signing key, what it signs is still good: see docs/security.md.\n", in.Operator)
+			text := fmt.Sprintf("Operator %s is out. If they had the code-signing key, what it signs is still good: tutti rotate code-key\n", in.Operator)
 			return o.done(cmd, text, map[string]any{"operator": in.Operator, "change": "revoke"})
 		},
 	}

@@ -75,16 +75,26 @@ func (r *remote) flags(cmd *cobra.Command) {
 
 // ask returns the answers of all nodes, sorted by node. Who changes something has to
 // say where.
-func (r *remote) ask(cmd *cobra.Command, server tutti.Remotes) ([]tutti.NodeAnswer, error) {
+func (r *remote) ask(cmd *cobra.Command, server Server) ([]tutti.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
 	}
+	in, undecided, err := r.signed(cmd, server)
+	if err != nil {
+		return nil, err
+	}
+	out, err := askAll(cmd, server, in)
+	out = append(out, undecided...)
+	slices.SortFunc(out, func(a, b tutti.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })
+	return out, err
+}
+
+func askAll(cmd *cobra.Command, server tutti.Remotes, in tutti.AskNodes) ([]tutti.NodeAnswer, error) {
 	var out []tutti.NodeAnswer
-	err := server.AskNodes(cmd.Context(), r.in, func(all []tutti.NodeAnswer) error {
+	err := server.AskNodes(cmd.Context(), in, func(all []tutti.NodeAnswer) error {
 		out = append(out, all...)
 		return nil
 	})
-	slices.SortFunc(out, func(a, b tutti.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })
 	return out, err
 }
 

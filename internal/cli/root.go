@@ -16,6 +16,7 @@ type Server interface {
 	tutti.Tokens
 	tutti.Operators
 	tutti.Codes
+	tutti.Signings
 	tutti.Values
 	tutti.Pauses
 	tutti.Audits
@@ -34,7 +35,9 @@ type Deps struct {
 	Connect func(c Connection) (Server, error)
 	// Push sends the environment in dir to the server, signed with the
 	// operator's key.
-	Push func(ctx context.Context, s Server, c Connection, dir, environment string, reaction *tutti.CodeReaction) (tutti.CodePushed, error)
+	Push func(ctx context.Context, s Server, c Connection, in PushCode) (tutti.CodePushed, error)
+	// SignFleet signs the text of a fleet file; nil: the operator has no code-signing key.
+	SignFleet func(ctx context.Context, s Server, c Connection, source []byte) (*tutti.Statement, error)
 	// CodeDigest is the digest with which Push would send the environment in dir.
 	CodeDigest func(dir, environment string) (tutti.Digest, error)
 	// InitServer makes a server's data directory and the first operator.
@@ -52,6 +55,14 @@ type Deps struct {
 	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
 	RequestOperator func(name, dir string) ([]byte, error)
+	// OperatorsKey returns the public key by which the operator of a directory signs actions.
+	OperatorsKey func(dir string) (tutti.OperatorKey, error)
+	// TrustOperator signs the next list of operators who sign actions.
+	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
+	// SignAction signs a change for some nodes; nothing where operators sign no actions.
+	SignAction func(ctx context.Context, s Server, c Connection, in tutti.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
+	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
+	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
 	// Chaos lets faults befall a fleet on a lab and returns what must not be.
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
 	// InstallPuppetServer puts the module on the Puppet Server of this machine.

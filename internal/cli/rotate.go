@@ -1,9 +1,122 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tutti-project/tutti"
+)
+
+// RotateCodeKey says which step of a rotation of the code-signing key is wanted.
+type RotateCodeKey struct {
+	Status bool // change nothing
+	Finish bool // from now on the new key signs alone
+	Leave  []tutti.NodeName
+}
+
+// CodeKeyRotation is how far a rotation of the code-signing key is.
+type CodeKeyRotation struct {
+	Keys     []tutti.Digest `json:"keys,omitempty"` // that sign now; none: the first one of the fleet
+	GoesOn   bool           `json:"goes_on"`        // two of them do
+	Finished bool           `json:"finished"`       // by this command
+	There    int            `json:"there"`          // nodes that trust these keys
+	Missing  []NotThere     `json:"missing"`        // the others
+}
+
+// NotThere is a node that does not trust the keys that sign, and why.
+type NotThere struct {
+	Node tutti.NodeName `json:"node"`
+	Why  string         `json:"why"`
+}
 
 func newRotateCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "rotate", Short: "Make new keys for a fleet that runs"}
-	cmd.AddCommand(newRotateCACommand(o))
+	cmd := &cobra.Command{Use: "rotate", Short: "Replace keys of the fleet while nodes work"}
+	cmd.AddCommand(newRotateCACommand(o), newRotateCodeKeyCommand(o))
 	return cmd
+}
+
+func newRotateCodeKeyCommand(o *options) *cobra.Command {
+	var in RotateCodeKey
+	var leave []string
+	cmd := &cobra.Command{
+		Use:   "code-key",
+		Short: "Replace the key that signs code, on all nodes",
+		Long: `Makes a new code-signing key in the operator's directory and lets nodes trust both
+keys, because the old one says so. Code that is in use is signed by the new key, too.
+When all nodes trust both, --finish lets them trust the new key alone. Then hand
+code.key to the operators who had the old one.
+
+The command can be stopped and repeated at any point: it finds out what is done.
+--status says which nodes are not there yet, and changes nothing. --finish refuses
+while one is missing, unless --leave names it: such a node trusts the old key until it
+is back, and follows then. Where the agent is too old, upgrade it.`,
+		Example: `    tutti rotate code-key
+    tutti rotate code-key --status
+    tutti rotate code-key --finish --leave db-03`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, n := range leave {
+				in.Leave = append(in.Leave, tutti.NodeName(n))
+			}
+			switch {
+			case in.Status && in.Finish:
+				return tutti.Errorf(tutti.CodeInvalid, "--status changes nothing, --finish does: give one of them")
+			case len(in.Leave) > 0 && !in.Finish:
+				return tutti.Errorf(tutti.CodeInvalid, "--leave names nodes that --finish does not wait for: give both")
+			}
+			server, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if len(in.Leave) > 0 {
+				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: until they are back they trust the old key", strings.Join(leave, ", "))); err != nil {
+					return err
+				}
+			}
+			out, err := o.deps.RotateCodeKey(cmd.Context(), server, o.conn, in)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			printRotation(cmd.OutOrStdout(), out, o.conn.OperatorDir)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&in.Status, "status", false, "change nothing: say which nodes are not there yet")
+	f.BoolVar(&in.Finish, "finish", false, "trust the new key alone")
+	f.StringSliceVar(&leave, "leave", nil, "with --finish: do not wait for these nodes")
+	o.addYes(cmd)
+	return cmd
+}
+
+func printRotation(w io.Writer, r CodeKeyRotation, dir string) {
+	switch {
+	case r.Finished:
+		fmt.Fprintf(w, "The new key signs alone: %s. Hand %s/code.key to the operators who had the old one.\n", keyNames(r.Keys), dir)
+	case r.GoesOn:
+		fmt.Fprintf(w, "Two keys sign code: %s.\n", keyNames(r.Keys))
+	case len(r.Keys) > 0:
+		fmt.Fprintf(w, "No rotation goes on; %s signs code.\n", keyNames(r.Keys))
+	default:
+		fmt.Fprintln(w, "No rotation goes on; the first key of the fleet signs code.")
+	}
+	if len(r.Keys) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s of %d there.\n", count(r.There, "node"), r.There+len(r.Missing))
+	for _, n := range r.Missing {
+		fmt.Fprintf(w, "  %s: %s\n", n.Node, n.Why)
+	}
+	switch {
+	case r.GoesOn && len(r.Missing) > 0:
+		fmt.Fprintln(w, "When they are: tutti rotate code-key --finish")
+	case r.GoesOn:
+		fmt.Fprintln(w, "Finish it with: tutti rotate code-key --finish")
+	}
 }

@@ -41,11 +41,23 @@ func (rd *Reader) ShowCode(ctx context.Context, in tutti.AskCode) (tutti.CodeSho
 		}
 	}
 	return out, rd.look(ctx, func(v View) error {
+		out.Signed, out.Plans = signedBy(p.now.Counter, p.now.Statement), signedBy(v.Registry.PlansCounter, v.Registry.Plans)
 		out.Have, out.Others = v.having(p.now.Environment, p.now.Code)
 		out.OtherNodes = len(out.Others)
 		out.Others = slices.Clone(out.Others[:min(maxNamed, len(out.Others))])
 		return nil
 	})
+}
+
+func signedBy(counter uint64, of *tutti.Statement) tutti.SignedBy {
+	out := tutti.SignedBy{Counter: counter}
+	if of == nil {
+		return tutti.SignedBy{}
+	}
+	for _, s := range of.Signatures {
+		out.Keys = append(out.Keys, s.Key)
+	}
+	return out
 }
 
 // ReadCode implements tutti.Codes.

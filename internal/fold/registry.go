@@ -14,16 +14,23 @@ import (
 type Registry struct {
 	Fleet       *tutti.Fleet // nil: the server has none yet
 	FleetDigest tutti.Digest
-	Code        map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
-	Signed      map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
-	Tokens      map[tutti.TokenID]*Token
-	Nodes       map[tutti.NodeName]*Node
-	Keys        map[tutti.NodeKey]tutti.NodeName
-	Claims      map[tutti.RunID]*Node // whose result is to come
-	Revoked     []tutti.NodeKey
-	Operators   Operators
-	Pauses      map[string]Pause // by target, also those that have ended
-	Rotation    Rotation
+	Plans       *tutti.Statement // what was signed of the fleet file; nil: nothing
+	// PlansCounter is the highest one that was signed of a fleet file.
+	PlansCounter uint64
+	Code         map[string]tutti.CodePushed   // the one that was pushed last, by environment; Held ends with its release
+	Signed       map[tutti.Digest]tutti.Digest // code that is current, or of a job → the blob of its signed manifest
+	// Statements is what code keys have signed of the code in Signed; none: a release of before has pushed it.
+	Statements map[tutti.Digest]tutti.Statement
+	Trust      []tutti.Statement       // all that was said of code keys, in order
+	Acting     *tutti.OperatorsTrusted // who signs actions, nil: nobody said
+	Tokens     map[tutti.TokenID]*Token
+	Nodes      map[tutti.NodeName]*Node
+	Keys       map[tutti.NodeKey]tutti.NodeName
+	Claims     map[tutti.RunID]*Node // whose result is to come
+	Revoked    []tutti.NodeKey
+	Operators  Operators
+	Pauses     map[string]Pause // by target, also those that have ended
+	Rotation   Rotation
 
 	epoch   uint64 // the present one
 	EpochAt uint64 // the sequence at which it began; 0: with the log
@@ -53,20 +60,22 @@ type Node struct {
 	Written     int64        // their bytes
 	Tickets     Tickets
 	Pinned      tutti.Pinned // what it stands on, by its own word since it joined; zero: it has not said
+	Trusts      uint64       // the last statement about code keys that it follows
 
 	replaced, keeps bool // as in the NodeRemoved that it is about to follow
 }
 
 func newRegistry() *Registry {
 	return &Registry{
-		Code:      map[string]tutti.CodePushed{},
-		Signed:    map[tutti.Digest]tutti.Digest{},
-		Tokens:    map[tutti.TokenID]*Token{},
-		Nodes:     map[tutti.NodeName]*Node{},
-		Keys:      map[tutti.NodeKey]tutti.NodeName{},
-		Claims:    map[tutti.RunID]*Node{},
-		Operators: Operators{},
-		Pauses:    map[string]Pause{},
+		Code:       map[string]tutti.CodePushed{},
+		Signed:     map[tutti.Digest]tutti.Digest{},
+		Statements: map[tutti.Digest]tutti.Statement{},
+		Tokens:     map[tutti.TokenID]*Token{},
+		Nodes:      map[tutti.NodeName]*Node{},
+		Keys:       map[tutti.NodeKey]tutti.NodeName{},
+		Claims:     map[tutti.RunID]*Node{},
+		Operators:  Operators{},
+		Pauses:     map[string]Pause{},
 
 		epoch: 1,
 		jobs:  map[tutti.JobID]tutti.Digest{},
@@ -81,9 +90,13 @@ func (r *Registry) apply(e tutti.Event) {
 		r.epoch, r.EpochAt = b.Number, e.Seq
 	case *tutti.FleetSet:
 		r.Fleet, r.FleetDigest, r.members = &b.Fleet, b.Digest, fleet.NewMembership(b.Fleet)
+		r.Plans, r.PlansCounter = b.Statement, b.Counter
 	case *tutti.CodePushed:
 		old := r.Code[b.Environment]
 		r.Code[b.Environment], r.Signed[b.Code] = *b, b.Signed
+		if delete(r.Statements, b.Code); b.Statement != nil {
+			r.Statements[b.Code] = *b.Statement
+		}
 		r.dropCode(old.Code)
 		r.dropCode(old.Goes())
 	case *tutti.CodeReleased:
@@ -92,6 +105,16 @@ func (r *Registry) apply(e tutti.Event) {
 			c.Held = false
 			r.Code[b.Environment] = c
 			r.dropCode(old)
+		}
+	case *tutti.CodeResigned:
+		r.resigned(b)
+	case *tutti.KeysTrusted:
+		r.Trust = append(r.Trust, b.Statement)
+	case *tutti.OperatorsTrusted:
+		r.Acting = b
+	case *tutti.NodeTrusts:
+		if n := r.Nodes[b.Node]; n != nil {
+			n.Trusts = b.Counter
 		}
 	case *tutti.JobStarted:
 		r.jobs[b.Job] = b.Code
@@ -178,6 +201,19 @@ func (r *Registry) dropCode(code tutti.Digest) {
 		}
 	}
 	delete(r.Signed, code)
+	delete(r.Statements, code)
+}
+
+// resigned takes another statement of code that may be ordered, which may be the one that was pushed last.
+func (r *Registry) resigned(b *tutti.CodeResigned) {
+	if _, used := r.Signed[b.Code]; !used {
+		return
+	}
+	r.Statements[b.Code] = b.Statement
+	if c := r.Code[b.Environment]; c.Code == b.Code {
+		c.Counter, c.Statement = b.Counter, &b.Statement
+		r.Code[b.Environment] = c
+	}
 }
 
 func (r *Registry) enrol(e tutti.Event, b *tutti.NodeEnrolled) {

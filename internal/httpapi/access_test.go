@@ -32,6 +32,7 @@ var routes = map[string]string{
 	"nodes/list": byAll, "nodes/replace": "nodes", "nodes/keep": "nodes", "nodes/remove": "nodes", "nodes/show": byReaders,
 	"blobs/missing": "code", "blobs/put": "code", "code/push": "code", "code/release": "approve", "fleet/set": "code",
 	"code/effect": byReaders + " code", "code/show": byReaders + " code", "code/read": byReaders + " code", "fleet/get": byReaders + " code",
+	"signing/operators": "code", "signing/show": byAll, "signing/code": "code", "signing/trust": "code",
 	"grants/suggest": byReaders,
 	"data/set":       "data", "data/unset": "data", "data/list": byReaders + " data", "data/page": byReaders + " data", "data/effect": byReaders + " data",
 	"secrets/recipients": "data", "secrets/seal": "data", "secrets/recover": "data", "secrets/effect": "data", "secrets/list": byReaders + " data",
@@ -51,7 +52,7 @@ func TestEveryRouteAndRole(t *testing.T) {
 	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
 		t.Fatal(err)
 	}
-	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Secrets: f, Rotations: f}
+	services := httpapi.Services{Jobs: f, Nodes: f, Tokens: f, Operators: f, Codes: f, Signings: f, Values: f, Pauses: f, Audits: f, Explains: f, Remotes: f, Reports: f, Secrets: f, Rotations: f}
 	handler := httpapi.NewHandler(httpapi.Options{
 		Services: services,
 		Admit: func(r *http.Request, verbs []tutti.Verb) (context.Context, func(), error) {

@@ -36,8 +36,8 @@ var (
 	_ tutti.Values = (*Client)(nil)
 	_ tutti.Pauses = (*Client)(nil)
 
-	_ tutti.Secrets = (*Client)(nil)
-
+	_ tutti.Secrets   = (*Client)(nil)
+	_ tutti.Signings  = (*Client)(nil)
 	_ tutti.Operators = (*Client)(nil)
 	_ tutti.Audits    = (*Client)(nil)
 	_ tutti.Explains  = (*Client)(nil)

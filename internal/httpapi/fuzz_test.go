@@ -50,7 +50,7 @@ func FuzzCall(f *testing.F) {
 		fleet.Start("deploy", tutti.ModeApply)
 		node.Pass()
 		handler := httpapi.NewHandler(httpapi.Options{
-			Services: httpapi.Services{Jobs: fleet, Nodes: fleet, Tokens: fleet, Operators: fleet, Codes: fleet, Values: fleet, Pauses: fleet, Audits: fleet, Explains: fleet, Remotes: fleet, Reports: fleet, Secrets: fleet, Rotations: fleet},
+			Services: httpapi.Services{Jobs: fleet, Nodes: fleet, Tokens: fleet, Operators: fleet, Codes: fleet, Signings: fleet, Values: fleet, Pauses: fleet, Audits: fleet, Explains: fleet, Remotes: fleet, Reports: fleet, Secrets: fleet, Rotations: fleet},
 			Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 				return tutti.WithActor(r.Context(), "operator:ada"), func() {}, nil
 			},

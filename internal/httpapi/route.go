@@ -14,6 +14,7 @@ type Services struct {
 	Tokens    tutti.Tokens
 	Operators tutti.Operators
 	Codes     tutti.Codes
+	Signings  tutti.Signings
 	Values    tutti.Values
 	Pauses    tutti.Pauses
 	Audits    tutti.Audits
@@ -61,6 +62,10 @@ const (
 	callReleaseCode  = "code/release"
 	callShowCode     = "code/show"
 	callReadCode     = "code/read"
+	callSigning      = "signing/show"
+	callSignCode     = "signing/code"
+	callTrustKeys    = "signing/trust"
+	callTrustOps     = "signing/operators"
 	callSuggest      = "grants/suggest"
 	callSetFleet     = "fleet/set"
 	callGetFleet     = "fleet/get"
@@ -154,6 +159,10 @@ func (s Services) routes() map[string]route {
 		callReleaseCode:  takes(approves, answer(s.Codes.ReleaseCode)),
 		callShowCode:     takes(readsCode, answer(s.Codes.ShowCode)),
 		callReadCode:     takes(readsCode, answer(s.Codes.ReadCode)),
+		callSigning:      takes(views, list(s.Signings.Signing)),
+		callSignCode:     takes(codes, do(s.Signings.SignCode)),
+		callTrustKeys:    takes(codes, do(s.Signings.TrustKeys)),
+		callTrustOps:     takes(codes, do(s.Signings.TrustOperators)),
 		callSuggest:      takes(reads, answer(s.Codes.SuggestGrants)),
 		callSetFleet:     takes(codes, answer(s.Codes.SetFleet)),
 		callGetFleet:     takes(readsCode, list(s.Codes.GetFleet)),

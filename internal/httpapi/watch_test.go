@@ -48,6 +48,7 @@ type (
 	tokens    struct{ tutti.Tokens }
 	operators struct{ tutti.Operators }
 	codes     struct{ tutti.Codes }
+	signings  struct{ tutti.Signings }
 	values    struct{ tutti.Values }
 	pauses    struct{ tutti.Pauses }
 	audits    struct{ tutti.Audits }
@@ -59,7 +60,7 @@ type (
 )
 
 func services(j tutti.Jobs) httpapi.Services {
-	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Secrets: secrets{}, Rotations: rotations{}}
+	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Signings: signings{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Secrets: secrets{}, Rotations: rotations{}}
 }
 
 var nothing = services(jobs{})

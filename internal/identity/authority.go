@@ -30,6 +30,7 @@ type Authority struct {
 
 	dir     string
 	codePub ed25519.PublicKey
+	fleet   tutti.Digest
 
 	mu       sync.Mutex // guards the rest and the files behind it
 	present  *keySet
@@ -95,6 +96,9 @@ func Init(dir string, hosts []string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.fleet, err = KeepFleet(dir, a.first()); err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		if err := writeFile(dir, f.name, f.content); err != nil {
 			return nil, err
@@ -118,6 +122,9 @@ func Load(dir string) (*Authority, error) {
 		return nil, err
 	}
 	if err := a.loadNodes(); err != nil {
+		return nil, err
+	}
+	if a.fleet, err = KeepFleet(dir, a.first()); err != nil {
 		return nil, err
 	}
 	return a, a.loadCodeKey()
@@ -226,6 +233,14 @@ func (a *Authority) Pin() tutti.Digest {
 	return a.present.pin()
 }
 
+// first is the pin of the CA with which the fleet began, as far as this server knows.
+func (a *Authority) first() tutti.Digest {
+	if len(a.names.Was) > 0 {
+		return a.names.Was[0]
+	}
+	return a.present.pin()
+}
+
 // Hold calls f while no file of the authority changes.
 func (a *Authority) Hold(f func() error) error {
 	a.mu.Lock()
@@ -233,7 +248,10 @@ func (a *Authority) Hold(f func() error) error {
 	return f()
 }
 
-// CodePublicKey returns the key that verifies manifests.
+// Fleet returns the id of the fleet: the pin of the CA with which it began.
+func (a *Authority) Fleet() tutti.Digest { return a.fleet }
+
+// CodePublicKey returns the first key that signed code. Statements of kind trust say what came after it.
 func (a *Authority) CodePublicKey() ed25519.PublicKey { return a.codePub }
 
 func loadPair(dir, certName, keyName string) (*keyPair, error) {

@@ -102,8 +102,10 @@ func encodeCodeKey(key ed25519.PrivateKey) []byte {
 }
 
 // loadCodeKey returns nil without an error if dir has no code-signing key.
-func loadCodeKey(dir string) (ed25519.PrivateKey, error) {
-	text, err := readFile(dir, fileCodeKey)
+func loadCodeKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileCodeKey) }
+
+func loadKeyIn(dir, name string) (ed25519.PrivateKey, error) {
+	text, err := readFile(dir, name)
 	if errors.Is(err, ErrMissing) {
 		return nil, nil
 	}
@@ -117,5 +119,32 @@ func loadCodeKey(dir string) (ed25519.PrivateKey, error) {
 			}
 		}
 	}
-	return nil, corrupt(dir, fileCodeKey)
+	return nil, corrupt(dir, name)
+}
+
+// fileNextCodeKey has, in an operator's directory, the key that signs code after a rotation that goes on.
+const fileNextCodeKey = "code-next.key"
+
+// NextCodeKey returns the key that takes the place of the code-signing key in an operator's directory, nil if no
+// rotation was begun there.
+func NextCodeKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileNextCodeKey) }
+
+// MakeNextCodeKey makes it, if it is not there; it is on disk when it returns.
+func MakeNextCodeKey(dir string) (ed25519.PrivateKey, error) {
+	key, err := NextCodeKey(dir)
+	if err != nil || key != nil {
+		return key, err
+	}
+	if _, key, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		return nil, fmt.Errorf("make the next code-signing key: %w", err)
+	}
+	return key, writeFile(dir, fileNextCodeKey, encodeCodeKey(key))
+}
+
+// UseNextCodeKey puts the next key in the place of the one that signs no more, which is lost.
+func UseNextCodeKey(dir string) error {
+	if err := os.Rename(filepath.Join(dir, fileNextCodeKey), filepath.Join(dir, fileCodeKey)); err != nil {
+		return fmt.Errorf("use the next code-signing key: %w", err)
+	}
+	return durable.SyncDir(dir)
 }

@@ -36,6 +36,12 @@ type EnrolResponse struct {
 	CodeKey string         `json:"code_key"`
 	Time    time.Time      `json:"time"`          // the server's
 	Was     []tutti.Digest `json:"was,omitempty"` // the CAs that this fleet had before
+	// Fleet is the id of the fleet, see FleetOf.
+	Fleet tutti.Digest `json:"fleet,omitempty"`
+	// Trust is the last statement about code keys; nil: CodeKey is the first key.
+	Trust *tutti.Statement `json:"trust,omitempty"`
+	// Operators is the list of operators who sign actions; nil: there is none.
+	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 
 // fileMembership holds the EnrolResponse on a node.
@@ -94,10 +100,14 @@ func (r *EnrolResponse) Validate() error {
 	if err := r.Node.Validate(); err != nil {
 		return err
 	}
-	if _, err := ParseCodePublicKey(r.CodeKey); err != nil {
+	if _, err := ClientTLS([]byte(r.CA)); err != nil {
 		return err
 	}
-	if _, err := ClientTLS([]byte(r.CA)); err != nil {
+	_, err := r.Trusts()
+	if err == nil && r.Operators != nil {
+		_, err = ReadOperators(*r.Operators)
+	}
+	if err != nil {
 		return err
 	}
 	if r.JWT == "" || r.Bus == "" {
@@ -108,7 +118,7 @@ func (r *EnrolResponse) Validate() error {
 
 // Follow returns the membership with the CAs and the JWT that a server wants. The connection was proved by the CA with
 // the digest proved, and the answer has to have that: else the node would lock itself out.
-func (r EnrolResponse) Follow(should tutti.Trusted, proved tutti.Digest) (EnrolResponse, error) {
+func (r EnrolResponse) Follow(should tutti.ToPin, proved tutti.Digest) (EnrolResponse, error) {
 	if should.CA == "" {
 		return r, nil
 	}
@@ -139,15 +149,13 @@ func (r EnrolResponse) Follow(should tutti.Trusted, proved tutti.Digest) (EnrolR
 	return next, nil
 }
 
-// SameFleet reports whether a membership is of the fleet that has let this one in: by the same CAs, or by one that the
-// fleet had before.
-func (r EnrolResponse) SameFleet(before EnrolResponse) bool {
-	pins, err := CAPins([]byte(before.CA))
+// Trusts returns which code keys the node trusts.
+func (r *EnrolResponse) Trusts() (Trust, error) {
+	fleet, err := FleetOf(*r)
 	if err != nil {
-		return false
+		return Trust{}, err
 	}
-	now, err := CAPins([]byte(r.CA))
-	return err == nil && slices.ContainsFunc(pins, func(pin tutti.Digest) bool { return slices.Contains(now, pin) || slices.Contains(r.Was, pin) })
+	return NewTrust(fleet, r.CodeKey, r.Trust)
 }
 
 // Write stores the response in dir, which must exist.

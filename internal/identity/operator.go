@@ -302,3 +302,6 @@ func (b OperatorBundle) CA() []byte {
 	}
 	return out
 }
+
+// Pin returns the digest of the CA's public key. While two CAs are trusted, it is that of the one that was there before.
+func (b OperatorBundle) Pin() tutti.Digest { return pinOf(b.cas[0]) }

@@ -207,7 +207,7 @@ func TestTheServerShowsWhatAClientCanCheck(t *testing.T) {
 
 // A node takes what a server wants, except what would lock it out or is not its own.
 func TestFollow(t *testing.T) {
-	a, _ := newAuthority(t)
+	a, home := newAuthority(t)
 	other, _ := newAuthority(t)
 	node, err := identity.NewNode()
 	must(t, err)
@@ -233,19 +233,19 @@ func TestFollow(t *testing.T) {
 	must(t, operator.Write(dir))
 	for _, tc := range []struct {
 		reason string
-		should tutti.Trusted
+		should tutti.ToPin
 		want   tutti.Code // empty: taken
 	}{
-		{"nothing", tutti.Trusted{}, ""},
-		{"both CAs", tutti.Trusted{CA: both}, ""},
-		{"both CAs and a JWT", tutti.Trusted{CA: both, JWT: renewed}, ""},
-		{"only another CA", tutti.Trusted{CA: string(other.CA())}, tutti.CodeRefused},
-		{"only the new CA, on a connection that the old one proves", tutti.Trusted{CA: strings.TrimPrefix(both, old)}, tutti.CodeRefused},
-		{"text", tutti.Trusted{CA: "CA"}, tutti.CodeInvalid},
-		{"a certificate that is not of a CA", tutti.Trusted{CA: old + contents(t, dir)["operator.pem"]}, tutti.CodeInvalid},
-		{"too many", tutti.Trusted{CA: strings.Repeat(old, 9)}, tutti.CodeInvalid},
-		{"a JWT of another key", tutti.Trusted{CA: both, JWT: jwtOf(stranger)}, tutti.CodeInvalid},
-		{"no JWT", tutti.Trusted{CA: both, JWT: "x"}, tutti.CodeInvalid},
+		{"nothing", tutti.ToPin{}, ""},
+		{"both CAs", tutti.ToPin{CA: both}, ""},
+		{"both CAs and a JWT", tutti.ToPin{CA: both, JWT: renewed}, ""},
+		{"only another CA", tutti.ToPin{CA: string(other.CA())}, tutti.CodeRefused},
+		{"only the new CA, on a connection that the old one proves", tutti.ToPin{CA: strings.TrimPrefix(both, old)}, tutti.CodeRefused},
+		{"text", tutti.ToPin{CA: "CA"}, tutti.CodeInvalid},
+		{"a certificate that is not of a CA", tutti.ToPin{CA: old + contents(t, dir)["operator.pem"]}, tutti.CodeInvalid},
+		{"too many", tutti.ToPin{CA: strings.Repeat(old, 9)}, tutti.CodeInvalid},
+		{"a JWT of another key", tutti.ToPin{CA: both, JWT: jwtOf(stranger)}, tutti.CodeInvalid},
+		{"no JWT", tutti.ToPin{CA: both, JWT: "x"}, tutti.CodeInvalid},
 	} {
 		next, err := m.Follow(tc.should, pin)
 		if err != nil {
@@ -267,12 +267,19 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	must(t, a.FinishRotation())
-	again := m
+	fleet, err := identity.FleetOf(m)
+	must(t, err)
+	again, foreign := m, m
 	again.CA, again.Was = string(a.CA()), sets(t, a).Was
-	foreign := again
-	foreign.CA, foreign.Was = string(other.CA()), nil
-	if !again.SameFleet(m) || foreign.SameFleet(m) {
-		t.Errorf("the same fleet: %t, another one: %t", again.SameFleet(m), foreign.SameFleet(m))
+	if got, err := identity.FleetOf(again); err != nil || got != fleet {
+		t.Errorf("after the rotation the fleet is %s, %v, want %s", got, err, fleet)
+	}
+	foreign.CA = string(other.CA())
+	if got, err := identity.FleetOf(foreign); err != nil || got == fleet {
+		t.Errorf("another fleet is %s, %v", got, err)
+	}
+	if got := reload(t, home).Fleet(); got != fleet || got != a.Fleet() {
+		t.Errorf("the server's fleet is %s, and after a start %s, want %s", a.Fleet(), got, fleet)
 	}
 }
 

@@ -122,6 +122,8 @@ var rules = map[string]rule{
 	"epoch.begun":   {nil, always}, // the fence of each run rests on the epoch before it
 	"code.pushed":   {notePush, needsPush},
 	"code.released": {noteReleased, isLast},
+	"code.signed":   {noteLast, needsSigned},
+	"keys.trusted":  {nil, always}, // a node that was away follows them one by one
 
 	"token.created":    {noteToken, needsToken},
 	"token.revoked":    {nil, needsToken},
@@ -230,6 +232,11 @@ func needsPush(l *Ledger, e tutti.Event) bool {
 		}
 	}
 	return false
+}
+
+// needsSigned: what was signed of code counts until the code is pushed again.
+func needsSigned(l *Ledger, e tutti.Event) bool {
+	return isLast(l, e) && e.Seq > l.last["code "+e.Body.ID()]
 }
 
 // Operators: certificates that were issued since the operator was revoked.

@@ -333,7 +333,7 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, tutti.Wrap(tutti.CodeInvalid, err, "message %q", tutti.OpTrust)
 	}
 	if s.opts.Keys == nil {
-		return tutti.Trusted{}, nil
+		return tutti.ToPin{}, nil
 	}
 	sets, err := s.opts.Keys.KeySets()
 	if err != nil {
@@ -363,7 +363,7 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	if err != nil {
 		return nil, err
 	}
-	out := tutti.Trusted{CA: enrolled.CA}
+	out := tutti.ToPin{CA: enrolled.CA}
 	if in.Issuer != sets.Issuing().Issuer {
 		out.JWT = enrolled.JWT
 	}

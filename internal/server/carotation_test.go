@@ -82,9 +82,9 @@ func (f *turning) phases() (out []tutti.RotationPhase) {
 var both = []tutti.Digest{min(servertest.OldKeys.CA, servertest.NewKeys.CA), max(servertest.OldKeys.CA, servertest.NewKeys.CA)}
 
 // stand says what a node stands on, and returns what it should.
-func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) tutti.Trusted {
+func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) tutti.ToPin {
 	t.Helper()
-	var out tutti.Trusted
+	var out tutti.ToPin
 	if err := n.Call(tutti.OpTrust, tutti.Pinned{CAs: cas, Issuer: issuer}, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -279,4 +279,33 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 		t.Errorf("a node that trusts another CA: %+v", r.Behind)
 	}
 	wantCode(t, db.Call(tutti.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
+}
+
+// rotates rotates the keys, and leaves behind whoever does not follow.
+func (p *past) rotates(t *testing.T) {
+	t.Helper()
+	ctx := servertest.Operator()
+	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
+		if _, err := p.RotateCA(ctx, tutti.RotateCA{Step: step}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.db.Call(tutti.OpTrust, tutti.Pinned{CAs: []tutti.Digest{servertest.NewKeys.CA}, Issuer: servertest.NewKeys.Issuer}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.ShowCARotation(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := tutti.RotateCA{Step: tutti.RotationFinish}
+	for _, b := range r.Behind {
+		if b.Operator != "" {
+			end.LeaveOperators = append(end.LeaveOperators, b.Operator)
+		} else {
+			end.Leave = append(end.Leave, b.Node)
+		}
+	}
+	if _, err := p.RotateCA(ctx, end); err != nil {
+		t.Fatal(err)
+	}
 }

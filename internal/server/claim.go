@@ -37,6 +37,8 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		tx.compare(n, in.Begun)
 		out.Expect = tx.expects(n.Node)
 		out.Alone = tx.alone(n)
+		out.Trust = tx.trusts(n, in.Trusts)
+		out.Operators = tx.acting(in.Operators)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
 		if r == nil {
 			return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -57,7 +58,8 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	if err := s.opts.Space(); err != nil {
 		return out, err
 	}
-	if err := s.opts.Identity.VerifyCode(in.SignedCode); err != nil {
+	said, err := s.signedFor(ctx, in.SignedCode)
+	if err != nil {
 		return out, err
 	}
 	manifest, err := decode[tutti.CodeManifest]("manifest", in.Manifest)
@@ -67,7 +69,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	if err != nil {
 		return out, err
 	}
-	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files)}
+	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files), Counter: said.Counter, Statement: in.Statement}
 	if len(manifest.Files) > maxCodeFiles {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%d files, at most %d", len(manifest.Files), maxCodeFiles)
 	}
@@ -80,7 +82,8 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 			return out, tutti.Wrap(tutti.CodeConflict, orMissing(err), "%s", name)
 		}
 	}
-	signed, err := json.Marshal(in.SignedCode)
+	// The statement is in the log: the same text may be signed again.
+	signed, err := json.Marshal(tutti.SignedCode{Manifest: in.Manifest, Signature: in.Signature})
 	if err != nil {
 		return out, err
 	}
@@ -88,16 +91,40 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		if tx.Registry.Code[out.Environment].Code != out.Code {
-			reaction := in.Reaction
-			if mayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
-				reaction = nil // the fleet file that is there says how nodes react
+		now := tx.Registry.Code[out.Environment]
+		if now.Statement != nil { // nobody takes what a key has signed that is trusted no more
+			if _, err := s.opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
+				now.Counter, now.Statement = 0, nil
 			}
-			tx.hold(&out, reaction)
-			tx.emit(tutti.Actor(ctx), &out)
 		}
+		again, err := mayPush(now, in.SignedCode, said)
+		switch {
+		case err != nil || again:
+			return err
+		case now.Code == out.Code: // a release of before had pushed it
+			tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
+			return nil
+		}
+		reaction := in.Reaction
+		if mayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
+			reaction = nil // the fleet file that is there says how nodes react
+		}
+		tx.hold(&out, reaction)
+		tx.emit(tutti.Actor(ctx), &out)
 		return nil
 	})
+}
+
+// signedFor checks what was signed of code, by the keys that are trusted now.
+func (s *Server) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.Signed, error) {
+	var trust []tutti.Statement
+	if err := s.look(ctx, func(v explain.View) error {
+		trust = slices.Clone(v.Registry.Trust)
+		return nil
+	}); err != nil {
+		return tutti.Signed{}, err
+	}
+	return s.opts.Identity.Code(trust, in)
 }
 
 // maxPassedOver bounds the codes that are remembered as never released.
@@ -155,7 +182,30 @@ func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Flee
 	if err := s.checkDefined(ctx, in.File, f); err != nil {
 		return tutti.Fleet{}, err
 	}
-	return f, s.setFleet(ctx, &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source)})
+	set := &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source), Statement: in.Statement}
+	if in.Statement != nil {
+		said, err := s.signedPlans(ctx, *in.Statement)
+		if err == nil && said.Digest != set.Digest {
+			err = tutti.Errorf(tutti.CodeRefused, "%s: another fleet file was signed: %.19s", in.File, said.Digest)
+		}
+		if err != nil {
+			return tutti.Fleet{}, err
+		}
+		set.Counter = said.Counter
+	}
+	return f, s.setFleet(ctx, set)
+}
+
+// signedPlans checks what was signed of a fleet file, by the keys that are trusted now.
+func (s *Server) signedPlans(ctx context.Context, in tutti.Statement) (tutti.SignedPlans, error) {
+	var trust []tutti.Statement
+	if err := s.look(ctx, func(v explain.View) error {
+		trust = slices.Clone(v.Registry.Trust)
+		return nil
+	}); err != nil {
+		return tutti.SignedPlans{}, err
+	}
+	return s.opts.Identity.Plans(trust, in)
 }
 
 // checkDefined refuses grants that call a type defined which the code that was pushed last has as a native one.
@@ -235,7 +285,14 @@ func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 // setFleet reports whether it could: it cannot if what a node keeps is not stored. nothing: with the same
 // fleet file there was nothing to withdraw.
 func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
-	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) // of an old release it means something else
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // of an old release it means something else
+		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
+	switch {
+	case set.Statement == nil:
+		set.Counter = tx.Registry.PlansCounter
+	case !same && set.Counter <= tx.Registry.PlansCounter:
+		return false, tutti.Errorf(tutti.CodeConflict, "the fleet file was signed with the counter %d, and the last one had %d: somebody has pushed meanwhile; push again", set.Counter, tx.Registry.PlansCounter)
+	}
 	if same && nothing {
 		return true, nil
 	}
@@ -278,6 +335,7 @@ func (s *Server) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte)
 
 func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (tutti.SignedCode, error) {
 	var blob tutti.Digest
+	var statement *tutti.Statement
 	err := s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeRun(key, run)
 		if err != nil {
@@ -291,6 +349,9 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 		if blob == "" {
 			return tutti.Errorf(tutti.CodeNotFound, "the code %s of run %s is not here", r.Code, r.Run)
 		}
+		if st, ok := tx.Registry.Statements[r.Code]; ok {
+			statement = &st
+		}
 		return nil
 	})
 	if err != nil {
@@ -300,7 +361,9 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 	if err != nil {
 		return tutti.SignedCode{}, err
 	}
-	return decode[tutti.SignedCode]("signed code", raw)
+	out, err := decode[tutti.SignedCode]("signed code", raw)
+	out.Statement = statement
+	return out, err
 }
 
 // blobGet gives a node one file of the code that it was told to run, and

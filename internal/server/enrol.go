@@ -62,10 +62,14 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		return tutti.Enrolled{}, err
 	}
 	var old tutti.NodeKey
+	var told tutti.Enrolled
 	err = s.do(ctx, func(tx *tx) error {
 		t, err := tx.admit(in, hash)
 		if err != nil {
 			return tx.denyJoin(in, hash, err)
+		}
+		if err := tx.trusted(&told); err != nil {
+			return err
 		}
 		n := tx.Registry.Nodes[in.Name]
 		if n != nil && n.Key == in.Key && n.Token == t.Token {
@@ -92,7 +96,12 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 			return tutti.Enrolled{}, err
 		}
 	}
-	return s.opts.Identity.Enrol(in.Name, in.Key)
+	out, err := s.opts.Identity.Enrol(in.Name, in.Key)
+	out.Operators = told.Operators
+	if told.Trust != nil {
+		out.Trust, out.CodeKey = told.Trust, told.CodeKey
+	}
+	return out, err
 }
 
 // denyJoin records who may not join: whoever has shown a token's secret is known by the token,

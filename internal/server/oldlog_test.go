@@ -437,6 +437,7 @@ func everythingHappens(t *testing.T, p *past) {
 	_, err = p.Enrol(ctx, other.Request(newToken(t, p.Fleet, tutti.CreateToken{Name: "web-01"})))
 	must(err)
 	must(p.ReplaceNode(ctx, "db-02"))
+	p.codeKeys(t)
 	for i := range 60 { // until a snapshot is due
 		set(t, p.Fleet, "shared/counter", fmt.Sprint(i))
 	}
@@ -461,35 +462,6 @@ func (p *past) factsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.must(h.tell(r.LastRun, "other", "ssh"))
-}
-
-// rotates rotates the keys, and leaves behind whoever does not follow.
-func (p *past) rotates(t *testing.T) {
-	t.Helper()
-	ctx := servertest.Operator()
-	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
-		if _, err := p.RotateCA(ctx, tutti.RotateCA{Step: step}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := p.db.Call(tutti.OpTrust, tutti.Pinned{CAs: []tutti.Digest{servertest.NewKeys.CA}, Issuer: servertest.NewKeys.Issuer}, nil); err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.ShowCARotation(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := tutti.RotateCA{Step: tutti.RotationFinish}
-	for _, b := range r.Behind {
-		if b.Operator != "" {
-			end.LeaveOperators = append(end.LeaveOperators, b.Operator)
-		} else {
-			end.Leave = append(end.Leave, b.Node)
-		}
-	}
-	if _, err := p.RotateCA(ctx, end); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // exclusive begins an exclusive job, of which one node is disabled.

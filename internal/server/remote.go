@@ -38,6 +38,9 @@ func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]t
 	if in.Action == tutti.RemoteDisable && in.Message == "" {
 		q.in.Message = fmt.Sprintf("Disabled via Tutti by %s at %s", q.by, time.Now().UTC().Format("2006-01-02 15:04"))
 	}
+	if q.signed, err = s.signedActions(ctx, in); err != nil {
+		return err
+	}
 	selected, undecided, err := q.choose(ctx, views)
 	if err != nil {
 		return err
@@ -60,6 +63,7 @@ type question struct {
 	in     tutti.AskNodes
 	by     string
 	chosen *selector.Selector
+	signed map[tutti.NodeName]*tutti.Statement // what the operator has signed for each node
 }
 
 // ask asks those who are selected and yields all answers. Whoever asked may be gone
@@ -80,7 +84,7 @@ func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selecte
 	if len(undecided) > 0 {
 		got(undecided)
 	}
-	if err := q.round(ctx, request, selected, got); err != nil {
+	if err := q.round(ctx, request, q.signed, selected, got); err != nil {
 		return err
 	}
 	if err := q.note(request, tally); gone == nil {
@@ -100,6 +104,10 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 // choose says which nodes are selected. Where that needs facts, the nodes are asked
 // for them; those of which nobody can say it are answers already.
 func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected []tutti.NodeView, undecided []tutti.NodeAnswer, err error) {
+	if len(q.signed) > 0 { // the operator has named them
+		views = slices.DeleteFunc(views, func(v tutti.NodeView) bool { return q.signed[v.Node] == nil })
+		return views, nil, q.may(ctx, views, nil)
+	}
 	now := time.Now()
 	var open []tutti.NodeView
 	decide := func(v tutti.NodeView, facts map[string]any) {
@@ -128,7 +136,7 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	request := tutti.RemoteRequest{Request: rand.Text(), Action: tutti.RemoteFacts, Caller: q.by, Wait: q.in.Wait}
 	request.Facts, _ = q.chosen.Facts()
 	tally, asked := tally{}, open
-	err = q.round(ctx, request, asked, func(all []tutti.NodeAnswer) {
+	err = q.round(ctx, request, nil, asked, func(all []tutti.NodeAnswer) {
 		tally.add(all)
 		for _, a := range all {
 			facts, err := factsOf(a)
@@ -258,11 +266,7 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 
 // round asks nodes and calls got with an answer for each, with those together that
 // are there. When ctx ends, those that have not answered are silent.
-func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes []tutti.NodeView, got func([]tutti.NodeAnswer)) error {
-	payload, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
+func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []tutti.NodeView, got func([]tutti.NodeAnswer)) error {
 	views := map[tutti.NodeName]tutti.NodeView{}
 	var there []tutti.NodeView
 	var unasked []tutti.NodeAnswer
@@ -283,7 +287,15 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, nodes [
 	timer := time.NewTimer(request.Wait)
 	defer timer.Stop()
 	for _, v := range there {
-		if err := s.opts.Bus.Ring(v.Key, tutti.RingRemote, payload); err != nil {
+		of := request
+		if !slices.Contains(v.TooOldFor, tutti.CapabilityStatements) {
+			of.Signed = signed[v.Node]
+		}
+		payload, err := json.Marshal(of)
+		if err == nil {
+			err = s.opts.Bus.Ring(v.Key, tutti.RingRemote, payload)
+		}
+		if err != nil {
 			s.opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // it will be silent
 		}
 	}

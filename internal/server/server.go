@@ -35,10 +35,9 @@ type Identity interface {
 	// Revoke ends a key, also on connections that are open. Revoking again is
 	// no error: after a start all revoked keys are revoked anew.
 	Revoke(keys ...tutti.NodeKey) error
-	// VerifyCode checks a manifest's signature.
-	VerifyCode(in tutti.SignedCode) error
 	// IssueOperator signs a certificate for the key of a request (PEM). See tutti.IssueOperator.
 	IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error)
+	Signers
 }
 
 // Keys are the sets of keys by which the server proves itself and issues what others prove themselves by.

@@ -130,6 +130,12 @@ func (f *Fleet) PushSiteTo(environment, manifest string) tutti.CodePushed {
 	return f.pushFiles(environment, map[string]string{CodePath: manifest}, nil)
 }
 
+// PushCounted gives the server code with one manifest, signed with a counter.
+func (f *Fleet) PushCounted(manifest string, counter uint64) tutti.CodePushed {
+	f.t.Helper()
+	return f.pushSigned("production", map[string]string{CodePath: manifest}, nil, func(m tutti.CodeManifest) tutti.SignedCode { return SignAs(m, counter) })
+}
+
 // PushHeld gives the server code with one manifest, whose fleet file says how nodes react to it.
 func (f *Fleet) PushHeld(manifest string, reaction tutti.CodeReaction) tutti.CodePushed {
 	f.t.Helper()
@@ -144,6 +150,11 @@ func (f *Fleet) PushFiles(files map[string]string) tutti.CodePushed {
 
 func (f *Fleet) pushFiles(environment string, files map[string]string, reaction *tutti.CodeReaction) tutti.CodePushed {
 	f.t.Helper()
+	return f.pushSigned(environment, files, reaction, Sign)
+}
+
+func (f *Fleet) pushSigned(environment string, files map[string]string, reaction *tutti.CodeReaction, sign func(tutti.CodeManifest) tutti.SignedCode) tutti.CodePushed {
+	f.t.Helper()
 	manifest := tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{}}
 	for name, content := range files {
 		digest, err := f.PutBlob(Operator(), []byte(content))
@@ -152,7 +163,7 @@ func (f *Fleet) pushFiles(environment string, files map[string]string, reaction 
 		}
 		manifest.Files[name] = tutti.CodeFile{Digest: digest, Size: int64(len(content))}
 	}
-	pushed, err := f.PushCode(Operator(), tutti.CodePush{SignedCode: Sign(manifest), Reaction: reaction})
+	pushed, err := f.PushCode(Operator(), tutti.CodePush{SignedCode: sign(manifest), Reaction: reaction})
 	if err != nil {
 		f.t.Fatal(err)
 	}

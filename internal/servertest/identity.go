@@ -106,12 +106,153 @@ func (i *Identity) IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, 
 	}, nil
 }
 
-// VerifyCode implements server.Identity.
-func (i *Identity) VerifyCode(in tutti.SignedCode) error {
-	if string(in.Signature) != signedByOperator {
-		return tutti.Errorf(tutti.CodeRefused, "the manifest is not signed by the operator")
+// FleetID is the id of the fleet.
+var FleetID = tutti.DigestOf([]byte("the fleet of the tests"))
+
+// SignAs signs a manifest as the operator, with a counter.
+func SignAs(m tutti.CodeManifest, counter uint64) tutti.SignedCode {
+	out := Sign(m)
+	st := State(tutti.StatementCode, tutti.Signed{Fleet: FleetID, Environment: m.Environment, Counter: counter, Digest: tutti.DigestOf(out.Manifest)}, "operator")
+	out.Statement = &st
+	return out
+}
+
+// State makes a statement that names who signed it.
+func State(kind tutti.StatementKind, body any, signers ...string) tutti.Statement {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // a body always encodes
 	}
+	out := tutti.Statement{Kind: kind, Body: raw}
+	for _, who := range signers {
+		out.Signatures = append(out.Signatures, tutti.Signature{Key: tutti.DigestOf([]byte(who)), Signature: []byte("signed by " + who)})
+	}
+	return out
+}
+
+// Fleet implements server.Signers.
+func (i *Identity) Fleet() tutti.Digest { return FleetID }
+
+// trusts are the names of the keys that sign after some statements; the first one is that of the operator.
+func trusts(said []tutti.Statement) (keys []string, counter uint64, err error) {
+	keys = []string{"operator"}
+	for _, st := range said {
+		var body tutti.Trusted
+		if err := json.Unmarshal(st.Body, &body); err != nil {
+			return nil, 0, err
+		}
+		if st.Kind != tutti.StatementTrust || body.Counter != counter+1 || !signed(st, keys) {
+			return nil, 0, tutti.Errorf(tutti.CodeRefused, "statement %d is not signed by a key that is trusted now", body.Counter)
+		}
+		keys, counter = body.Keys, body.Counter
+	}
+	return keys, counter, nil
+}
+
+func signed(st tutti.Statement, keys []string) bool {
+	return slices.ContainsFunc(st.Signatures, func(s tutti.Signature) bool {
+		return slices.ContainsFunc(keys, func(key string) bool { return string(s.Signature) == "signed by "+key })
+	})
+}
+
+// Code implements server.Signers.
+func (i *Identity) Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error) {
+	if in.Statement != nil {
+		return i.Said(trust, *in.Statement)
+	}
+	if string(in.Signature) != signedByOperator {
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "the manifest is not signed by the operator")
+	}
+	return tutti.Signed{}, nil
+}
+
+// Said implements server.Signers.
+func (i *Identity) Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error) {
+	var body tutti.Signed
+	keys, _, err := trusts(trust)
+	if err == nil {
+		err = json.Unmarshal(in.Body, &body)
+	}
+	if err == nil && !signed(in, keys) {
+		err = tutti.Errorf(tutti.CodeRefused, "the code is not signed by %v", keys)
+	}
+	return body, err
+}
+
+// Next implements server.Signers.
+func (i *Identity) Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error) {
+	keys, counter, err := trusts(append(slices.Clone(trust), next))
+	out := tutti.KeysTrusted{Counter: counter, Statement: next}
+	for _, key := range keys {
+		out.Keys = append(out.Keys, tutti.DigestOf([]byte(key)))
+	}
+	return out, err
+}
+
+// Plans implements server.Signers.
+func (i *Identity) Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error) {
+	var body tutti.SignedPlans
+	keys, _, err := trusts(trust)
+	if err == nil {
+		err = json.Unmarshal(in.Body, &body)
+	}
+	if err == nil && !signed(in, keys) {
+		err = tutti.Errorf(tutti.CodeRefused, "the fleet file is not signed by %v", keys)
+	}
+	return body, err
+}
+
+// Operators implements server.Signers.
+func (i *Identity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
+	keys, _, err := trusts(trust)
+	if err == nil && !signed(in, keys) {
+		err = tutti.Errorf(tutti.CodeRefused, "the list is not signed by %v", keys)
+	}
+	var list tutti.TrustedOperators
+	if err == nil {
+		err = json.Unmarshal(in.Body, &list)
+	}
+	out := tutti.OperatorsTrusted{Counter: list.Counter, Statement: in}
+	for _, o := range list.Operators {
+		out.Operators = append(out.Operators, o.Operator)
+	}
+	return out, err
+}
+
+// Signers returns an agent's view of who signs.
+func (i *Identity) Signers() *AgentSigners { return &AgentSigners{identity: i} }
+
+// AgentSigners is an agent.Signers without cryptography, and without a disk.
+type AgentSigners struct {
+	identity *Identity
+	mu       sync.Mutex
+	followed []tutti.Statement
+}
+
+// Code implements agent.Signers.
+func (s *AgentSigners) Code(in tutti.SignedCode) (tutti.Signed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identity.Code(s.followed, in)
+}
+
+// Follow implements agent.Signers.
+func (s *AgentSigners) Follow(chain []tutti.Statement) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := slices.Concat(s.followed, chain)
+	if _, _, err := trusts(next); err != nil {
+		return err
+	}
+	s.followed = next
 	return nil
+}
+
+// Trusts implements agent.Signers.
+func (s *AgentSigners) Trusts() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(len(s.followed))
 }
 
 // Bus is a server.Bus that keeps what was rung, and rings those who listen.

@@ -1,0 +1,467 @@
+package attack
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/bustest"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+)
+
+// site is the one file of the code of these tests.
+const site = "notify { 'hello': }\n"
+
+// usurper has all that is on the server's disk, and answers a node in its place.
+type usurper struct {
+	t     *testing.T
+	bus   *bustest.Bus
+	node  *node
+	fleet tutti.Digest
+	said  chan tutti.Result
+	heard chan tutti.Claim
+	told  chan tutti.RemoteReply
+
+	mu    sync.Mutex
+	seq   uint64
+	claim tutti.Claimed
+	code  tutti.SignedCode
+}
+
+// usurp takes over the server of a node: the node's agent, the real one, speaks with the usurper. Of a Puppet the machine has
+// these files.
+func (f *fleet) usurp(n *node, files ...string) *usurper {
+	f.t.Helper()
+	n.conn.Close()
+	dir := f.path("usurper")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "identity"), os.DirFS(f.path("server/identity"))); err != nil {
+		f.t.Fatal(err)
+	}
+	stolen, err := filepath.Glob(filepath.Join(dir, "identity", "*"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, file := range stolen {
+		if err := os.Chmod(file, 0o600); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	u := &usurper{
+		t: f.t, bus: bustest.StartSyncIn(f.t, dir), node: n, fleet: f.authority().Fleet(),
+		said: make(chan tutti.Result, 10), heard: make(chan tutti.Claim, 100),
+		told: make(chan tutti.RemoteReply, 10),
+	}
+	m := n.membership
+	m.Bus = strings.TrimPrefix(u.bus.URL(), "nats://")
+	if err := m.Write(n.dir); err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	nc, ready := u.bus.Nodes(f.t), make(chan struct{})
+	var working sync.WaitGroup
+	working.Go(func() {
+		if err := natsbus.Serve(ctx, nc, natsbus.ServeOptions{Handler: u.handle, SpoolDir: f.t.TempDir(), Ready: func() { close(ready) }}); err != nil {
+			f.t.Error(err)
+		}
+	})
+	<-ready
+	root := f.t.TempDir()
+	for _, name := range files {
+		at := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			f.t.Fatal(err)
+		}
+		if err := os.WriteFile(at, nil, 0o700); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	agent, err := app.NewAgent(app.AgentOptions{
+		Dir: filepath.Dir(n.dir), Root: root, Logger: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	working.Go(func() {
+		if err := agent.Run(ctx); err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.t.Cleanup(func() { cancel(); working.Wait() })
+	return u
+}
+
+func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload []byte) ([]byte, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch op {
+	case tutti.OpClaim:
+		var c tutti.Claim
+		if err := json.Unmarshal(payload, &c); err != nil {
+			return nil, err
+		}
+		select {
+		case u.heard <- c:
+		default:
+		}
+		return json.Marshal(u.claim)
+	case tutti.OpAnswer:
+		var reply tutti.RemoteReply
+		err := json.Unmarshal(payload, &reply)
+		u.told <- reply
+		return nil, err
+	case tutti.OpCode:
+		return json.Marshal(u.code)
+	case tutti.OpBlobGet:
+		return []byte(site), nil
+	case tutti.OpResult:
+		ended, err := tutti.DecodeEnded(payload)
+		if err == nil && u.claim.Order != nil && ended.Run == u.claim.Order.Run {
+			u.claim.Order = nil
+			u.said <- ended.Result
+		}
+		return []byte("{}"), err
+	}
+	return []byte("{}"), nil
+}
+
+// order gives the node an order of some code and returns what it says of it.
+func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result {
+	u.t.Helper()
+	u.mu.Lock()
+	u.seq++
+	u.code = code
+	u.claim.Fence = tutti.Fence{Epoch: 1, Seq: u.seq}
+	u.claim.Order = &tutti.Order{
+		Run: tutti.RunID(uuid.Must(uuid.NewV7()).String()), Node: u.node.name, Job: "every-1", Step: "run", Mode: tutti.ModeApply,
+		Environment: environment, Code: tutti.DigestOf(code.Manifest), Attempt: 1,
+	}
+	u.mu.Unlock()
+	u.ring()
+	select {
+	case said := <-u.said:
+		return said
+	case <-time.After(patience):
+		u.t.Fatalf("the node says nothing of its order within %s", patience)
+		return tutti.Result{}
+	}
+}
+
+// claims waits for the node's next claim.
+func (u *usurper) claims() tutti.Claim {
+	u.t.Helper()
+	select {
+	case c := <-u.heard:
+		return c
+	case <-time.After(patience):
+		u.t.Fatalf("the node does not claim within %s", patience)
+		return tutti.Claim{}
+	}
+}
+
+// follows waits until the node says that it follows so many statements about code keys.
+func (u *usurper) follows(want uint64) {
+	u.t.Helper()
+	u.ring()
+	for {
+		switch c := u.claims(); {
+		case c.Trusts == nil || *c.Trusts > want:
+			u.t.Fatalf("the node follows %v, want %d statements", c.Trusts, want)
+		case *c.Trusts == want:
+			return
+		}
+	}
+}
+
+// tells lets the usurper say which code keys sign.
+func (u *usurper) tells(chain ...tutti.Statement) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.claim.Trust = chain
+}
+
+func (u *usurper) ring() {
+	u.t.Helper()
+	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, tutti.RingClaim, nil); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// begins fails unless the node begins what it is told: there is no Puppet, which is how far it comes.
+func (u *usurper) begins(what string, code tutti.SignedCode) {
+	u.t.Helper()
+	if got := u.order("production", code); got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, "puppet") {
+		u.t.Errorf("%s: %+v, want that the node begins it", what, got)
+	}
+}
+
+// refused fails unless the node refuses what it is told.
+func (u *usurper) refused(what string, code tutti.SignedCode, says string) {
+	u.t.Helper()
+	if got := u.order("production", code); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) {
+		u.t.Errorf("%s: %+v, want that it is refused: %q", what, got, says)
+	}
+}
+
+// manifest is code of an environment; different names make different code.
+func manifest(t *testing.T, environment, name string) []byte {
+	t.Helper()
+	raw, err := json.Marshal(tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{
+		name: {Digest: tutti.DigestOf([]byte(site)), Size: int64(len(site))},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestAServerThatWasTakenOverAndCode: whoever has the server has all code that was ever signed. A node begins of that only
+// what is meant for it now.
+func TestAServerThatWasTakenOverAndCode(t *testing.T) {
+	f := start(t)
+	u := f.usurp(f.join("taken"))
+	operator, err := identity.LoadOperator(f.path("operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := func(said tutti.Signed, name string, keys ...ed25519.PrivateKey) tutti.SignedCode {
+		t.Helper()
+		if said.Fleet == "" {
+			said.Fleet = u.fleet
+		}
+		out, err := identity.SignCode(said, manifest(t, said.Environment, name), append(keys, operator.CodeKey)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	production := func(counter uint64) tutti.Signed {
+		return tutti.Signed{Environment: "production", Counter: counter}
+	}
+	_, own, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := production(9)
+	elsewhere.Fleet = tutti.DigestOf([]byte("another fleet"))
+	forged := signed(production(4), "manifests/old.pp")
+	forged.Statement.Body = []byte(strings.Replace(string(forged.Statement.Body), `"counter":4`, `"counter":6`, 1))
+	before := signed(production(4), "manifests/old.pp")
+	before.Statement = nil
+
+	u.begins("the code of now", signed(production(5), "manifests/site.pp"))
+	u.refused("an old manifest", signed(production(4), "manifests/old.pp"), "push it again to go back")
+	u.refused("an old manifest with a counter that nobody has signed", forged, "not signed")
+	u.refused("an old manifest in the form of before", before, "without a counter")
+	u.refused("other code of the same counter", signed(production(5), "manifests/other.pp"), "as other code is")
+	u.refused("code of another environment", signed(tutti.Signed{Environment: "staging", Counter: 9}, "manifests/site.pp"), "for environment staging")
+	u.refused("code of another fleet", signed(elsewhere, "manifests/elsewhere.pp"), "for the fleet")
+	u.refused("code that the server has signed", signed(production(9), "manifests/own.pp", own), "not signed")
+	u.begins("the code of now, again", signed(production(5), "manifests/site.pp"))
+	f.works("after")
+}
+
+// TestAServerThatWasTakenOverAndCodeKeys: it cannot make a node trust a key of its own, nor let it forget that a stolen one
+// was rotated.
+func TestAServerThatWasTakenOverAndCodeKeys(t *testing.T) {
+	f := start(t)
+	u := f.usurp(f.join("taken"))
+	operator, err := identity.LoadOperator(f.path("operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stolen := operator.CodeKey
+	key := func() ed25519.PrivateKey {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	next, own := key(), key()
+	trust := func(counter uint64, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) tutti.Statement {
+		t.Helper()
+		body := tutti.Trusted{Fleet: u.fleet, Counter: counter}
+		for _, k := range keys {
+			body.Keys = append(body.Keys, identity.EncodeCodePublicKey(k.Public().(ed25519.PublicKey)))
+		}
+		out, err := identity.State(tutti.StatementTrust, body, by...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	code := func(counter uint64, by ed25519.PrivateKey) tutti.SignedCode {
+		t.Helper()
+		out, err := identity.SignCode(tutti.Signed{Fleet: u.fleet, Environment: "production", Counter: counter}, manifest(t, "production", "manifests/"+rand.Text()+".pp"), by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	both, alone := trust(1, []ed25519.PrivateKey{stolen, next}, stolen, next), trust(2, []ed25519.PrivateKey{next}, next)
+	u.begins("before the rotation", code(1, stolen))
+	u.tells(both, alone)
+	u.follows(2)
+	u.tells()
+	u.refused("code that the stolen key has signed since", code(2, stolen), "not signed")
+	u.begins("code of the new key", code(3, next))
+
+	for what, st := range map[string]tutti.Statement{
+		"a key of the server's own":              trust(3, []ed25519.PrivateKey{own}, own),
+		"a key that the stolen key vouches for":  trust(3, []ed25519.PrivateKey{stolen, own}, stolen, own),
+		"the stolen key, by a statement of then": trust(3, []ed25519.PrivateKey{stolen}, stolen),
+		"a key that nobody has":                  trust(3, []ed25519.PrivateKey{next, own}, next),
+		"a statement with a gap before it":       trust(4, []ed25519.PrivateKey{next, own}, next, own),
+	} {
+		u.tells(st)
+		for range 2 { // the second claim is of after the first answer
+			u.ring()
+			u.claims()
+		}
+		u.tells()
+		u.follows(2)
+		u.refused(what, code(4, own), "not signed")
+	}
+	u.tells(both, alone) // a server that was put back, or plays an old game, says the same again
+	u.follows(2)
+	u.refused("the old chain again", code(4, stolen), "not signed")
+	u.begins("still the new key", code(4, next))
+	f.works("after")
+}
+
+// asks asks the node to change something, as if that operator had, and returns its answer.
+func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
+	u.t.Helper()
+	q.Request, q.Caller, q.Wait = rand.Text(), "operator:admin", patience
+	raw, err := json.Marshal(q)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, tutti.RingRemote, raw); err != nil {
+		u.t.Fatal(err)
+	}
+	select {
+	case reply := <-u.told:
+		if reply.Request != q.Request {
+			u.t.Fatalf("answer %+v to question %s", reply, q.Request)
+		}
+		return reply
+	case <-time.After(patience):
+		u.t.Fatalf("the node does not answer within %s", patience)
+		return tutti.RemoteReply{}
+	}
+}
+
+// TestAServerThatWasTakenOverAndActions: where operators sign what nodes change, a server changes nothing on its own, and
+// nothing twice, later or elsewhere.
+func TestAServerThatWasTakenOverAndActions(t *testing.T) {
+	f := start(t)
+	f.tutti("operator", "trust")
+	u := f.usurp(f.join("taken"), "usr/bin/ruby", "usr/bin/puppet") // it is told the list when it joins
+	key, err := identity.ActionKey(f.path("operator"))
+	if err != nil || key == nil {
+		t.Fatal(key, err)
+	}
+	_, own, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(key ed25519.PrivateKey, change func(*tutti.SignedAction)) *tutti.Statement {
+		t.Helper()
+		said := tutti.SignedAction{
+			Fleet: u.fleet, Operator: "admin", Action: tutti.RemoteDisable, Nodes: []tutti.NodeName{"taken"}, Message: "new disk",
+			Until: time.Now().Add(10 * time.Minute), Nonce: rand.Text(),
+		}
+		change(&said)
+		out, err := identity.State(tutti.StatementAction, said, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &out
+	}
+	as := func(*tutti.SignedAction) {}
+	disable := func(signed *tutti.Statement) tutti.RemoteRequest {
+		return tutti.RemoteRequest{Action: tutti.RemoteDisable, Message: "new disk", Signed: signed}
+	}
+	once := sign(key, as)
+	list := func(by ed25519.PrivateKey) tutti.Statement {
+		out, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: u.fleet, Counter: 9, Operators: []tutti.OperatorKey{
+			{Operator: "admin", Key: identity.EncodeCodePublicKey(own.Public().(ed25519.PublicKey))},
+		}}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := u.asks(disable(once)); got.Verdict != tutti.RemoteOK || got.Status == nil || got.Status.Enabled {
+		t.Fatalf("what an operator has signed: %+v", got)
+	}
+	forged := list(own)
+	u.mu.Lock()
+	u.claim.Operators = &forged
+	u.mu.Unlock()
+	for range 2 {
+		u.ring()
+		u.claims()
+	}
+	for what, tc := range map[string]struct {
+		q    tutti.RemoteRequest
+		says string
+	}{
+		"without a signature":    {disable(nil), "nobody has signed"},
+		"again":                  {disable(once), "before"},
+		"by the server":          {disable(sign(own, as)), "not signed by an operator"},
+		"by another operator":    {disable(sign(key, func(a *tutti.SignedAction) { a.Operator = "eve" })), "not signed by an operator"},
+		"after it had ended":     {disable(sign(key, func(a *tutti.SignedAction) { a.Until = time.Now().Add(-time.Minute) })), "mend the clocks"},
+		"for a day":              {disable(sign(key, func(a *tutti.SignedAction) { a.Until = time.Now().Add(24 * time.Hour) })), "mend the clocks"},
+		"for another node":       {disable(sign(key, func(a *tutti.SignedAction) { a.Nodes = []tutti.NodeName{"node-01"} })), "for other nodes"},
+		"of another fleet":       {disable(sign(key, func(a *tutti.SignedAction) { a.Fleet = tutti.DigestOf([]byte("x")) })), "for the fleet"},
+		"another action":         {tutti.RemoteRequest{Action: tutti.RemoteEnable, Signed: sign(key, as)}, "has signed something else"},
+		"with other words":       {tutti.RemoteRequest{Action: tutti.RemoteDisable, Message: "x", Signed: sign(key, as)}, "has signed something else"},
+		"by force":               {tutti.RemoteRequest{Action: tutti.RemoteDisable, Message: "new disk", Force: true, Signed: sign(key, as)}, "has signed something else"},
+		"with a list of its own": {disable(sign(own, as)), "not signed by an operator"},
+	} {
+		if got := u.asks(tc.q); got.Verdict == tutti.RemoteOK || !strings.Contains(got.Message, tc.says) {
+			t.Errorf("%s: %+v, want that it is refused: %q", what, got, tc.says)
+		}
+	}
+	f.works("after")
+}
+
+// TestActionsAreSigned plays the honest side: the command line signs, and whoever has no key is told.
+func TestActionsAreSigned(t *testing.T) {
+	f := start(t)
+	f.join("taken") // asked, and silent
+	if out, err := f.try(f.path("operator"), "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "silent") {
+		t.Errorf("before operators sign: %v, %s", err, out)
+	}
+	f.tutti("operator", "trust")
+	if out, err := f.try(f.path("operator"), "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "silent") {
+		t.Errorf("an operator who signs: %v, %s", err, out)
+	}
+	f.tutti("operator", "create", "eve", "--out", f.path("eve"))
+	for what, operator := range map[string]string{"an operator without a key": f.path("eve"), "root on the server": f.path("nobody")} {
+		if out, err := f.try(operator, "puppet", "disable", "--on", "true", "--wait", "1s"); err == nil || !strings.Contains(out, "operators sign what nodes are to change") {
+			t.Errorf("%s: %v, %s", what, err, out)
+		}
+	}
+	err := f.issued("mallory").AskNodes(t.Context(), tutti.AskNodes{Action: tutti.RemoteDisable, On: "true"}, func([]tutti.NodeAnswer) error { return nil })
+	wantCode(t, "what is not signed", err, tutti.CodeRefused)
+	f.works("after")
+}

@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// Acting knows which operators sign actions that this node does (ADR 0026).
+type Acting interface {
+	// Take takes a list of them; one that is not later than what is here changes nothing. When it returns, the
+	// list is on disk.
+	Take(list tutti.Statement) error
+	// Listed is the counter of the list, 0: there is none.
+	Listed() uint64
+	// Action checks what an operator has signed. CodeRefused: nobody on the list has. Without a list: nil, the server's
+	// word does.
+	Action(in *tutti.Statement) (*tutti.SignedAction, error)
+}
+
+// nobody has no list.
+type nobody struct{}
+
+func (nobody) Take(tutti.Statement) error                           { return nil }
+func (nobody) Listed() uint64                                       { return 0 }
+func (nobody) Action(*tutti.Statement) (*tutti.SignedAction, error) { return nil, nil }
+
+// ActionsFile keeps which signed actions were taken: each is done once.
+const ActionsFile = "actions.json"
+
+// taken is that file.
+type taken struct {
+	Nonces map[string]time.Time `json:"nonces"` // until when the action is good
+	// Before: nothing that was good until then at most is taken. What is forgotten had ended before.
+	Before time.Time `json:"before"`
+}
+
+// maxTaken bounds the actions that are remembered.
+const maxTaken = 1000
+
+// signed returns what an operator has signed of a question that changes something: what is done is said by that. Nil: there
+// is no list of operators here.
+func (a *Agent) signed(q tutti.RemoteRequest) (*tutti.SignedAction, error) {
+	said, err := a.opts.Acting.Action(q.Signed)
+	if err != nil || said == nil {
+		return nil, err
+	}
+	if said.Action != q.Action || said.Message != q.Message || said.Force != q.Force {
+		return nil, tutti.Errorf(tutti.CodeRefused, "the server asks for %s, and %s has signed something else: %s", q.Action, said.Operator, said.Action)
+	}
+	return said, said.For(a.opts.Node, time.Now())
+}
+
+// take notes that a signed action is about to be done.
+func (a *Agent) take(said *tutti.SignedAction) error {
+	a.takenMu.Lock()
+	defer a.takenMu.Unlock()
+	path := filepath.Join(a.opts.Dir, ActionsFile)
+	kept, err := readSealed[taken](path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return tutti.Wrap("", err, "which actions were done here cannot be read, so none is done; remove the file when no action of the last hour can come again")
+	}
+	_, before := kept.Nonces[said.Nonce]
+	switch {
+	case before, !said.Until.After(kept.Before):
+		return tutti.Errorf(tutti.CodeRefused, "this node has taken the action that %s has signed before, or later ones", said.Operator)
+	case len(kept.Nonces) >= maxTaken:
+		kept.forget(time.Now())
+	}
+	if len(kept.Nonces) >= maxTaken {
+		return tutti.Errorf(tutti.CodeUnavailable, "this node was told more than %d signed actions within an hour", maxTaken)
+	}
+	next := taken{Nonces: map[string]time.Time{said.Nonce: said.Until}, Before: kept.Before}
+	maps.Copy(next.Nonces, kept.Nonces)
+	if err := writeSealed(path, next); err != nil {
+		return err
+	}
+	killpoint.Here("agent.action-taken")
+	return nil
+}
+
+// forget leaves out what has ended.
+func (t *taken) forget(now time.Time) {
+	for nonce, until := range t.Nonces {
+		if now.Before(until) {
+			continue
+		}
+		delete(t.Nonces, nonce)
+		if until.After(t.Before) {
+			t.Before = until
+		}
+	}
+}

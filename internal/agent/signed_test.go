@@ -1,0 +1,164 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// site is the code of a fleet with one file.
+func site(content string) map[string]string { return map[string]string{"manifests/site.pp": content} }
+
+// counted signs with a counter.
+func counted(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
+	return func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, counter) }
+}
+
+// given lets the server say of the code of the next orders what it was told before, and not what it has now: it was
+// taken over, or put back.
+func (l *lab) given(old tutti.SignedCode) {
+	l.line.alter = func(op string, reply []byte) []byte {
+		var out any
+		switch op {
+		case tutti.OpClaim:
+			var claimed tutti.Claimed
+			if err := json.Unmarshal(reply, &claimed); err != nil || claimed.Order == nil {
+				return reply
+			}
+			claimed.Order.Code = tutti.DigestOf(old.Manifest)
+			out = claimed
+		case tutti.OpCode:
+			out = old
+		default:
+			return reply
+		}
+		raw, err := json.Marshal(out)
+		if err != nil {
+			l.t.Error(err)
+		}
+		return raw
+	}
+	l.line.answer = tutti.OpCode
+}
+
+// TestCodeThatIsOlderThanWhatWasBegun: a node keeps the highest counter, whatever else it has lost.
+func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
+	manifest := func(content, environment string) tutti.CodeManifest {
+		digest := tutti.DigestOf([]byte(content))
+		return tutti.CodeManifest{Version: 1, Environment: environment, Files: map[string]tutti.CodeFile{
+			"manifests/site.pp": {Digest: digest, Size: int64(len(content))},
+		}}
+	}
+	old, evil := manifest("old", "production"), servertest.SignAs(manifest("old", "production"), 3)
+	evil.Statement = new(servertest.State(tutti.StatementCode, tutti.Signed{Environment: "production", Counter: 9}, "somebody"))
+	cases := map[string]struct {
+		given tutti.SignedCode
+		says  string
+	}{
+		"a lower counter":            {servertest.SignAs(old, 2), "push it again to go back"},
+		"the same counter":           {servertest.SignAs(old, 3), "as other code is that this node has begun"},
+		"the form of before":         {servertest.Sign(old), "without a counter"},
+		"of another environment":     {servertest.SignAs(manifest("old", "staging"), 9), "for environment staging"},
+		"a counter of somebody else": {evil, "not signed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, applies)
+			l.pushAs(site("begun"), counted(3))
+			job := l.job()
+			l.start()
+			if got := l.end(job); got.Outcome != tutti.Changed {
+				t.Fatalf("result %+v", got)
+			}
+			l.kill()
+			for _, file := range []string{agent.BegunFile, "code"} { // what it has begun it does not forget with these
+				if err := os.RemoveAll(filepath.Join(l.dir, file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			started := l.ruby.started()
+			l.given(tc.given)
+			job = l.job()
+			l.start()
+			got := l.end(job)
+			if got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, tc.says) || l.ruby.started() != started {
+				t.Errorf("result %+v after %d starts, want that it is refused: %q", got, l.ruby.started()-started, tc.says)
+			}
+		})
+	}
+}
+
+// TestCodeThatIsPushedAgain is taken though the tree is there from before: going back takes a signature that says so.
+func TestCodeThatIsPushedAgain(t *testing.T) {
+	l := newLab(t, applies)
+	l.start()
+	for i, content := range []string{"one", "two", "one", "one"} {
+		l.pushAs(site(content), counted(uint64(i+1)))
+		if got := l.end(l.job()); got.Outcome != tutti.Changed {
+			t.Errorf("push %d: result %+v", i, got)
+		}
+	}
+	asked := l.line.count(tutti.OpCode)
+	if got := l.end(l.job()); got.Outcome != tutti.Changed || l.line.count(tutti.OpCode) != asked {
+		t.Errorf("result %+v; the node asked %d times for what it has", got, l.line.count(tutti.OpCode)-asked)
+	}
+}
+
+// follows waits until the server has heard that the node follows so many statements about code keys.
+func (l *lab) follows(counter uint64) {
+	l.t.Helper()
+	l.line.wait("a claim that says what the node follows", func() bool {
+		var c tutti.Claim
+		return json.Unmarshal(l.line.payload(tutti.OpClaim), &c) == nil && c.Trusts != nil && *c.Trusts == counter
+	})
+	n := l.line.count(tutti.OpClaim)
+	if err := l.fleet.Bus.Ring(l.node.Key, tutti.RingClaim, nil); err != nil {
+		l.t.Fatal(err)
+	}
+	l.line.until(tutti.OpClaim, n+1) // which is made when that one is answered
+}
+
+// TestANodeFollowsCodeKeys and tells the server, also what it has missed.
+func TestANodeFollowsCodeKeys(t *testing.T) {
+	l := newLab(t, applies)
+	l.pushAs(site("one"), counted(1))
+	l.start()
+	l.end(l.job())
+	both := servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: 1, Keys: []string{"operator", "new"}}, "operator", "new")
+	alone := servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: 2, Keys: []string{"new"}}, "new")
+	if err := l.fleet.TrustKeys(servertest.Operator(), both); err != nil {
+		t.Fatal(err)
+	}
+	l.follows(1)
+	l.kill()
+	if err := l.fleet.TrustKeys(servertest.Operator(), alone); err == nil {
+		t.Fatal("the server forgets a key whose code the nodes are told to run")
+	}
+	said, err := l.fleet.Signing(servertest.Operator())
+	if err != nil || len(said.Codes) != 1 {
+		t.Fatal(said, err)
+	}
+	again := *said.Codes[0].Statement
+	again.Signatures = slices.Concat(again.Signatures, servertest.State("", nil, "new").Signatures)
+	if err := l.fleet.SignCode(servertest.Operator(), tutti.CodeSign{Code: said.Codes[0].Code, Statement: again}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.fleet.TrustKeys(servertest.Operator(), alone); err != nil {
+		t.Fatal(err)
+	}
+	l.start() // it follows both, one after the other, and has to ask for the signature of the new key
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Errorf("result %+v", got)
+	}
+	l.follows(2)
+	if got := l.view().Trusts; got != 2 {
+		t.Errorf("the server knows that the node follows statement %d, want 2", got)
+	}
+}

@@ -1,0 +1,293 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/killpoint"
+)
+
+// trustFile keeps in an operator's directory the statements about code keys: a server that was put back to before
+// them is told again.
+const trustFile = "trust.json"
+
+// rotation is a rotation of the code-signing key, as far as it is.
+type rotation struct {
+	*signer
+	server cli.Server
+}
+
+// rotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
+// killed at any point, and repeated.
+func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
+	if in.Status {
+		said, err := server.Signing(ctx)
+		if err != nil {
+			return cli.CodeKeyRotation{}, err
+		}
+		return rotationNow(ctx, server, said)
+	}
+	r, err := newRotation(ctx, server, c.OperatorDir)
+	if err != nil {
+		return cli.CodeKeyRotation{}, err
+	}
+	finished := false
+	switch {
+	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(publicOf(r.next)): // it was killed before it was done
+		finished, err = true, r.useNext()
+	case in.Finish:
+		finished, err = true, r.finish(ctx, in.Leave)
+	default:
+		err = r.begin(ctx)
+	}
+	if err != nil {
+		return cli.CodeKeyRotation{}, err
+	}
+	out, err := rotationNow(ctx, server, r.said)
+	out.Finished = finished
+	return out, err
+}
+
+func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation, error) {
+	r := &rotation{server: server}
+	if err := r.look(ctx, dir); err != nil {
+		return nil, err
+	}
+	if r.old {
+		return nil, tutti.Errorf(tutti.CodeRefused, "the server is too old to be told which code keys sign: upgrade tutti there first")
+	}
+	if err := r.tellAgain(ctx); err != nil {
+		return nil, err
+	}
+	return r, r.maySign()
+}
+
+// look reads the directory, and asks the server.
+func (r *rotation) look(ctx context.Context, dir string) (err error) {
+	r.signer, err = newSigner(ctx, r.server, dir)
+	return err
+}
+
+// begin lets nodes trust both keys, and signs by the new one what is in use.
+func (r *rotation) begin(ctx context.Context) error {
+	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(publicOf(r.next))) {
+		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish it where it was begun", r.dir)
+	}
+	for _, c := range r.said.Codes {
+		if c.Statement == nil {
+			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release, and carries no counter: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
+		}
+	}
+	var err error
+	if r.next, err = identity.MakeNextCodeKey(r.dir); err != nil {
+		return err
+	}
+	killpoint.Here("rotate.key-made")
+	if len(r.now.Keys) < 2 {
+		if err := r.say(ctx, []ed25519.PrivateKey{r.own, r.next}, r.own, r.next); err != nil {
+			return err
+		}
+	}
+	return r.signCodes(ctx)
+}
+
+// finish lets nodes trust the new key alone.
+func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
+	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(publicOf(r.next)) {
+		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on that was begun in %s; begin one with: tutti rotate code-key", r.dir)
+	}
+	state, err := rotationNow(ctx, r.server, r.said)
+	if err != nil {
+		return err
+	}
+	for _, name := range leave {
+		i := slices.IndexFunc(state.Missing, func(n cli.NotThere) bool { return n.Node == name })
+		if i < 0 {
+			return tutti.Errorf(tutti.CodeInvalid, "--leave %s: there is no such node among those that are not there yet: tutti rotate code-key --status", name)
+		}
+		state.Missing = slices.Delete(state.Missing, i, i+1)
+	}
+	if len(state.Missing) > 0 {
+		var names []string
+		for _, n := range state.Missing {
+			names = append(names, fmt.Sprintf("%s (%s)", n.Node, n.Why))
+		}
+		return tutti.Errorf(tutti.CodeConflict, "nodes do not trust the new key yet: %s; wait for them, or leave them behind with --leave", strings.Join(names, ", "))
+	}
+	if err := r.signCodes(ctx); err != nil { // of pushes since then
+		return err
+	}
+	if err := r.say(ctx, []ed25519.PrivateKey{r.next}, r.next); err != nil {
+		return err
+	}
+	killpoint.Here("rotate.finished")
+	return r.useNext()
+}
+
+func (r *rotation) useNext() error {
+	if err := identity.UseNextCodeKey(r.dir); err != nil {
+		return err
+	}
+	killpoint.Here("rotate.used")
+	return nil
+}
+
+// say makes the next statement about code keys, and tells the server.
+func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) error {
+	body := tutti.Trusted{Fleet: r.fleet, Counter: r.now.Counter + 1}
+	for _, key := range keys {
+		body.Keys = append(body.Keys, identity.EncodeCodePublicKey(publicOf(key)))
+	}
+	st, err := identity.State(tutti.StatementTrust, body, by...)
+	if err != nil {
+		return err
+	}
+	if err := r.remember(append(slices.Clone(r.said.Trust), st)); err != nil {
+		return err
+	}
+	killpoint.Here("rotate.remembered")
+	if err := r.server.TrustKeys(ctx, st); err != nil {
+		return err
+	}
+	killpoint.Here("rotate.told")
+	return r.look(ctx, r.dir)
+}
+
+// signCodes adds the new key's signature to what is in use. Those of keys that are trusted no more are left out.
+func (r *rotation) signCodes(ctx context.Context) error {
+	for _, c := range r.said.Codes {
+		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(publicOf(r.next))) {
+			continue
+		}
+		if _, err := r.known.Said(*c.Statement); err != nil {
+			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
+		}
+		if err := r.server.SignCode(ctx, tutti.CodeSign{Code: c.Code, Statement: identity.CoSign(r.bySelf(*c.Statement), r.next)}); err != nil {
+			return err
+		}
+		killpoint.Here("rotate.signed")
+	}
+	return r.signOperators(ctx)
+}
+
+// signOperators does the same for the list of operators who sign actions.
+func (r *rotation) signOperators(ctx context.Context) error {
+	list := r.said.Operators
+	if list == nil || list.SignedBy(identity.KeyID(publicOf(r.next))) {
+		return nil
+	}
+	if _, err := r.known.Operators(*list); err != nil {
+		return err
+	}
+	return r.server.TrustOperators(ctx, identity.CoSign(r.bySelf(*list), r.next))
+}
+
+// bySelf leaves out of a statement the signatures of keys that are trusted no more.
+func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
+	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
+		return s.Key != identity.KeyID(publicOf(r.own))
+	})
+	return st
+}
+
+func (r *rotation) remember(all []tutti.Statement) error {
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(r.dir, trustFile), append(raw, '\n'), 0o600)
+}
+
+// tellAgain tells the server the statements that it has lost, because it was put back. One that the server never took
+// is no such statement: then nothing was said after it, and it is made again.
+func (r *rotation) tellAgain(ctx context.Context) error {
+	raw, err := os.ReadFile(filepath.Join(r.dir, trustFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var all []tutti.Statement
+	if err == nil {
+		err = json.Unmarshal(raw, &all)
+	}
+	if err != nil {
+		return tutti.Wrap(tutti.CodeDamaged, err, "%s", filepath.Join(r.dir, trustFile))
+	}
+	if len(all) <= len(r.said.Trust) {
+		return nil
+	}
+	for _, st := range all[len(r.said.Trust):] {
+		err := r.server.TrustKeys(ctx, st)
+		if tutti.CodeOf(err) == tutti.CodeConflict { // the keys of before have signed what is in use
+			if err = r.signAgain(ctx); err == nil {
+				err = r.server.TrustKeys(ctx, st)
+			}
+		}
+		if err != nil {
+			return tutti.Wrap("", err, "tell the server again which code keys sign")
+		}
+		if err := r.look(ctx, r.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signAgain signs what is in use by the key that signs alone from the next statement on.
+func (r *rotation) signAgain(ctx context.Context) error {
+	again := *r.signer
+	if again.next == nil {
+		again.next = again.own
+	}
+	return (&rotation{signer: &again, server: r.server}).signCodes(ctx)
+}
+
+// rotationNow is which nodes trust the keys that sign.
+func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cli.CodeKeyRotation, error) {
+	out := cli.CodeKeyRotation{Missing: []cli.NotThere{}}
+	last, any, err := identity.Last(said.Fleet, said.Trust)
+	if err != nil || !any {
+		return out, err
+	}
+	for _, key := range last.Keys {
+		out.Keys = append(out.Keys, identity.KeyID(key))
+	}
+	out.GoesOn = len(last.Keys) > 1
+	nodes, err := server.ListNodes(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, n := range nodes {
+		if n.Trusts >= last.Counter {
+			out.There++
+			continue
+		}
+		out.Missing = append(out.Missing, cli.NotThere{Node: n.Node, Why: notThere(n)})
+	}
+	return out, nil
+}
+
+func notThere(n tutti.NodeView) string {
+	switch {
+	case slices.Contains(n.TooOldFor, tutti.CapabilityStatements):
+		return tutti.TooOld(n.Node, n.Version, []tutti.Capability{tutti.CapabilityStatements})
+	case !n.Connected:
+		return "not connected"
+	case n.Active != "":
+		return "it has not answered yet, run " + string(n.Active) + " goes on"
+	case n.Trouble != "":
+		return "it says: " + n.Trouble
+	}
+	return "it has not answered yet"
+}

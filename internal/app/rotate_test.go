@@ -1,0 +1,306 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// joinNode makes a node of a fleet and returns the directory of its state.
+func joinNode(t *testing.T, server cli.Server, name tutti.NodeName) string {
+	t.Helper()
+	token, err := server.CreateToken(t.Context(), tutti.CreateToken{Name: string(name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "agent")
+	if _, err := Join(t.Context(), JoinOptions{Dir: dir, Token: token.Text, Name: name}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// startAgent starts the agent of a node, until it is stopped or the test ends.
+func startAgent(t *testing.T, dir string) (stop func()) {
+	t.Helper()
+	a, err := NewAgent(AgentOptions{Dir: dir, Root: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	done := false
+	stop = func() {
+		if done {
+			return
+		}
+		done = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func (p *pusher) rotate(in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
+	p.t.Helper()
+	return rotateCodeKey(p.t.Context(), p.server, p.conn, in)
+}
+
+// there waits until so many nodes trust the keys that sign.
+func (p *pusher) there(nodes int) cli.CodeKeyRotation {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := p.rotate(cli.RotateCodeKey{Status: true})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if out.There >= nodes {
+			return out
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			p.t.Fatalf("rotation %+v, want that %d nodes are there", out, nodes)
+		}
+	}
+}
+
+// trusted is what a node's disk says of code keys.
+func trusted(t *testing.T, dir string) identity.Trust {
+	t.Helper()
+	m, err := identity.LoadMembership(identityDir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := m.Trusts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestTheCodeKeyIsRotated under a running fleet: one node is there all the time, one is away for all of it, and one joins in
+// between.
+func TestTheCodeKeyIsRotated(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	old := load(t, p.conn.OperatorDir).CodeKey
+	here, away := joinNode(t, p.server, "here"), joinNode(t, p.server, "away")
+	startAgent(t, here)
+	if out, err := p.rotate(cli.RotateCodeKey{Status: true}); err != nil || out.GoesOn || len(out.Keys) != 0 {
+		t.Errorf("before: %+v, %v", out, err)
+	}
+	if _, err := p.rotate(cli.RotateCodeKey{Finish: true}); tutti.CodeOf(err) != tutti.CodeConflict {
+		t.Errorf("what was not begun is finished: %v", err)
+	}
+	out, err := p.rotate(cli.RotateCodeKey{})
+	if err != nil || !out.GoesOn || len(out.Keys) != 2 {
+		t.Fatalf("rotation %+v, %v, want that two keys sign", out, err)
+	}
+	_, err = p.rotate(cli.RotateCodeKey{Finish: true, Leave: []tutti.NodeName{"here"}})
+	if tutti.CodeOf(err) != tutti.CodeConflict && tutti.CodeOf(err) != tutti.CodeInvalid { // it may be there already
+		t.Errorf("finished without a node: %v", err)
+	}
+	newcomer := joinNode(t, p.server, "newcomer")
+	if got := trusted(t, newcomer); len(got.Keys) != 2 || got.Counter != 1 {
+		t.Errorf("a newcomer trusts %d keys as of statement %d", len(got.Keys), got.Counter)
+	}
+	startAgent(t, newcomer)
+	p.there(2)
+	if _, err := p.rotate(cli.RotateCodeKey{Finish: true}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "away (not connected)") {
+		t.Errorf("a node that was away is left behind without a word: %v", err)
+	}
+	if err := p.push("production", "two"); err != nil { // while two keys sign
+		t.Fatal(err)
+	}
+	out, err = p.rotate(cli.RotateCodeKey{Finish: true, Leave: []tutti.NodeName{"away"}})
+	if err != nil || !out.Finished || len(out.Keys) != 1 {
+		t.Fatalf("finished: %+v, %v", out, err)
+	}
+	if now := load(t, p.conn.OperatorDir).CodeKey; now.Equal(old) || out.Keys[0] != identity.KeyID(publicOf(now)) {
+		t.Error("the operator's directory has another key than the one that signs")
+	}
+	startAgent(t, away) // it is told all that it has missed
+	p.there(3)
+	for _, dir := range []string{here, away, newcomer} {
+		if got := trusted(t, dir); got.Counter != 2 || len(got.Keys) != 1 || got.Has(publicOf(old)) {
+			t.Errorf("%s trusts %d keys as of statement %d", dir, len(got.Keys), got.Counter)
+		}
+	}
+	if err := p.push("production", "three"); err != nil || p.counters()["production"] != 3 {
+		t.Errorf("counters %v, %v, want that they go on", p.counters(), err)
+	}
+	if _, err := p.rotate(cli.RotateCodeKey{}); err != nil { // and again
+		t.Error(err)
+	}
+	p.there(3)
+	if _, err := p.rotate(cli.RotateCodeKey{Finish: true}); err != nil {
+		t.Error(err)
+	}
+
+	stolen := cli.Connection{Server: p.conn.Server, OperatorDir: filepath.Join(t.TempDir(), "stolen")}
+	if err := os.CopyFS(stolen.OperatorDir, os.DirFS(p.conn.OperatorDir)); err != nil {
+		t.Fatal(err)
+	}
+	thief := &pusher{t: t, conn: stolen, server: p.server, dir: p.dir}
+	thief.become(old)
+	if err := thief.push("production", "evil"); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), "signs no more") {
+		t.Errorf("the old key signs: %v", err)
+	}
+	if _, err := thief.rotate(cli.RotateCodeKey{}); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Errorf("the old key makes another one: %v", err)
+	}
+}
+
+// become gives the directory another code-signing key.
+func (p *pusher) become(key ed25519.PrivateKey) {
+	p.t.Helper()
+	for _, name := range []string{"ca.crt", "operator.pem", "code.key", "fleet", "server", "seen.json", "signed.json", "trust.json"} {
+		if err := os.Chmod(filepath.Join(p.conn.OperatorDir, name), 0o600); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := os.WriteFile(filepath.Join(p.conn.OperatorDir, "code.key"), text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// cut is a server to which the connection breaks at the nth call that changes something: before it came, or after it
+// was done.
+type cut struct {
+	cli.Server
+	at    int
+	after bool
+	calls *int
+}
+
+var errCut = errors.New("the connection broke")
+
+func (c cut) call(f func() error) error {
+	*c.calls++
+	if *c.calls == c.at && !c.after {
+		return errCut
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	if *c.calls == c.at {
+		return errCut
+	}
+	return nil
+}
+
+func (c cut) SignCode(ctx context.Context, in tutti.CodeSign) error {
+	return c.call(func() error { return c.Server.SignCode(ctx, in) })
+}
+
+func (c cut) TrustKeys(ctx context.Context, in tutti.Statement) error {
+	return c.call(func() error { return c.Server.TrustKeys(ctx, in) })
+}
+
+// TestARotationGoesOn wherever it was cut off: the same command again does the rest.
+func TestARotationGoesOn(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	honest, cuts := p.server, 0
+	for _, after := range []bool{false, true} {
+		for at := 1; ; at++ {
+			calls, broke := 0, false
+			for _, in := range []cli.RotateCodeKey{{}, {Finish: true}} {
+				p.server = cut{honest, at, after, &calls}
+				_, err := p.rotate(in)
+				if errors.Is(err, errCut) {
+					broke = true
+					p.server = honest
+					if err := p.push("production", "pushed meanwhile"); err != nil {
+						t.Fatalf("cut at call %d, after %t: no push: %v", at, after, err)
+					}
+					_, err = p.rotate(in)
+				}
+				if in.Finish && tutti.CodeOf(err) == tutti.CodeConflict && strings.Contains(err.Error(), "no rotation goes on") {
+					err = nil // the first word of the second command has finished it
+				}
+				if err != nil {
+					t.Fatalf("cut at call %d, after %t: %v", at, after, err)
+				}
+			}
+			p.server = honest
+			out, err := p.rotate(cli.RotateCodeKey{Status: true})
+			if err != nil || out.GoesOn || len(out.Keys) != 1 || out.Keys[0] != identity.KeyID(publicOf(load(t, p.conn.OperatorDir).CodeKey)) {
+				t.Fatalf("cut at call %d, after %t: %+v, %v, want that the key of the directory signs alone", at, after, out, err)
+			}
+			if !broke {
+				break
+			}
+			cuts++
+		}
+	}
+	if cuts < 6 {
+		t.Errorf("cut off %d times, want each call, before and after it", cuts)
+	}
+}
+
+// putBack is a server that was put back to before it heard of code keys.
+type putBack struct {
+	cli.Server
+	heard *int
+}
+
+func (s putBack) Signing(ctx context.Context) (tutti.Signing, error) {
+	out, err := s.Server.Signing(ctx)
+	out.Trust = out.Trust[:min(*s.heard, len(out.Trust))]
+	return out, err
+}
+
+func (s putBack) TrustKeys(ctx context.Context, in tutti.Statement) error {
+	*s.heard++
+	return s.Server.TrustKeys(ctx, in)
+}
+
+// TestAServerThatWasPutBackIsToldAgain which keys sign, all of it, in order.
+func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []cli.RotateCodeKey{{}, {Finish: true}} {
+		if _, err := p.rotate(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := 0
+	p.server = putBack{p.server, &heard}
+	out, err := p.rotate(cli.RotateCodeKey{})
+	if err != nil || heard != 3 || !out.GoesOn {
+		t.Errorf("%d statements were told, %+v, %v, want the two of before and the one that begins the next rotation", heard, out, err)
+	}
+}

@@ -1,0 +1,179 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// countersFile keeps in an operator's directory the highest counter that was signed there for each environment.
+const countersFile = "signed.json"
+
+// signer is an operator who may sign code, and what was signed before.
+type signer struct {
+	dir   string
+	fleet tutti.Digest
+	own   ed25519.PrivateKey
+	next  ed25519.PrivateKey   // that takes its place; nil: no rotation was begun here
+	keys  []ed25519.PrivateKey // those of them that sign, the oldest first; none: own was rotated elsewhere
+	now   identity.Trust       // the keys that sign, as the server says; none: nothing was said of them
+	known identity.Trust       // whose signatures count as shown
+	said  tutti.Signing
+	old   bool // the server knows no statements
+	again bool // what the server has is signed again
+}
+
+// newSigner reads the operator's directory and asks the server what was signed.
+func newSigner(ctx context.Context, server tutti.Signings, dir string) (*signer, error) {
+	bundle, err := identity.LoadOperator(dir)
+	if err != nil {
+		return nil, err
+	}
+	if bundle.CodeKey == nil {
+		return nil, tutti.Errorf(tutti.CodeRefused, "operator %s has no code-signing key in %s", bundle.Name, dir)
+	}
+	s := &signer{dir: dir}
+	if s.fleet, err = identity.KeepFleet(dir, bundle.Pin()); err != nil {
+		return nil, err
+	}
+	s.said, err = server.Signing(ctx)
+	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
+		s.said, s.old, err = tutti.Signing{Fleet: s.fleet}, true, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.said.Fleet != s.fleet {
+		return nil, tutti.Errorf(tutti.CodeRefused, "%s is of the fleet %.19s, and the server of %.19s: nothing is signed for another fleet", dir, s.fleet, s.said.Fleet)
+	}
+	next, err := identity.NextCodeKey(dir)
+	if err != nil {
+		return nil, err
+	}
+	last, any, err := identity.Last(s.fleet, s.said.Trust)
+	if err != nil {
+		return nil, err
+	}
+	s.own, s.next, s.now = bundle.CodeKey, next, last
+	s.known = identity.Around(s.fleet, publicOf(s.own), s.said.Trust)
+	if !any || last.Has(publicOf(s.own)) {
+		s.keys = append(s.keys, s.own)
+	}
+	if next != nil && last.Has(publicOf(next)) {
+		s.keys = append(s.keys, next)
+		s.known.Keys = append(s.known.Keys, identity.Around(s.fleet, publicOf(next), s.said.Trust).Keys...)
+	}
+	return s, nil
+}
+
+func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
+// maySign refuses who has no key that nodes trust.
+func (s *signer) maySign() error {
+	if len(s.keys) > 0 {
+		return nil
+	}
+	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
+}
+
+// code signs a manifest of an environment. What nodes have already is not signed again: it keeps its counter.
+func (s *signer) code(environment string, manifest []byte) (tutti.SignedCode, error) {
+	if err := s.maySign(); err != nil {
+		return tutti.SignedCode{}, err
+	}
+	digest, highest := tutti.DigestOf(manifest), uint64(0)
+	for _, c := range s.said.Codes {
+		if c.Environment != environment || c.Statement == nil {
+			continue
+		}
+		said, err := s.known.Said(*c.Statement)
+		if err != nil || said.Environment != environment {
+			continue // a server may show any number: only one that was signed counts
+		}
+		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.again {
+			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
+		}
+		highest = max(highest, said.Counter)
+	}
+	counter, err := s.count(environment, highest)
+	if err != nil {
+		return tutti.SignedCode{}, err
+	}
+	return identity.SignCode(tutti.Signed{Fleet: s.fleet, Environment: environment, Counter: counter}, manifest, s.keys...)
+}
+
+// plansCounter is the name under which the directory remembers the counter of fleet files. No environment has it.
+const plansCounter = "fleet file"
+
+// plans signs the text of a fleet file. What the server has already is not signed again.
+func (s *signer) plans(source []byte) (*tutti.Statement, error) {
+	if err := s.maySign(); err != nil {
+		return nil, err
+	}
+	said, shown := tutti.SignedPlans{}, s.said.Plans
+	if shown != nil {
+		var err error
+		if said, err = s.known.Plans(*shown); err != nil {
+			said = tutti.SignedPlans{} // a server may show any number
+		}
+	}
+	digest := tutti.DigestOf(source)
+	if said.Digest == digest && s.stillSigned(*shown) {
+		return shown, nil
+	}
+	counter, err := s.count(plansCounter, said.Counter)
+	if err != nil {
+		return nil, err
+	}
+	st, err := identity.State(tutti.StatementPlans, tutti.SignedPlans{Fleet: s.fleet, Counter: counter, Digest: digest}, s.keys...)
+	return &st, err
+}
+
+// signFleet signs a fleet file, if the operator of a directory has a code-signing key and the server knows statements.
+func signFleet(ctx context.Context, server cli.Server, c cli.Connection, source []byte) (*tutti.Statement, error) {
+	if bundle, err := identity.LoadOperator(c.OperatorDir); err != nil || bundle.CodeKey == nil {
+		return nil, nil //nolint:nilerr // the server says who may push
+	}
+	s, err := newSigner(ctx, server, c.OperatorDir)
+	if err != nil || s.old {
+		return nil, err
+	}
+	return s.plans(source)
+}
+
+// stillSigned reports whether a key that signs now has signed a statement: one of before may have.
+func (s *signer) stillSigned(st tutti.Statement) bool {
+	return len(s.now.Keys) == 0 || slices.ContainsFunc(s.now.Keys, func(key ed25519.PublicKey) bool { return st.SignedBy(identity.KeyID(key)) })
+}
+
+// count returns the next counter of an environment, above one that is shown, once the directory remembers it.
+func (s *signer) count(environment string, shown uint64) (uint64, error) {
+	file := filepath.Join(s.dir, countersFile)
+	signed := map[string]uint64{}
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(raw, &signed)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which counters were signed here; remove it, if the server shows the highest ones", file)
+	}
+	next := max(signed[environment], shown) + 1
+	if next > tutti.MaxCounter {
+		return 0, tutti.Errorf(tutti.CodeConflict, "environment %s has no counter left: give it another name", environment)
+	}
+	signed[environment] = next
+	if raw, err = json.Marshal(signed); err != nil {
+		return 0, err
+	}
+	return next, durable.WriteFile(file, append(raw, '\n'), 0o600)
+}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"sync"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// signers is which code keys a node trusts. The node's membership keeps that.
+type signers struct {
+	dir    string
+	mu     sync.Mutex
+	now    identity.Trust
+	acting *tutti.TrustedOperators // who signs actions, nil: there is no list
+}
+
+var (
+	_ agent.Signers = (*signers)(nil)
+	_ agent.Acting  = (*signers)(nil)
+)
+
+// newSigners takes what a membership on disk says.
+func newSigners(dir string, m identity.EnrolResponse) (*signers, error) {
+	s := &signers{dir: dir}
+	var err error
+	if s.now, err = m.Trusts(); err != nil || m.Operators == nil {
+		return s, err
+	}
+	list, err := identity.ReadOperators(*m.Operators)
+	s.acting = &list
+	return s, err
+}
+
+// Listed implements agent.Acting.
+func (s *signers) Listed() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.acting == nil {
+		return 0
+	}
+	return s.acting.Counter
+}
+
+// Take implements agent.Acting.
+func (s *signers) Take(list tutti.Statement) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := s.now.Operators(list)
+	if err != nil || s.acting != nil && next.Counter <= s.acting.Counter {
+		return err
+	}
+	if err := changeMembership(s.dir, func(m *identity.EnrolResponse) { m.Operators = &list }); err != nil {
+		return err
+	}
+	s.acting = &next
+	return nil
+}
+
+// Action implements agent.Acting.
+func (s *signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.acting == nil:
+		return nil, nil
+	case in == nil:
+		return nil, tutti.Errorf(tutti.CodeRefused, "this node does nothing that no operator has signed, and nobody has signed this")
+	}
+	said, err := identity.Action(*s.acting, *in)
+	return &said, err
+}
+
+// Code implements agent.Signers.
+func (s *signers) Code(in tutti.SignedCode) (tutti.Signed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.Code(in)
+}
+
+// Trusts implements agent.Signers.
+func (s *signers) Trusts() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.Counter
+}
+
+// Follow implements agent.Signers. The last statement is kept: it names all keys that sign.
+func (s *signers) Follow(chain []tutti.Statement) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.now
+	var last *tutti.Statement
+	for _, st := range chain {
+		before := next.Counter
+		var err error
+		if next, err = next.Follow(st); err != nil {
+			return err
+		}
+		if next.Counter > before {
+			last = &st
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	if err := changeMembership(s.dir, func(m *identity.EnrolResponse) { m.Trust = last }); err != nil {
+		return err
+	}
+	s.now = next
+	return nil
+}
+
+// membershipMu is held while the membership of this process's node is read and written again: it is renewed, and it
+// follows statements, at the same time.
+var membershipMu sync.Mutex
+
+// changeMembership changes what the disk has of a membership.
+func changeMembership(dir string, change func(*identity.EnrolResponse)) error {
+	membershipMu.Lock()
+	defer membershipMu.Unlock()
+	m, err := identity.LoadMembership(dir)
+	if err != nil {
+		return err
+	}
+	change(&m)
+	return m.Write(dir)
+}
+
+// keepFleet notes the id of the fleet in a membership that an earlier release has written: a later CA does not
+// change it.
+func keepFleet(dir string, m *identity.EnrolResponse) error {
+	if m.Fleet != "" {
+		return nil
+	}
+	fleet, err := identity.FleetOf(*m)
+	if err != nil {
+		return err
+	}
+	m.Fleet = fleet
+	return changeMembership(dir, func(on *identity.EnrolResponse) { on.Fleet = fleet })
+}
+
+// checkOperators refuses a list of operators that no code key has signed which a newcomer is told to trust.
+func checkOperators(m identity.EnrolResponse) error {
+	if m.Operators == nil {
+		return nil
+	}
+	trust, err := m.Trusts()
+	if err == nil {
+		_, err = trust.Operators(*m.Operators)
+	}
+	return err
+}

@@ -1,0 +1,73 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+)
+
+// fileActionKey is in an operator's directory. It is not the certificate's key: that is another one after each
+// renewal, and the server's word would be needed for it.
+const fileActionKey = "action.key"
+
+// ActionKey returns the key by which an operator signs actions, nil if the directory has none.
+func ActionKey(dir string) (ed25519.PrivateKey, error) { return loadKeyIn(dir, fileActionKey) }
+
+// MakeActionKey makes it, if it is not there.
+func MakeActionKey(dir string) (ed25519.PrivateKey, error) {
+	key, err := ActionKey(dir)
+	if err != nil || key != nil {
+		return key, err
+	}
+	if _, key, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		return nil, fmt.Errorf("make the key that signs actions: %w", err)
+	}
+	return key, writeFile(dir, fileActionKey, encodeCodeKey(key))
+}
+
+// Operators checks a list of operators who sign actions. CodeRefused: no code key that is trusted has signed it, or for
+// another fleet.
+func (t Trust) Operators(in tutti.Statement) (tutti.TrustedOperators, error) {
+	list, err := read[tutti.TrustedOperators](in, tutti.StatementOperators)
+	switch {
+	case err != nil:
+		return list, err
+	case !t.signed(in):
+		return list, tutti.Errorf(tutti.CodeRefused, "the list of operators who sign actions: not signed with a key of this fleet's operators")
+	case list.Fleet != t.Fleet:
+		return list, tutti.Errorf(tutti.CodeRefused, "the list of operators who sign actions: signed for the fleet %.19s, this one is %.19s", list.Fleet, t.Fleet)
+	}
+	for _, o := range list.Operators {
+		if _, err := ParseCodePublicKey(o.Key); err != nil {
+			return list, tutti.Wrap(tutti.CodeInvalid, err, "the list of operators who sign actions: %s", o.Operator)
+		}
+	}
+	return list, nil
+}
+
+// ReadOperators returns what a list of operators says, whoever has signed it.
+func ReadOperators(in tutti.Statement) (tutti.TrustedOperators, error) {
+	return read[tutti.TrustedOperators](in, tutti.StatementOperators)
+}
+
+// Action checks an action that one of some operators has signed.
+func Action(list tutti.TrustedOperators, in tutti.Statement) (tutti.SignedAction, error) {
+	said, err := read[tutti.SignedAction](in, tutti.StatementAction)
+	if err != nil {
+		return said, err
+	}
+	if said.Fleet != list.Fleet {
+		return said, tutti.Errorf(tutti.CodeRefused, "the action %s was signed for the fleet %.19s, this one is %.19s", said.Action, said.Fleet, list.Fleet)
+	}
+	for _, o := range list.Operators {
+		if o.Operator != said.Operator {
+			continue
+		}
+		if key, err := ParseCodePublicKey(o.Key); err == nil && signedBy(in, key) {
+			return said, nil
+		}
+	}
+	return said, tutti.Errorf(tutti.CodeRefused, "the action %s is not signed by an operator who may sign actions", said.Action)
+}

@@ -1,0 +1,272 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tutti-project/tutti"
+)
+
+// KeyID names a public key in signatures: its digest.
+func KeyID(key ed25519.PublicKey) tutti.Digest {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		panic(err) // an ed25519 key can be marshalled
+	}
+	return tutti.DigestOf(der)
+}
+
+// State makes a statement that keys sign.
+func State(kind tutti.StatementKind, body any, keys ...ed25519.PrivateKey) (tutti.Statement, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return tutti.Statement{}, fmt.Errorf("encode a statement: %w", err)
+	}
+	out := tutti.Statement{Kind: kind, Body: raw}
+	for _, key := range keys {
+		out = CoSign(out, key)
+	}
+	return out, nil
+}
+
+// CoSign returns a statement with the signature of one more key.
+func CoSign(in tutti.Statement, key ed25519.PrivateKey) tutti.Statement {
+	out := in
+	out.Signatures = append(append([]tutti.Signature{}, in.Signatures...), tutti.Signature{
+		Key: KeyID(public25519(key)), Signature: ed25519.Sign(key, statementMessage(in)),
+	})
+	return out
+}
+
+func public25519(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
+// statementMessage keeps a signature from meaning anything else than this body of this kind.
+func statementMessage(s tutti.Statement) []byte {
+	return encodeParts("tutti-statement-1", []byte(s.Kind), s.Body)
+}
+
+// signedBy reports whether a key has signed a statement.
+func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
+	if len(key) != ed25519.PublicKeySize || len(s.Signatures) > tutti.MaxSignatures {
+		return false
+	}
+	id := KeyID(key)
+	for _, sig := range s.Signatures {
+		if sig.Key == id && ed25519.Verify(key, statementMessage(s), sig.Signature) {
+			return true
+		}
+	}
+	return false
+}
+
+// read decodes the body of a statement of a kind. It says nothing of who signed it.
+func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
+	var body Body
+	if s.Kind != kind {
+		return body, tutti.Errorf(tutti.CodeRefused, "a statement of kind %q where %q is wanted", string(s.Kind), string(kind))
+	}
+	decoder := json.NewDecoder(bytes.NewReader(s.Body))
+	decoder.DisallowUnknownFields() // what is not understood is not half obeyed
+	if err := decoder.Decode(&body); err != nil {
+		return body, tutti.Wrap(tutti.CodeInvalid, err, "statement of kind %q", string(kind))
+	}
+	return body, tutti.Wrap(tutti.CodeInvalid, body.Validate(), "statement of kind %q", string(kind))
+}
+
+// Trust is which code keys sign what nodes act on. It is a value: following a statement makes another one.
+type Trust struct {
+	Fleet   tutti.Digest
+	Counter uint64 // of the last statement that was followed, 0: none was
+	Keys    []ed25519.PublicKey
+}
+
+// NewTrust trusts the key of a PEM text, or, if last is there, the keys that it names: whoever begins has to
+// believe the one who tells.
+func NewTrust(fleet tutti.Digest, key string, last *tutti.Statement) (Trust, error) {
+	t := Trust{Fleet: fleet}
+	first, err := ParseCodePublicKey(key)
+	if err != nil {
+		return t, err
+	}
+	t.Keys = []ed25519.PublicKey{first}
+	if last == nil {
+		return t, nil
+	}
+	next, err := t.read(*last)
+	if err != nil {
+		return t, err
+	}
+	if err := next.proven(*last, nil); err != nil {
+		return t, err
+	}
+	return next, nil
+}
+
+// read returns what a statement wants to be trusted.
+func (t Trust) read(in tutti.Statement) (Trust, error) {
+	body, err := read[tutti.Trusted](in, tutti.StatementTrust)
+	if err != nil {
+		return t, err
+	}
+	if body.Fleet != t.Fleet {
+		return t, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: signed for the fleet %.19s, this one is %.19s", body.Fleet, t.Fleet)
+	}
+	next := Trust{Fleet: t.Fleet, Counter: body.Counter}
+	for _, text := range body.Keys {
+		key, err := ParseCodePublicKey(text)
+		if err != nil {
+			return t, err
+		}
+		next.Keys = append(next.Keys, key)
+	}
+	return next, nil
+}
+
+// Has reports whether a key is trusted.
+func (t Trust) Has(key ed25519.PublicKey) bool {
+	for _, k := range t.Keys {
+		if k.Equal(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// proven refuses keys that have not signed the statement that names them, but those of before.
+func (t Trust) proven(in tutti.Statement, before []ed25519.PublicKey) error {
+	for _, key := range t.Keys {
+		if !(Trust{Keys: before}).Has(key) && !signedBy(in, key) {
+			return tutti.Errorf(tutti.CodeRefused, "which code keys to trust: the new key %.19s has not signed that it is there", KeyID(key))
+		}
+	}
+	return nil
+}
+
+// Follow returns what is trusted after a statement. One that is not above the last one that was followed
+// changes nothing. CodeRefused: it is not signed by a key that is trusted now.
+func (t Trust) Follow(in tutti.Statement) (Trust, error) {
+	next, err := t.read(in)
+	if err != nil || next.Counter <= t.Counter {
+		return t, err
+	}
+	if next.Counter != t.Counter+1 {
+		return t, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: statement %d does not follow statement %d", next.Counter, t.Counter)
+	}
+	if !t.signed(in) {
+		return t, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: statement %d is not signed by a key that is trusted now", next.Counter)
+	}
+	if err := next.proven(in, t.Keys); err != nil {
+		return t, err
+	}
+	return next, nil
+}
+
+func (t Trust) signed(in tutti.Statement) bool {
+	for _, key := range t.Keys {
+		if signedBy(in, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Code checks what was signed of a manifest and returns it: the zero Signed where only a release of before
+// has signed. CodeRefused: no key that is trusted has signed it, or for another fleet or other code.
+func (t Trust) Code(in tutti.SignedCode) (tutti.Signed, error) {
+	var m tutti.CodeManifest
+	if err := json.Unmarshal(in.Manifest, &m); err != nil {
+		return tutti.Signed{}, tutti.Wrap(tutti.CodeInvalid, err, "manifest")
+	}
+	if err := m.Validate(); err != nil {
+		return tutti.Signed{}, err
+	}
+	if in.Statement == nil {
+		var err error
+		for _, key := range t.Keys {
+			if err = VerifyManifest(key, m.Environment, in.Manifest, in.Signature); err == nil {
+				break
+			}
+		}
+		return tutti.Signed{}, err
+	}
+	said, err := t.Said(*in.Statement)
+	switch {
+	case err != nil:
+		return tutti.Signed{}, err
+	case said.Environment != m.Environment:
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q was signed for environment %q", m.Environment, said.Environment)
+	case said.Digest != tutti.DigestOf(in.Manifest):
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "other code was signed: %.19s", said.Digest)
+	}
+	return said, nil
+}
+
+// Said checks a statement of code and returns its body.
+func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
+	said, err := read[tutti.Signed](in, tutti.StatementCode)
+	switch {
+	case err != nil:
+		return tutti.Signed{}, err
+	case !t.signed(in):
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q: not signed with a key of this fleet's operators", said.Environment)
+	case said.Fleet != t.Fleet:
+		return tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "code of environment %q was signed for the fleet %.19s, this one is %.19s", said.Environment, said.Fleet, t.Fleet)
+	}
+	return said, nil
+}
+
+// Around returns a trust in a key and in those that it has vouched for in some statements. It is for whoever has
+// the key and is shown what others have signed.
+func Around(fleet tutti.Digest, key ed25519.PublicKey, chain []tutti.Statement) Trust {
+	out := Trust{Fleet: fleet, Keys: []ed25519.PublicKey{key}}
+	for _, st := range chain {
+		next, err := out.read(st)
+		if err != nil || !signedBy(st, key) {
+			continue
+		}
+		for _, k := range next.Keys {
+			if !out.Has(k) {
+				out.Keys = append(out.Keys, k)
+			}
+		}
+	}
+	return out
+}
+
+// Last returns which keys the last of some statements trusts, false if there is none. Whether they are good is
+// another question.
+func Last(fleet tutti.Digest, chain []tutti.Statement) (Trust, bool, error) {
+	if len(chain) == 0 {
+		return Trust{Fleet: fleet}, false, nil
+	}
+	t, err := Trust{Fleet: fleet}.read(chain[len(chain)-1])
+	return t, err == nil, err
+}
+
+// SignCode signs code with a counter, and in the form that agents of release 0.2.0 and before read: by the first of
+// the keys.
+func SignCode(said tutti.Signed, manifest []byte, keys ...ed25519.PrivateKey) (tutti.SignedCode, error) {
+	said.Digest = tutti.DigestOf(manifest)
+	st, err := State(tutti.StatementCode, said, keys...)
+	if err != nil {
+		return tutti.SignedCode{}, err
+	}
+	return tutti.SignedCode{Manifest: manifest, Signature: SignManifest(keys[0], said.Environment, manifest), Statement: &st}, nil
+}
+
+// Plans checks what was signed of a fleet file.
+func (t Trust) Plans(in tutti.Statement) (tutti.SignedPlans, error) {
+	said, err := read[tutti.SignedPlans](in, tutti.StatementPlans)
+	switch {
+	case err != nil:
+		return said, err
+	case !t.signed(in):
+		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: not signed with a key of this fleet's operators")
+	case said.Fleet != t.Fleet:
+		return said, tutti.Errorf(tutti.CodeRefused, "fleet file: signed for the fleet %.19s, this one is %.19s", said.Fleet, t.Fleet)
+	}
+	return said, nil
+}

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+)
+
+// Signers checks what code keys have signed (ADR 0026). Which keys those are follows from the statements
+// about them that are in the log, in order.
+type Signers interface {
+	// Fleet is the id of the fleet.
+	Fleet() tutti.Digest
+	// Code checks what was signed of a manifest. CodeRefused: no key that is trusted has, or for another fleet.
+	// The zero Signed: only a release of before has signed.
+	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
+	// Said is Code of a statement whose manifest is known.
+	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
+	// Next checks the next statement about code keys.
+	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)
+	// Plans checks what was signed of a fleet file.
+	Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error)
+	// Operators checks a list of operators who sign actions.
+	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
+}
+
+// Signing implements tutti.Signings.
+func (s *Server) Signing(ctx context.Context) (tutti.Signing, error) {
+	out := tutti.Signing{Fleet: s.opts.Identity.Fleet()}
+	return out, s.look(ctx, func(v explain.View) error {
+		out.Trust = slices.Clone(v.Registry.Trust)
+		out.Codes, out.Plans = mayBeOrdered(v.State), v.Registry.Plans
+		if acting := v.Registry.Acting; acting != nil {
+			out.Operators = &acting.Statement
+		}
+		return nil
+	})
+}
+
+// mayBeOrdered returns the code that nodes may be told to run.
+func mayBeOrdered(s *fold.State) []tutti.SignedNow {
+	var out []tutti.SignedNow
+	add := func(environment string, code tutti.Digest, last bool) {
+		if code == "" || slices.ContainsFunc(out, func(o tutti.SignedNow) bool { return o.Code == code }) {
+			return
+		}
+		now := tutti.SignedNow{Environment: environment, Code: code, Last: last}
+		if st, ok := s.Registry.Statements[code]; ok {
+			now.Statement = &st
+		}
+		out = append(out, now)
+	}
+	for environment, pushed := range s.Registry.Code {
+		add(environment, pushed.Code, true)
+	}
+	slices.SortFunc(out, func(a, b tutti.SignedNow) int { return cmp.Compare(a.Environment, b.Environment) })
+	for environment, pushed := range s.Registry.Code {
+		add(environment, pushed.Goes(), false)
+	}
+	s.Engine.Open(func(j *engine.Job) { add(j.Env, j.Code, false) })
+	return out
+}
+
+// mayPush says whether signed code may become the current one of its environment: what nodes would refuse is
+// refused here. Again: it is the current one already.
+func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed) (again bool, err error) {
+	code := tutti.DigestOf(in.Manifest)
+	switch {
+	case said.Old() && now.Counter > 0:
+		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s: this tutti is too old to push here: its signature has no counter, and nodes take none without; upgrade tutti where you push", now.Environment)
+	case said.Old():
+		return now.Code == code, nil
+	case now.Statement != nil && bytes.Equal(now.Statement.Body, in.Statement.Body):
+		return true, nil
+	case said.Counter <= now.Counter:
+		return false, tutti.Errorf(tutti.CodeConflict, "code of environment %s was signed with the counter %d, and the last push had %d: somebody has pushed meanwhile; push again", said.Environment, said.Counter, now.Counter)
+	}
+	return false, nil
+}
+
+// SignCode implements tutti.Signings.
+func (s *Server) SignCode(ctx context.Context, in tutti.CodeSign) error {
+	if err := s.opts.Space(); err != nil {
+		return err
+	}
+	return s.do(ctx, func(tx *tx) error {
+		said, err := s.opts.Identity.Said(tx.Registry.Trust, in.Statement)
+		if err != nil {
+			return err
+		}
+		now, ok := tx.Registry.Statements[in.Code]
+		switch {
+		case !ok:
+			return tutti.Errorf(tutti.CodeNotFound, "no node is told to run the code %.19s, or nobody has signed it with a counter", in.Code)
+		case !bytes.Equal(now.Body, in.Statement.Body):
+			return tutti.Errorf(tutti.CodeConflict, "the code %.19s was pushed again meanwhile", in.Code)
+		}
+		tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: said.Environment, Code: in.Code, Counter: said.Counter, Statement: in.Statement})
+		return nil
+	})
+}
+
+// TrustKeys implements tutti.Signings.
+func (s *Server) TrustKeys(ctx context.Context, in tutti.Statement) error {
+	if err := s.opts.Space(); err != nil {
+		return err
+	}
+	var keys []tutti.NodeKey
+	err := s.do(ctx, func(tx *tx) error {
+		for _, there := range tx.Registry.Trust {
+			if there.Kind == in.Kind && bytes.Equal(there.Body, in.Body) {
+				return nil
+			}
+		}
+		next, err := s.opts.Identity.Next(tx.Registry.Trust, in)
+		if err != nil {
+			return tx.deny(tutti.Actor(ctx), "say which code keys sign", err)
+		}
+		if err := tx.stayGood(append(slices.Clone(tx.Registry.Trust), in)); err != nil {
+			return err
+		}
+		tx.emit(tutti.Actor(ctx), &next)
+		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
+		return nil
+	})
+	s.ringClaims(keys)
+	return err
+}
+
+// ringClaims lets nodes claim now, and hear what is new with that: they do it by themselves, later.
+func (s *Server) ringClaims(keys []tutti.NodeKey) {
+	for _, key := range keys {
+		if err := s.opts.Bus.Ring(key, tutti.RingClaim, nil); err != nil {
+			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
+		}
+	}
+}
+
+// TrustOperators implements tutti.Signings.
+func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
+	if err := s.opts.Space(); err != nil {
+		return err
+	}
+	var keys []tutti.NodeKey
+	err := s.do(ctx, func(tx *tx) error {
+		next, err := s.opts.Identity.Operators(tx.Registry.Trust, in)
+		if err != nil {
+			return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
+		}
+		if now := tx.Registry.Acting; now != nil && !bytes.Equal(now.Statement.Body, in.Body) && next.Counter <= now.Counter {
+			return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+		}
+		tx.emit(tutti.Actor(ctx), &next)
+		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
+		return nil
+	})
+	s.ringClaims(keys)
+	return err
+}
+
+// stayGood refuses to trust keys that have not signed what nodes may be told to run.
+func (tx *tx) stayGood(trust []tutti.Statement) error {
+	for _, c := range mayBeOrdered(tx.State) {
+		if c.Statement == nil {
+			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
+		}
+		if _, err := tx.server.opts.Identity.Said(trust, *c.Statement); err != nil {
+			return tutti.Wrap(tutti.CodeConflict, err, "nodes would refuse the code %.19s", c.Code)
+		}
+	}
+	if acting := tx.Registry.Acting; acting != nil {
+		_, err := tx.server.opts.Identity.Operators(trust, acting.Statement)
+		return tutti.Wrap(tutti.CodeConflict, err, "nodes would refuse it")
+	}
+	return nil
+}
+
+// signedActions returns what an operator has signed for each node. Where operators sign actions, nodes do nothing that is
+// not, so nobody is asked.
+func (s *Server) signedActions(ctx context.Context, in tutti.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
+	if !in.Action.Effect() {
+		return nil, nil
+	}
+	out := map[tutti.NodeName]*tutti.Statement{}
+	for _, st := range in.Signed {
+		said, err := decode[tutti.SignedAction]("signed action", st.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range said.Nodes {
+			out[n] = &st
+		}
+	}
+	return out, s.look(ctx, func(v explain.View) error {
+		if v.Registry.Acting == nil || len(in.Signed) > 0 {
+			return nil
+		}
+		return tutti.Errorf(tutti.CodeRefused, "%s: operators sign what nodes are to change in this fleet, and this is not signed; ask with an operator's directory that has an action.key, and a tutti of this release", in.Action)
+	})
+}
+
+// acting returns the list of operators who sign actions, if a node has an older one.
+func (tx *tx) acting(has *uint64) *tutti.Statement {
+	if now := tx.Registry.Acting; has != nil && now != nil && now.Counter > *has {
+		return &now.Statement
+	}
+	return nil
+}
+
+// trusts notes which statements about code keys a node follows, and returns those that it lacks.
+func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
+	if says == nil {
+		return nil
+	}
+	if *says != n.Trusts {
+		tx.emit(actorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
+	}
+	all := tx.Registry.Trust
+	return all[min(*says, uint64(len(all))):]
+}
+
+// trusted completes what a newcomer is told: the keys that sign now. An agent that follows no statements knows one
+// key, the one that has been there for longest.
+func (tx *tx) trusted(out *tutti.Enrolled) error {
+	out.Operators = tx.acting(new(uint64))
+	if len(tx.Registry.Trust) == 0 {
+		return nil
+	}
+	last := tx.Registry.Trust[len(tx.Registry.Trust)-1]
+	var body tutti.Trusted
+	if err := json.Unmarshal(last.Body, &body); err != nil {
+		return tutti.Wrap(tutti.CodeDamaged, err, "which code keys sign")
+	}
+	out.Trust, out.CodeKey = &last, body.Keys[0]
+	return nil
+}

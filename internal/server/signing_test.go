@@ -1,0 +1,203 @@
+package server_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// trust says which keys sign.
+func trust(counter uint64, keys []string, by ...string) tutti.Statement {
+	return servertest.State(tutti.StatementTrust, tutti.Trusted{Fleet: servertest.FleetID, Counter: counter, Keys: keys}, by...)
+}
+
+// pushes pushes one file, signed in some way.
+func pushes(t *testing.T, f *servertest.Fleet, content string, sign func(tutti.CodeManifest) tutti.SignedCode) error {
+	t.Helper()
+	digest, err := f.PutBlob(servertest.Operator(), []byte(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.PushCode(servertest.Operator(), tutti.CodePush{SignedCode: sign(tutti.CodeManifest{
+		Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{servertest.CodePath: {Digest: digest, Size: int64(len(content))}},
+	})})
+	return err
+}
+
+// TestThePushThatNodesWouldRefuse is refused by the server.
+func TestThePushThatNodesWouldRefuse(t *testing.T) {
+	f := servertest.Start(t)
+	counted := func(counter uint64) func(tutti.CodeManifest) tutti.SignedCode {
+		return func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, counter) }
+	}
+	for _, step := range []struct {
+		reason, content string
+		sign            func(tutti.CodeManifest) tutti.SignedCode
+		code            tutti.Code
+		says            string
+		events          []string
+	}{
+		{"of a release of before", "one", servertest.Sign, "", "", []string{"code.pushed"}},
+		{"the same, with a counter", "one", counted(1), "", "", []string{"code.signed"}},
+		{"the same again", "one", counted(1), "", "", nil},
+		{"later code", "two", counted(5), "", "", []string{"code.pushed"}},
+		{"without a counter", "three", servertest.Sign, tutti.CodeRefused, "too old to push", nil},
+		{"the same counter", "three", counted(5), tutti.CodeConflict, "push again", nil},
+		{"a lower one", "three", counted(4), tutti.CodeConflict, "push again", nil},
+		{"back, with a higher one", "one", counted(6), "", "", []string{"code.pushed"}},
+	} {
+		n := len(f.Events())
+		err := pushes(t, f, step.content, step.sign)
+		wantCode(t, err, step.code, step.says)
+		if diff := cmp.Diff(step.events, f.Since(n)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", step.reason, diff)
+		}
+	}
+}
+
+// TestWhichCodeKeysSign follows from what was said, in order; what nodes run must be signed by those that stay.
+func TestWhichCodeKeysSign(t *testing.T) {
+	f := servertest.Start(t)
+	f.PushCounted("one", 1)
+	ctx, both := servertest.Operator(), []string{"operator", "new"}
+	wantCode(t, f.TrustKeys(ctx, trust(1, both, "somebody", "new")), tutti.CodeRefused, "not signed")
+	wantCode(t, f.TrustKeys(ctx, trust(2, both, "operator", "new")), tutti.CodeRefused, "not signed")
+	wantCode(t, f.TrustKeys(ctx, trust(1, []string{"new"}, "operator", "new")), tutti.CodeConflict, "would refuse the code")
+	for range 2 { // the second time changes nothing
+		wantCode(t, f.TrustKeys(ctx, trust(1, both, "operator", "new")), "", "")
+	}
+	n := len(f.Events())
+	said, err := f.Signing(ctx)
+	if err != nil || len(said.Trust) != 1 || len(said.Codes) != 1 || said.Codes[0].Statement == nil {
+		t.Fatalf("%+v, %v", said, err)
+	}
+	again := *said.Codes[0].Statement
+	again.Signatures = slices.Concat(again.Signatures, servertest.State("", nil, "new").Signatures)
+	other := servertest.State(tutti.StatementCode, tutti.Signed{Environment: "production", Counter: 9}, "new")
+	wantCode(t, f.SignCode(ctx, tutti.CodeSign{Code: said.Codes[0].Code, Statement: other}), tutti.CodeConflict, "pushed again")
+	wantCode(t, f.SignCode(ctx, tutti.CodeSign{Code: "sha256:x", Statement: again}), tutti.CodeNotFound, "no node")
+	wantCode(t, f.SignCode(ctx, tutti.CodeSign{Code: said.Codes[0].Code, Statement: again}), "", "")
+	acting := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1}, "operator")
+	wantCode(t, f.TrustOperators(ctx, acting), "", "")
+	wantCode(t, f.TrustKeys(ctx, trust(2, []string{"new"}, "new")), tutti.CodeConflict, "would refuse")
+	acting.Signatures = append(acting.Signatures, servertest.State("", nil, "new").Signatures...)
+	wantCode(t, f.TrustOperators(ctx, acting), "", "")
+	wantCode(t, f.TrustKeys(ctx, trust(2, []string{"new"}, "new")), "", "")
+	wantCode(t, pushes(t, f, "two", func(m tutti.CodeManifest) tutti.SignedCode { return servertest.SignAs(m, 2) }), tutti.CodeRefused, "not signed")
+	if diff := cmp.Diff([]string{"code.signed", "operators.trusted", "operators.trusted", "keys.trusted"}, slices.DeleteFunc(f.Since(n), func(kind string) bool { return kind == "audit.denied" })); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	old := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1, Operators: []tutti.OperatorKey{{Operator: "eve"}}}, "new")
+	wantCode(t, f.TrustOperators(ctx, old), tutti.CodeConflict, "meanwhile")
+
+	newcomer := machine(f, "db-01", "a machine")
+	enrolled, err := f.Enrol(ctx, newcomer.Request(newToken(t, f, tutti.CreateToken{Name: "db-01"})))
+	if err != nil || enrolled.CodeKey != "new" || enrolled.Trust == nil || enrolled.Operators == nil {
+		t.Errorf("a newcomer is told %+v, %v", enrolled, err)
+	}
+}
+
+// TestANodeIsToldWhatItLacks of the statements about code keys, and the server notes what it says.
+func TestANodeIsToldWhatItLacks(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	f.PushCounted("one", 1)
+	both := []string{"operator", "new"}
+	for i := range uint64(3) {
+		wantCode(t, f.TrustKeys(servertest.Operator(), trust(i+1, both, both...)), "", "")
+	}
+	for _, tc := range []struct {
+		reason string
+		says   *uint64
+		told   int
+		notes  uint64
+	}{
+		{"an agent of before", nil, 0, 0},
+		{"one that follows none", new(uint64(0)), 3, 0},
+		{"one that was away", new(uint64(1)), 2, 1},
+		{"one that has all", new(uint64(3)), 0, 3},
+		{"one that knows more than a server that was put back", new(uint64(7)), 0, 7},
+	} {
+		var got tutti.Claimed
+		if err := db.Call(tutti.OpClaim, tutti.Claim{Trusts: tc.says}, &got); err != nil {
+			t.Fatal(err)
+		}
+		nodes, err := f.ListNodes(servertest.Operator())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Trust) != tc.told || nodes[0].Trusts != tc.notes {
+			t.Errorf("%s: told %d statements, noted %d; want %d and %d", tc.reason, len(got.Trust), nodes[0].Trusts, tc.told, tc.notes)
+		}
+	}
+}
+
+// TestWhereOperatorsSign nobody is asked for a change that is not signed, and each node is given what is for it.
+func TestWhereOperatorsSign(t *testing.T) {
+	f := servertest.Start(t)
+	db, web := f.Join("db-01"), f.Join("web-01")
+	db.Agent, web.Agent = tutti.Claim{Knows: tutti.Capabilities()}, tutti.Claim{}
+	for _, n := range []*servertest.Node{db, web} {
+		if err := n.Call(tutti.OpClaim, n.Agent, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := map[tutti.NodeName]tutti.RemoteRequest{}
+	for _, n := range []*servertest.Node{db, web} {
+		f.Bus.Listen(n.Key, func(op string, payload []byte) {
+			var q tutti.RemoteRequest
+			if op == tutti.RingRemote && json.Unmarshal(payload, &q) == nil {
+				asked[n.Name] = q
+			}
+		})
+	}
+	acting := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1}, "operator")
+	wantCode(t, f.TrustOperators(servertest.Operator(), acting), "", "")
+	nothing := func([]tutti.NodeAnswer) error { return nil }
+	ask := tutti.AskNodes{Action: tutti.RemoteDisable, On: "true", Wait: 1}
+	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeRefused, "this is not signed")
+	if len(asked) != 0 {
+		t.Errorf("asked %v", asked)
+	}
+	ask.Signed = []tutti.Statement{servertest.State(tutti.StatementAction, tutti.SignedAction{Nodes: []tutti.NodeName{"db-01", "web-01", "gone"}}, "ada")}
+	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), "", "")
+	if len(asked) != 2 || asked["db-01"].Signed == nil || asked["web-01"].Signed != nil {
+		t.Errorf("asked %+v, want that an agent is given what it knows", asked)
+	}
+	wantCode(t, f.AskNodes(servertest.Operator(), tutti.AskNodes{Action: tutti.RemoteStatus, On: "true", Wait: 1}, nothing), "", "")
+	ask.Action = tutti.RemoteStatus
+	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeInvalid, "only enable and disable")
+}
+
+// codeKeys lets another code key sign, which signs what is there.
+func (p *past) codeKeys(t *testing.T) {
+	t.Helper()
+	ctx := servertest.Operator()
+	p.PushCounted("notify { 'counted': }\n", 1)
+	both := tutti.Trusted{Fleet: servertest.FleetID, Counter: 1, Keys: []string{"operator", "new"}}
+	if err := p.TrustKeys(ctx, servertest.State(tutti.StatementTrust, both, "operator", "new")); err != nil {
+		t.Fatal(err)
+	}
+	said, err := p.Signing(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := *said.Codes[0].Statement
+	again.Signatures = append(again.Signatures, servertest.State("", nil, "new").Signatures...)
+	if err := p.SignCode(ctx, tutti.CodeSign{Code: said.Codes[0].Code, Statement: again}); err != nil {
+		t.Fatal(err)
+	}
+	acting := tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1, Operators: []tutti.OperatorKey{{Operator: "ada", Key: "ada's"}}}
+	if err := p.TrustOperators(ctx, servertest.State(tutti.StatementOperators, acting, "new")); err != nil {
+		t.Fatal(err)
+	}
+	follows := uint64(1)
+	if err := p.db.Call(tutti.OpClaim, tutti.Claim{Trusts: &follows}, nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,92 @@
+package tutti
+
+import (
+	"slices"
+	"time"
+)
+
+// TrustedOperators is what a code key says of who signs actions. A node that has such a list does no action
+// that is not signed.
+type TrustedOperators struct {
+	Fleet     Digest        `json:"fleet"`
+	Counter   uint64        `json:"counter"` // one more with each list
+	Operators []OperatorKey `json:"operators"`
+}
+
+// OperatorKey is an operator's public action key, in PEM.
+type OperatorKey struct {
+	Operator string `json:"operator"`
+	Key      string `json:"key"`
+}
+
+// MaxOperatorKeys bounds a list of operators.
+const MaxOperatorKeys = 500
+
+// Validate refuses what no signer means.
+func (t TrustedOperators) Validate() error {
+	if t.Counter == 0 || t.Counter > MaxCounter || len(t.Operators) > MaxOperatorKeys {
+		return Errorf(CodeInvalid, "operators who sign actions: counter %d, %d operators, at most %d", t.Counter, len(t.Operators), MaxOperatorKeys)
+	}
+	for i, o := range t.Operators {
+		if err := ValidateOperator(o.Operator); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(t.Operators[:i], func(other OperatorKey) bool { return other.Operator == o.Operator }) {
+			return Errorf(CodeInvalid, "operators who sign actions: %s twice", o.Operator)
+		}
+	}
+	return t.Fleet.Validate()
+}
+
+// SignedAction is one change of nodes' Puppets that an operator wants. What a node does follows from it alone.
+type SignedAction struct {
+	Fleet    Digest       `json:"fleet"`
+	Operator string       `json:"operator"`
+	Action   RemoteAction `json:"action"`
+	Nodes    []NodeName   `json:"nodes"`
+	Message  string       `json:"message,omitempty"`
+	Force    bool         `json:"force,omitempty"`
+	Until    time.Time    `json:"until"` // by the clock of the operator's machine
+	Nonce    string       `json:"nonce"` // a node takes each one once
+}
+
+// Bounds of a signed action.
+const (
+	MaxActionNodes = 100 // more nodes take more statements
+	maxActionLife  = time.Hour
+	maxNonce       = 64 // bytes
+	// maxSignedActions bounds the statements of one question.
+	maxSignedActions = 1000
+)
+
+// Validate refuses what no signer means.
+func (a SignedAction) Validate() error {
+	if err := a.Fleet.Validate(); err != nil {
+		return err
+	}
+	if err := ValidateOperator(a.Operator); err != nil {
+		return err
+	}
+	switch {
+	case !a.Action.Effect():
+		return Errorf(CodeInvalid, "action %q needs no signature: it changes nothing", string(a.Action))
+	case len(a.Nodes) == 0 || len(a.Nodes) > MaxActionNodes:
+		return Errorf(CodeInvalid, "an action of %d nodes, at most %d", len(a.Nodes), MaxActionNodes)
+	case a.Nonce == "" || len(a.Nonce) > maxNonce || a.Until.IsZero():
+		return Errorf(CodeInvalid, "an action wants a nonce of at most %d bytes, and a time until which it is good", maxNonce)
+	}
+	return RemoteRequest{Action: a.Action, Message: a.Message, Force: a.Force}.Validate()
+}
+
+// For refuses an action that a node is not meant by, now.
+func (a SignedAction) For(node NodeName, now time.Time) error {
+	switch {
+	case !slices.Contains(a.Nodes, node):
+		return Errorf(CodeRefused, "%s has signed the action %s for other nodes", a.Operator, a.Action)
+	case now.After(a.Until):
+		return Errorf(CodeRefused, "%s has signed the action %s until %s, and it is %s here: ask again, or mend the clocks", a.Operator, a.Action, a.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case a.Until.Sub(now) > maxActionLife:
+		return Errorf(CodeRefused, "%s has signed the action %s until %s, which is more than %s from now, %s: mend the clocks", a.Operator, a.Action, a.Until.UTC().Format(time.RFC3339), maxActionLife, now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
