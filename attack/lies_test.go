@@ -105,7 +105,7 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"who opens a secret of another node's run", tutti.OpRecipients, tutti.AskRecipients{Run: theirs, Key: "node/taken/x"}, refused, speak},
 		{"who opens a secret that is another node's", tutti.OpRecipients, tutti.AskRecipients{Run: run, Key: "node/node-01/secret"}, refused, "write node/node-01/secret"},
 		{"secrets of another node: there is no such field", tutti.OpPieces, map[string]any{"node": victim.name}, []tutti.Code{""}, ""},
-		{"a key for secrets that is none", tutti.OpBox, tutti.NewBox{BoxKey: up}, invalid, ""},
+		{"a path as a key for secrets", tutti.OpBox, tutti.NewBox{BoxKey: up}, invalid, ""},
 		{"another node's secret, sealed to its own key", tutti.OpBox, tutti.NewBox{
 			BoxKey: base64.StdEncoding.EncodeToString(slices.Repeat([]byte{9}, 32)), Pieces: []tutti.OwnPiece{{Key: "node/node-01/secret", ID: "x", Sealed: []byte("x")}},
 		}, []tutti.Code{tutti.CodeConflict}, ""},
