@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -101,6 +102,13 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		{"a JWT for another key: there is no such field", tutti.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
 		{"trust for another node: there is no such field, and the JWT is its own", tutti.OpTrust, map[string]any{"key": victim.Key, "node": victim.name, "cas": []tutti.Digest{digest}, "issuer": "A"}, []tutti.Code{""}, ""},
 		{"trust in CAs without end", tutti.OpTrust, tutti.Pinned{CAs: slices.Repeat([]tutti.Digest{digest}, 1000)}, invalid, ""},
+		{"who opens a secret of another node's run", tutti.OpRecipients, tutti.AskRecipients{Run: theirs, Key: "node/taken/x"}, refused, speak},
+		{"who opens a secret that is another node's", tutti.OpRecipients, tutti.AskRecipients{Run: run, Key: "node/node-01/secret"}, refused, "write node/node-01/secret"},
+		{"secrets of another node: there is no such field", tutti.OpPieces, map[string]any{"node": victim.name}, []tutti.Code{""}, ""},
+		{"a path as a key for secrets", tutti.OpBox, tutti.NewBox{BoxKey: up}, invalid, ""},
+		{"another node's secret, sealed to its own key", tutti.OpBox, tutti.NewBox{
+			BoxKey: base64.StdEncoding.EncodeToString(slices.Repeat([]byte{9}, 32)), Pieces: []tutti.OwnPiece{{Key: "node/node-01/secret", ID: "x", Sealed: []byte("x")}},
+		}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"leaving for another node: there is no such field, and its own run goes on", tutti.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
 		{"a beat in another's name: there is no such field", tutti.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
 		{"something live of another node's run", tutti.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
