@@ -234,11 +234,12 @@ func TestSegmentsExpire(t *testing.T) {
 func TestWhatIsKeptWhoeverCausedIt(t *testing.T) {
 	want := []string{
 		"audit.denied",
-		"code.released",
+		"ca.rotated", "code.released", "code.signed",
 		"epoch.begun",
 		"job.cancelled", "job.finished", "job.retired", "job.started",
-		"node.conflicted", "node.enrolled", "node.kept", "node.removed", "node.replaceable", "node.setback",
-		"operator.issued", "operator.revoked",
+		"keys.trusted",
+		"node.boxed", "node.conflicted", "node.enrolled", "node.kept", "node.removed", "node.replaceable", "node.setback",
+		"operator.issued", "operator.revoked", "operators.trusted",
 		"token.created", "token.revoked",
 	}
 	var got []string

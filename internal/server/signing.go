@@ -220,7 +220,7 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	if says == nil {
 		return nil
 	}
-	if *says != n.Trusts {
+	if *says != n.Trusts && tx.server.presence.mayPin(n.Node, tx.now) { // one that says something else all the time does not fill the log
 		tx.emit(actorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
 	}
 	all := tx.Registry.Trust

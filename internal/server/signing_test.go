@@ -201,3 +201,18 @@ func (p *past) codeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestANodeThatFollowsSomethingElseAllTheTime does not fill the log.
+func TestANodeThatFollowsSomethingElseAllTheTime(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	before := len(f.Everything())
+	for i := range uint64(200) {
+		if err := db.Call(tutti.OpClaim, tutti.Claim{Trusts: new(i%2 + 1)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more := len(f.Everything()) - before; more == 0 || more > 40 {
+		t.Errorf("%d events more, want 1 to 40", more)
+	}
+}
