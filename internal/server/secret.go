@@ -72,8 +72,8 @@ func (tx *tx) seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 		boxes[n.Node] = tutti.BoxDigest(n.BoxKey)
 		compiles = compiles || policy.MayCompile(tx.Fleet(), tx.Registry.GroupsOf(n.Node), n.Node) == nil
 	}
-	if owner != "" { // who made it can open it
-		boxes[owner] = tutti.BoxDigest(tx.Registry.Nodes[owner].BoxKey)
+	if n := tx.Registry.Nodes[owner]; n != nil { // who made it can open it
+		boxes[owner] = tutti.BoxDigest(n.BoxKey)
 	}
 	var pieces []tutti.Piece
 	for _, p := range in.Pieces {
