@@ -23,7 +23,7 @@ func TestRemoveState(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range append([]string{"foreign", compileFile, leftFile, agent.BegunFile, agent.TicketFile}, tc.others...) {
+		for _, name := range append([]string{"foreign", compileFile, leftFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile}, tc.others...) {
 			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

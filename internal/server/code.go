@@ -91,6 +91,11 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
+		if in.Statement != nil { // a rotation of the key may have ended meanwhile
+			if _, err := s.opts.Identity.Said(tx.Registry.Trust, *in.Statement); err != nil {
+				return err
+			}
+		}
 		now := tx.Registry.Code[out.Environment]
 		if now.Statement != nil { // nobody takes what a key has signed that is trusted no more
 			if _, err := s.opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
