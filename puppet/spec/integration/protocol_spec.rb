@@ -12,7 +12,7 @@ RSpec.describe 'the run protocol' do
     pid = nil
     run.call { |started| pid = started }
     expect(run.agent.requests.first).to eq(
-      'op' => 'hello', 'run' => run.run, 'protocol' => 1, 'module' => '0.1.0', 'puppet' => Puppet.version,
+      'op' => 'hello', 'run' => run.run, 'protocol' => 1, 'opens' => true, 'module' => '0.1.0', 'puppet' => Puppet.version,
       'ruby' => RUBY_VERSION, 'certname' => 'node.example.net', 'pid' => pid
     ), run.said
     mark = JSON.parse(File.read(File.join(run.dir, 'pid')))
