@@ -29,7 +29,7 @@ type Fleet struct {
 	// SafetyWhenAway is after how long without its server a node makes a safety run by itself, unless its
 	// group says something else; 0: the default, Never: not at all.
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
-	// Secrets: nil: there are none.
+	// Secrets is nil in a fleet that has none.
 	Secrets *SecretRules `json:"secrets,omitempty"`
 }
 

@@ -230,8 +230,8 @@ func manifest(t *testing.T, environment, name string) []byte {
 	return raw
 }
 
-// TestAServerThatWasTakenOverAndCode: whoever has the server has all code that was ever signed. A node begins of that only
-// what is meant for it now.
+// TestAServerThatWasTakenOverAndCode: whoever has the server has all code that was ever signed. A node begins
+// only the code that is meant for it now.
 func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 	f := start(t)
 	u := f.usurp(f.join("taken"))

@@ -148,7 +148,7 @@ func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.Rotatio
 	return tutti.RotationFinished, true, nil
 }
 
-// unnamed are those who are behind and whom nobody has named, for people.
+// unnamed lists for people who is behind and was not named.
 func unnamed(in tutti.RotateCA, nodes, operators []tutti.BehindRotation) []string {
 	var out []string
 	for _, b := range nodes {

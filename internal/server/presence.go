@@ -34,10 +34,8 @@ type seat struct {
 	met     []tutti.Machine // that have said hello with its key, the latest last
 	greeted time.Time       // when the last one did
 	turned  time.Time       // when a rival came back
-	minute  time.Time       // since when hellos are counted
-	hellos  int
-	pinning time.Time // since when pins are counted
-	pins    int
+	hellos  perMinute
+	pins    perMinute // how often it said that it stands on something else
 }
 
 func newPresence() presence {
@@ -136,32 +134,34 @@ func (p presence) takesTurns(n tutti.NodeName) bool {
 
 // mayGreet counts a hello of a node, and reports whether that is not too often.
 func (p presence) mayGreet(n tutti.NodeName, now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	place := p.nodes[n]
-	if place == nil {
-		return false
-	}
-	if now.Sub(place.minute) > time.Minute {
-		place.minute, place.hellos = now, 0
-	}
-	place.hellos++
-	return place.hellos <= maxHellos
+	return p.counted(n, now, maxHellos, func(of *seat) *perMinute { return &of.hellos })
 }
 
 // mayPin counts that a node stands on something else, and reports whether that is not too often.
 func (p presence) mayPin(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxPins, func(of *seat) *perMinute { return &of.pins })
+}
+
+// perMinute counts what a node does in a minute.
+type perMinute struct {
+	began time.Time
+	count int
+}
+
+// counted counts once more, and reports whether there were at most so many in the minute; false: the node is unknown.
+func (p presence) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	place := p.nodes[n]
-	if place == nil {
+	of := p.nodes[n]
+	if of == nil {
 		return false
 	}
-	if now.Sub(place.pinning) > time.Minute {
-		place.pinning, place.pins = now, 0
+	c := which(of)
+	if now.Sub(c.began) > time.Minute {
+		*c = perMinute{began: now}
 	}
-	place.pins++
-	return place.pins <= maxPins
+	c.count++
+	return c.count <= most
 }
 
 // greeted reports whether a node has said hello of late: what it said before that may come later.
