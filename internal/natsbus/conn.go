@@ -215,8 +215,12 @@ func (c *Conn) Proved() tutti.Digest {
 // Key is the node's.
 func (c *Conn) Key() tutti.NodeKey { return c.key }
 
-// Connected reports whether there is a connection now.
-func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+// Connected reports whether there is a connection now that calls use.
+func (c *Conn) Connected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.online.Err() == nil && c.nc.IsConnected()
+}
 
 // Close ends the connection and returns when nothing of it is left. Calls at
 // work end with CodeUnavailable.

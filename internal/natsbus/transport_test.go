@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -229,6 +231,52 @@ func TestDialWithoutServer(t *testing.T) {
 	if got, err := c.Call(within(t), "op", nil); err != nil || string(got) != "hello" {
 		t.Errorf("after the server came: %q, %v", got, err)
 	}
+}
+
+// TestConnectedIsWhatCallsUse: the client library has a connection a moment before calls use it.
+func TestConnectedIsWhatCallsUse(t *testing.T) {
+	bus := bustest.Start(t)
+	node := bus.Join(t, "web")
+	restart := bus.Stop()
+	said := &holdUp{text: "connected to the server", reached: make(chan struct{}), on: make(chan struct{})}
+	c, err := natsbus.Dial(t.Context(), natsbus.DialOptions{
+		URLs: []string{bus.URL()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA(), Logger: slog.New(said),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	up := make(chan struct{}, 10)
+	c.OnConnect(func() { up <- struct{}{} })
+	restart(t)
+	receive(t, said.reached, "connection of the client library")
+	_, err = c.Call(within(t), "op", nil)
+	wantCode(t, err, tutti.CodeUnavailable)
+	if c.Connected() {
+		t.Error("it says that it is connected, and a call says that it is not")
+	}
+	close(said.on)
+	receive(t, up, "connection")
+	if !c.Connected() {
+		t.Error("it says that it is not connected")
+	}
+}
+
+// holdUp is a log that says when a message begins with a text, and waits then.
+type holdUp struct {
+	slog.Handler
+	text        string
+	once        sync.Once
+	reached, on chan struct{}
+}
+
+func (*holdUp) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *holdUp) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, h.text) {
+		h.once.Do(func() { close(h.reached); <-h.on })
+	}
+	return nil
 }
 
 func TestCallEndsWithItsConnection(t *testing.T) {
