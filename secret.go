@@ -272,7 +272,10 @@ type SecretView struct {
 	At      time.Time  `json:"at"`
 	Sealed  []NodeName `json:"sealed"`            // targets that it is sealed to
 	Waiting []NodeName `json:"waiting,omitempty"` // targets that it is not sealed to
-	Former  []NodeName `json:"former,omitempty"`  // it was sealed to them, and they are no targets: it is to be rotated
+	// It is to be rotated because of these: it was sealed to them, and they are no targets; it was sealed to a machine that
+	// had this name before.
+	Former   []NodeName `json:"former,omitempty"`
+	Replaced []NodeName `json:"replaced,omitempty"`
 }
 
 // SecretRules are what the fleet file says about secrets.

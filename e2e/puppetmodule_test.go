@@ -99,6 +99,7 @@ func (s *puppetSite) withModule(t *testing.T) {
 		sh(t, second, "puppet agent --test")
 		converges(t)
 	})
+	t.Run("secrets", func(t *testing.T) { s.secrets(t, converges) })
 	t.Run("without its agent there is no catalog", func(t *testing.T) {
 		sh(t, s.server, "systemctl stop tutti-agent")
 		failing(t, "without its answers there is no catalog")

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os/exec"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/app"
 )
 
 const sealedFleet = `
@@ -77,8 +77,8 @@ func TestSealed(t *testing.T) {
 		return strings.NewReplacer("RECOVERY", line.Recovery, "INSIDE", inside).Replace(sealedFleet)
 	}
 	push(t, fleetOf("node-02"), sealedSite, files)
-	seal(t, given, "data", "set", "--secret", "--string", "shared/sealed/given", "--for", "group:in")
-	seal(t, hiera, "data", "set", "--secret", "--string", "shared/hiera/e2e_sealed::password", "--for", "group:in")
+	seal(t, fleet, given, "data", "set", "--secret", "--string", "shared/sealed/given", "--for", "group:in")
+	seal(t, fleet, hiera, "data", "set", "--secret", "--string", "shared/hiera/e2e_sealed::password", "--for", "group:in")
 	read := func(node, file string) string {
 		t.Helper()
 		return sh(t, host(t, node), "cat /root/e2e-"+file)
@@ -92,7 +92,7 @@ func TestSealed(t *testing.T) {
 	clear := func(when string) {
 		t.Helper()
 		for _, canary := range canaries {
-			if found := holders(t, canary); len(found) > 0 {
+			if found := holders(t, canary, everybody()...); len(found) > 0 {
 				t.Errorf("%s: %s is on %v", when, canary, found)
 			}
 		}
@@ -128,7 +128,7 @@ func TestSealed(t *testing.T) {
 	}
 
 	// Another value; a run that fails with it in its hands; an agent that is killed while it has it.
-	seal(t, rotated, "secret", "rotate", "--string", "shared/hiera/e2e_sealed::password")
+	seal(t, fleet, rotated, "secret", "rotate", "--string", "shared/hiera/e2e_sealed::password")
 	sh(t, two, "touch /root/e2e-fails")
 	j = execute(t, "sealed", tutti.ModeApply)
 	j.expect(j.last("run-in", "node-02"), tutti.Failed, tutti.BecauseResources, "")
@@ -154,14 +154,19 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// seal runs a command that reads a secret from standard input.
-func seal(t *testing.T, secret string, args ...string) {
+// seal runs a command that seals a secret.
+func seal(t *testing.T, f *app.LabFleet, secret string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", fleet.Conn.OperatorDir}, args...)...)
-	cmd.Stdin = strings.NewReader(secret + "\n")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil || !strings.HasPrefix(out.String(), "sealed ") {
-		t.Fatalf("tutti %s: %v: %s", strings.Join(args, " "), err, out.String())
+	if said, err := sealed(t, f, secret, args...); err != nil || !strings.HasPrefix(said, "sealed ") {
+		t.Fatalf("tutti %s: %v: %s", strings.Join(args, " "), err, said)
 	}
+}
+
+// sealed runs a command that reads a secret from standard input, and returns what it said.
+func sealed(t *testing.T, f *app.LabFleet, secret string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)
+	cmd.Stdin = strings.NewReader(secret + "\n")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }

@@ -91,7 +91,8 @@ func newSecretListCommand(o *options) *cobra.Command {
 		Short: "List secrets: for whom, who waits, what is to be rotated",
 		Long: `Lists secrets. WAITING are nodes that a secret is for and that it is not sealed to:
 tutti secret reseal. TO ROTATE are nodes that had it and that it is not for any
-more: they may know it, until it has another value: tutti secret rotate.`,
+more, and those of which a machine had it that was replaced: they may know it, until
+it has another value: tutti secret rotate.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
@@ -107,11 +108,20 @@ more: they may know it, until it has another value: tutti secret rotate.`,
 			}
 			var rows [][]string
 			for _, s := range secrets {
-				rows = append(rows, []string{s.Key, strings.Join(s.For, " "), fmt.Sprint(len(s.Sealed)), orDash(some(s.Waiting)), orDash(some(s.Former)), s.By, ago(s.At, time.Now())})
+				rows = append(rows, []string{s.Key, strings.Join(s.For, " "), fmt.Sprint(len(s.Sealed)), orDash(some(s.Waiting)), orDash(some(toRotate(s))), s.By, ago(s.At, time.Now())})
 			}
 			return table(cmd.OutOrStdout(), "KEY\tFOR\tSEALED TO\tWAITING\tTO ROTATE\tBY\tSET", rows)
 		},
 	}
+}
+
+// toRotate are the nodes because of which a secret is to be rotated.
+func toRotate(s tutti.SecretView) []tutti.NodeName {
+	out := slices.Clone(s.Former)
+	for _, node := range s.Replaced {
+		out = append(out, node+" (replaced)")
+	}
+	return out
 }
 
 func newSecretResealCommand(o *options) *cobra.Command {

@@ -29,6 +29,7 @@ type modelValue struct {
 	value  string
 	secret string // its id
 	pieces map[tutti.NodeName]tutti.Piece
+	before map[tutti.NodeName]bool // nodes whose earlier machine had it
 }
 
 func newModel() *model {
@@ -51,22 +52,26 @@ func (m *model) value(path string, node tutti.NodeName) (text, content string) {
 	return string(tutti.Secret{Key: path, ID: v.secret}.Value(p.Sealed)), "secret " + v.secret
 }
 
-func (m *model) apply(body tutti.Body) {
+func (m *model) apply(by string, body tutti.Body) {
 	switch b := body.(type) {
 	case *tutti.ValueSet:
 		m.values[b.Key] = modelValue{owner: b.Owner, value: string(b.Value)}
 	case *tutti.SecretSealed:
 		v := m.values[b.Key]
-		pieces := map[tutti.NodeName]tutti.Piece{}
+		pieces, before := map[tutti.NodeName]tutti.Piece{}, map[tutti.NodeName]bool{}
 		if v.secret == b.Secret.ID {
 			maps.Copy(pieces, v.pieces)
+			maps.Copy(before, v.before)
 		} else {
 			v = modelValue{owner: b.Owner, secret: b.Secret.ID}
 		}
 		for _, p := range b.Pieces {
+			if had := pieces[p.Node].Box; had != "" && had != p.Box && by != "node:"+string(p.Node) {
+				before[p.Node] = true
+			}
 			pieces[p.Node] = p
 		}
-		v.pieces = pieces
+		v.pieces, v.before = pieces, before
 		m.values[b.Key] = v
 	case *tutti.NodeEnrolled:
 		m.boxes[b.Node] = tutti.BoxDigest(b.BoxKey)
@@ -95,6 +100,18 @@ func (m *model) apply(body tutti.Body) {
 	case *tutti.JobFinished:
 		delete(m.overlay, b.Job)
 	}
+}
+
+// replaced are the nodes of which an earlier machine had a secret.
+func (m *model) replaced(path string) []tutti.NodeName {
+	var out []tutti.NodeName
+	for node, p := range m.values[path].pieces {
+		if box := m.boxes[node]; m.values[path].before[node] || box != "" && box != p.Box {
+			out = append(out, node)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (m *model) hiera(node tutti.NodeName, key string) (text, content string) {
@@ -192,9 +209,14 @@ func TestStateIsTheModel(t *testing.T) {
 			contents[digest], digests[content] = content, digest
 		}
 		for i := range rapid.IntRange(1, 30).Draw(t, "length") {
-			body := anyBody(t)
-			s.Apply(tutti.Event{Seq: uint64(i + 1), Body: body})
-			m.apply(body)
+			body, by := anyBody(t), rapid.SampledFrom([]string{"operator:jo", "node:web"}).Draw(t, "by")
+			s.Apply(tutti.Event{Seq: uint64(i + 1), By: by, Body: body})
+			m.apply(by, body)
+			for _, key := range someKeys {
+				if got, _ := s.Secret(key); !slices.Equal(got.Replaced, m.replaced(key)) {
+					t.Fatalf("secret %s: machines before of %v, want %v", key, got.Replaced, m.replaced(key))
+				}
+			}
 			for _, node := range someNodes {
 				for _, key := range someKeys {
 					got := s.Answer(tutti.Query{Kind: tutti.QueryValue, Key: key}, data.Asker{Node: node})

@@ -16,6 +16,7 @@ type sealed struct {
 	targets  []string
 	pieces   map[tutti.NodeName]tutti.Piece
 	since    map[tutti.NodeName]uint64 // nodes that it was sealed to, also those that are gone, and the sequence
+	replaced map[tutti.NodeName]bool   // nodes of which it was sealed to a machine before the one that it is sealed to now
 }
 
 // digestFor is the digest of the answer that a node gets; empty: none. A secret is an
@@ -51,10 +52,11 @@ func (v value) secret() tutti.Secret {
 func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 	v := s.values[b.Key]
 	had := v.sealed
-	next := &sealed{id: b.Secret.ID, recovery: b.Recovery, targets: b.For, pieces: map[tutti.NodeName]tutti.Piece{}, since: map[tutti.NodeName]uint64{}}
+	next := &sealed{id: b.Secret.ID, recovery: b.Recovery, targets: b.For, pieces: map[tutti.NodeName]tutti.Piece{}, since: map[tutti.NodeName]uint64{}, replaced: map[tutti.NodeName]bool{}}
 	if had != nil && had.id == next.id {
 		maps.Copy(next.pieces, had.pieces)
 		maps.Copy(next.since, had.since)
+		maps.Copy(next.replaced, had.replaced)
 		if len(b.Recovery) == 0 {
 			next.recovery = had.recovery
 		}
@@ -62,6 +64,10 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 		v = value{ValueView: tutti.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
 	}
 	for _, p := range b.Pieces {
+		// A node that has another key by its own wish seals to it itself.
+		if old, has := next.pieces[p.Node]; has && old.Box != p.Box && e.By != tutti.ActorNode(p.Node) {
+			next.replaced[p.Node] = true
+		}
 		next.pieces[p.Node], next.since[p.Node] = p, e.Seq
 	}
 	v.sealed, v.digest = next, b.Digest()
@@ -111,6 +117,8 @@ type Sealed struct {
 	Boxes  map[tutti.NodeName]tutti.Digest // of the keys that it is sealed to
 	// Had are the nodes that it was sealed to once, with those that it still is.
 	Had []tutti.NodeName
+	// Replaced are the nodes of which a machine before the present one had it.
+	Replaced []tutti.NodeName
 }
 
 // Secret returns the secret at a key.
@@ -126,6 +134,11 @@ func (s *State) Secret(key string) (Sealed, bool) {
 		}
 	}
 	out.Had = slices.Sorted(maps.Keys(v.sealed.since))
+	for _, node := range out.Had {
+		if box := s.boxes[node]; v.sealed.replaced[node] || box != "" && box != v.sealed.pieces[node].Box {
+			out.Replaced = append(out.Replaced, node)
+		}
+	}
 	return out, true
 }
 

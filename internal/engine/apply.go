@@ -159,7 +159,7 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 		return nil
 	}
 	result := b.Result
-	r.Result, r.Told = &result, e.By == "node:"+string(r.Node)
+	r.Result, r.Told = &result, e.By == tutti.ActorNode(r.Node)
 	s.endRun(e, r)
 	return s.report(r)
 }

@@ -70,8 +70,12 @@ func (s *State) SecretView(secret data.Sealed) tutti.SecretView {
 		}
 	}
 	for _, node := range secret.Had {
-		if node != secret.View.Owner && !s.IsRecipient(secret.Secret.For, node) {
+		switch {
+		case node == secret.View.Owner:
+		case !s.IsRecipient(secret.Secret.For, node):
 			out.Former = append(out.Former, node)
+		case slices.Contains(secret.Replaced, node):
+			out.Replaced = append(out.Replaced, node)
 		}
 	}
 	slices.Sort(out.Sealed)

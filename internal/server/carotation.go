@@ -353,7 +353,7 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if !tx.looks && !s.presence.mayPin(n.Node, tx.now) {
 			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, maxPins)
 		}
-		tx.emit(actorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
+		tx.emit(tutti.ActorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
 		return nil
 	})
 	if err != nil {

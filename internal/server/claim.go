@@ -47,7 +47,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return full
 		}
 		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
-			tx.emit(actorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
+			tx.emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
 		if unknown := in.Lacks(r.Needs()); len(unknown) > 0 {
 			tx.refuseOrder(r, in.Version, unknown)

@@ -349,7 +349,7 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 		}
 		if code != "" && r.Code != code {
 			err := tutti.Errorf(tutti.CodeRefused, "run %s was not told to use the code %s", r.Run, code)
-			return tx.deny(actorNode(n.Node), "fetch code "+string(code), err)
+			return tx.deny(tutti.ActorNode(n.Node), "fetch code "+string(code), err)
 		}
 		blob = tx.Registry.Signed[r.Code]
 		if blob == "" {
@@ -434,7 +434,7 @@ func (s *Server) denyKey(ctx context.Context, key tutti.NodeKey, what string, ca
 		if err != nil {
 			return err
 		}
-		return tx.deny(actorNode(n.Node), what, cause)
+		return tx.deny(tutti.ActorNode(n.Node), what, cause)
 	})
 }
 
@@ -467,7 +467,7 @@ func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte)
 // whose result is to come.
 func (tx *tx) mayStore(n *fold.Node, size int64) error {
 	refused := func(format string, args ...any) error {
-		return tx.deny(actorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, format, args...))
+		return tx.deny(tutti.ActorNode(n.Node), "store a blob", tutti.Errorf(tutti.CodeRefused, format, args...))
 	}
 	switch {
 	case n.LastClaimed == "":

@@ -85,7 +85,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 		if err != nil || same {
 			return err
 		}
-		tx.emit(actorNode(host.Node), &tutti.RunAsked{
+		tx.emit(tutti.ActorNode(host.Node), &tutti.RunAsked{
 			Run: r.Run, Asked: asked.digest, Absent: asked.content.Absent, Reads: asked.content, Served: served,
 		})
 		if in.CatalogUUID != "" {
@@ -143,7 +143,7 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 		return nil, nil, nil, err
 	}
 	deny := func(err error) (*fold.Node, *fold.Node, *engine.Run, error) {
-		return nil, nil, nil, tx.deny(actorNode(host.Node), "compile for "+string(name), err)
+		return nil, nil, nil, tx.deny(tutti.ActorNode(host.Node), "compile for "+string(name), err)
 	}
 	if err := policy.MayCompile(tx.Fleet(), tx.Registry.Groups(host), host.Node); err != nil {
 		return deny(err)
@@ -174,9 +174,9 @@ func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *fold.Nod
 	switch {
 	case err != nil:
 	case r == nil:
-		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
+		err = tx.deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
 	case r.Records >= maxRecords:
-		err = tx.deny(actorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
+		err = tx.deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
 	case in.CatalogUUID != "":
 		err = tx.mayPublish(n, r, in.Exports, nil)
 	}
@@ -209,7 +209,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 		return nil, data.Asker{}, err
 	case n == nil:
 		err := tutti.Errorf(tutti.CodeRefused, "%q is no node of this fleet", string(name))
-		return nil, data.Asker{}, tx.deny(actorNode(host.Node), "compile for "+string(name), err)
+		return nil, data.Asker{}, tx.deny(tutti.ActorNode(host.Node), "compile for "+string(name), err)
 	case r == nil:
 		return n, data.Asker{Node: n.Node, Opener: host.Node}, nil
 	}

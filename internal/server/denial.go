@@ -60,7 +60,7 @@ func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
 func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
 	who := "key:" + string(key)
 	if node := s.presence.named(key); node != "" {
-		who = actorNode(node)
+		who = tutti.ActorNode(node)
 	}
 	s.Denied(ctx, who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))
 }

@@ -79,13 +79,13 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		case n == nil:
 		case n.Key != in.Key:
 			old = n.Key
-			tx.leave(actorNode(in.Name), n, "another machine took the node's name over")
-			tx.emit(actorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
+			tx.leave(tutti.ActorNode(in.Name), n, "another machine took the node's name over")
+			tx.emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))): // other grants, perhaps another mode
-			tx.leave(actorNode(in.Name), n, "the node has joined again, in other groups")
-			tx.emit(actorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
+			tx.leave(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
+			tx.emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
 		}
-		tx.emit(actorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
+		tx.emit(tutti.ActorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
 		return nil
 	})
 	if err != nil {

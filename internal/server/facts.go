@@ -30,7 +30,7 @@ func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return err
 		}
 		if r := tx.Engine.Runs[in.Run]; r != nil && r.Node != n.Node {
-			return tx.deny(actorNode(n.Node), "speak for run "+string(in.Run),
+			return tx.deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Run),
 				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
 		}
 		if run := tx.Engine.Active[n.Node]; run != "" { // it may never begin
@@ -48,7 +48,7 @@ func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err := tx.server.opts.Space(); err != nil {
 			return err
 		}
-		tx.emit(actorNode(n.Node), body)
+		tx.emit(tutti.ActorNode(n.Node), body)
 		return nil
 	})
 }

@@ -55,7 +55,7 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 		}
 	}
 	return nil, take(func(tx *tx, n *fold.Node) {
-		tx.emit(actorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
+		tx.emit(tutti.ActorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
 	})
 }
 
@@ -63,7 +63,7 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 // future. CodeUnavailable: not so soon after the last one.
 func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
-		return false, tx.deny(actorNode(n.Node), "speak for run "+string(in.Result.Run),
+		return false, tx.deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
 	if at := in.Result.StartedAt; at.Sub(tx.now) > maxAhead {

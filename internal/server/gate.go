@@ -78,7 +78,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 		}
 		if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
 			err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
-			return tx.deny(actorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
+			return tx.deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
 		}
 		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
 		if r.Held() && tx.Engine.Converges(r) {
@@ -92,7 +92,7 @@ func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, s
 // compiled notes what a run handed over. What only its own job may see is in that
 // job's overlay; who converges is let go, or not, with all others (converge.go).
 func (tx *tx) compiled(n *fold.Node, r *engine.Run, in tutti.Gate, kept handed) {
-	by := actorNode(n.Node)
+	by := tutti.ActorNode(n.Node)
 	overlay := tx.overlay(r)
 	says := r.Publishes()
 	if overlay && says {
@@ -122,7 +122,7 @@ func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, exports []tutti.Export, ke
 		return nil
 	}
 	tx.refused(r, policy.Wants(tx.Fleet(), tx.Registry.Groups(n), n.Node, exports, keys, nil))
-	return tx.deny(actorNode(n.Node), what, err)
+	return tx.deny(tutti.ActorNode(n.Node), what, err)
 }
 
 // refused notes what a run was refused, besides what is noted of it already.
@@ -156,7 +156,7 @@ func (tx *tx) mayRead(n *fold.Node, reads []tutti.Read) error {
 	cost := 0
 	for _, r := range reads {
 		if cost += tx.Data.Cost(r.Query); cost > maxGateCost {
-			return tx.deny(actorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
+			return tx.deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func (tx *tx) setExports(n *fold.Node, r *engine.Run, exports []tutti.Export, se
 		return // what others read is as it was
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
-	tx.emit(actorNode(n.Node), body)
+	tx.emit(tutti.ActorNode(n.Node), body)
 }
 
 // storeExports keeps a set as a blob; equal sets have equal digests.

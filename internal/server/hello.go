@@ -60,7 +60,7 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if has != t.Present && t.Present != "" {
 			body.Rivals = append(slices.Clone(t.Rivals[max(0, len(t.Rivals)+1-maxRivals):]), t.Present)
 		}
-		tx.emit(actorNode(n.Node), body)
+		tx.emit(tutti.ActorNode(n.Node), body)
 		if in.Machine != "" && t.Machine != "" && in.Machine != t.Machine {
 			tx.moved(n.Node)
 		}
@@ -80,7 +80,7 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 	t := n.Tickets
 	switch {
 	case t.Left(ticket):
-		return tx.deny(actorNode(n.Node), "speak for the node from a machine that is it no more",
+		return tx.deny(tutti.ActorNode(n.Node), "speak for the node from a machine that is it no more",
 			tutti.Errorf(tutti.CodeRefused, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
 	case t.Conflicted == "" && t.Rival(ticket) && tx.server.presence.takesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
@@ -88,7 +88,7 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 	case t.Conflicted == "":
 		return nil
 	}
-	return tx.deny(actorNode(n.Node), "speak for a node that is two machines",
+	return tx.deny(tutti.ActorNode(n.Node), "speak for a node that is two machines",
 		tutti.Errorf(tutti.CodeRefused, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
 }
 
@@ -101,7 +101,7 @@ func (tx *tx) fits(n *fold.Node) error {
 		return err
 	}
 	if tx.ticket == "" && !tx.server.presence.greeted(n.Node, tx.server.opts.Silence) {
-		return tx.deny(actorNode(n.Node), "speak without a ticket",
+		return tx.deny(tutti.ActorNode(n.Node), "speak without a ticket",
 			tutti.Errorf(tutti.CodeRefused, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
 	}
 	tx.server.ringHello(n.Key)

@@ -24,7 +24,7 @@ func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return err
 		}
 		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
-			tx.emit(actorNode(n.Node), changed)
+			tx.emit(tutti.ActorNode(n.Node), changed)
 		}
 		out = tx.Engine.LeaseOrder(n.Node, in)
 		return nil

@@ -34,7 +34,7 @@ func (s *Server) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if j := tx.Engine.ExclusiveOn(n.Node); j != nil {
 			return tutti.Errorf(tutti.CodeConflict, "the node is %s; wait for its end, or end it with: tutti job cancel %s", heldBy(j), j.ID)
 		}
-		by := actorNode(n.Node)
+		by := tutti.ActorNode(n.Node)
 		tx.leave(by, n, "the node has left the fleet")
 		tx.emit(by, &tutti.NodeRemoved{Node: n.Node})
 		s.leavers = append(s.leavers, leaver{key: key, at: tx.now.Add(leaveGrace)})

@@ -71,8 +71,6 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	return json.Marshal(out)
 }
 
-func actorNode(n tutti.NodeName) string { return "node:" + string(n) }
-
 // decode reads a message of a node; what does not fit is an error, with the
 // message's name.
 func decode[T any](op string, payload []byte) (T, error) {
@@ -116,7 +114,7 @@ func (tx *tx) ownRun(n *fold.Node, id tutti.RunID) (*engine.Run, error) {
 	default:
 		return r, nil
 	}
-	return nil, tx.deny(actorNode(n.Node), "speak for run "+string(id), err)
+	return nil, tx.deny(tutti.ActorNode(n.Node), "speak for run "+string(id), err)
 }
 
 // run returns the run if the node has claimed it and it goes on.

@@ -51,12 +51,12 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in tutti.Ask) (data.Asker, error) {
 			if r := tx.Engine.Runs[in.Run]; r != nil && r.Node == n.Node {
 				tx.refused(r, []tutti.Grant{{Read: []string{in.Query.Key}}})
 			}
-			return asker, tx.deny(actorNode(n.Node), "read "+in.Query.Key, err)
+			return asker, tx.deny(tutti.ActorNode(n.Node), "read "+in.Query.Key, err)
 		}
 	}
 	if tx.Data.Cost(in.Query) > maxAskCost {
 		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost)
-		return asker, tx.deny(actorNode(n.Node), "ask so much at once", err)
+		return asker, tx.deny(tutti.ActorNode(n.Node), "ask so much at once", err)
 	}
 	return asker, nil
 }
@@ -149,19 +149,19 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 			return tutti.Errorf(tutti.CodeRefused, "run %s of node %s is not applying (mode %s): it publishes nothing", r.Run, n.Node, r.Mode)
 		}
 		if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
-			return tx.deny(actorNode(n.Node), "write "+in.Key, err)
+			return tx.deny(tutti.ActorNode(n.Node), "write "+in.Key, err)
 		}
 		if n.Changes >= maxChanges || n.Written+int64(in.Size()) > maxWritten {
-			return tx.deny(actorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
+			return tx.deny(tutti.ActorNode(n.Node), "write so much", tutti.Errorf(tutti.CodeRefused,
 				"run %s of node %s has changed values %d times, in all %d bytes: at most %d and %d", r.Run, n.Node, n.Changes, n.Written, maxChanges, maxWritten))
 		}
 		if _, known := tx.Data.Value(in.Key); !known && !in.Withdraw && tx.Data.Owns(n.Node) >= maxValues {
-			return tx.deny(actorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
+			return tx.deny(tutti.ActorNode(n.Node), "own so many values", tutti.Errorf(tutti.CodeRefused, "node %s has published %d values that are there, at most %d", n.Node, maxValues, maxValues))
 		}
 		if in.Secret != nil {
-			return tx.seal(actorNode(n.Node), n.Node, r, *in.Secret)
+			return tx.seal(tutti.ActorNode(n.Node), n.Node, r, *in.Secret)
 		}
-		return tx.setValue(actorNode(n.Node), n.Node, r, in)
+		return tx.setValue(tutti.ActorNode(n.Node), n.Node, r, in)
 	})
 }
 
@@ -196,7 +196,7 @@ func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Resul
 	}
 	for _, key := range tx.Data.OwnedBy(n.Node) {
 		if !declared[key] {
-			tx.emit(actorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
+			tx.emit(tutti.ActorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
 		}
 	}
 }

@@ -248,6 +248,6 @@ func (s *Server) unasked(ctx context.Context, key tutti.NodeKey, what string, ca
 		if err != nil {
 			return err
 		}
-		return tx.deny(actorNode(n.Node), what, cause)
+		return tx.deny(tutti.ActorNode(n.Node), what, cause)
 	})
 }

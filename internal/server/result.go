@@ -35,12 +35,12 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		if r.Result == nil { // the same result may come twice
 			tx.withdrawUndeclared(n, r, in.Result)
 			if more != nil {
-				tx.emit(actorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.digest, Absent: more.content.Absent, Reads: more.content})
+				tx.emit(tutti.ActorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.digest, Absent: more.content.Absent, Reads: more.content})
 			}
 			if tx.Registry.Claims[r.Run] == n {
 				delete(tx.server.stored, n.Key)
 			}
-			tx.emit(actorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plain.Result(in.Result), r.Served)})
+			tx.emit(tutti.ActorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plain.Result(in.Result), r.Served)})
 			return nil
 		}
 		last := tx.Engine.Last(n.Node)

@@ -164,11 +164,11 @@ func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []by
 			}
 			node = n.Node
 			if !r.Passed() || !slices.Contains(r.Values, in.Key) {
-				return 0, tx.deny(actorNode(n.Node), "ask for whom to seal "+in.Key,
+				return 0, tx.deny(tutti.ActorNode(n.Node), "ask for whom to seal "+in.Key,
 					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: its catalog has not named it at the gate", r.Run, n.Node, in.Key))
 			}
 			if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
-				return 0, tx.deny(actorNode(n.Node), "write "+in.Key, err)
+				return 0, tx.deny(tutti.ActorNode(n.Node), "write "+in.Key, err)
 			}
 			return len(tx.Registry.Nodes) * len(in.For), nil
 		},
@@ -256,9 +256,9 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			}
 			events = append(events, &tutti.SecretSealed{Secret: more})
 		}
-		tx.emit(actorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
+		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
 		for _, e := range events {
-			tx.emit(actorNode(n.Node), e)
+			tx.emit(tutti.ActorNode(n.Node), e)
 		}
 		return nil
 	})

@@ -254,12 +254,26 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 		}
 		return list[0]
 	}
-	// The first one has come back with the key that it had.
-	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) {
+	// The first one has come back with the key that it had. The machine that had the secret as web-02 is named as long as
+	// there is no other value, whoever gets it since.
+	replaced := []tutti.NodeName{"web-02"}
+	if s := lists(); !slices.Equal(s.Sealed, []tutti.NodeName{"web-01"}) || !slices.Equal(s.Waiting, []tutti.NodeName{"web-02"}) || !slices.Equal(s.Replaced, replaced) {
+		t.Errorf("listed as %+v", s)
+	}
+	more := v.sealed("db/password", 1, `1`, "group:pair")
+	more.Adds, more.Recovery = true, nil
+	if err := v.SealSecret(servertest.Operator(), more); err != nil {
+		t.Fatal(err)
+	}
+	if s := lists(); len(s.Sealed) != 2 || !slices.Equal(s.Replaced, replaced) {
+		t.Errorf("listed as %+v", s)
+	}
+	v.set("db/password", 2, `2`, "group:pair")
+	if s := lists(); len(s.Sealed) != 2 || s.Replaced != nil {
 		t.Errorf("listed as %+v", s)
 	}
 	v.Push(strings.Replace(v.source, "web-01, web-02", "web-02", 1))
-	if s := lists(); len(s.Sealed) > 0 || !slices.Equal(s.Former, []tutti.NodeName{"web-01"}) {
+	if s := lists(); len(s.Sealed) != 1 || !slices.Equal(s.Former, []tutti.NodeName{"web-01"}) {
 		t.Errorf("listed as %+v", s)
 	}
 }
@@ -391,6 +405,9 @@ func TestANodeHasAnotherKey(t *testing.T) {
 	wantCode(t, web.Call(tutti.OpBox, whole, nil), "", "")
 	if diff := cmp.Diff([]string{"node.boxed", "secret.sealed", "secret.sealed"}, v.Since(n)); diff != "" {
 		t.Errorf("appended -want +got\n%s", diff)
+	}
+	if list, err := v.ListSecrets(servertest.Operator()); err != nil || list[0].Replaced != nil {
+		t.Errorf("listed as %+v, %v: want no machine that was replaced", list, err)
 	}
 	wantCode(t, web.Call(tutti.OpBox, whole, nil), "", "") // it has not heard of it
 	if got := v.Since(n); len(got) != 3 {

@@ -221,7 +221,7 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 		return nil
 	}
 	if *says != n.Trusts && tx.server.presence.mayPin(n.Node, tx.now) { // one that says something else all the time does not fill the log
-		tx.emit(actorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
+		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
 	}
 	all := tx.Registry.Trust
 	return all[min(*says, uint64(len(all))):]
