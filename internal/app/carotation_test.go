@@ -322,6 +322,7 @@ func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 // the old CA alone, and one that had pinned both. Joining again mends it, without a restart of the agent; its keys stay, and
 // what it remembers.
 func TestANodeThatWasLeftBehind(t *testing.T) {
+	t.Parallel() // it waits for the times at which an agent tries again
 	for _, tc := range []struct {
 		reason string
 		pinned bool
@@ -331,6 +332,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 		{"it was away since it had pinned both CAs", true, "the keys that let it in were rotated while it was away"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
 			f := startRotated(t)
 			m := f.join(t, "away")
 			if tc.pinned {
