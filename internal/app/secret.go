@@ -232,7 +232,7 @@ func pin(c cli.Connection, to tutti.Recipients) (first []tutti.NodeName, err err
 		}
 	}
 	if len(others) > 0 {
-		return nil, tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, run: tutti secret trust %s",
+		return nil, tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, or somebody ran `tutti agent rotate-key` there, run: tutti secret trust %s",
 			strings.Join(others, ", "), strings.Join(others, " "))
 	}
 	if !changed {
