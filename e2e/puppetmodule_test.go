@@ -16,13 +16,13 @@ import (
 // moduleFleet is the site's fleet file with the Puppet Server as a node.
 var moduleFleet = strings.Replace(siteFleet, "plans:\n", `  servers: {nodes: [puppet]}
 grants:
-`+compileGrant+`  - {to: web, exports: [File], write: [shared/port], dangerous: true}
+`+compileGrant+`  - {to: web, exports: [File], write: [shared/port, shared/made], dangerous: true}
 plans:
   second: {steps: [{run: web-02}]}
 `, 1)
 
 // moduleSite: web-02 collects what web-01 exports, and reads what it publishes,
-// without which it has no catalog.
+// without which it has no catalog. secretSites is added to it.
 const moduleSite = `
 case $trusted['certname'] {
   'web-01': {
@@ -43,11 +43,12 @@ case $trusted['certname'] {
 // wakes readers, as with `puppet apply`, and the module answers nobody else.
 func (s *puppetSite) withModule(t *testing.T) {
 	s.join(t, s.server)
-	s.setFleet(t, moduleFleet)
-	s.manifest(t, moduleSite)
+	s.setFleet(t, s.withSecrets(t, moduleFleet))
+	s.manifest(t, moduleSite+secretSites)
 	s.installModule(t)
 	sh(t, s.server, "systemctl start --no-block puppetserver")
 	s.set(t, "shared/hiera/e2e::key", `"from tutti"`)
+	s.setSecrets(t)
 	second := s.web[1]
 	check := func(t *testing.T, want map[string]string) {
 		t.Helper()
@@ -85,21 +86,28 @@ func (s *puppetSite) withModule(t *testing.T) {
 	// web-02 has no catalog before web-01 has published.
 	t.Run("from nothing", func(t *testing.T) {
 		converges(t, "web-01", "web-02")
-		check(t, map[string]string{"e2e-peer": "of web-01: none", "e2e-port": "5432", "e2e-hiera": "from tutti"})
+		check(t, map[string]string{
+			"e2e-peer": "of web-01: none", "e2e-port": "5432", "e2e-hiera": "from tutti",
+			"e2e-secrets": givenSecret + " " + madeSecret + " " + hieraSecret,
+		})
 	})
 	t.Run("a change runs its readers", func(t *testing.T) {
 		converges(t)
-		s.set(t, "shared/hiera/e2e::key", `"changed"`)
+		s.rotateSecrets(t)
 		converges(t, "web-02")
+		s.set(t, "shared/hiera/e2e::key", `"changed"`)
 		s.set(t, "shared/motd", `"hello"`) // web-01 reads it, and exports it to web-02
 		converges(t, "web-01", "web-02")
-		check(t, map[string]string{"e2e-peer": "of web-01: hello", "e2e-port": "5432", "e2e-hiera": "changed"})
+		check(t, map[string]string{
+			"e2e-peer": "of web-01: hello", "e2e-port": "5432", "e2e-hiera": "changed",
+			"e2e-secrets": givenSecret + " " + madeSecret + " " + rotatedSecret,
+		})
+		s.checkSecretsKept(t)
 	})
 	t.Run("a run that others start gets the same catalog", func(t *testing.T) {
 		sh(t, second, "puppet agent --test")
 		converges(t)
 	})
-	t.Run("secrets", func(t *testing.T) { s.secrets(t, converges) })
 	t.Run("without its agent there is no catalog", func(t *testing.T) {
 		sh(t, s.server, "systemctl stop tutti-agent")
 		failing(t, "without its answers there is no catalog")
