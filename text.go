@@ -1,8 +1,10 @@
 package tutti
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Plain makes a text of somebody else fit for logs and terminals: it is cut at most
@@ -14,11 +16,34 @@ func Plain(text string, most int) string {
 		text = text[:max(0, most-len(cut))] + cut
 	}
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+		if isHidden(r) {
 			return unicode.ReplacementChar
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// Visible makes what somebody else said fit for a terminal, and loses nothing of it: a control character other than the
+// end of a line or a tab, and one that turns the direction of writing, becomes \u and its number, as in JSON. Bytes that are
+// not UTF-8 become U+FFFD.
+func Visible(text string) string {
+	if strings.IndexFunc(text, isHidden) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if isHidden(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// isHidden reports whether a terminal may take a character for a command.
+func isHidden(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
 }
 
 // OneLine joins the lines of a text. Puppet writes a backslash and an n between the lines of a dependency cycle.

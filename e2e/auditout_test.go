@@ -22,7 +22,7 @@ func TestAuditOut(t *testing.T) {
 		if out, code := tuttiCLI(t, fleet, "pause", node, "--reason", "audit of "+node, "--for", "1m"); code != 0 {
 			t.Fatalf("pause: exit code %d: %s", code, out)
 		}
-		t.Cleanup(func() { tuttiCLI(t, fleet, "unpause", node) })
+		defer tuttiCLI(t, fleet, "unpause", node)
 		eventually(t, "the file has it", func() bool { return sh(t, s, "grep -c 'audit of "+node+"' /var/log/tutti/audit.jsonl || true") != "0" })
 		eventually(t, "the journal has it", func() bool {
 			return sh(t, s, "journalctl --no-pager -t tutti-audit -o cat SYSLOG_FACILITY=10 | grep -c 'audit of "+node+"' || true") != "0"

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
 )
@@ -19,7 +20,7 @@ func main() {
 	err := cli.NewRoot(app.Commands()).ExecuteContext(ctx)
 	stop()
 	if _, silent := errors.AsType[cli.CommandExit](err); err != nil && !silent {
-		fmt.Fprintln(os.Stderr, "tutti:", err)
+		fmt.Fprintln(os.Stderr, "tutti:", tutti.Visible(err.Error()))
 	}
 	os.Exit(cli.ExitCode(err))
 }

@@ -62,7 +62,7 @@ func logger() *slog.Logger {
 
 func connect(c cli.Connection) (cli.Server, error) {
 	if err := renewOperator(c); err != nil {
-		fmt.Fprintln(os.Stderr, "tutti: the operator's certificate was not renewed:", err)
+		fmt.Fprintln(os.Stderr, "tutti: the operator's certificate was not renewed:", tutti.Visible(err.Error()))
 	}
 	client, err := Connect(ConnectOptions(c))
 	if err != nil {

@@ -78,7 +78,7 @@ func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
 	ctx, cancel := context.WithTimeoutCause(ctx, renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
 	defer cancel()
 	if err := renewBy(ctx, f.dir, f.name, f.client.FollowRotation); err != nil {
-		fmt.Fprintln(os.Stderr, "tutti: the server's keys are rotated, and the operator's credentials do not follow yet:", err)
+		fmt.Fprintln(os.Stderr, "tutti: the server's keys are rotated, and the operator's credentials do not follow yet:", tutti.Visible(err.Error()))
 	}
 }
 

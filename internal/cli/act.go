@@ -20,13 +20,17 @@ type act struct {
 	Event  json.RawMessage `json:"event"`
 }
 
-// AuditLine is an act as a line of JSON for other systems: without the event itself, which may have values.
+// maxAct is how many bytes of who and of what other systems are told: a datagram of syslog takes the line in any case.
+const maxAct = 4 << 10
+
+// AuditLine is an act as a line of JSON for other systems: without the event itself, which may have values. Longer texts
+// are cut.
 func AuditLine(entry tutti.AuditEntry) ([]byte, error) {
 	a, err := actOf(entry)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(auditLine{a.Seq, a.At, a.Who, a.What, a.Denied, entry.Link})
+	return json.Marshal(auditLine{a.Seq, a.At, tutti.Plain(a.Who, maxAct), tutti.Plain(a.What, maxAct), a.Denied, entry.Link})
 }
 
 type auditLine struct {

@@ -61,7 +61,7 @@ timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer
 			if len(args) == 1 {
 				in.File = args[0]
 			}
-			in.Socket, in.Out = o.conn.Socket, cmd.OutOrStdout()
+			in.Socket, in.Out = o.conn.Socket, rawOf(cmd.OutOrStdout())
 			made, err := o.deps.Backups.Backup(cmd.Context(), in)
 			if err != nil {
 				return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -127,6 +128,8 @@ Exit codes:
 		newRotateCommand(o), newDemoCommand(o), newLabCommand(o),
 	)
 	badInput(root)
+	root.SetOut(&visibleWriter{file: os.Stdout})
+	root.SetErr(&visibleWriter{file: os.Stderr})
 	return root
 }
 

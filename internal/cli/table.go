@@ -8,12 +8,19 @@ import (
 	"time"
 )
 
+// inCell keeps a text in its cell: whoever chose it forges no row.
+var inCell = strings.NewReplacer("\n", " ", "\t", " ")
+
 // table prints rows in columns, with a head in capitals.
 func table(w io.Writer, head string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, head)
 	for _, r := range rows {
-		fmt.Fprintln(tw, strings.Join(r, "\t"))
+		cells := make([]string, len(r))
+		for i, cell := range r {
+			cells[i] = inCell.Replace(cell)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
 }

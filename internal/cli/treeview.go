@@ -80,7 +80,7 @@ func (v *treeView) above(color func(string) string, lines ...string) {
 	}
 	v.erase()
 	for _, l := range lines {
-		fmt.Fprintln(v.out, color(l))
+		fmt.Fprintln(v.out, color(tutti.Visible(l)))
 	}
 	v.draw(time.Now())
 }
@@ -97,7 +97,7 @@ func (v *treeView) finish(err error) {
 	v.draw(time.Now())
 	v.drawn = 0 // it stays
 	if err == nil {
-		printSummary(v.out, v.progress.job(), time.Now())
+		printSummary(&visibleWriter{file: v.out}, v.progress.job(), time.Now())
 	}
 }
 
@@ -127,7 +127,7 @@ func (v *treeView) draw(now time.Time) {
 	v.erase()
 	var b strings.Builder
 	for _, l := range lines {
-		b.WriteString(clip(l, width))
+		b.WriteString(clip(visiblePainted(l), width))
 		b.WriteString("\x1b[K\n")
 	}
 	_, _ = io.WriteString(v.out, b.String())

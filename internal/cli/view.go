@@ -30,7 +30,7 @@ func (o *options) newView(cmd *cobra.Command, p *progress) view {
 	if o.json {
 		return &jsonView{progress: p, out: newEncoder(out)}
 	}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+	if f, ok := rawOf(out).(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		return newTreeView(p, f, cmd.ErrOrStderr())
 	}
 	return &plainView{progress: p, out: out, hints: cmd.ErrOrStderr()}

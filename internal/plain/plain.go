@@ -2,12 +2,19 @@
 // every field.
 package plain
 
-import "github.com/tutti-project/tutti"
+import (
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
 
 const maxWords = 4 << 10 // of a text for people
 
 // Words makes a text of a node fit for logs and terminals.
 func Words(text string) string { return tutti.Plain(text, maxWords) }
+
+// Line makes a text that somebody gives as a reason one line that is fit for logs and terminals.
+func Line(text string) string { return strings.Join(strings.Fields(Words(text)), " ") }
 
 // Result returns a result whose texts are words.
 func Result(r tutti.Result) tutti.Result {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/plain"
 )
 
 // StartJob implements tutti.Jobs. Nothing has begun if it fails.
@@ -175,7 +176,7 @@ func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 			return err
 		}
 		if !j.Cancelled {
-			tx.emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: in.Reason})
+			tx.emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: plain.Line(in.Reason)})
 		}
 		for node, run := range tx.Engine.Active {
 			if n := tx.Registry.Nodes[node]; in.Now && n != nil && tx.Engine.Runs[run].Job == j.ID {

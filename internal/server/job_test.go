@@ -124,6 +124,17 @@ func TestCancel(t *testing.T) {
 		}
 		wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
 	})
+	t.Run("the reason is a line", func(t *testing.T) {
+		f := newFixture(t)
+		f.Start("deploy", tutti.ModeApply)
+		n := len(f.Events())
+		if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: "deploy-1", Reason: "x\x1b[2J\n99  operator:ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Events()[n].Body.(*tutti.JobCancelled).Reason; got != "x\uFFFD[2J 99 operator:ada" {
+			t.Errorf("the reason is %q", got)
+		}
+	})
 	t.Run("what nobody claimed never begins", func(t *testing.T) {
 		f := newFixture(t)
 		job := f.Start("deploy", tutti.ModeApply)

@@ -79,9 +79,10 @@ func heldBy(j *engine.Job) string { return "held by job " + string(j.ID) }
 func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in tutti.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {
-		asked := tutti.DefaultExclusive(*in.Exclusive)
+		reason := plain.Line(*in.Exclusive)
+		asked := tutti.DefaultExclusive(reason)
 		if out != nil {
-			asked = &tutti.Exclusive{Reason: *in.Exclusive, Lease: out.Lease, Wait: out.Wait, Keep: out.Keep}
+			asked = &tutti.Exclusive{Reason: reason, Lease: out.Lease, Wait: out.Wait, Keep: out.Keep}
 		}
 		out = asked
 	}

@@ -64,7 +64,7 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 
 // RevokeOperator implements tutti.Operators.
 func (s *Server) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) error {
-	in.Reason = plain.Words(in.Reason)
+	in.Reason = plain.Line(in.Reason)
 	return s.do(ctx, func(tx *tx) error {
 		if tx.Registry.Operators[in.Operator] == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no operator %q is known; see: tutti operator list", in.Operator)

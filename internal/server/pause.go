@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
@@ -13,7 +12,7 @@ import (
 
 // Pause implements tutti.Pauses.
 func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, error) {
-	reason := strings.Join(strings.Fields(plain.Words(in.Reason)), " ")
+	reason := plain.Line(in.Reason)
 	switch {
 	case reason == "":
 		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause needs a reason, for whoever wonders why nothing happens")
