@@ -37,6 +37,9 @@ type Chain struct {
 	Last  uint64
 	Link  tutti.Digest // of the last entry; before the first: what was before it
 	Count int
+	// Bare is how many of them came as a digest alone: what they say is not known, and whoever gives the log chooses which
+	// ones they are.
+	Bare int
 }
 
 // Add verifies that e comes right behind what was added before. CodeDamaged: it
@@ -65,5 +68,8 @@ func (c *Chain) Add(e tutti.AuditEntry) error {
 	}
 	c.Last, c.Link = e.Seq, e.Link
 	c.Count++
+	if len(e.Raw) == 0 {
+		c.Bare++
+	}
 	return nil
 }

@@ -105,8 +105,13 @@ func TestATrailIsTheLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last := log[len(log)-1]
-		if want := (audit.Chain{First: log[0].Seq, Last: last.Seq, Link: last.Link, Count: len(log)}); c != want {
+		last, bare := log[len(log)-1], 0
+		for _, e := range trail {
+			if len(e.Raw) == 0 {
+				bare++
+			}
+		}
+		if want := (audit.Chain{First: log[0].Seq, Last: last.Seq, Link: last.Link, Count: len(log), Bare: bare}); c != want {
 			t.Fatalf("verified %+v, want %+v", c, want)
 		}
 		for i, e := range trail {

@@ -108,6 +108,7 @@ const auditHeadFile = "audit.head"
 // verified is what a verification has proved.
 type verified struct {
 	Entries int          `json:"entries"`
+	Bare    int          `json:"bare"` // of them, as a digest alone
 	First   uint64       `json:"first"`
 	Last    uint64       `json:"last"`
 	Before  tutti.Digest `json:"before,omitempty"` // the link before the first one
@@ -122,7 +123,10 @@ func newAuditVerifyCommand(o *options) *cobra.Command {
 		Long: `Reads all entries of the log and verifies each one's link to the one before it.
 Then the log must contain the last entry that the verification before has seen,
 which the operator's directory remembers (audit.head). The server's word is not
-taken for either. Entries whose time is over (400 days) need not be there.`,
+taken for either. Entries whose time is over (400 days) need not be there.
+Of runs and what they publish the server keeps digests alone when it lets the log go.
+The count says how many came so: a server that was taken over can hide an act that way
+from whoever has no copy of it (tutti server --audit-syslog).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file := filepath.Join(o.conn.OperatorDir, auditHeadFile)
@@ -227,7 +231,7 @@ func (v *verification) end(now time.Time) error {
 }
 
 func (v *verification) result() verified {
-	out := verified{Entries: v.chain.Count, First: v.chain.First, Last: v.chain.Last, Before: v.before, Head: v.chain.Link}
+	out := verified{Entries: v.chain.Count, Bare: v.chain.Bare, First: v.chain.First, Last: v.chain.Last, Before: v.before, Head: v.chain.Link}
 	if v.found {
 		out.Known = v.known
 	}
@@ -237,6 +241,9 @@ func (v *verification) result() verified {
 func (v *verification) text(remembered bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "verified %s entries, %s to %s", thousands(uint64(v.chain.Count)), thousands(v.chain.First), thousands(v.chain.Last))
+	if v.chain.Bare > 0 {
+		fmt.Fprintf(&b, " (%s as a digest alone)", thousands(uint64(v.chain.Bare)))
+	}
 	switch {
 	case v.found:
 		fmt.Fprintf(&b, "; contains the head of %s (entry %s)", v.when(), thousands(v.known.Seq))
