@@ -83,9 +83,12 @@ func privateRecovery(c cli.Connection) (string, error) {
 
 // Seal implements cli.Sealer.
 func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key string, targets []string, value json.RawMessage) (cli.SealedFor, error) {
-	value, err := data.CheckValue(key, value)
-	if err != nil {
+	if err := tutti.ValidateKey(key); err != nil {
 		return cli.SealedFor{}, err
+	}
+	value, err := data.CheckValue(key, value)
+	if err != nil { // which would quote it
+		return cli.SealedFor{}, tutti.Errorf(tutti.CodeInvalid, "secret %q: not a value that Puppet can read: JSON of at most %d bytes, integers of at most 64 bits, no object with the __ptype Tutti::Sealed", key, data.MaxValue)
 	}
 	to, err := s.Recipients(ctx, targets)
 	if err != nil {
@@ -93,7 +96,7 @@ func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 	}
 	text := tutti.SecretText{Key: key, ID: rand.Text(), Value: value}
 	out := cli.SealedFor{Key: key, For: targets, Absent: to.Absent, Unknown: to.Unknown}
-	if out.First, err = pin(c, to); err != nil {
+	if out.First, err = pin(c, targets, to); err != nil {
 		return cli.SealedFor{}, err
 	}
 	for _, n := range to.Nodes {
@@ -143,7 +146,7 @@ func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view t
 	if err != nil {
 		return out, err
 	}
-	if out.First, err = pin(c, to); err != nil {
+	if out.First, err = pin(c, targets, to); err != nil {
 		return out, err
 	}
 	out.For, out.Absent, out.Unknown = targets, to.Absent, to.Unknown
@@ -188,6 +191,9 @@ func (sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 		if len(to.Nodes) == 0 {
 			return tutti.Errorf(tutti.CodeNotFound, "node %s has not joined: it has no key", n)
 		}
+		if err := plausible([]string{tutti.ForNode(n)}, to.Nodes); err != nil {
+			return err
+		}
 		known.Nodes[n] = to.Nodes[0].BoxKey
 	}
 	if recovery {
@@ -203,8 +209,12 @@ func (sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses keys that are not those of before, remembers new ones, and returns the nodes that these are of.
-func pin(c cli.Connection, to tutti.Recipients) (first []tutti.NodeName, err error) {
+// pin refuses nodes that cannot be among the targets and keys that are not those of before, remembers new ones, and
+// returns the nodes that these are of.
+func pin(c cli.Connection, targets []string, to tutti.Recipients) (first []tutti.NodeName, err error) {
+	if err := plausible(targets, to.Nodes); err != nil {
+		return nil, err
+	}
 	known, unlock, err := lockPins(c)
 	if err != nil {
 		return nil, err
@@ -239,6 +249,23 @@ func pin(c cli.Connection, to tutti.Recipients) (first []tutti.NodeName, err err
 		return nil, nil
 	}
 	return first, known.save(c)
+}
+
+// plausible refuses recipients that an honest server does not name: twice, or beside the targets if these are nodes. Which
+// nodes are in a group is the server's to say.
+func plausible(targets []string, nodes []tutti.Recipient) error {
+	groups := slices.ContainsFunc(targets, func(target string) bool { group, _ := tutti.Target(target); return group != "" })
+	there := map[tutti.NodeName]bool{}
+	for _, n := range nodes {
+		if err := n.Node.Validate(); err != nil {
+			return tutti.Wrap("", err, "the server names a recipient")
+		}
+		if there[n.Node] || !groups && !slices.Contains(targets, tutti.ForNode(n.Node)) {
+			return tutti.Errorf(tutti.CodeRefused, "the server names node %s for %s: it lies, or is broken; nothing was sealed", n.Node, strings.Join(targets, " "))
+		}
+		there[n.Node] = true
+	}
+	return nil
 }
 
 // lockPins reads the pins, for one command line at a time; unlock lets others go on.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -151,6 +152,64 @@ func TestKeysArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantErr(t, set(), tutti.CodeInvalid, "it is damaged")
+}
+
+// inventive is a server that names other recipients.
+type inventive struct {
+	cli.Server
+	nodes []tutti.NodeName
+}
+
+func (s inventive) Recipients(ctx context.Context, targets []string) (tutti.Recipients, error) {
+	to, err := s.Server.Recipients(ctx, targets)
+	for _, n := range s.nodes {
+		to.Nodes = append(to.Nodes, tutti.Recipient{Node: n, BoxKey: to.Nodes[0].BoxKey})
+	}
+	return to, err
+}
+
+// TestRecipientsArePlausible: who names nodes seals to these, whatever the server says.
+func TestRecipientsArePlausible(t *testing.T) {
+	f, c := secretFleet(t)
+	ctx, s := servertest.Operator(), sealer{}
+	f.Join("web-01", "web")
+	f.Join("web-02", "web")
+	for _, tc := range []struct {
+		reason string
+		nodes  []tutti.NodeName
+		says   string
+	}{
+		{"another node", []tutti.NodeName{"web-02"}, "the server names node web-02 for node:web-01"},
+		{"the node twice", []tutti.NodeName{"web-01"}, "the server names node web-01 for node:web-01"},
+		{"a name that wipes the line", []tutti.NodeName{"web-02\x1b[2K"}, "node name"},
+	} {
+		_, err := s.Seal(ctx, inventive{f, tc.nodes}, c, "db/pw", []string{"node:web-01"}, json.RawMessage(`1`))
+		if err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", tc.reason, err, tc.says)
+		}
+		if err := s.Trust(ctx, inventive{f, tc.nodes}, c, []tutti.NodeName{"web-01"}, false); err == nil {
+			t.Errorf("%s: the key is trusted", tc.reason)
+		}
+	}
+	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"node:web-01"}, json.RawMessage(`1`)); err != nil {
+		t.Error(err)
+	}
+	if list, err := f.ListSecrets(ctx); err != nil || len(list) != 1 || len(list[0].Sealed) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestARefusedSecretIsNotQuoted: errors end in histories and tickets.
+func TestARefusedSecretIsNotQuoted(t *testing.T) {
+	f, c := secretFleet(t)
+	f.Join("web-01", "web")
+	for _, value := range []string{"99999999999999999999471147", "1e999999999471147", `{"a": 471147`} {
+		_, err := sealer{}.Seal(servertest.Operator(), f, c, "db/pw", []string{"group:web"}, json.RawMessage(value))
+		wantErr(t, err, tutti.CodeInvalid, "not a value that Puppet can read")
+		if err != nil && strings.Contains(err.Error(), "471147") {
+			t.Errorf("it is quoted: %v", err)
+		}
+	}
 }
 
 // TestTheRecoveryKeyIsMadeOnce: another one would open nothing.

@@ -183,7 +183,11 @@ func addFor(cmd *cobra.Command, targets *[]string, what string) {
 }
 
 func sealedText(s SealedFor) string {
-	text := fmt.Sprintf("sealed %s to %s of %s", s.Key, count(len(s.Nodes), "node"), strings.Join(s.For, " "))
+	text := fmt.Sprintf("sealed %s to %s", s.Key, count(len(s.Nodes), "node"))
+	if len(s.Nodes) > 0 {
+		text += " (" + some(s.Nodes) + ")"
+	}
+	text += " of " + strings.Join(s.For, " ")
 	if len(s.First) > 0 {
 		text += "; for the first time to: " + some(s.First)
 	}

@@ -96,6 +96,14 @@ RSpec.describe 'secrets' do
     expect(left.select { |path| File.binread(path).include?('canary-') }).to be_empty
   end
 
+  it 'are taken out also if they are numbers' do
+    run.agent.sealed = { 'db/pin' => 4_711_471_147 }
+    run.manifest("file { '#{run.path('x.txt')}': mode => Sensitive(String(tutti::value('db/pin').unwrap)) }\n").call
+    expect(run.said).to include('[redacted]')
+    expect(run.said).not_to include('4711471147')
+    expect(left.select { |path| File.binread(path).include?('4711471147') }).to be_empty
+  end
+
   it 'are refused to what Puppet resolves late, which would show them' do
     run.agent.sealed = { 'db/pw' => 'canary-8' }
     run.write('code/production/lib/puppet/functions/pw.rb', <<~RUBY)

@@ -17,6 +17,7 @@ module PuppetX
         def note(value)
           case value
           when String then texts << value if value.length >= LEAST
+          when Numeric then note(value.to_s)
           when Array then value.each { |item| note(item) }
           when Hash then value.each_value { |item| note(item) }
           end
