@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -22,7 +23,7 @@ type visibleWriter struct {
 func (w *visibleWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text := append(w.part, p...)
+	text := slices.Concat(w.part, p)
 	w.part = nil
 	for i := max(0, len(text)-utf8.UTFMax+1); i < len(text); i++ {
 		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
