@@ -86,6 +86,9 @@ func (c Claim) Validate() error {
 	if len(c.Knows) > maxCapabilities || len(c.Version) > maxAgentVersion {
 		return Errorf(CodeInvalid, "claim: %d capabilities and a version of %d bytes, at most %d and %d", len(c.Knows), len(c.Version), maxCapabilities, maxAgentVersion)
 	}
+	if c.Seen.Epoch.Number > MaxEpoch {
+		return Errorf(CodeInvalid, "claim: epoch %d was seen, at most %d", c.Seen.Epoch.Number, uint64(MaxEpoch))
+	}
 	for _, name := range c.Knows {
 		if len(name) > maxCapability {
 			return Errorf(CodeInvalid, "claim: a capability of %d bytes, at most %d", len(name), maxCapability)

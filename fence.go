@@ -13,6 +13,10 @@ type Epoch struct {
 	Random string `json:"random"` // empty: of a log of release 0.2.0 or before
 }
 
+// MaxEpoch bounds the number of an epoch, which is a time in milliseconds: there is always a next one that JSON of any
+// language can hold.
+const MaxEpoch = 1 << 53
+
 // Position is how far a server is: its epoch, and the last event that it has acknowledged, with
 // its link, which stands for all before it. Nodes and operators keep the last that they were
 // told.

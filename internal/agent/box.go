@@ -74,14 +74,15 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 	in := tutti.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []tutti.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
-		if err != nil {
+		if err != nil { // whoever publishes may seal what nobody can open: that stays so
+			a.opts.Logger.Warn("what is sealed to this node cannot be opened, and stays as it is", "key", p.Key, "error", err)
+			in.Pieces = append(in.Pieces, p)
+			continue
+		}
+		if p.Sealed, err = sealing.ToNode(tutti.SecretText{Key: p.Key, ID: p.ID, Value: clear}, in.BoxKey); err != nil {
 			return err
 		}
-		sealed, err := sealing.ToNode(tutti.SecretText{Key: p.Key, ID: p.ID, Value: clear}, in.BoxKey)
-		if err != nil {
-			return err
-		}
-		in.Pieces = append(in.Pieces, tutti.OwnPiece{Key: p.Key, ID: p.ID, Sealed: sealed})
+		in.Pieces = append(in.Pieces, p)
 	}
 	_, err = call[struct{}](ctx, a, tutti.OpBox, in)
 	return err

@@ -70,13 +70,13 @@ func nextEpoch(dir string, above uint64) error {
 	return e.write()
 }
 
-// maxEpoch bounds what a person can ask for: there has to be room for the epochs after it.
-const maxEpoch = 1 << 53
+// maxAbove bounds what a person can ask for: there has to be room for the epochs after it.
+const maxAbove = tutti.MaxEpoch / 2
 
 // NewEpoch does that for a server that does not run, whose log was put back.
 func NewEpoch(dir string, above uint64) error {
-	if above > maxEpoch {
-		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(maxEpoch))
+	if above > maxAbove {
+		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(maxAbove))
 	}
 	if _, err := readConfig(dir); err != nil {
 		return err

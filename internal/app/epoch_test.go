@@ -139,7 +139,7 @@ func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	two.mustServe(t, writes("shared/two", 1))
-	if err := NewEpoch(two.dir, maxEpoch+1); tutti.CodeOf(err) != tutti.CodeInvalid {
+	if err := NewEpoch(two.dir, maxAbove+1); tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("an epoch with no room after it: %v", err)
 	}
 }

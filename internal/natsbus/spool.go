@@ -80,7 +80,7 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	for _, e := range s.entries[key] {
 		mine += e.size
 	}
-	if len(s.entries[key]) >= maxParcelsPerNode || mine > maxSpoolPerNode || s.total+p.size > maxSpool {
+	if len(s.entries[key]) >= maxParcelsPerNode || mine > maxSpoolPerNode || !s.room(p.size, mine) {
 		return nil, tutti.Errorf(tutti.CodeUnavailable, "content in chunks: no room for %d bytes; try again", p.size)
 	}
 	file, err := os.CreateTemp(s.dir, "parcel")
@@ -94,6 +94,35 @@ func (s *spool) open(key tutti.NodeKey, p parcel) (*entry, error) {
 	s.entries[key][p.id] = e
 	s.total += p.size
 	return e, nil
+}
+
+// room makes room for so many bytes of a node that has mine bytes with them: nodes that have more give up what they have
+// not touched for longest. What is announced counts, also if nothing of it has come. It needs s.mu.
+func (s *spool) room(size, mine int64) bool {
+	for s.total+size > maxSpool {
+		var most tutti.NodeKey
+		largest := mine
+		for key, parcels := range s.entries {
+			has := int64(0)
+			for _, e := range parcels {
+				has += e.size
+			}
+			if has > largest {
+				most, largest = key, has
+			}
+		}
+		if most == "" {
+			return false
+		}
+		var oldest string
+		for id, e := range s.entries[most] {
+			if had := s.entries[most][oldest]; had == nil || e.used.Before(had.used) {
+				oldest = id
+			}
+		}
+		s.remove(most, oldest)
+	}
+	return true
 }
 
 // find returns the entry with this id, or nil.

@@ -38,6 +38,40 @@ func files(t *testing.T, s *spool) int {
 	return len(entries)
 }
 
+// TestWhoHasMostGivesRoom: nodes that announce much, and send nothing, keep nobody out. What was not touched for longest
+// goes first, and for a node that has as much as they nobody does.
+func TestWhoHasMostGivesRoom(t *testing.T) {
+	s, now := testSpool(t)
+	large := parcel{digest: tutti.DigestOf(nil), size: MaxPayload}
+	for i := range maxSpool / maxSpoolPerNode {
+		for _, large.id = range []string{"one", "two"} {
+			*now = now.Add(time.Second)
+			if _, err := s.open(tutti.NodeKey(fmt.Sprint("N", i)), large); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	honest := parcelFor("report", []byte("a report"))
+	if _, err := s.open("honest", honest); err != nil {
+		t.Errorf("a node that has nothing yet: %v", err)
+	}
+	gone := ""
+	for i := range maxSpool / maxSpoolPerNode {
+		for _, id := range []string{"one", "two"} {
+			if s.find(tutti.NodeKey(fmt.Sprint("N", i)), id) == nil {
+				gone += id
+			}
+		}
+	}
+	if gone != "one" || s.find("honest", "report") == nil {
+		t.Errorf("%q gave room, want the one of a node that was not touched for longest", gone)
+	}
+	// The others have as much as a node that asks for more, or less.
+	if s.room(maxSpool, maxSpoolPerNode) {
+		t.Error("nodes that have less give room")
+	}
+}
+
 func TestSpoolIsBounded(t *testing.T) {
 	s, now := testSpool(t)
 	small, large := parcelFor("x", []byte("x")), parcel{digest: tutti.DigestOf(nil), size: MaxPayload}
@@ -54,22 +88,22 @@ func TestSpoolIsBounded(t *testing.T) {
 	if _, err := s.open("B", small); err != nil {
 		t.Errorf("another node: %v", err)
 	}
-	full := 0
 	for i := range 100 {
 		for _, large.id = range []string{"one", "two", "three"} {
 			_, err := s.open(tutti.NodeKey(fmt.Sprint("N", i)), large)
-			if err == nil {
-				full++
-			} else if tutti.CodeOf(err) != tutti.CodeUnavailable {
+			if err != nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
 				t.Fatal(err)
 			}
 			if large.id == "three" && err == nil {
 				t.Errorf("node %d has more bytes than a node may", i)
 			}
+			if s.total > maxSpool {
+				t.Fatalf("%d bytes are in a spool for %d", s.total, maxSpool)
+			}
 		}
 	}
-	if full == 0 || int64(full)*MaxPayload > maxSpool {
-		t.Errorf("%d large parcels are in a spool for %d", full, maxSpool/MaxPayload)
+	if s.total < maxSpool/2 {
+		t.Errorf("%d bytes are in a spool for %d", s.total, maxSpool)
 	}
 	*now = now.Add(parcelLife + time.Second)
 	if _, err := s.open("A", small); err != nil {

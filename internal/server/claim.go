@@ -21,7 +21,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	if err := s.Behind(ctx, in.Seen); err != nil {
-		s.wentBack(err)
+		s.wentBack(s.presence.named(key), err)
 		return nil, err
 	}
 	in.Version = plain.Words(in.Version)

@@ -442,25 +442,43 @@ func (s *Server) denyKey(ctx context.Context, key tutti.NodeKey, what string, ca
 // result that names it. What is here already is not kept again and costs nothing.
 func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	out := tutti.BlobStored{Digest: tutti.DigestOf(payload)}
-	has, err := s.opts.Blobs.Has(ctx, out.Digest)
-	if err != nil {
+	may := func(check func(*tx, *fold.Node) error) error {
+		return s.do(ctx, func(tx *tx) error {
+			n, err := tx.node(key)
+			if err != nil {
+				return err
+			}
+			return check(tx, n)
+		})
+	}
+	// First whether it may: who is told what is here already can guess what others have sent.
+	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayBring(n, out.Digest) }); err != nil {
 		return nil, err
 	}
-	err = s.do(ctx, func(tx *tx) error {
-		n, err := tx.node(key)
-		if err != nil || has {
-			return err
-		}
-		return tx.mayStore(n, int64(len(payload)))
-	})
+	has, err := s.opts.Blobs.Has(ctx, out.Digest)
 	if err != nil || has {
 		return out, err
+	}
+	if err := may(func(tx *tx, n *fold.Node) error { return tx.mayStore(n, int64(len(payload))) }); err != nil {
+		return nil, err
 	}
 	if len(payload) > maxBlob {
 		return out, tutti.Errorf(tutti.CodeInvalid, "%d bytes, at most %d", len(payload), maxBlob)
 	}
 	out.Digest, err = s.opts.Blobs.Put(ctx, slices.Clone(payload))
 	return out, err
+}
+
+// mayBring refuses a node without a run whose result is to come. What its last result names may come once more: it has
+// not heard the answer.
+func (tx *tx) mayBring(n *fold.Node, digest tutti.Digest) error {
+	if n.Unended > 0 {
+		return nil
+	}
+	if r := tx.Engine.Runs[n.LastClaimed]; r != nil && r.Result != nil && slices.Contains([]tutti.Digest{r.Result.Report, r.Result.Log, r.Result.Record}, digest) {
+		return nil
+	}
+	return tx.mayStore(n, 0)
 }
 
 // mayStore bounds what a node can make the server keep: so much for each run

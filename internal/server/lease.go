@@ -9,6 +9,10 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
+// maxLeases bounds how often the log is told in a minute that a node stands otherwise in an exclusive job. A job needs
+// less than ten.
+const maxLeases = 60
+
 // lease takes how a node stands and answers what it is to do; whoever holds and is
 // told to hold has its lease renewed by that.
 func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
@@ -24,6 +28,9 @@ func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return err
 		}
 		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
+			if !s.presence.mayLease(n.Node, tx.now) {
+				return tutti.Errorf(tutti.CodeUnavailable, "how node %s stands in an exclusive job has changed more than %d times in a minute", n.Node, maxLeases)
+			}
 			tx.emit(tutti.ActorNode(n.Node), changed)
 		}
 		out = tx.Engine.LeaseOrder(n.Node, in)

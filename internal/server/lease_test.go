@@ -209,3 +209,29 @@ func TestWhatCannotBeExclusive(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeDoesNotFillTheLogWithHowItStands: while a job waits until another one is idle, it is busy and idle by turns.
+func TestANodeDoesNotFillTheLogWithHowItStands(t *testing.T) {
+	f := newFixture(t)
+	job := f.exclusive(t)
+	busy := held(job)
+	busy.Busy = "another run"
+	for _, report := range []tutti.LeaseReport{enabled, enabled, busy} {
+		for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
+			stands(t, n, report)
+		}
+	}
+	n := len(f.Events())
+	var err error
+	for i := 0; i < 1000 && err == nil; i++ {
+		report := held(job)
+		if i%2 == 1 {
+			report = busy
+		}
+		err = f.db.Call(tutti.OpLease, report, nil)
+	}
+	wantCode(t, err, tutti.CodeUnavailable, "more than 60 times in a minute")
+	if got := f.Since(n); len(got) > 60 || len(got) < 10 {
+		t.Errorf("%d events were appended", len(got))
+	}
+}

@@ -94,9 +94,18 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	}
 	wantCode(t, put("5"+big), tutti.CodeRefused, "since its last result")
 	f.db.Gate(tutti.Gate{Run: order.Run})
-	f.db.Finish(order.Run)
+	result := servertest.Result(order.Run, tutti.Changed)
+	result.Log = tutti.DigestOf([]byte("report"))
+	wantCode(t, f.db.Call(tutti.OpResult, result, nil), "", "")
 	wantCode(t, put("more"), tutti.CodeRefused, "no run whose result is to come")
-	wantCode(t, put("report"), "", "")
+	wantCode(t, put("report"), "", "") // it has not heard that the result was taken
+	// Who guesses what others have sent is not told that it is there.
+	wantCode(t, put("0"+big), tutti.CodeRefused, "no run whose result is to come")
+	guess := func(content string) error {
+		_, err := f.Handle(t.Context(), f.web1.Key, tutti.OpBlobPut, []byte(content))
+		return err
+	}
+	wantCode(t, guess("report"), tutti.CodeRefused, "never claimed a run")
 }
 
 func TestARunCannotFillTheLogWithValues(t *testing.T) {

@@ -36,6 +36,8 @@ type seat struct {
 	turned  time.Time       // when a rival came back
 	hellos  perMinute
 	pins    perMinute // how often it said that it stands on something else
+	boxes   perMinute // how often it took another key for its secrets
+	leases  perMinute // how often it changed how it stands in an exclusive job
 }
 
 func newPresence() presence {
@@ -140,6 +142,16 @@ func (p presence) mayGreet(n tutti.NodeName, now time.Time) bool {
 // mayPin counts that a node stands on something else, and reports whether that is not too often.
 func (p presence) mayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxPins, func(of *seat) *perMinute { return &of.pins })
+}
+
+// mayBox counts that a node takes another key for its secrets.
+func (p presence) mayBox(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxBoxes, func(of *seat) *perMinute { return &of.boxes })
+}
+
+// mayLease counts that how a node stands in an exclusive job has changed.
+func (p presence) mayLease(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxLeases, func(of *seat) *perMinute { return &of.leases })
 }
 
 // perMinute counts what a node does in a minute.

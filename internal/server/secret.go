@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/seal"
 )
@@ -215,7 +216,7 @@ func (s *Server) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, 
 			return err
 		}
 		size := 0
-		for _, p := range tx.Data.PiecesOf(n.Node) {
+		for _, p := range tx.ownPieces(n) {
 			size += len(p.Sealed)
 			out.Pieces = append(out.Pieces, p)
 		}
@@ -225,6 +226,23 @@ func (s *Server) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, 
 		return nil
 	})
 }
+
+// ownPieces are those that a node seals again when it takes another key: not what another node has published for it
+// under keys that it may not read.
+func (tx *tx) ownPieces(n *fold.Node) []tutti.OwnPiece {
+	groups := tx.Registry.Groups(n)
+	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // it opens what others read
+		return tx.Data.PiecesOf(n.Node)
+	}
+	return slices.DeleteFunc(tx.Data.PiecesOf(n.Node), func(p tutti.OwnPiece) bool {
+		secret, _ := tx.Data.Secret(p.Key)
+		owner := secret.View.Owner
+		return owner != "" && owner != n.Node && policy.MayRead(tx.Fleet(), groups, n.Node, p.Key) != nil
+	})
+}
+
+// maxBoxes bounds how often a node takes another key in a minute: each time is in the audit trail.
+const maxBoxes = 3
 
 // box gives a node another key for its secrets. Nobody becomes stale by it: each secret stays what it is.
 func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
@@ -240,7 +258,10 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 		if err != nil || n.BoxKey == in.BoxKey { // it has not heard that it was done
 			return err
 		}
-		has := tx.Data.PiecesOf(n.Node)
+		if err := s.opts.Space(); err != nil {
+			return err
+		}
+		has := tx.ownPieces(n)
 		same := slices.EqualFunc(has, in.Pieces, func(a, b tutti.OwnPiece) bool { return a.Key == b.Key && a.ID == b.ID })
 		if !same {
 			return tutti.Errorf(tutti.CodeConflict, "the secrets of node %s have changed meanwhile", n.Node)
@@ -255,6 +276,9 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 				return err
 			}
 			events = append(events, &tutti.SecretSealed{Secret: more})
+		}
+		if !s.presence.mayBox(n.Node, tx.now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets more than %d times in a minute", n.Node, maxBoxes)
 		}
 		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
 		for _, e := range events {

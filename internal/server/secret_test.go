@@ -364,6 +364,35 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	wantCode(t, f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
 }
 
+// TestANodeHasAnotherKeyNowAndThen: each time is in the audit trail. What another node has published for it under a key
+// that it may not read is none of its business.
+func TestANodeHasAnotherKeyNowAndThen(t *testing.T) {
+	v := newVault(t)
+	db, web := v.Join("db-01"), v.Join("web-01", "web")
+	v.Start("db", tutti.ModeApply)
+	order := db.MustClaim()
+	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"node/db-01/x"}}})
+	in := v.sealed("node/db-01/x", 1, `"garbage"`, "node:web-01")
+	if err := db.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: in.Key, Secret: &in}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var own tutti.OwnPieces
+	if err := web.Call(tutti.OpPieces, struct{}{}, &own); err != nil || len(own.Pieces) != 0 {
+		t.Errorf("it is to seal again %+v, %v", own, err)
+	}
+	box := func(i int) error {
+		return web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box(fmt.Sprint("box ", i))), Pieces: []tutti.OwnPiece{}}, nil)
+	}
+	for i := range 3 {
+		wantCode(t, box(i), "", "")
+	}
+	n := len(v.Events())
+	wantCode(t, box(4), tutti.CodeUnavailable, "more than 3 times in a minute")
+	if got := v.Since(n); len(got) > 0 {
+		t.Errorf("appended %v", got)
+	}
+}
+
 // TestANodeHasAnotherKey: with all that is sealed to it, at once; nobody becomes stale. What is missing or of another
 // secret is refused.
 func TestANodeHasAnotherKey(t *testing.T) {

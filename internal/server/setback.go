@@ -8,11 +8,11 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
-// wentBack says once a minute in the server's own log that somebody has seen it further.
-func (s *Server) wentBack(err error) {
+// wentBack says once a minute in the server's own log that a node says to have seen it further. A node may lie.
+func (s *Server) wentBack(node tutti.NodeName, err error) {
 	now := time.Now().Unix()
 	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
-		s.opts.Logger.Error("a node knows more than this server", "error", err)
+		s.opts.Logger.Error("a node says that it has seen more than this server has; look whether others say so, too: tutti node list", "node", node, "error", err)
 	}
 }
 

@@ -340,6 +340,8 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("%s: appended %v", name, got)
 		}
 	}
+	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
+	wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992") // nobody is told to go above it
 	f.db.Agent.Seen = first
 	if err := f.db.Call(tutti.OpClaim, f.db.Agent, nil); err != nil {
 		t.Errorf("a node that has seen the epoch before: %v", err)

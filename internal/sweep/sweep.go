@@ -56,7 +56,7 @@ func (b *Blobs) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
 	if err := b.begin(ctx, digest); err != nil {
 		return "", err
 	}
-	defer b.end(digest)
+	defer b.end(digest, true)
 	return b.store.Put(ctx, content)
 }
 
@@ -65,8 +65,9 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	if err := b.begin(ctx, digest); err != nil {
 		return nil, err
 	}
-	defer b.end(digest)
-	return b.store.Get(ctx, digest)
+	content, err := b.store.Get(ctx, digest)
+	b.end(digest, err == nil)
+	return content, err
 }
 
 // Has implements tutti.Blobs.
@@ -74,8 +75,9 @@ func (b *Blobs) Has(ctx context.Context, digest tutti.Digest) (bool, error) {
 	if err := b.begin(ctx, digest); err != nil {
 		return false, err
 	}
-	defer b.end(digest)
-	return b.store.Has(ctx, digest)
+	has, err := b.store.Has(ctx, digest)
+	b.end(digest, has)
+	return has, err
 }
 
 // begin notes that content is used, once nobody removes it.
@@ -102,12 +104,17 @@ func (b *Blobs) begin(ctx context.Context, digest tutti.Digest) error {
 	}
 }
 
-func (b *Blobs) end(digest tutti.Digest) {
+// end notes when it was used, if it is there: who asks for what is not there costs no memory.
+func (b *Blobs) end(digest tutti.Digest, there bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u := b.used[digest]
 	u.by--
-	u.last = b.now()
+	if there {
+		u.last = b.now()
+	} else if u.by == 0 && u.last.IsZero() {
+		delete(b.used, digest)
+	}
 }
 
 // Swept is what a sweep has done.
