@@ -17,6 +17,10 @@ const maxRivals = 16
 // maxHellos bounds how often a node's ticket is exchanged in a minute: each time is an event.
 const maxHellos = 30
 
+// maxUnknown is how often in a minute somebody comes with a node's key and a ticket that nobody has given, or none: a
+// machine that was put back does so once.
+const maxUnknown = 3
+
 // hello exchanges a node's ticket.
 //
 // Whoever has the present one is the node. A machine that comes with another one has fallen back, or
@@ -44,6 +48,10 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		t := n.Tickets
 		if next == t.Present && t.Conflicted == "" {
 			return nil // its answer was lost
+		}
+		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.mayComeUnknown(n.Node, tx.now) {
+			// Else it would come until the tickets of the machine that is the node are no rivals any more.
+			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", maxUnknown, n.Node)})
 		}
 		if err := tx.notTheNode(n, has); err != nil {
 			s.presence.met(n.Node, has, has, in)

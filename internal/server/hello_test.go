@@ -263,3 +263,31 @@ func TestANodeCannotFillTheLogWithHellos(t *testing.T) {
 	}
 	f.claim() // with the ticket that it has
 }
+
+// Somebody who has a node's key and none of its tickets comes again and again, so that the node's own are forgotten: that
+// are two machines, and not one that was put back.
+func TestAKeyWithoutATicket(t *testing.T) {
+	f := newFenced(t)
+	if err := f.db.Hello(ticket("own"), "boot"); err != nil {
+		t.Fatal(err)
+	}
+	thief := *f.db
+	for i := range 3 {
+		thief.Ticket = ""
+		if err := thief.Hello(ticket(fmt.Sprint("thief ", i)), "other"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	thief.Ticket = ""
+	wantCode(t, thief.Hello(ticket("once more"), "other"), tutti.CodeRefused, "more than 3 times in a minute")
+	for name, n := range map[string]*servertest.Node{"the node": f.db, "the thief": &thief} {
+		wantCode(t, n.Call(tutti.OpClaim, n.Agent, nil), tutti.CodeRefused, "none of its tickets")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot"}); err != nil {
+		t.Fatal(err)
+	}
+	f.claim()
+}

@@ -35,6 +35,7 @@ type seat struct {
 	greeted time.Time       // when the last one did
 	turned  time.Time       // when a rival came back
 	hellos  perMinute
+	unknown perMinute // hellos with a ticket that nobody has given, or none
 	pins    perMinute // how often it said that it stands on something else
 	boxes   perMinute // how often it took another key for its secrets
 	leases  perMinute // how often it changed how it stands in an exclusive job
@@ -137,6 +138,11 @@ func (p presence) takesTurns(n tutti.NodeName) bool {
 // mayGreet counts a hello of a node, and reports whether that is not too often.
 func (p presence) mayGreet(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxHellos, func(of *seat) *perMinute { return &of.hellos })
+}
+
+// mayComeUnknown counts that somebody says hello with a node's key and none of its tickets.
+func (p presence) mayComeUnknown(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxUnknown, func(of *seat) *perMinute { return &of.unknown })
 }
 
 // mayPin counts that a node stands on something else, and reports whether that is not too often.
