@@ -102,7 +102,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 				now.Counter, now.Statement = 0, nil
 			}
 		}
-		again, err := mayPush(now, in.SignedCode, said)
+		again, err := mayPush(now, in.SignedCode, said, tx.counted())
 		switch {
 		case err != nil || again:
 			return err

@@ -70,12 +70,12 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 }
 
 // mayPush says whether signed code may become the current one of its environment: what nodes would refuse is
-// refused here. Again: it is the current one already.
-func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed) (again bool, err error) {
+// refused here. Again: it is the current one already. Counted: some environment has code with a counter.
+func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {
-	case said.Old() && now.Counter > 0:
-		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s: this tutti is too old to push here: its signature has no counter, and nodes take none without; upgrade tutti where you push", now.Environment)
+	case said.Old() && counted:
+		return false, tutti.Errorf(tutti.CodeRefused, "this tutti is too old to push here: its signature has no counter, and nodes take none without; upgrade tutti where you push")
 	case said.Old():
 		return now.Code == code, nil
 	case now.Statement != nil && bytes.Equal(now.Statement.Body, in.Statement.Body):
@@ -84,6 +84,16 @@ func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed) (agai
 		return false, tutti.Errorf(tutti.CodeConflict, "code of environment %s was signed with the counter %d, and the last push had %d: somebody has pushed meanwhile; push again", said.Environment, said.Counter, now.Counter)
 	}
 	return false, nil
+}
+
+// counted reports whether code of some environment was pushed with a counter.
+func (tx *tx) counted() bool {
+	for _, pushed := range tx.Registry.Code {
+		if pushed.Counter > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // SignCode implements tutti.Signings.
