@@ -1,6 +1,9 @@
 package app
 
 import (
+	"crypto/ed25519"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -152,4 +155,66 @@ func checkOperators(m identity.EnrolResponse) error {
 		_, err = trust.Operators(*m.Operators)
 	}
 	return err
+}
+
+// keepPins returns the membership of a node that joins again: whose code it runs and whose actions it does, it knows
+// already, and the word of a server is not enough for others. The agent follows the statements that lie between with its first
+// claim. CodeKey is a key that somebody has named on the node, empty: none.
+func keepPins(had, told identity.EnrolResponse, codeKey tutti.Digest) (identity.EnrolResponse, error) {
+	theirs, err := told.Trusts()
+	if err != nil {
+		return told, err
+	}
+	if codeKey != "" {
+		if !slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return identity.KeyID(key) == codeKey }) {
+			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and not by %s, as --trust-code-key does", keyIDs(theirs), codeKey)
+		}
+		return told, nil
+	}
+	if had.CodeKey == "" { // a newcomer
+		return told, nil
+	}
+	own, err := had.Trusts()
+	if err != nil {
+		return told, err
+	}
+	keep, next := told, own
+	keep.CodeKey, keep.Trust, keep.Operators = had.CodeKey, had.Trust, had.Operators
+	known := func(key ed25519.PublicKey) bool {
+		return own.Has(key) || identity.EncodeCodePublicKey(key) == had.CodeKey
+	}
+	switch {
+	case own.Fleet != theirs.Fleet:
+		err = tutti.Errorf(tutti.CodeRefused, "it is of the fleet %.19s, and this node is of %.19s", theirs.Fleet, own.Fleet)
+	case theirs.Counter == own.Counter+1:
+		if next, err = own.Follow(*told.Trust); err == nil {
+			keep.Trust = told.Trust
+		}
+	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements: it was put back
+		err = tutti.Errorf(tutti.CodeRefused, "no key that is pinned here has signed for the server's")
+	}
+	if err != nil {
+		return told, tutti.Wrap(tutti.CodeRefused, err, "the server says that code is signed by %s, and this node has pinned %s; if the operators have said that the server's is right, join with --trust-code-key %s, and nothing is changed until then",
+			keyIDs(theirs), keyIDs(own), identity.KeyID(theirs.Keys[len(theirs.Keys)-1]))
+	}
+	if told.Operators != nil {
+		list, err := next.Operators(*told.Operators)
+		var now tutti.TrustedOperators
+		if had.Operators != nil {
+			now, _ = next.Operators(*had.Operators) // one that no key of now has signed counts for nothing
+		}
+		if err == nil && list.Counter > now.Counter {
+			keep.Operators = told.Operators
+		}
+	}
+	return keep, nil
+}
+
+// keyIDs names the keys that are trusted.
+func keyIDs(t identity.Trust) string {
+	var out []string
+	for _, key := range t.Keys {
+		out = append(out, string(identity.KeyID(key)))
+	}
+	return strings.Join(out, " and ")
 }
