@@ -16,7 +16,8 @@ type signers struct {
 	dir    string
 	mu     sync.Mutex
 	now    identity.Trust
-	acting *tutti.TrustedOperators // who signs actions, nil: there is no list
+	list   *tutti.Statement        // of who signs actions, as it was taken
+	acting *tutti.TrustedOperators // what it says, nobody: no key of now has signed it; nil: there is no list
 }
 
 var (
@@ -26,14 +27,24 @@ var (
 
 // newSigners takes what a membership on disk says.
 func newSigners(dir string, m identity.EnrolResponse) (*signers, error) {
-	s := &signers{dir: dir}
+	s := &signers{dir: dir, list: m.Operators}
 	var err error
-	if s.now, err = m.Trusts(); err != nil || m.Operators == nil {
-		return s, err
-	}
-	list, err := identity.ReadOperators(*m.Operators)
-	s.acting = &list
+	s.now, err = m.Trusts()
+	s.judge()
 	return s, err
+}
+
+// judge says who signs actions by the keys that are trusted now. A list that only a key of before has signed is nobody's
+// word. The node does not go back to the server's word for that: it does nothing until it has a list that is good.
+func (s *signers) judge() {
+	if s.list == nil {
+		return
+	}
+	list, err := s.now.Operators(*s.list)
+	if err != nil {
+		list = tutti.TrustedOperators{Fleet: s.now.Fleet}
+	}
+	s.acting = &list
 }
 
 // Listed implements agent.Acting.
@@ -57,7 +68,7 @@ func (s *signers) Take(list tutti.Statement) error {
 	if err := changeMembership(s.dir, func(m *identity.EnrolResponse) { m.Operators = &list }); err != nil {
 		return err
 	}
-	s.acting = &next
+	s.list, s.acting = &list, &next
 	return nil
 }
 
@@ -112,6 +123,7 @@ func (s *signers) Follow(chain []tutti.Statement) error {
 		return err
 	}
 	s.now = next
+	s.judge()
 	return nil
 }
 
