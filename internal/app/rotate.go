@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// trustFile keeps in an operator's directory the statements about code keys: a server that was put back to before
-// them is told again.
+// trustFile keeps in an operator's directory the statements about code keys, which were verified or made there. A server
+// that was put back to before them is told again, and one that says others is not believed.
 const trustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key, as far as it is.
@@ -154,7 +154,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	if err != nil {
 		return err
 	}
-	if err := r.remember(append(slices.Clone(r.said.Trust), st)); err != nil {
+	if err := writeTrust(r.dir, append(slices.Clone(r.chain), st)); err != nil {
 		return err
 	}
 	killpoint.Here("rotate.remembered")
@@ -202,39 +202,36 @@ func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	return st
 }
 
-func (r *rotation) remember(all []tutti.Statement) error {
+func writeTrust(dir string, all []tutti.Statement) error {
 	raw, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(r.dir, trustFile), append(raw, '\n'), 0o600)
+	return durable.WriteFile(filepath.Join(dir, trustFile), append(raw, '\n'), 0o600)
 }
 
-// tellAgain tells the server the statements that it has lost, because it was put back. One that the server never took
-// is no such statement: then nothing was said after it, and it is made again.
-func (r *rotation) tellAgain(ctx context.Context) error {
-	raw, err := os.ReadFile(filepath.Join(r.dir, trustFile))
+// readTrust returns the statements that an operator's directory knows; none: it knows of none.
+func readTrust(dir string) ([]tutti.Statement, error) {
+	file := filepath.Join(dir, trustFile)
+	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	var all []tutti.Statement
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
 	}
-	if err != nil {
-		return tutti.Wrap(tutti.CodeDamaged, err, "%s", filepath.Join(r.dir, trustFile))
-	}
-	if len(all) <= len(r.said.Trust) {
-		return nil
-	}
-	for _, st := range all[len(r.said.Trust):] {
-		err := r.server.TrustKeys(ctx, st)
-		if tutti.CodeOf(err) == tutti.CodeConflict { // the keys of before have signed what is in use
-			if err = r.signAgain(ctx); err == nil {
-				err = r.server.TrustKeys(ctx, st)
-			}
-		}
-		if err != nil {
+	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
+}
+
+// tellAgain tells the server the statements that it has lost, because it was put back, and one that it never took.
+func (r *rotation) tellAgain(ctx context.Context) error {
+	for _, st := range r.chain[min(len(r.said.Trust), len(r.chain)):] {
+		switch err := r.server.TrustKeys(ctx, st); {
+		case tutti.CodeOf(err) == tutti.CodeConflict:
+			// The server has what the keys of before have signed. Whether that is good the new key cannot know.
+			return tutti.Wrap("", err, "tell the server again which code keys sign; push the code again (tutti code push --again), say again who signs actions (tutti operator trust), and repeat this")
+		case err != nil:
 			return tutti.Wrap("", err, "tell the server again which code keys sign")
 		}
 		if err := r.look(ctx, r.dir); err != nil {
@@ -242,15 +239,6 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// signAgain signs what is in use by the key that signs alone from the next statement on.
-func (r *rotation) signAgain(ctx context.Context) error {
-	again := *r.signer
-	if again.next == nil {
-		again.next = again.own
-	}
-	return (&rotation{signer: &again, server: r.server}).signCodes(ctx)
 }
 
 // rotationNow is which nodes trust the keys that sign.
