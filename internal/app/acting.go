@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -107,4 +109,20 @@ func signAction(ctx context.Context, server cli.Server, c cli.Connection, in tut
 		out = append(out, st)
 	}
 	return out, nil
+}
+
+// operatorsText names operators with their keys.
+func operatorsText(of []tutti.OperatorKey) string {
+	var out []string
+	for _, o := range of {
+		name := o.Operator + " (no key)"
+		if key, err := identity.ParseCodePublicKey(o.Key); err == nil {
+			name = fmt.Sprintf("%s (%.19s)", o.Operator, identity.KeyID(key))
+		}
+		out = append(out, name)
+	}
+	if len(out) == 0 {
+		return "nobody"
+	}
+	return strings.Join(out, ", ")
 }

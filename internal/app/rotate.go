@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -27,6 +28,7 @@ const trustFile = "trust.json"
 type rotation struct {
 	*signer
 	server cli.Server
+	sign   func(what []string) error // asks whether the new key signs that; nil: it does
 }
 
 // rotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
@@ -43,6 +45,7 @@ func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	if err != nil {
 		return cli.CodeKeyRotation{}, err
 	}
+	r.sign = in.Confirm
 	finished := false
 	switch {
 	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(publicOf(r.next)): // it was killed before it was done
@@ -90,7 +93,10 @@ func (r *rotation) begin(ctx context.Context) error {
 			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release, and carries no counter: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
 		}
 	}
-	var err error
+	err := r.confirm(ctx)
+	if err != nil {
+		return err
+	}
 	if r.next, err = identity.MakeNextCodeKey(r.dir); err != nil {
 		return err
 	}
@@ -125,6 +131,9 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 			names = append(names, fmt.Sprintf("%s (%s)", n.Node, n.Why))
 		}
 		return tutti.Errorf(tutti.CodeConflict, "nodes do not trust the new key yet: %s; wait for them, or leave them behind with --leave", strings.Join(names, ", "))
+	}
+	if err := r.confirm(ctx); err != nil {
+		return err
 	}
 	if err := r.signCodes(ctx); err != nil { // of pushes since then
 		return err
@@ -163,6 +172,49 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.told")
 	return r.look(ctx, r.dir)
+}
+
+// confirm names what the new key is about to sign, and asks. Whoever had the old key has signed with it, too.
+func (r *rotation) confirm(ctx context.Context) error {
+	lacks := func(st *tutti.Statement) bool {
+		return st != nil && (r.next == nil || !st.SignedBy(identity.KeyID(publicOf(r.next))))
+	}
+	var what []string
+	for _, c := range r.said.Codes {
+		if !lacks(c.Statement) {
+			continue
+		}
+		said, err := r.known.Said(*c.Statement)
+		if err != nil {
+			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
+		}
+		what = append(what, fmt.Sprintf("code %.19s of environment %s, counter %d, %s", said.Digest, said.Environment, said.Counter, r.pushed(ctx, c)))
+	}
+	if lacks(r.said.Operators) {
+		list, err := r.known.Operators(*r.said.Operators)
+		if err != nil {
+			return err
+		}
+		what = append(what, fmt.Sprintf("list %d of operators who sign actions: %s", list.Counter, operatorsText(list.Operators)))
+	}
+	if len(what) == 0 || r.sign == nil {
+		return nil
+	}
+	return r.sign(what)
+}
+
+// pushed says who has pushed code, by the word of the server.
+func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
+	shown, err := r.server.ShowCode(ctx, tutti.AskCode{Environment: c.Environment})
+	if err != nil {
+		return "pushed by somebody whom the server does not name: " + err.Error()
+	}
+	for _, v := range []*tutti.CodeVersion{&shown.Pushed, shown.Before} {
+		if v != nil && v.Code == c.Code && !v.At.IsZero() {
+			return fmt.Sprintf("pushed by %s at %s, as the server says", v.By, v.At.UTC().Format(time.RFC3339))
+		}
+	}
+	return "pushed at a time that the server does not know any more"
 }
 
 // signCodes adds the new key's signature to what is in use. Those of keys that are trusted no more are left out.

@@ -189,6 +189,9 @@ func (s *signer) count(environment string, shown uint64) (uint64, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which counters were signed here; remove it, if the server shows the highest ones", file)
 	}
+	if last, remembered := signed[environment]; remembered && tutti.Leaps(last, shown) {
+		return 0, tutti.Errorf(tutti.CodeRefused, "the server shows %s with the counter %d, and the last one that was signed in %s is %d: nobody pushes that often; if that was not you, rotate the key (tutti rotate code-key), else set the number in %s", environment, shown, s.dir, last, file)
+	}
 	next := max(signed[environment], shown) + 1
 	if next > tutti.MaxCounter {
 		return 0, tutti.Errorf(tutti.CodeConflict, "environment %s has no counter left: give it another name", environment)

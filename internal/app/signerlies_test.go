@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -146,5 +148,87 @@ func TestCodeKeysThatNobodyHasSigned(t *testing.T) {
 	p.server = honest
 	if _, err := p.rotate(cli.RotateCodeKey{Finish: true}); err != nil {
 		t.Errorf("by the honest server: %v", err)
+	}
+}
+
+// TestACounterLeaps nowhere: one signature by a thief of the code key would use up all of them.
+func TestACounterLeaps(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	dir := p.conn.OperatorDir
+	key, fleet, far := load(t, dir).CodeKey, load(t, dir).Pin(), uint64(tutti.MaxCounter)
+	said, err := p.server.Signing(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.server.TrustOperators(t.Context(), *saysOperators(t, fleet, far, "eve", key)); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Errorf("a list of operators: %v", err)
+	}
+	text := []byte("fleet: one\n")
+	plans, err := identity.State(tutti.StatementPlans, tutti.SignedPlans{Fleet: fleet, Counter: far, Digest: tutti.DigestOf(text)}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.server.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: text, Statement: &plans}); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Errorf("a fleet file: %v", err)
+	}
+	code, err := identity.State(tutti.StatementCode, tutti.Signed{Fleet: fleet, Environment: "production", Counter: far, Digest: said.Codes[0].Code}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	honest := p.server
+	p.server = liar{honest, func(s *tutti.Signing) { s.Codes[0].Statement = &code }}
+	if err := p.push("production", "two"); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Errorf("the operator signs above what the server shows: %v", err)
+	}
+	p.server = honest
+	if err := os.WriteFile(filepath.Join(dir, countersFile), []byte(`{"production": 9007199254740000}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.push("production", "two"); tutti.CodeOf(err) != tutti.CodeRefused {
+		t.Errorf("code: %v", err)
+	}
+}
+
+// TestARotationAsks before the new key signs what the old one has signed: the thief of the old one has signed, too.
+func TestARotationAsks(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	for _, environment := range []string{"production", "evil"} {
+		if err := p.push(environment, environment); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := operatorsKey(p.conn.OperatorDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: own.Operator, Key: own.Key}); err != nil {
+		t.Fatal(err)
+	}
+	before := secretsOf(t, p.conn.OperatorDir)
+	var asked []string
+	var answer error = tutti.Errorf(tutti.CodeInvalid, "no")
+	confirm := func(what []string) error { asked = what; return answer }
+	if _, err := p.rotate(cli.RotateCodeKey{Confirm: confirm}); !errors.Is(err, answer) {
+		t.Errorf("after a no: %v", err)
+	}
+	if len(asked) != 3 || !strings.Contains(asked[0], "environment evil, counter 1, pushed by operator:admin at ") || !strings.Contains(asked[1], "environment production") || !strings.Contains(asked[2], "admin (sha256:") {
+		t.Errorf("asked for %q", asked)
+	}
+	said, err := p.server.Signing(t.Context())
+	if err != nil || len(said.Trust) != 0 || len(secretsOf(t, p.conn.OperatorDir)) != len(before) {
+		t.Errorf("a no has begun the rotation: %d statements, %v", len(said.Trust), err)
+	}
+	answer = nil
+	if _, err := p.rotate(cli.RotateCodeKey{Confirm: confirm}); err != nil {
+		t.Fatal(err)
+	}
+	if asked = nil; p.push("production", "pushed meanwhile") != nil {
+		t.Fatal("no push")
+	}
+	if _, err := p.rotate(cli.RotateCodeKey{Finish: true, Confirm: confirm}); err != nil || asked != nil {
+		t.Errorf("asked for %q, which the new key has signed: %v", asked, err)
 	}
 }

@@ -82,6 +82,8 @@ func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, count
 		return true, nil
 	case said.Counter <= now.Counter:
 		return false, tutti.Errorf(tutti.CodeConflict, "code of environment %s was signed with the counter %d, and the last push had %d: somebody has pushed meanwhile; push again", said.Environment, said.Counter, now.Counter)
+	case tutti.Leaps(now.Counter, said.Counter):
+		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s was signed with the counter %d, and the last push had %d: no signer leaves out more than %d; if that was not you, somebody else has the code-signing key", said.Environment, said.Counter, now.Counter, tutti.MaxCounterStep)
 	}
 	return false, nil
 }
@@ -165,8 +167,18 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 		if err != nil {
 			return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
 		}
-		if now := tx.Registry.Acting; now != nil && !bytes.Equal(now.Statement.Body, in.Body) && next.Counter <= now.Counter {
-			return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+		now := tx.Registry.Acting
+		if now == nil {
+			now = &tutti.OperatorsTrusted{}
+		}
+		if !bytes.Equal(now.Statement.Body, in.Body) {
+			switch {
+			case next.Counter <= now.Counter:
+				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+			case tutti.Leaps(now.Counter, next.Counter):
+				err := tutti.Errorf(tutti.CodeRefused, "the list of operators was signed with the counter %d, and the last one had %d: no signer leaves out more than %d", next.Counter, now.Counter, tutti.MaxCounterStep)
+				return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
+			}
 		}
 		tx.emit(tutti.Actor(ctx), &next)
 		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
