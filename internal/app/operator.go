@@ -152,8 +152,15 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
-// handOn gives another operator's directory what this one knows of the code keys: who signs need not believe the server.
+// handOn gives another operator's directory what this one knows of code keys and operators: who signs need not believe the server.
 func handOn(from, to string) error {
+	if list, err := readOperators(from); err != nil {
+		return err
+	} else if list != nil {
+		if err := writeOperators(to, *list); err != nil {
+			return err
+		}
+	}
 	chain, err := readTrust(from)
 	if err != nil || len(chain) == 0 {
 		return err

@@ -74,6 +74,9 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 	if err := r.tellAgain(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.tellOperators(ctx); err != nil {
+		return nil, err
+	}
 	return r, r.maySign()
 }
 
@@ -243,7 +246,34 @@ func (r *rotation) signOperators(ctx context.Context) error {
 	if _, err := r.known.Operators(*list); err != nil {
 		return err
 	}
-	return r.server.TrustOperators(ctx, identity.CoSign(r.bySelf(*list), r.next))
+	st := identity.CoSign(r.bySelf(*list), r.next)
+	if err := r.server.TrustOperators(ctx, st); err != nil {
+		return err
+	}
+	return writeOperators(r.dir, st)
+}
+
+// tellOperators tells a server that was put back the list of operators that the directory has. A list from before it is not
+// signed by the new key: nodes would take it in the place of the later one.
+func (r *rotation) tellOperators(ctx context.Context) error {
+	last, err := r.lastOperators()
+	if err != nil || last.kept == nil {
+		return err
+	}
+	const again = "the server has lost the list of operators who sign actions, or shows an earlier one; sign it again: tutti operator trust"
+	if _, err := r.known.Operators(*last.kept); err != nil {
+		return tutti.Wrap("", err, again)
+	}
+	if err := r.server.TrustOperators(ctx, *last.kept); err != nil {
+		return tutti.Wrap("", err, again)
+	}
+	if err := r.look(ctx, r.dir); err != nil {
+		return err
+	}
+	if last, err = r.lastOperators(); err == nil && last.kept != nil {
+		err = tutti.Errorf(tutti.CodeRefused, again)
+	}
+	return err
 }
 
 // bySelf leaves out of a statement the signatures of keys that are trusted no more.

@@ -232,3 +232,70 @@ func TestARotationAsks(t *testing.T) {
 		t.Errorf("asked for %q, which the new key has signed: %v", asked, err)
 	}
 }
+
+// TestWhoWasDistrustedStaysOut: a server that was put back, or lies, shows a list from before. The next list goes on from the
+// one that the directory knows, and a rotation signs no earlier one.
+func TestWhoWasDistrustedStaysOut(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	trust := func(name string, remove bool) (cli.OperatorsTrusted, error) {
+		t.Helper()
+		return trustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: name, Key: identity.EncodeCodePublicKey(publicOf(newCodeKey(t))), Remove: remove})
+	}
+	must := func(name string, remove bool) cli.OperatorsTrusted {
+		t.Helper()
+		out, err := trust(name, remove)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	shown := func() *tutti.Statement {
+		t.Helper()
+		said, err := p.server.Signing(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said.Operators
+	}
+	must("ada", false)
+	must("eve", false)
+	old, honest := shown(), p.server
+	if out := must("eve", true); len(out.Left) != 1 || !strings.HasPrefix(out.Left[0], "eve (sha256:") || len(out.Added) != 0 || out.Note != "" {
+		t.Errorf("eve is distrusted: %+v", out)
+	}
+	for what, list := range map[string]*tutti.Statement{"an earlier list": old, "no list": nil} {
+		d := newDeaf(liar{honest, func(s *tutti.Signing) { s.Operators = list }})
+		p.server = d
+		out := must("bob", false)
+		if strings.Join(out.Operators, " ") != "ada bob" || len(out.Added) != 1 || !strings.Contains(out.Note, "put back") {
+			t.Errorf("%s: %+v", what, out)
+		}
+		if err := os.Remove(filepath.Join(p.conn.OperatorDir, operatorsFile)); err != nil { // what the deaf server was told
+			t.Fatal(err)
+		}
+		if err := writeOperators(p.conn.OperatorDir, *func() *tutti.Statement { p.server = honest; return shown() }()); err != nil {
+			t.Fatal(err)
+		}
+		p.server = d
+		if _, err := p.rotate(cli.RotateCodeKey{}); tutti.CodeOf(err) != tutti.CodeRefused {
+			t.Errorf("%s: rotated: %v", what, err)
+		}
+		if len(*d.keys) != 0 {
+			t.Errorf("%s: a rotation was begun", what)
+		}
+	}
+	p.server = honest
+	other, fleet := newCodeKey(t), load(t, p.conn.OperatorDir).Pin()
+	list, err := identity.ReadOperators(*shown())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := saysOperators(t, fleet, list.Counter, "eve", load(t, p.conn.OperatorDir).CodeKey, other)
+	p.server = liar{honest, func(s *tutti.Signing) { s.Operators = fork }}
+	if _, err := trust("bob", false); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("another list with the same counter: %v", err)
+	}
+}
