@@ -194,11 +194,18 @@ func (r *rotation) confirm(ctx context.Context) error {
 		what = append(what, fmt.Sprintf("code %.19s of environment %s, counter %d, %s", said.Digest, said.Environment, said.Counter, r.pushed(ctx, c)))
 	}
 	if lacks(r.said.Operators) {
-		list, err := r.known.Operators(*r.said.Operators)
+		last, err := r.lastOperators()
 		if err != nil {
 			return err
 		}
-		what = append(what, fmt.Sprintf("list %d of operators who sign actions: %s", list.Counter, operatorsText(list.Operators)))
+		line := fmt.Sprintf("list %d of operators who sign actions: %s", last.list.Counter, operatorsText(last.list.Operators))
+		if since := without(last.list.Operators, last.before); len(since) > 0 {
+			line += "; added since the list that is kept here: " + strings.Join(since, ", ")
+		}
+		if gone := without(last.before, last.list.Operators); len(gone) > 0 {
+			line += "; gone since then: " + strings.Join(gone, ", ")
+		}
+		what = append(what, line)
 	}
 	if len(what) == 0 || r.sign == nil {
 		return nil

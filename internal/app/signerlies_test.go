@@ -221,6 +221,13 @@ func TestARotationAsks(t *testing.T) {
 	if err != nil || len(said.Trust) != 0 || len(secretsOf(t, p.conn.OperatorDir)) != len(before) {
 		t.Errorf("a no has begun the rotation: %d statements, %v", len(said.Trust), err)
 	}
+	list := saysOperators(t, said.Fleet, 2, "eve", load(t, p.conn.OperatorDir).CodeKey) // by the thief
+	if err := p.server.TrustOperators(t.Context(), *list); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.rotate(cli.RotateCodeKey{Confirm: confirm}); !errors.Is(err, answer) || !strings.Contains(asked[2], "kept here: eve (sha256:") || !strings.Contains(asked[2], "gone since then: admin (sha256:") {
+		t.Errorf("asked for %q, %v, want that another list is told", asked, err)
+	}
 	answer = nil
 	if _, err := p.rotate(cli.RotateCodeKey{Confirm: confirm}); err != nil {
 		t.Fatal(err)
