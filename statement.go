@@ -44,6 +44,13 @@ func (s Signed) Old() bool { return s == Signed{} }
 // MaxCounter bounds a counter, so that there is always a next one that JSON of any language can hold.
 const MaxCounter = 1 << 53
 
+// MaxCounterStep bounds by how much a counter may be above the last one. A signer takes the next one, so the room is for
+// pushes that a server has lost. Without the bound, one signature by a thief would use up all counters.
+const MaxCounterStep = 1 << 20
+
+// Leaps reports whether a counter is farther above the last one than signers go.
+func Leaps(last, next uint64) bool { return next > last && next-last > MaxCounterStep }
+
 // Validate refuses what no signer means.
 func (s Signed) Validate() error {
 	if err := s.Fleet.Validate(); err != nil {

@@ -268,6 +268,13 @@ func TestAServerThatWasTakenOverAndCode(t *testing.T) {
 	u.refused("an old manifest", signed(production(4), "manifests/old.pp"), "push it again to go back")
 	u.refused("an old manifest with a counter that nobody has signed", forged, "not signed")
 	u.refused("an old manifest in the form of before", before, "without a counter")
+	for _, name := range []string{"production", "invented"} { // the server chooses how the order's environment is called
+		moved := signed(tutti.Signed{Environment: name, Counter: 1}, "manifests/moved.pp")
+		moved.Statement = nil
+		if got := u.order("invented", moved); got.Reason != tutti.BecauseRefused {
+			t.Errorf("a manifest of %s in the form of before, in an environment that nobody knows: %+v", name, got)
+		}
+	}
 	u.refused("other code of the same counter", signed(production(5), "manifests/other.pp"), "as other code is")
 	u.refused("code of another environment", signed(tutti.Signed{Environment: "staging", Counter: 9}, "manifests/site.pp"), "for environment staging")
 	u.refused("code of another fleet", signed(elsewhere, "manifests/elsewhere.pp"), "for the fleet")

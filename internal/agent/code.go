@@ -53,6 +53,9 @@ func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool)
 	if err := order.Code.Validate(); err != nil {
 		return out, err
 	}
+	if name := order.Environment; path.Base(name) != name || strings.HasPrefix(name, ".") || name == "" {
+		return out, tutti.Errorf(tutti.CodeRefused, "environment %q: not a name", name)
+	}
 	for _, d := range []string{out.environments, filepath.Join(c.dir, "code")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return out, err
@@ -91,7 +94,7 @@ func (c *codeStore) signed(ctx context.Context, order tutti.Order) (tutti.Signed
 	}
 	if kept, err := readSealed[tutti.Statement](c.tree(order.Code) + ".signed"); err == nil {
 		said, err := c.signers.Code(tutti.SignedCode{Manifest: manifest, Statement: &kept})
-		if err == nil && c.begun.admits(order, said) == nil {
+		if err == nil && c.begun.admits(order, said.Environment, said) == nil {
 			return said, nil
 		}
 	}
@@ -217,7 +220,11 @@ func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCod
 	if err != nil {
 		return in, said, tutti.Wrap(tutti.CodeRefused, err, "the manifest is not signed by the operator whose key this node knows")
 	}
-	return in, said, c.begun.admits(order, said)
+	manifest, err := readManifest(in.Manifest)
+	if err != nil {
+		return in, said, err
+	}
+	return in, said, c.begun.admits(order, manifest.Environment, said)
 }
 
 func readManifest(raw []byte) (tutti.CodeManifest, error) {
@@ -279,11 +286,7 @@ func (c *codeStore) files() map[tutti.Digest]string {
 
 // link lets the environment's name lead to the order's tree, by rename.
 func (c *codeStore) link(links string, order tutti.Order) error {
-	name := order.Environment
-	if path.Base(name) != name || strings.HasPrefix(name, ".") || name == "" {
-		return tutti.Errorf(tutti.CodeRefused, "environment %q: not a name", name)
-	}
-	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, name)
+	target, at := filepath.Join("..", "code", order.Code.Hex()), filepath.Join(links, order.Environment)
 	if now, err := os.Readlink(at); err == nil && now == target {
 		return nil
 	}

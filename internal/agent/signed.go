@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -46,23 +48,23 @@ func (c *counters) read() (map[string]counted, error) {
 }
 
 // admits refuses code that is older than what was begun in the environment of an order, or that was signed for
-// another one.
-func (c *counters) admits(order tutti.Order, said tutti.Signed) error {
+// another one. The environment is that of the manifest: the form of before says no other one.
+func (c *counters) admits(order tutti.Order, environment string, said tutti.Signed) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept, err := c.read()
 	if err != nil {
 		return err
 	}
-	last, begun := kept[order.Environment]
+	last := kept[order.Environment]
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }
 	switch {
-	case said.Old() && !begun:
+	case environment != order.Environment:
+		return refused("it is signed for environment %s, and the order is of environment %s", environment, order.Environment)
+	case said.Old() && len(kept) == 0:
 		return nil
-	case said.Old():
-		return refused("it is signed without a counter, as release 0.2.0 did, and this node has begun counter %d of environment %s: push it again", last.Counter, order.Environment)
-	case said.Environment != order.Environment:
-		return refused("it is signed for environment %s, and the order is of environment %s", said.Environment, order.Environment)
+	case said.Old(): // also where no counter of this environment is known: the server chooses the order's environment
+		return refused("it is signed without a counter, as release 0.2.0 did, and this node has begun code with one (environments: %s): push it again", strings.Join(slices.Sorted(maps.Keys(kept)), ", "))
 	case said.Counter < last.Counter:
 		return refused("it is signed with the counter %d of environment %s, and this node has begun counter %d since (%.19s): push it again to go back (tutti code push --again)", said.Counter, order.Environment, last.Counter, last.Code)
 	case said.Counter == last.Counter && said.Digest != last.Code:

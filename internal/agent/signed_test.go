@@ -95,6 +95,61 @@ func TestCodeThatIsOlderThanWhatWasBegun(t *testing.T) {
 	}
 }
 
+// TestTheFormOfBefore is taken until the node has begun code with a counter, and only in the environment that the
+// manifest names: the server chooses the name of the order's environment.
+func TestTheFormOfBefore(t *testing.T) {
+	l := newLab(t, applies)
+	manifest := func(content string) tutti.CodeManifest {
+		digest := tutti.DigestOf([]byte(content))
+		return tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{
+			"manifests/site.pp": {Digest: digest, Size: int64(len(content))},
+		}}
+	}
+	l.push(site("before"))
+	l.start()
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Fatalf("before any counter: %+v", got)
+	}
+	invented := func(what, says string) {
+		t.Helper()
+		l.kill()
+		started := l.ruby.started()
+		l.given(servertest.Sign(manifest("old")))
+		give := l.line.alter
+		l.line.alter = func(op string, reply []byte) []byte {
+			reply = give(op, reply)
+			if op != tutti.OpClaim {
+				return reply
+			}
+			return []byte(strings.ReplaceAll(string(reply), `"environment":"production"`, `"environment":"invented"`))
+		}
+		job := l.job()
+		l.start()
+		got := l.end(job)
+		if got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) || l.ruby.started() != started {
+			t.Errorf("%s: result %+v after %d starts, want that it is refused: %q", what, got, l.ruby.started()-started, says)
+		}
+		l.line.alter = nil
+	}
+	invented("before any counter", "for environment production, and the order is of environment invented")
+	l.pushAs(site("begun"), counted(3))
+	if got := l.end(l.job()); got.Outcome != tutti.Changed {
+		t.Fatalf("with a counter: %+v", got)
+	}
+	invented("after it", "the order is of environment invented")
+	l.kill()
+	l.given(servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "invented", Files: manifest("old").Files}))
+	give := l.line.alter
+	l.line.alter = func(op string, reply []byte) []byte {
+		return []byte(strings.ReplaceAll(string(give(op, reply)), `"environment":"production"`, `"environment":"invented"`))
+	}
+	job := l.job()
+	l.start()
+	if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "without a counter") {
+		t.Errorf("in an environment of which no counter is known: result %+v, want that it is refused", got)
+	}
+}
+
 // TestCodeThatIsPushedAgain is taken though the tree is there from before: going back takes a signature that says so.
 func TestCodeThatIsPushedAgain(t *testing.T) {
 	l := newLab(t, applies)

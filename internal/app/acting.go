@@ -1,13 +1,22 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
@@ -33,12 +42,12 @@ func trustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	if err != nil {
 		return cli.OperatorsTrusted{}, err
 	}
-	list := tutti.TrustedOperators{Fleet: s.fleet}
-	if s.said.Operators != nil {
-		if list, err = s.known.Operators(*s.said.Operators); err != nil {
-			return cli.OperatorsTrusted{}, tutti.Wrap("", err, "the list that the server shows")
-		}
+	last, err := s.lastOperators()
+	if err != nil {
+		return cli.OperatorsTrusted{}, err
 	}
+	list := last.list
+	list.Operators = slices.Clone(list.Operators)
 	there := slices.IndexFunc(list.Operators, func(o tutti.OperatorKey) bool { return o.Operator == in.Name })
 	if there >= 0 {
 		list.Operators = slices.Delete(list.Operators, there, there+1)
@@ -60,11 +69,99 @@ func trustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 	if err == nil {
 		err = server.TrustOperators(ctx, st)
 	}
-	out := cli.OperatorsTrusted{Operators: []string{}}
+	if err == nil {
+		err = writeOperators(s.dir, st)
+	}
+	out := cli.OperatorsTrusted{Operators: []string{}, Note: last.note}
 	for _, o := range list.Operators {
 		out.Operators = append(out.Operators, o.Operator)
 	}
+	out.Added = without(list.Operators, last.before)
+	out.Left = without(last.before, list.Operators)
 	return out, err
+}
+
+// without names the operators of a list, with their keys, that another one has not got so.
+func without(of, other []tutti.OperatorKey) []string {
+	var out []string
+	for _, o := range of {
+		if !slices.Contains(other, o) {
+			out = append(out, operatorsText([]tutti.OperatorKey{o}))
+		}
+	}
+	return out
+}
+
+// operatorsFile keeps in an operator's directory the last list of operators who sign actions that was signed there, or was gone
+// on from: without it a server could show an earlier one, and bring back who was distrusted.
+const operatorsFile = "operators.json"
+
+func writeOperators(dir string, list tutti.Statement) error {
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, operatorsFile), append(raw, '\n'), 0o600)
+}
+
+// readOperators returns that list; nil: the directory knows of none.
+func readOperators(dir string) (*tutti.Statement, error) {
+	file := filepath.Join(dir, operatorsFile)
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out tutti.Statement
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return &out, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
+}
+
+// lastList is the list of operators that the next one goes on from.
+type lastList struct {
+	list   tutti.TrustedOperators
+	kept   *tutti.Statement    // what the directory has, if the server shows an earlier list or one that is not good; else nil
+	before []tutti.OperatorKey // as the directory knows them; where it knows none, those of the list
+	note   string              // what is not as it should be
+}
+
+// lastOperators returns the later one of the list that the server shows and the one that the directory has.
+func (s *signer) lastOperators() (lastList, error) {
+	out := lastList{list: tutti.TrustedOperators{Fleet: s.fleet}}
+	kept, err := readOperators(s.dir)
+	if err != nil {
+		return out, err
+	}
+	shown := out.list
+	if s.said.Operators != nil {
+		if shown, err = s.known.Operators(*s.said.Operators); err != nil && kept == nil {
+			return out, tutti.Wrap("", err, "the list that the server shows")
+		}
+	}
+	if kept == nil {
+		out.list, out.before = shown, shown.Operators
+		return out, nil
+	}
+	had, bad := identity.ReadOperators(*kept)
+	if bad != nil {
+		return out, tutti.Wrap(tutti.CodeDamaged, bad, "%s", filepath.Join(s.dir, operatorsFile))
+	}
+	out.list, out.before = shown, had.Operators
+	switch {
+	case err != nil:
+		out.list, out.kept = had, kept
+		out.note = fmt.Sprintf("The list that the server shows is not good (%v). This one goes on from list %d, which %s has.", err, had.Counter, s.dir)
+	case shown.Counter < had.Counter:
+		out.list, out.kept = had, kept
+		out.note = fmt.Sprintf("The server shows list %d, and %s has list %d: the server was put back, or it lies. This list goes on from list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
+	case shown.Counter == had.Counter && !bytes.Equal(kept.Body, s.said.Operators.Body):
+		return out, tutti.Errorf(tutti.CodeRefused, "list %d of operators that the server shows (%s) is another one than the one that %s has (%s): nothing is signed; ask who else signs lists, and remove %s there if the server's is right",
+			shown.Counter, operatorsText(shown.Operators), s.dir, operatorsText(had.Operators), operatorsFile)
+	case tutti.Leaps(had.Counter, shown.Counter):
+		return out, tutti.Errorf(tutti.CodeRefused, "the server shows list %d of operators, and the last one in %s is %d: nobody lists operators that often; if that was not you, rotate the key (tutti rotate code-key)", shown.Counter, s.dir, had.Counter)
+	}
+	return out, nil
 }
 
 // actionLife is for how long an action is good after nodes were waited for: clocks differ.
@@ -107,4 +204,20 @@ func signAction(ctx context.Context, server cli.Server, c cli.Connection, in tut
 		out = append(out, st)
 	}
 	return out, nil
+}
+
+// operatorsText names operators with their keys.
+func operatorsText(of []tutti.OperatorKey) string {
+	var out []string
+	for _, o := range of {
+		name := o.Operator + " (no key)"
+		if key, err := identity.ParseCodePublicKey(o.Key); err == nil {
+			name = fmt.Sprintf("%s (%.19s)", o.Operator, identity.KeyID(key))
+		}
+		out = append(out, name)
+	}
+	if len(out) == 0 {
+		return "nobody"
+	}
+	return strings.Join(out, ", ")
 }

@@ -255,6 +255,9 @@ type JoinOptions struct {
 	// Again is for a machine that was a node and is not admitted any more: it keeps
 	// its keys and its data. One whose membership has ended needs no such word.
 	Again bool
+	// CodeKey is a key that signs code, as somebody who knows it says on the machine. Empty: a newcomer takes the one
+	// that the server names, and a node stays with those that it has pinned.
+	CodeKey tutti.Digest
 }
 
 // Join makes the node's keys, enrols them and writes what the agent needs. Keys
@@ -274,6 +277,8 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 		o.Name = cmp.Or(o.Name, m.Node)
 	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:
 		return "", err
+	default: // what a damaged file says is not believed
+		m = identity.EnrolResponse{}
 	}
 	if o.Name == "" {
 		if o.Name, err = defaultName(token.Name); err != nil {
@@ -305,6 +310,9 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	}
 	membership := identity.EnrolResponse(enrolled)
 	if err := membership.Validate(); err != nil {
+		return "", err
+	}
+	if membership, err = keepPins(m, membership, o.CodeKey); err != nil {
 		return "", err
 	}
 	now, err := identity.FleetOf(membership)

@@ -152,6 +152,22 @@ func renewBy(ctx context.Context, dir, name string, renew func(context.Context, 
 	return renewed.Replace(dir)
 }
 
+// handOn gives another operator's directory what this one knows of code keys and operators: who signs need not believe the server.
+func handOn(from, to string) error {
+	if list, err := readOperators(from); err != nil {
+		return err
+	} else if list != nil {
+		if err := writeOperators(to, *list); err != nil {
+			return err
+		}
+	}
+	chain, err := readTrust(from)
+	if err != nil || len(chain) == 0 {
+		return err
+	}
+	return writeTrust(to, chain)
+}
+
 // createOperator lets an operator in and writes the credentials.
 func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (tutti.IssuedOperator, error) {
 	var issued tutti.IssuedOperator
@@ -196,6 +212,11 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 	}
 	if err := bundle.Write(in.Out); err != nil {
 		return issued, err
+	}
+	if codeKey != nil {
+		if err := handOn(c.OperatorDir, in.Out); err != nil {
+			return issued, err
+		}
 	}
 	return issued, writeFleet(in.Out, issued.Server, fleet)
 }

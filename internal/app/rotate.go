@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -19,14 +20,15 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
 
-// trustFile keeps in an operator's directory the statements about code keys: a server that was put back to before
-// them is told again.
+// trustFile keeps in an operator's directory the statements about code keys, which were verified or made there. A server
+// that was put back to before them is told again, and one that says others is not believed.
 const trustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key, as far as it is.
 type rotation struct {
 	*signer
 	server cli.Server
+	sign   func(what []string) error // asks whether the new key signs that; nil: it does
 }
 
 // rotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
@@ -43,6 +45,7 @@ func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	if err != nil {
 		return cli.CodeKeyRotation{}, err
 	}
+	r.sign = in.Confirm
 	finished := false
 	switch {
 	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(publicOf(r.next)): // it was killed before it was done
@@ -71,6 +74,9 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 	if err := r.tellAgain(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.tellOperators(ctx); err != nil {
+		return nil, err
+	}
 	return r, r.maySign()
 }
 
@@ -90,7 +96,10 @@ func (r *rotation) begin(ctx context.Context) error {
 			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release, and carries no counter: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
 		}
 	}
-	var err error
+	err := r.confirm(ctx)
+	if err != nil {
+		return err
+	}
 	if r.next, err = identity.MakeNextCodeKey(r.dir); err != nil {
 		return err
 	}
@@ -126,6 +135,9 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 		}
 		return tutti.Errorf(tutti.CodeConflict, "nodes do not trust the new key yet: %s; wait for them, or leave them behind with --leave", strings.Join(names, ", "))
 	}
+	if err := r.confirm(ctx); err != nil {
+		return err
+	}
 	if err := r.signCodes(ctx); err != nil { // of pushes since then
 		return err
 	}
@@ -154,7 +166,7 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	if err != nil {
 		return err
 	}
-	if err := r.remember(append(slices.Clone(r.said.Trust), st)); err != nil {
+	if err := writeTrust(r.dir, append(slices.Clone(r.chain), st)); err != nil {
 		return err
 	}
 	killpoint.Here("rotate.remembered")
@@ -163,6 +175,56 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.told")
 	return r.look(ctx, r.dir)
+}
+
+// confirm names what the new key is about to sign, and asks. Whoever had the old key has signed with it, too.
+func (r *rotation) confirm(ctx context.Context) error {
+	lacks := func(st *tutti.Statement) bool {
+		return st != nil && (r.next == nil || !st.SignedBy(identity.KeyID(publicOf(r.next))))
+	}
+	var what []string
+	for _, c := range r.said.Codes {
+		if !lacks(c.Statement) {
+			continue
+		}
+		said, err := r.known.Said(*c.Statement)
+		if err != nil {
+			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
+		}
+		what = append(what, fmt.Sprintf("code %.19s of environment %s, counter %d, %s", said.Digest, said.Environment, said.Counter, r.pushed(ctx, c)))
+	}
+	if lacks(r.said.Operators) {
+		last, err := r.lastOperators()
+		if err != nil {
+			return err
+		}
+		line := fmt.Sprintf("list %d of operators who sign actions: %s", last.list.Counter, operatorsText(last.list.Operators))
+		if since := without(last.list.Operators, last.before); len(since) > 0 {
+			line += "; added since the list that is kept here: " + strings.Join(since, ", ")
+		}
+		if gone := without(last.before, last.list.Operators); len(gone) > 0 {
+			line += "; gone since then: " + strings.Join(gone, ", ")
+		}
+		what = append(what, line)
+	}
+	if len(what) == 0 || r.sign == nil {
+		return nil
+	}
+	return r.sign(what)
+}
+
+// pushed says who has pushed code, by the word of the server.
+func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
+	shown, err := r.server.ShowCode(ctx, tutti.AskCode{Environment: c.Environment})
+	if err != nil {
+		return "pushed by somebody whom the server does not name: " + err.Error()
+	}
+	for _, v := range []*tutti.CodeVersion{&shown.Pushed, shown.Before} {
+		if v != nil && v.Code == c.Code && !v.At.IsZero() {
+			return fmt.Sprintf("pushed by %s at %s, as the server says", v.By, v.At.UTC().Format(time.RFC3339))
+		}
+	}
+	return "pushed at a time that the server does not know any more"
 }
 
 // signCodes adds the new key's signature to what is in use. Those of keys that are trusted no more are left out.
@@ -191,7 +253,34 @@ func (r *rotation) signOperators(ctx context.Context) error {
 	if _, err := r.known.Operators(*list); err != nil {
 		return err
 	}
-	return r.server.TrustOperators(ctx, identity.CoSign(r.bySelf(*list), r.next))
+	st := identity.CoSign(r.bySelf(*list), r.next)
+	if err := r.server.TrustOperators(ctx, st); err != nil {
+		return err
+	}
+	return writeOperators(r.dir, st)
+}
+
+// tellOperators tells a server that was put back the list of operators that the directory has. A list from before it is not
+// signed by the new key: nodes would take it in the place of the later one.
+func (r *rotation) tellOperators(ctx context.Context) error {
+	last, err := r.lastOperators()
+	if err != nil || last.kept == nil {
+		return err
+	}
+	const again = "the server has lost the list of operators who sign actions, or shows an earlier one; sign it again: tutti operator trust"
+	if _, err := r.known.Operators(*last.kept); err != nil {
+		return tutti.Wrap("", err, again)
+	}
+	if err := r.server.TrustOperators(ctx, *last.kept); err != nil {
+		return tutti.Wrap("", err, again)
+	}
+	if err := r.look(ctx, r.dir); err != nil {
+		return err
+	}
+	if last, err = r.lastOperators(); err == nil && last.kept != nil {
+		err = tutti.Errorf(tutti.CodeRefused, again)
+	}
+	return err
 }
 
 // bySelf leaves out of a statement the signatures of keys that are trusted no more.
@@ -202,39 +291,36 @@ func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	return st
 }
 
-func (r *rotation) remember(all []tutti.Statement) error {
+func writeTrust(dir string, all []tutti.Statement) error {
 	raw, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(r.dir, trustFile), append(raw, '\n'), 0o600)
+	return durable.WriteFile(filepath.Join(dir, trustFile), append(raw, '\n'), 0o600)
 }
 
-// tellAgain tells the server the statements that it has lost, because it was put back. One that the server never took
-// is no such statement: then nothing was said after it, and it is made again.
-func (r *rotation) tellAgain(ctx context.Context) error {
-	raw, err := os.ReadFile(filepath.Join(r.dir, trustFile))
+// readTrust returns the statements that an operator's directory knows; none: it knows of none.
+func readTrust(dir string) ([]tutti.Statement, error) {
+	file := filepath.Join(dir, trustFile)
+	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	var all []tutti.Statement
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
 	}
-	if err != nil {
-		return tutti.Wrap(tutti.CodeDamaged, err, "%s", filepath.Join(r.dir, trustFile))
-	}
-	if len(all) <= len(r.said.Trust) {
-		return nil
-	}
-	for _, st := range all[len(r.said.Trust):] {
-		err := r.server.TrustKeys(ctx, st)
-		if tutti.CodeOf(err) == tutti.CodeConflict { // the keys of before have signed what is in use
-			if err = r.signAgain(ctx); err == nil {
-				err = r.server.TrustKeys(ctx, st)
-			}
-		}
-		if err != nil {
+	return all, tutti.Wrap(tutti.CodeDamaged, err, "%s", file)
+}
+
+// tellAgain tells the server the statements that it has lost, because it was put back, and one that it never took.
+func (r *rotation) tellAgain(ctx context.Context) error {
+	for _, st := range r.chain[min(len(r.said.Trust), len(r.chain)):] {
+		switch err := r.server.TrustKeys(ctx, st); {
+		case tutti.CodeOf(err) == tutti.CodeConflict:
+			// The server has what the keys of before have signed. Whether that is good the new key cannot know.
+			return tutti.Wrap("", err, "tell the server again which code keys sign; push the code again (tutti code push --again), say again who signs actions (tutti operator trust), and repeat this")
+		case err != nil:
 			return tutti.Wrap("", err, "tell the server again which code keys sign")
 		}
 		if err := r.look(ctx, r.dir); err != nil {
@@ -242,15 +328,6 @@ func (r *rotation) tellAgain(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// signAgain signs what is in use by the key that signs alone from the next statement on.
-func (r *rotation) signAgain(ctx context.Context) error {
-	again := *r.signer
-	if again.next == nil {
-		again.next = again.own
-	}
-	return (&rotation{signer: &again, server: r.server}).signCodes(ctx)
 }
 
 // rotationNow is which nodes trust the keys that sign.

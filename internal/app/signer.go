@@ -26,8 +26,9 @@ type signer struct {
 	own   ed25519.PrivateKey
 	next  ed25519.PrivateKey   // that takes its place; nil: no rotation was begun here
 	keys  []ed25519.PrivateKey // those of them that sign, the oldest first; none: own was rotated elsewhere
-	now   identity.Trust       // the keys that sign, as the server says; none: nothing was said of them
-	known identity.Trust       // whose signatures count as shown
+	now   identity.Trust       // the keys that sign, by the last statement that is verified; none: nothing was said of them
+	known identity.Trust       // whose signatures count as shown: these keys, or the own one
+	chain []tutti.Statement    // all statements about code keys, verified
 	said  tutti.Signing
 	old   bool // the server knows no statements
 	again bool // what the server has is signed again
@@ -60,20 +61,41 @@ func newSigner(ctx context.Context, server tutti.Signings, dir string) (*signer,
 	if err != nil {
 		return nil, err
 	}
-	last, any, err := identity.Last(s.fleet, s.said.Trust)
-	if err != nil {
+	s.own, s.next = bundle.CodeKey, next
+	if err := s.follow(); err != nil {
 		return nil, err
 	}
-	s.own, s.next, s.now = bundle.CodeKey, next, last
-	s.known = identity.Around(s.fleet, publicOf(s.own), s.said.Trust)
-	if !any || last.Has(publicOf(s.own)) {
+	if s.now.Counter == 0 || s.now.Has(publicOf(s.own)) {
 		s.keys = append(s.keys, s.own)
 	}
-	if next != nil && last.Has(publicOf(next)) {
+	if next != nil && s.now.Has(publicOf(next)) {
 		s.keys = append(s.keys, next)
-		s.known.Keys = append(s.known.Keys, identity.Around(s.fleet, publicOf(next), s.said.Trust).Keys...)
 	}
 	return s, nil
+}
+
+// follow finds out which code keys sign. The server's word is not enough for that: who has a key that was rotated would come
+// back, or the new key would be lost.
+func (s *signer) follow() error {
+	kept, err := readTrust(s.dir)
+	if err != nil {
+		return err
+	}
+	own := []ed25519.PublicKey{publicOf(s.own)}
+	if s.next != nil {
+		own = append(own, publicOf(s.next))
+	}
+	if s.now, s.chain, err = identity.Chain(s.fleet, kept, s.said.Trust, own...); err != nil {
+		return tutti.Wrap("", err, "what the server says of code keys does not follow from what is in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, trustFile)
+	}
+	s.known = identity.Trust{Fleet: s.fleet, Keys: s.now.Keys}
+	if s.now.Counter == 0 {
+		s.known.Keys = own[:1]
+	}
+	if len(s.chain) > len(kept) {
+		return writeTrust(s.dir, s.chain)
+	}
+	return nil
 }
 
 func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
@@ -166,6 +188,9 @@ func (s *signer) count(environment string, shown uint64) (uint64, error) {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which counters were signed here; remove it, if the server shows the highest ones", file)
+	}
+	if last, remembered := signed[environment]; remembered && tutti.Leaps(last, shown) {
+		return 0, tutti.Errorf(tutti.CodeRefused, "the server shows %s with the counter %d, and the last one that was signed in %s is %d: nobody pushes that often; if that was not you, rotate the key (tutti rotate code-key), else set the number in %s", environment, shown, s.dir, last, file)
 	}
 	next := max(signed[environment], shown) + 1
 	if next > tutti.MaxCounter {

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"crypto/ed25519"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tutti-project/tutti"
@@ -13,7 +16,8 @@ type signers struct {
 	dir    string
 	mu     sync.Mutex
 	now    identity.Trust
-	acting *tutti.TrustedOperators // who signs actions, nil: there is no list
+	list   *tutti.Statement        // of who signs actions, as it was taken
+	acting *tutti.TrustedOperators // what it says, nobody: no key of now has signed it; nil: there is no list
 }
 
 var (
@@ -23,14 +27,24 @@ var (
 
 // newSigners takes what a membership on disk says.
 func newSigners(dir string, m identity.EnrolResponse) (*signers, error) {
-	s := &signers{dir: dir}
+	s := &signers{dir: dir, list: m.Operators}
 	var err error
-	if s.now, err = m.Trusts(); err != nil || m.Operators == nil {
-		return s, err
-	}
-	list, err := identity.ReadOperators(*m.Operators)
-	s.acting = &list
+	s.now, err = m.Trusts()
+	s.judge()
 	return s, err
+}
+
+// judge says who signs actions by the keys that are trusted now. A list that only a key of before has signed is nobody's
+// word. The node does not go back to the server's word for that: it does nothing until it has a list that is good.
+func (s *signers) judge() {
+	if s.list == nil {
+		return
+	}
+	list, err := s.now.Operators(*s.list)
+	if err != nil {
+		list = tutti.TrustedOperators{Fleet: s.now.Fleet}
+	}
+	s.acting = &list
 }
 
 // Listed implements agent.Acting.
@@ -54,7 +68,7 @@ func (s *signers) Take(list tutti.Statement) error {
 	if err := changeMembership(s.dir, func(m *identity.EnrolResponse) { m.Operators = &list }); err != nil {
 		return err
 	}
-	s.acting = &next
+	s.list, s.acting = &list, &next
 	return nil
 }
 
@@ -109,6 +123,7 @@ func (s *signers) Follow(chain []tutti.Statement) error {
 		return err
 	}
 	s.now = next
+	s.judge()
 	return nil
 }
 
@@ -152,4 +167,66 @@ func checkOperators(m identity.EnrolResponse) error {
 		_, err = trust.Operators(*m.Operators)
 	}
 	return err
+}
+
+// keepPins returns the membership of a node that joins again: whose code it runs and whose actions it does, it knows
+// already, and the word of a server is not enough for others. The agent follows the statements that lie between with its first
+// claim. CodeKey is a key that somebody has named on the node, empty: none.
+func keepPins(had, told identity.EnrolResponse, codeKey tutti.Digest) (identity.EnrolResponse, error) {
+	theirs, err := told.Trusts()
+	if err != nil {
+		return told, err
+	}
+	if codeKey != "" {
+		if !slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return identity.KeyID(key) == codeKey }) {
+			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and not by %s, as --trust-code-key does", keyIDs(theirs), codeKey)
+		}
+		return told, nil
+	}
+	if had.CodeKey == "" { // a newcomer
+		return told, nil
+	}
+	own, err := had.Trusts()
+	if err != nil {
+		return told, err
+	}
+	keep, next := told, own
+	keep.CodeKey, keep.Trust, keep.Operators = had.CodeKey, had.Trust, had.Operators
+	known := func(key ed25519.PublicKey) bool {
+		return own.Has(key) || identity.EncodeCodePublicKey(key) == had.CodeKey
+	}
+	switch {
+	case own.Fleet != theirs.Fleet:
+		err = tutti.Errorf(tutti.CodeRefused, "it is of the fleet %.19s, and this node is of %.19s", theirs.Fleet, own.Fleet)
+	case theirs.Counter == own.Counter+1:
+		if next, err = own.Follow(*told.Trust); err == nil {
+			keep.Trust = told.Trust
+		}
+	case theirs.Counter <= own.Counter && !slices.ContainsFunc(theirs.Keys, known): // fewer statements: it was put back
+		err = tutti.Errorf(tutti.CodeRefused, "no key that is pinned here has signed for the server's")
+	}
+	if err != nil {
+		return told, tutti.Wrap(tutti.CodeRefused, err, "the server says that code is signed by %s, and this node has pinned %s; if the operators have said that the server's is right, join with --trust-code-key %s, and nothing is changed until then",
+			keyIDs(theirs), keyIDs(own), identity.KeyID(theirs.Keys[len(theirs.Keys)-1]))
+	}
+	if told.Operators != nil {
+		list, err := next.Operators(*told.Operators)
+		var now tutti.TrustedOperators
+		if had.Operators != nil {
+			now, _ = next.Operators(*had.Operators) // one that no key of now has signed counts for nothing
+		}
+		if err == nil && list.Counter > now.Counter {
+			keep.Operators = told.Operators
+		}
+	}
+	return keep, nil
+}
+
+// keyIDs names the keys that are trusted.
+func keyIDs(t identity.Trust) string {
+	var out []string
+	for _, key := range t.Keys {
+		out = append(out, string(identity.KeyID(key)))
+	}
+	return strings.Join(out, " and ")
 }

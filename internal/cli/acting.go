@@ -20,6 +20,10 @@ type TrustOperator struct {
 // OperatorsTrusted are the operators who sign actions now.
 type OperatorsTrusted struct {
 	Operators []string `json:"operators"`
+	// Added and Left are how the list differs from the last one that the directory knew, with the digests of the keys.
+	Added []string `json:"added,omitempty"`
+	Left  []string `json:"left,omitempty"`
+	Note  string   `json:"note,omitempty"` // what is not as it should be
 }
 
 func newOperatorKeyCommand(o *options) *cobra.Command {
@@ -100,9 +104,18 @@ func (o *options) trustOperator(cmd *cobra.Command, in TrustOperator) error {
 	if err != nil {
 		return err
 	}
+	if out.Note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), tutti.Plain(out.Note, maxLine))
+	}
+	for _, who := range out.Added {
+		fmt.Fprintln(cmd.ErrOrStderr(), "added: "+tutti.Plain(who, maxLine))
+	}
+	for _, who := range out.Left {
+		fmt.Fprintln(cmd.ErrOrStderr(), "gone:  "+tutti.Plain(who, maxLine))
+	}
 	text := "Nobody signs actions: nodes enable and disable Puppet for nobody.\n"
 	if len(out.Operators) > 0 {
 		text = fmt.Sprintf("These operators sign what nodes are to change: %s. Nodes that are connected know it within half a minute.\n", strings.Join(out.Operators, ", "))
 	}
-	return o.done(cmd, text, map[string]any{"operators": out.Operators})
+	return o.done(cmd, text, map[string]any{"operators": out.Operators, "added": out.Added, "left": out.Left})
 }

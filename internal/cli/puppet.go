@@ -174,7 +174,14 @@ the action "resource".`,
 
 func newPuppetEnableCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteEnable}}
-	return r.command(&cobra.Command{Use: "enable", Args: cobra.NoArgs, Short: "Let Puppet run again; where it may, nothing changes"}, showChange)
+	cmd := r.command(&cobra.Command{
+		Use: "enable", Args: cobra.NoArgs, Short: "Let Puppet run again; where it may, nothing changes",
+		Long: `Lets Puppet run again, as "puppet agent --enable" does.
+
+` + signHelp,
+	}, showChange)
+	r.addYes(cmd)
+	return cmd
 }
 
 func newPuppetDisableCommand(o *options) *cobra.Command {
@@ -183,12 +190,21 @@ func newPuppetDisableCommand(o *options) *cobra.Command {
 		Use: "disable", Args: cobra.NoArgs, Short: "Keep Puppet from running; where it is disabled, the first message stays",
 		Long: `Disables Puppet as "puppet agent --disable" does, in Puppet's own file: every puppet
 agent run is refused until it is enabled. Where it is disabled already that is
-said, and the message stays which is there, unless --force replaces it.`,
+said, and the message stays which is there, unless --force replaces it.
+
+` + signHelp,
 	}, showChange)
+	r.addYes(cmd)
 	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "why, for whoever wonders (default: who and when)")
 	cmd.Flags().BoolVar(&r.in.Force, "force", false, "replace the message of a node that is disabled already")
 	return cmd
 }
+
+// signHelp is what enable and disable say of signatures.
+const signHelp = `Where operators sign what nodes are to change (tutti operator trust), the command names
+the nodes that it signs for. A node that the expression cannot mean by its name is
+refused. If the expression asks for more than "node", as for groups or facts, the
+server alone knows which nodes are meant: the command asks first, or wants --yes.`
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/selector"
 )
 
 // signed returns the question with what the operator signs of it, where operators sign what nodes change. An operator
@@ -28,22 +31,59 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (tutti.AskNodes, []tu
 	if err != nil {
 		return in, nil, err
 	}
-	var nodes []tutti.NodeName
-	var undecided []tutti.NodeAnswer
-	for _, a := range chosen {
-		if a.Verdict == tutti.RemoteUndecided {
-			undecided = append(undecided, a)
-			continue
-		}
-		nodes = append(nodes, a.Node)
+	nodes, undecided, unsure, err := meant(in.On, chosen)
+	if err != nil {
+		return in, nil, err
 	}
 	if len(nodes) == 0 {
 		return in, undecided, tutti.Errorf(tutti.CodeConflict, "nobody can say which nodes %s selects; see: tutti puppet status --on", in.On)
 	}
-	slices.Sort(nodes)
+	if err := r.confirmNodes(cmd, nodes, unsure); err != nil {
+		return in, nil, err
+	}
 	if in.Action == tutti.RemoteDisable && in.Message == "" {
 		in.Message = "Disabled via Tutti at " + time.Now().UTC().Format("2006-01-02 15:04")
 	}
 	in.Signed, err = r.deps.SignAction(cmd.Context(), server, r.conn, in, nodes)
 	return in, undecided, err
+}
+
+// meant returns, of what the server says of the nodes that an expression selects, those that are meant, sorted, and those of
+// which nobody can say it. A node whose name alone shows that it is not meant is refused. Unsure is how many are meant by
+// the word of the server alone, because the expression asks for more than the name.
+func meant(on string, chosen []tutti.NodeAnswer) (nodes []tutti.NodeName, undecided []tutti.NodeAnswer, unsure int, err error) {
+	expression, err := selector.Parse(on)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	for _, a := range chosen {
+		answer, err := expression.ByName(a.Node)
+		if err == nil && answer == selector.No {
+			return nil, nil, 0, tutti.Errorf(tutti.CodeRefused, "the server names node %q, which --on %q does not select: nothing is signed", string(a.Node), on)
+		}
+		if a.Verdict == tutti.RemoteUndecided {
+			undecided = append(undecided, a)
+			continue
+		}
+		if err != nil || answer != selector.Yes {
+			unsure++
+		}
+		nodes = append(nodes, a.Node)
+	}
+	slices.Sort(nodes)
+	return nodes, undecided, unsure, nil
+}
+
+// confirmNodes names the nodes that an operator is about to sign for. Where the names alone do not show that they are meant,
+// it asks.
+func (r *remote) confirmNodes(cmd *cobra.Command, nodes []tutti.NodeName, unsure int) error {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = tutti.Plain(string(n), maxLine)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is signed for %s: %s\n", r.in.Action, count(len(nodes), "node"), strings.Join(names, ", "))
+	if unsure == 0 {
+		return nil
+	}
+	return r.confirm(cmd, fmt.Sprintf("sign it (for %s the server alone says that %s is true)", count(unsure, "node"), r.in.On))
 }

@@ -15,6 +15,8 @@ type RotateCodeKey struct {
 	Status bool // change nothing
 	Finish bool // from now on the new key signs alone
 	Leave  []tutti.NodeName
+	// Confirm asks whether the new key may sign some things that are in use. Nil: it may.
+	Confirm func(what []string) error
 }
 
 // CodeKeyRotation is how far a rotation of the code-signing key is.
@@ -49,6 +51,11 @@ keys, because the old one says so. Code that is in use is signed by the new key,
 When all nodes trust both, --finish lets them trust the new key alone. Then hand
 code.key to the operators who had the old one.
 
+Before the new key signs what is in use, the command names all of it and asks: what a
+thief of the old key has pushed would stay good. If something there is not yours, push
+your own code to its environment first, or list the operators again (tutti operator
+trust, distrust). Then repeat the command.
+
 The command can be stopped and repeated at any point: it finds out what is done.
 --status says which nodes are not there yet, and changes nothing. --finish refuses
 while one is missing, unless --leave names it: such a node trusts the old key until it
@@ -75,6 +82,13 @@ is back, and follows then. Where the agent is too old, upgrade it.`,
 				if err := o.confirm(cmd, fmt.Sprintf("do not wait for %s: until they are back they trust the old key", strings.Join(leave, ", "))); err != nil {
 					return err
 				}
+			}
+			in.Confirm = func(what []string) error {
+				fmt.Fprintln(cmd.ErrOrStderr(), "The old key has signed this, and it stays good if the new key signs it, too:")
+				for _, line := range what {
+					fmt.Fprintln(cmd.ErrOrStderr(), "  "+tutti.Plain(line, maxLine))
+				}
+				return o.confirm(cmd, "sign all of it by the new key")
 			}
 			out, err := o.deps.RotateCodeKey(cmd.Context(), server, o.conn, in)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 )
@@ -218,22 +219,42 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 	return said, nil
 }
 
-// Around returns a trust in a key and in those that it has vouched for in some statements. It is for whoever has
-// the key and is shown what others have signed.
-func Around(fleet tutti.Digest, key ed25519.PublicKey, chain []tutti.Statement) Trust {
-	out := Trust{Fleet: fleet, Keys: []ed25519.PublicKey{key}}
-	for _, st := range chain {
-		next, err := out.read(st)
-		if err != nil || !signedBy(st, key) {
-			continue
-		}
-		for _, k := range next.Keys {
-			if !out.Has(k) {
-				out.Keys = append(out.Keys, k)
-			}
+// Chain returns which code keys sign after all statements about them, in order, and these statements. Those that are kept were
+// verified before. Those that are shown were not: each has to be signed by a key that the one before it trusts. Where none is
+// kept, one of them has to be signed by a key of one's own, or anybody could have made them all. The zero Counter: there is no
+// statement. CodeRefused: nobody who may has signed them, or they are others than the kept ones.
+func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
+	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
+		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)
+	}
+	for i := range min(len(kept), len(shown)) {
+		if kept[i].Kind != shown[i].Kind || !bytes.Equal(kept[i].Body, shown[i].Body) {
+			return refused("statement %d is another one than was seen before", i+1)
 		}
 	}
-	return out
+	out, vouched := Trust{Fleet: fleet}, len(kept) > 0
+	all := append(slices.Clone(kept), shown[min(len(kept), len(shown)):]...)
+	for i, st := range all {
+		next, err := out.read(st)
+		switch {
+		case err != nil || i < len(kept):
+		case i == 0:
+			err = next.proven(st, nil)
+		default:
+			next, err = out.Follow(st)
+		}
+		if err != nil {
+			return Trust{}, nil, err
+		}
+		if next.Counter != uint64(i)+1 {
+			return refused("statement %d is in the place of statement %d", next.Counter, i+1)
+		}
+		out, vouched = next, vouched || (Trust{Keys: own}).signed(st)
+	}
+	if len(all) > 0 && !vouched {
+		return refused("none of %d statements is signed by a key that is here", len(all))
+	}
+	return out, all, nil
 }
 
 // Last returns which keys the last of some statements trusts, false if there is none. Whether they are good is

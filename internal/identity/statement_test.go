@@ -156,9 +156,34 @@ func TestStatementsOfCodeKeys(t *testing.T) {
 	if _, err := identity.NewTrust(theFleet, pemOf(next), &unproven); err == nil {
 		t.Error("a newcomer trusts a key that nobody has shown")
 	}
-	around := identity.Around(theFleet, next.Public().(ed25519.PublicKey), []tutti.Statement{both, alone})
-	if len(around.Keys) != 2 {
-		t.Errorf("who has the new key knows %d keys, want that it knows the one that vouched for it", len(around.Keys))
+	all := func(of ...tutti.Statement) []tutti.Statement { return of }
+	own, newer := key.Public().(ed25519.PublicKey), next.Public().(ed25519.PublicKey)
+	for reason, tc := range map[string]struct {
+		kept, shown []tutti.Statement
+		own         ed25519.PublicKey
+		trusts      int // keys
+		says        string
+	}{
+		"nothing":                             {nil, nil, own, 0, ""},
+		"the beginning":                       {nil, all(both), own, 2, ""},
+		"all of it, with the first key":       {nil, all(both, alone), own, 1, ""},
+		"all of it, with the last key":        {nil, all(both, alone), newer, 1, ""},
+		"what was kept, and more":             {all(both), all(both, alone), own, 1, ""},
+		"less than was kept":                  {all(both, alone), all(both), newer, 1, ""},
+		"none, and some are kept":             {all(both, alone), nil, newer, 1, ""},
+		"by others alone":                     {nil, all(say(1, of(evil), evil)), own, 0, "none of 1 statements is signed by a key that is here"},
+		"the end by nobody":                   {nil, all(both, say(2, of(next), evil)), own, 0, "not signed by a key that is trusted now"},
+		"the end by nobody, and some is kept": {all(both), all(both, say(2, of(next), evil)), own, 0, "not signed by a key that is trusted now"},
+		"the beginning by nobody":             {nil, all(say(1, of(evil, next), evil), alone), newer, 0, "has not signed that it is there"},
+		"others than were kept":               {all(both, alone), all(both, say(2, of(key), key)), newer, 0, "statement 2 is another one than was seen before"},
+		"a number of somebody's choice":       {nil, all(say(700, of(key), key)), own, 0, "statement 700 is in the place of statement 1"},
+		"one of them twice":                   {nil, all(both, both), own, 0, "statement 1 is in the place of statement 2"},
+	} {
+		got, chain, err := identity.Chain(theFleet, tc.kept, tc.shown, tc.own)
+		refused(t, "shown "+reason, err, tc.says)
+		if err == nil && (len(got.Keys) != tc.trusts || len(chain) != max(len(tc.kept), len(tc.shown)) || got.Counter != uint64(len(chain))) {
+			t.Errorf("shown %s: %d keys after %d statements, want %d", reason, len(got.Keys), len(chain), tc.trusts)
+		}
 	}
 }
 

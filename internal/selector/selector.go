@@ -150,6 +150,24 @@ func (s *Selector) Decide(n Node, facts map[string]any, now time.Time) (Answer, 
 			return No, tutti.Wrap(tutti.CodeInternal, err, "selector")
 		}
 	}
+	return s.eval(input)
+}
+
+// ByName says whether a node is selected as far as its name says it: NeedsFacts where anything else decides. It is for whoever
+// knows nothing of the node but by the word of somebody else.
+func (s *Selector) ByName(name tutti.NodeName) (Answer, error) {
+	var unknown []*cel.AttributePatternType
+	for _, v := range []string{"groups", "outcome", "reason", "last_run", "now", "connected", "running", "paused", "agent", "puppet", "facts"} {
+		unknown = append(unknown, cel.AttributePattern(v))
+	}
+	input, err := cel.PartialVars(map[string]any{"node": string(name)}, unknown...)
+	if err != nil {
+		return No, tutti.Wrap(tutti.CodeInternal, err, "selector")
+	}
+	return s.eval(input)
+}
+
+func (s *Selector) eval(input any) (Answer, error) {
 	out, _, err := s.program.Eval(input)
 	switch {
 	case err != nil:

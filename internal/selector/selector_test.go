@@ -156,3 +156,22 @@ func FuzzSelector(f *testing.F) {
 		}
 	})
 }
+
+// TestByName: what is said of a node's name is sure, and nothing else is.
+func TestByName(t *testing.T) {
+	for text, want := range map[string]selector.Answer{
+		`true`: selector.Yes, `false`: selector.No,
+		`node == "web-01"`: selector.Yes, `node == "web-02"`: selector.No, `node in ["web-01", "web-02"]`: selector.Yes, `node.startsWith("web-")`: selector.Yes,
+		`"web" in groups`: selector.NeedsFacts, `facts.os.family == "Debian"`: selector.NeedsFacts, `connected`: selector.NeedsFacts, `outcome == "failed"`: selector.NeedsFacts,
+		`last_run < now`: selector.NeedsFacts, `agent == puppet && reason == "" && !running && !paused`: selector.NeedsFacts,
+		`node == "web-02" && connected`: selector.No, `node == "web-01" || connected`: selector.Yes, `node == "web-01" && connected`: selector.NeedsFacts,
+	} {
+		s, err := selector.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.ByName("web-01"); err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 				now.Counter, now.Statement = 0, nil
 			}
 		}
-		again, err := mayPush(now, in.SignedCode, said)
+		again, err := mayPush(now, in.SignedCode, said, tx.counted())
 		switch {
 		case err != nil || again:
 			return err
@@ -298,6 +298,8 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		set.Counter = tx.Registry.PlansCounter
 	case !same && set.Counter <= tx.Registry.PlansCounter:
 		return false, tutti.Errorf(tutti.CodeConflict, "the fleet file was signed with the counter %d, and the last one had %d: somebody has pushed meanwhile; push again", set.Counter, tx.Registry.PlansCounter)
+	case !same && tutti.Leaps(tx.Registry.PlansCounter, set.Counter):
+		return false, tutti.Errorf(tutti.CodeRefused, "the fleet file was signed with the counter %d, and the last one had %d: no signer leaves out more than %d; if that was not you, somebody else has the code-signing key", set.Counter, tx.Registry.PlansCounter, tutti.MaxCounterStep)
 	}
 	if same && nothing {
 		return true, nil

@@ -70,20 +70,32 @@ func mayBeOrdered(s *fold.State) []tutti.SignedNow {
 }
 
 // mayPush says whether signed code may become the current one of its environment: what nodes would refuse is
-// refused here. Again: it is the current one already.
-func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed) (again bool, err error) {
+// refused here. Again: it is the current one already. Counted: some environment has code with a counter.
+func mayPush(now tutti.CodePushed, in tutti.SignedCode, said tutti.Signed, counted bool) (again bool, err error) {
 	code := tutti.DigestOf(in.Manifest)
 	switch {
-	case said.Old() && now.Counter > 0:
-		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s: this tutti is too old to push here: its signature has no counter, and nodes take none without; upgrade tutti where you push", now.Environment)
+	case said.Old() && counted:
+		return false, tutti.Errorf(tutti.CodeRefused, "this tutti is too old to push here: its signature has no counter, and nodes take none without; upgrade tutti where you push")
 	case said.Old():
 		return now.Code == code, nil
 	case now.Statement != nil && bytes.Equal(now.Statement.Body, in.Statement.Body):
 		return true, nil
 	case said.Counter <= now.Counter:
 		return false, tutti.Errorf(tutti.CodeConflict, "code of environment %s was signed with the counter %d, and the last push had %d: somebody has pushed meanwhile; push again", said.Environment, said.Counter, now.Counter)
+	case tutti.Leaps(now.Counter, said.Counter):
+		return false, tutti.Errorf(tutti.CodeRefused, "code of environment %s was signed with the counter %d, and the last push had %d: no signer leaves out more than %d; if that was not you, somebody else has the code-signing key", said.Environment, said.Counter, now.Counter, tutti.MaxCounterStep)
 	}
 	return false, nil
+}
+
+// counted reports whether code of some environment was pushed with a counter.
+func (tx *tx) counted() bool {
+	for _, pushed := range tx.Registry.Code {
+		if pushed.Counter > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // SignCode implements tutti.Signings.
@@ -155,8 +167,18 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 		if err != nil {
 			return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
 		}
-		if now := tx.Registry.Acting; now != nil && !bytes.Equal(now.Statement.Body, in.Body) && next.Counter <= now.Counter {
-			return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+		now := tx.Registry.Acting
+		if now == nil {
+			now = &tutti.OperatorsTrusted{}
+		}
+		if !bytes.Equal(now.Statement.Body, in.Body) {
+			switch {
+			case next.Counter <= now.Counter:
+				return tutti.Errorf(tutti.CodeConflict, "somebody has signed another list of operators meanwhile: do it again")
+			case tutti.Leaps(now.Counter, next.Counter):
+				err := tutti.Errorf(tutti.CodeRefused, "the list of operators was signed with the counter %d, and the last one had %d: no signer leaves out more than %d", next.Counter, now.Counter, tutti.MaxCounterStep)
+				return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
+			}
 		}
 		tx.emit(tutti.Actor(ctx), &next)
 		keys = slices.Collect(maps.Keys(tx.Registry.Keys))

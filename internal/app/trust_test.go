@@ -1,0 +1,210 @@
+package app
+
+import (
+	"crypto/ed25519"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// testFleet is the id of a fleet.
+var testFleet = tutti.DigestOf([]byte("a fleet"))
+
+func newCodeKey(t *testing.T) ed25519.PrivateKey {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// pinning is a membership that trusts a key first, and then what a statement says.
+func pinning(first ed25519.PrivateKey, last, operators *tutti.Statement) identity.EnrolResponse {
+	return identity.EnrolResponse{Fleet: testFleet, CodeKey: identity.EncodeCodePublicKey(publicOf(first)), Trust: last, Operators: operators}
+}
+
+// saysTrust is a statement about code keys.
+func saysTrust(t *testing.T, fleet tutti.Digest, counter uint64, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) *tutti.Statement {
+	t.Helper()
+	body := tutti.Trusted{Fleet: fleet, Counter: counter}
+	for _, key := range keys {
+		body.Keys = append(body.Keys, identity.EncodeCodePublicKey(publicOf(key)))
+	}
+	st, err := identity.State(tutti.StatementTrust, body, by...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &st
+}
+
+// saysOperators is a list with one operator.
+func saysOperators(t *testing.T, fleet tutti.Digest, counter uint64, name string, by ...ed25519.PrivateKey) *tutti.Statement {
+	t.Helper()
+	st, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: fleet, Counter: counter, Operators: []tutti.OperatorKey{
+		{Operator: name, Key: identity.EncodeCodePublicKey(publicOf(by[0]))},
+	}}, by...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &st
+}
+
+// TestANodeThatJoinsAgainKeepsItsPins: a server cannot give a node another code key or other operators by letting it join
+// again.
+func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
+	type keys = []ed25519.PrivateKey
+	a, b, evil := newCodeKey(t), newCodeKey(t), newCodeKey(t)
+	both, alone := saysTrust(t, testFleet, 1, keys{a, b}, a, b), saysTrust(t, testFleet, 2, keys{b}, b)
+	list, later := saysOperators(t, testFleet, 3, "ada", a), saysOperators(t, testFleet, 4, "bob", a)
+	elsewhere := pinning(evil, nil, nil)
+	elsewhere.Fleet = tutti.DigestOf([]byte("another"))
+	for what, tc := range map[string]struct {
+		had, told identity.EnrolResponse
+		refused   bool
+		trusts    keys
+		operators *tutti.Statement
+	}{
+		"the same":                          {pinning(a, nil, list), pinning(a, nil, list), false, keys{a}, list},
+		"no list of operators":              {pinning(a, nil, list), pinning(a, nil, nil), false, keys{a}, list},
+		"a later list":                      {pinning(a, nil, list), pinning(a, nil, later), false, keys{a}, later},
+		"an earlier list":                   {pinning(a, nil, later), pinning(a, nil, list), false, keys{a}, later},
+		"a list by nobody":                  {pinning(a, nil, list), pinning(a, nil, saysOperators(t, testFleet, 9, "eve", evil)), false, keys{a}, list},
+		"another key":                       {pinning(a, nil, list), pinning(evil, nil, nil), true, nil, nil},
+		"another key after a rotation":      {pinning(a, both, list), pinning(evil, nil, nil), true, nil, nil},
+		"another key, by a statement":       {pinning(a, nil, list), pinning(evil, saysTrust(t, testFleet, 1, keys{evil}, evil), nil), true, nil, nil},
+		"another fleet":                     {pinning(a, nil, list), elsewhere, true, nil, nil},
+		"the next statement":                {pinning(a, nil, list), pinning(a, both, list), false, keys{a, b}, list},
+		"statements in between are missing": {pinning(a, nil, list), pinning(b, alone, list), false, keys{a}, list},
+		"a server that was put back":        {pinning(a, alone, nil), pinning(a, nil, nil), false, keys{b}, nil},
+		"a newcomer":                        {identity.EnrolResponse{}, pinning(b, alone, nil), false, keys{b}, nil},
+	} {
+		got, err := keepPins(tc.had, tc.told, "")
+		if tc.refused {
+			if tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), string(identity.KeyID(publicOf(a)))) || !strings.Contains(err.Error(), "--trust-code-key "+string(identity.KeyID(publicOf(evil)))) {
+				t.Errorf("%s: %v, want that it is refused, with both keys", what, err)
+			}
+			if got, err := keepPins(tc.had, tc.told, identity.KeyID(publicOf(evil))); err != nil || got.CodeKey != tc.told.CodeKey {
+				t.Errorf("%s, on the word of somebody on the node: %v", what, err)
+			}
+			if _, err := keepPins(tc.had, tc.told, identity.KeyID(publicOf(b))); tutti.CodeOf(err) != tutti.CodeRefused {
+				t.Errorf("%s, though somebody on the node has named another key: %v", what, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		now, err := got.Trusts()
+		if err != nil || len(now.Keys) != len(tc.trusts) || got.Operators != tc.operators {
+			t.Errorf("%s: %d keys, operators %v, %v", what, len(now.Keys), got.Operators, err)
+			continue
+		}
+		for _, key := range tc.trusts {
+			if !now.Has(publicOf(key)) {
+				t.Errorf("%s: a key is missing", what)
+			}
+		}
+	}
+}
+
+// TestJoinAgainAtAnotherFleet changes nothing of a node, until somebody on the node names the key.
+func TestJoinAgainAtAnotherFleet(t *testing.T) {
+	server := func() *pusher { return newPusher(t, startServer(t)) }
+	one, two := server(), server()
+	dir := joinNode(t, one.server, "web-01")
+	before := trusted(t, dir)
+	token, err := two.server.CreateToken(t.Context(), tutti.CreateToken{Name: "web-01"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := JoinOptions{Dir: dir, Token: token.Text, Again: true}
+	key := identity.KeyID(publicOf(load(t, two.conn.OperatorDir).CodeKey))
+	if _, err := Join(t.Context(), again); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), string(key)) {
+		t.Errorf("join again: %v, want that it is refused, with the key", err)
+	}
+	if now := trusted(t, dir); now.Fleet != before.Fleet || !now.Has(before.Keys[0]) {
+		t.Errorf("the node trusts %+v", now)
+	}
+	again.CodeKey = key
+	if _, err := Join(t.Context(), again); err != nil {
+		t.Errorf("with the key: %v", err)
+	}
+	if now := trusted(t, dir); identity.KeyID(now.Keys[0]) != key {
+		t.Errorf("the node trusts %+v", now)
+	}
+}
+
+// TestAListOfARotatedKey is not obeyed: not after the node has followed the rotation, and not after a start. The list of a key
+// that signs now takes its place, whatever the counters are.
+func TestAListOfARotatedKey(t *testing.T) {
+	type keys = []ed25519.PrivateKey
+	f := startRotated(t)
+	m := f.join(t, "web")
+	dir := identityDir(m.dir)
+	stolen, next, thief, ada := load(t, f.admin.OperatorDir).CodeKey, newCodeKey(t), newCodeKey(t), newCodeKey(t)
+	on, err := identity.LoadMembership(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := identity.FleetOf(on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSigners(dir, on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(counter uint64, signer ed25519.PrivateKey, by ...ed25519.PrivateKey) tutti.Statement {
+		st, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: fleet, Counter: counter, Operators: []tutti.OperatorKey{
+			{Operator: "admin", Key: identity.EncodeCodePublicKey(publicOf(signer))},
+		}}, by...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	acts := func(by ed25519.PrivateKey) error {
+		st, err := identity.State(tutti.StatementAction, tutti.SignedAction{
+			Fleet: fleet, Operator: "admin", Action: tutti.RemoteEnable, Nodes: []tutti.NodeName{"web"}, Until: time.Now().Add(time.Minute), Nonce: "one",
+		}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Action(&st)
+		return err
+	}
+	if err := s.Take(list(tutti.MaxCounter, thief, stolen)); err != nil {
+		t.Fatal(err)
+	}
+	if err := acts(thief); err != nil {
+		t.Errorf("before the rotation: %v", err)
+	}
+	if err := s.Follow([]tutti.Statement{*saysTrust(t, fleet, 1, keys{stolen, next}, stolen, next), *saysTrust(t, fleet, 2, keys{next}, next)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"after the rotation", "after a start"} {
+		if err := acts(thief); tutti.CodeOf(err) != tutti.CodeRefused || s.Listed() != 0 {
+			t.Errorf("%s: %v, list %d, want that the list is nobody's word", when, err, s.Listed())
+		}
+		if _, err := s.Action(nil); tutti.CodeOf(err) != tutti.CodeRefused {
+			t.Errorf("%s the word of the server is enough: %v", when, err)
+		}
+		if on, err = identity.LoadMembership(dir); err == nil {
+			s, err = newSigners(dir, on)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Take(list(7, ada, next)); err != nil {
+		t.Fatal(err)
+	}
+	if err := acts(ada); err != nil {
+		t.Errorf("by the list of the new key: %v", err)
+	}
+}
