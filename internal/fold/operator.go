@@ -86,7 +86,7 @@ func (o Operators) Admit(name, serial string) error {
 	if op == nil || op.Revoked.IsZero() {
 		return nil
 	}
-	if _, ok := op.Serials[serial]; ok {
+	if op.Knows(serial) {
 		return nil
 	}
 	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; a new certificate comes from another operator, or on the server from root: tutti operator create %s",
@@ -98,6 +98,15 @@ func because(reason string) string {
 		return ""
 	}
 	return " (" + reason + ")"
+}
+
+// Knows reports whether a certificate is in the log. Nil knows none.
+func (o *Operator) Knows(serial string) bool {
+	if o == nil {
+		return false
+	}
+	_, ok := o.Serials[serial]
+	return ok
 }
 
 // Good returns the ends of the certificates that have not ended.

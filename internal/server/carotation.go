@@ -52,6 +52,9 @@ func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotat
 	if err != nil {
 		return tutti.CARotation{}, err
 	}
+	if !phase.Rotates() {
+		s.access.forget()
+	}
 	killpoint.Here("server.rotates", string(phase))
 	if err := s.opts.Keys.Rotate(phase); err != nil {
 		return tutti.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
@@ -269,7 +272,9 @@ func (s *Server) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
 		default:
 			out.Left, out.LeftOperators = left(v.State, last)
 		}
-		out.Behind = append(out.Behind, strange(v.State, sets, out.Phase)...)
+		if out.Behind = append(out.Behind, strange(v.State, sets, out.Phase)...); out.Phase.Rotates() {
+			out.Behind = append(out.Behind, s.access.unknowns()...)
+		}
 		return nil
 	})
 	return out, err
