@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/plain"
@@ -52,10 +53,20 @@ func (s *Server) FollowRotation(ctx context.Context, request []byte) (tutti.Issu
 	return s.renewOperator(ctx, tutti.IssueOperator{Request: request, Follows: true})
 }
 
+// An operator gets so many certificates in a day by renewing: each one is kept in the log. Every copy of an operator's
+// directory renews once a year, and once in a rotation of the CA.
+const (
+	maxRenewals = 50
+	renewalsIn  = 24 * time.Hour
+)
+
 func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
 	name, ok := strings.CutPrefix(tutti.Actor(ctx), actorOperator)
 	if !ok || name == LocalOperator {
 		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
+	}
+	if err := s.opts.Space(); err != nil {
+		return tutti.IssuedOperator{}, err
 	}
 	in.Operator = name
 	out, err := s.opts.Identity.IssueOperator(in)
@@ -65,6 +76,10 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 	return out, s.do(ctx, func(tx *tx) error {
 		if err := tx.mayFollow(ctx, "renew a certificate"); err != nil {
 			return err
+		}
+		if n := tx.Registry.Operators[name].IssuedSince(tx.now.Add(-renewalsIn)); n >= maxRenewals {
+			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
+				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
 		}
 		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
 		return nil
