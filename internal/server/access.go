@@ -66,7 +66,7 @@ func (v *visit) admit(operators fold.Operators, fleet tutti.Fleet) error {
 	if err := operators.Admit(v.name, v.serial); err != nil || len(v.verbs) == 0 {
 		return err
 	}
-	return policy.MayOperate(fleet, v.name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0])})
+	return policy.MayOperate(fleet, v.name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0]), Later: true})
 }
 
 // visitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
