@@ -80,3 +80,43 @@ func TestTheFirstCertificateFollows(t *testing.T) {
 		t.Errorf("ada, with the first certificate: %v", err)
 	}
 }
+
+// TestTheEndOfARotationLeavesSomebody: who is to be left behind must be named, and if nobody gets in afterwards, or nobody who is admin, it
+// takes a word more, as a revocation does.
+func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
+	// cy has followed.
+	cy := &tutti.OperatorIssued{Operator: "cy", Serial: "of cy", Expires: time.Now().AddDate(1, 0, 0), CA: servertest.NewKeys.CA}
+	for _, tc := range []struct {
+		reason  string
+		follows *tutti.OperatorIssued
+		access  string
+		refused string
+	}{
+		{"nobody follows", nil, "", "nobody is known to have a certificate"},
+		{"somebody follows", cy, "", ""},
+		{"somebody who is not admin", cy, "access: [{to: [ada, bob], may: admin}]\n", "nobody who has a good certificate is admin"},
+		{"somebody who is", cy, "access: [{to: [ada, cy], may: admin}]\n", ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			keys := servertest.MakeKeys()
+			f := &turning{servertest.Start(t, withKeys(keys), func(o *server.Options) { o.FirstOperator = tc.follows }), keys, t}
+			for _, name := range []string{"ada", "bob"} {
+				_, leave := issue(t, f.Fleet, name)
+				leave()
+			}
+			f.Push("fleet: shop\ngroups: {web: {nodes: [web-01]}}\n" + tc.access)
+			f.must(tutti.RotationBegin)
+			f.must(tutti.RotationSwitch)
+			end := tutti.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}}
+			if tc.refused != "" {
+				_, err := f.RotateCA(servertest.Operator(), end)
+				wantCode(t, err, tutti.CodeConflict, tc.refused)
+				wantCode(t, err, tutti.CodeConflict, "--last")
+				end.Last = true
+			}
+			if _, err := f.RotateCA(servertest.Operator(), end); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
