@@ -50,6 +50,7 @@ type RotateCA struct {
 	Step           RotationStep `json:"step"`
 	Leave          []NodeName   `json:"leave,omitempty"`
 	LeaveOperators []string     `json:"leave_operators,omitempty"`
+	Last           bool         `json:"last,omitempty"` // allows to leave nobody who gets in, or nobody who is admin
 }
 
 // CARotation is how far a rotation is. Without a phase there was none.

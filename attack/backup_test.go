@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,6 +187,26 @@ func TestStolenBackup(t *testing.T) {
 
 	f.rotate()
 	f.rotate("--switch")
+	t.Run("cannot follow", func(t *testing.T) {
+		key, err := identity.NewOperatorKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := key.Request("mallory")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = open.FollowRotation(t.Context(), request)
+		wantCode(t, "his operator follows", err, tutti.CodeRefused)
+		_, err = open.RenewOperator(t.Context(), request)
+		wantCode(t, "his operator renews", err, tutti.CodeRefused)
+		_, err = open.IssueOperator(t.Context(), tutti.IssueOperator{Operator: "mallory", Request: request, Follows: true})
+		wantCode(t, "his operator lets another one in", err, tutti.CodeRefused)
+		f.audited(denial{"operator:mallory", "renew a certificate", "somebody"})
+		if said := f.tutti("rotate", "ca", "--status"); !strings.Contains(said, "operator mallory") {
+			t.Errorf("--status does not name it: %s", said)
+		}
+	})
 	f.works("during")
 	f.rotate("--finish", "--yes")
 

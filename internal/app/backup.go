@@ -50,7 +50,9 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 	if exists(o.File) {
 		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
 	}
-	tmp, err := os.OpenFile(o.File+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // it holds the CA's key
+	// It holds the CA's key, and the directory may be one that others write to: the file is new, of a name that nobody knows
+	// before, and for its owner alone.
+	tmp, err := os.CreateTemp(filepath.Dir(o.File), filepath.Base(o.File)+".*.part")
 	if err != nil {
 		return archive.End{}, tutti.Wrap(tutti.CodeInvalid, err, "write the backup")
 	}

@@ -303,7 +303,10 @@ func clockOf(ctx context.Context, url string, config *tls.Config) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	client := &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: config},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Server) web(ctx context.Context, group *errgroup.Group) {
 		}, l)
 	}
 	serve(s.doors.certificate, httpapi.NewDoor(s.listener, httpapi.DoorOptions{
-		TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway, Most: partOfFiles(8, 1024), Strangers: partOfFiles(16, 256),
+		TLS: s.authority.HTTPS(), Refused: s.doors.turnedAway, Most: partOfFiles(16, 1024), Strangers: partOfFiles(32, 256), Operators: partOfFiles(16, 1024),
 	}))
 	if s.unix != nil {
 		serve(s.doors.local, s.unix)

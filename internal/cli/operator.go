@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,9 +45,9 @@ func newOperatorListCommand(o *options) *cobra.Command {
 			}
 			var rows [][]string
 			for _, v := range operators {
-				rows = append(rows, []string{v.Operator, operatorState(v), day(v.Expires), orDash(v.Reason)})
+				rows = append(rows, []string{v.Operator, operatorState(v), day(v.Expires), orDash(v.Reason), strconv.Itoa(v.Certificates)})
 			}
-			return table(cmd.OutOrStdout(), "OPERATOR\tSTATE\tCERTIFICATE ENDS\tREASON", rows)
+			return table(cmd.OutOrStdout(), "OPERATOR\tSTATE\tCERTIFICATE ENDS\tREASON\tCERTIFICATES", rows)
 		},
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func newRotateCACommand(o *options) *cobra.Command {
-	var status, toNew, finish, abandon bool
+	var status, toNew, finish, abandon, last bool
 	var leave, leaveOperators []string
 	cmd := &cobra.Command{
 		Use:   "ca",
@@ -30,7 +30,8 @@ Each step can be said again; after a crash it goes on where it was. A node that 
 away follows when it comes back, at any time before --finish. --finish refuses while
 somebody has credentials of the old keys alone. Name each one who is to be left
 behind with --leave or --leave-operator: such a node joins again afterwards (tutti
-join --again), such an operator is created again.
+join --again), such an operator is created again. If no operator would be left, or
+none who is admin, it takes --last, too.
 
 --abandon goes back to the old keys. After --switch that takes a second --abandon,
 when nodes and operators have come back.
@@ -40,7 +41,7 @@ control of the server itself, new keys are in their hands, too: make a new fleet
 		Example: "  tutti rotate ca --finish --leave web-07",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			in := tutti.RotateCA{Step: tutti.RotationBegin, LeaveOperators: leaveOperators}
+			in := tutti.RotateCA{Step: tutti.RotationBegin, LeaveOperators: leaveOperators, Last: last}
 			for _, name := range leave {
 				in.Leave = append(in.Leave, tutti.NodeName(name))
 			}
@@ -56,6 +57,9 @@ control of the server itself, new keys are in their hands, too: make a new fleet
 			}
 			if len(leave)+len(leaveOperators) > 0 && !finish && !abandon {
 				return tutti.Errorf(tutti.CodeInvalid, "--leave and --leave-operator go with --finish or --abandon")
+			}
+			if last && !finish && !abandon {
+				return tutti.Errorf(tutti.CodeInvalid, "--last goes with --finish or --abandon")
 			}
 			server, err := o.connect()
 			if err != nil {
@@ -86,6 +90,7 @@ control of the server itself, new keys are in their hands, too: make a new fleet
 	f.BoolVar(&finish, "finish", false, "end the old keys")
 	f.BoolVar(&abandon, "abandon", false, "go back to the old keys")
 	f.StringSliceVar(&leave, "leave", nil, "a node that may be locked out (may be given again)")
+	f.BoolVar(&last, "last", false, "also if no operator, or none who is admin, gets in afterwards but root on the server")
 	f.StringSliceVar(&leaveOperators, "leave-operator", nil, "an operator who may be locked out (may be given again)")
 	o.addYes(cmd)
 	return cmd

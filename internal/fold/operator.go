@@ -14,6 +14,7 @@ type Operators map[string]*Operator
 // Operator is what the log says about one.
 type Operator struct {
 	Serials map[string]time.Time    // issued since the last revocation → end
+	Issued  map[string]time.Time    // when
 	CAs     map[string]tutti.Digest // that signed them; "": a server before there were two
 	CA      tutti.Digest            // that signed the last one
 	CodeKey bool
@@ -27,6 +28,7 @@ func (o Operators) Apply(e tutti.Event) {
 	case *tutti.OperatorIssued:
 		op := o.get(b.Operator)
 		op.Serials[b.Serial], op.CAs[b.Serial], op.CA = b.Expires, b.CA, b.CA
+		op.Issued[b.Serial] = e.At
 		op.CodeKey = op.CodeKey || b.CodeKey
 	case *tutti.OperatorRevoked:
 		op := newOperator()
@@ -49,7 +51,7 @@ func (o Operators) get(name string) *Operator {
 }
 
 func newOperator() *Operator {
-	return &Operator{Serials: map[string]time.Time{}, CAs: map[string]tutti.Digest{}}
+	return &Operator{Serials: map[string]time.Time{}, Issued: map[string]time.Time{}, CAs: map[string]tutti.Digest{}}
 }
 
 // rotated forgets the certificates of a CA that is gone.
@@ -66,6 +68,7 @@ func (o Operators) rotated(b *tutti.CARotated) {
 			if ca != stays.CA {
 				delete(op.Serials, serial)
 				delete(op.CAs, serial)
+				delete(op.Issued, serial)
 			}
 		}
 	}
@@ -74,7 +77,7 @@ func (o Operators) rotated(b *tutti.CARotated) {
 // Clone returns a copy that changes alone.
 func (o *Operator) Clone() *Operator {
 	own := *o
-	own.Serials, own.CAs = maps.Clone(o.Serials), maps.Clone(o.CAs)
+	own.Serials, own.Issued, own.CAs = maps.Clone(o.Serials), maps.Clone(o.Issued), maps.Clone(o.CAs)
 	return &own
 }
 
@@ -86,7 +89,7 @@ func (o Operators) Admit(name, serial string) error {
 	if op == nil || op.Revoked.IsZero() {
 		return nil
 	}
-	if _, ok := op.Serials[serial]; ok {
+	if op.Knows(serial) {
 		return nil
 	}
 	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; a new certificate comes from another operator, or on the server from root: tutti operator create %s",
@@ -98,6 +101,29 @@ func because(reason string) string {
 		return ""
 	}
 	return " (" + reason + ")"
+}
+
+// Knows reports whether a certificate is in the log. Nil knows none.
+func (o *Operator) Knows(serial string) bool {
+	if o == nil {
+		return false
+	}
+	_, ok := o.Serials[serial]
+	return ok
+}
+
+// IssuedSince counts the certificates that were issued since then. Nil has none.
+func (o *Operator) IssuedSince(then time.Time) int {
+	if o == nil {
+		return 0
+	}
+	count := 0
+	for _, at := range o.Issued {
+		if at.After(then) {
+			count++
+		}
+	}
+	return count
 }
 
 // Good returns the ends of the certificates that have not ended.

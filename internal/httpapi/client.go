@@ -49,7 +49,15 @@ var (
 // NewClient returns a client of the server at base, `https://host:port`. The
 // HTTP client brings the identity.
 func NewClient(base string, client *http.Client) *Client {
-	return &Client{base: base, http: client}
+	own := *client
+	own.CheckRedirect = noRedirect
+	return &Client{base: base, http: &own}
+}
+
+// noRedirect refuses to be sent elsewhere: no server of ours does that, and the body, with values and tokens in it, would go along
+// to wherever the answer says, also without TLS.
+func noRedirect(r *http.Request, _ []*http.Request) error {
+	return tutti.Errorf(tutti.CodeRefused, "the server wants the request to go to %q, and a tutti server sends nobody elsewhere: what answers is another program, as a proxy", r.URL.Redacted())
 }
 
 // post sends a body and returns the answer's, which the caller closes.

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// crowd is connections that have not shown who they are, of which only so many may be there at
-// once. When there is another one, the oldest of the source that has the most is ended, so that
+// crowd is connections of which only so many may be there at once: those that have not shown who they are, by address, and
+// those of operators, by name. When there is another one, the oldest of the source that has the most is ended, so that
 // whoever means it gets in. Those go first that have not come far.
 type crowd struct {
 	most int
@@ -18,17 +18,18 @@ type crowd struct {
 	closed   bool
 }
 
-// guest is a connection that has not shown who it is.
+// guest is a connection of a crowd.
 type guest struct {
 	net.Conn
-	from string
-	said int // bytes
+	from string // changes only while it is in none
+	said int    // bytes
 
 	mu sync.Mutex
 	in *crowd // nil: it is in none
-	// far is that it has come so far that others go first: it has said hello, or its whole request.
-	// Under the crowd's lock.
-	far bool
+	// far is that it has come so far that others go first: it has said hello, or its whole request, or
+	// an operator's request is served on it. Under the crowd's lock.
+	far    bool
+	served int // such requests, also under the crowd's lock
 }
 
 func newCrowd(most int) *crowd { return &crowd{most: most, bySource: map[string][]*guest{}} }
@@ -105,6 +106,19 @@ func (g *guest) leave() {
 
 // came lets others go first.
 func (g *guest) came() {
+	g.inside(func() { g.far = true })
+}
+
+// serves lets others go first while requests are served: by is how many more.
+func (g *guest) serves(by int) {
+	g.inside(func() {
+		g.served += by
+		g.far = g.served > 0
+	})
+}
+
+// inside does something under the lock of the crowd that the connection is in, if it is in one.
+func (g *guest) inside(do func()) {
 	g.mu.Lock()
 	c := g.in
 	g.mu.Unlock()
@@ -113,7 +127,7 @@ func (g *guest) came() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g.far = true
+	do()
 }
 
 // hello is how many bytes of a client's first message there are at least.

@@ -11,7 +11,7 @@ import (
 
 // Door is a listener whose connections have finished TLS. Who does not finish it
 // in time is put out. Only so many are at it at once, and only so many that have finished it
-// without a certificate are there at once (see crowd): a busy machine may need long for
+// are there at once, without a certificate and with one (see crowd): a busy machine may need long for
 // TLS, so those go first that have not even said hello.
 type Door struct {
 	net.Listener
@@ -22,6 +22,7 @@ type Door struct {
 	wait      sync.WaitGroup
 	shaking   *crowd
 	strangers *crowd // who showed no certificate
+	operators *crowd // who showed one, by the name in it
 }
 
 // DoorOptions say who gets through. Zero values take the defaults.
@@ -34,12 +35,14 @@ type DoorOptions struct {
 	Timeout   time.Duration // for TLS; 10 s
 	Most      int           // at it at once; 1024
 	Strangers int           // who have finished it without a certificate; 256
+	Operators int           // who have finished it with one; 1024
 }
 
 const (
 	doorTimeout   = 10 * time.Second
 	doorMost      = 1024
 	doorStrangers = 256
+	doorOperators = 1024
 )
 
 // NewDoor begins to accept on l. Close ends that.
@@ -48,6 +51,7 @@ func NewDoor(l net.Listener, o DoorOptions) *Door {
 	d := &Door{
 		Listener: l, o: o, passed: make(chan net.Conn), closed: make(chan struct{}),
 		shaking: newCrowd(cmp.Or(o.Most, doorMost)), strangers: newCrowd(cmp.Or(o.Strangers, doorStrangers)),
+		operators: newCrowd(cmp.Or(o.Operators, doorOperators)),
 	}
 	d.wait.Go(d.run)
 	return d
@@ -114,8 +118,11 @@ func (d *Door) shake(g *guest) {
 		}
 		return
 	}
-	if len(t.ConnectionState().PeerCertificates) == 0 {
+	if shown := t.ConnectionState().PeerCertificates; len(shown) == 0 {
 		d.strangers.enter(g)
+	} else {
+		g.from = "operator:" + shown[0].Subject.CommonName
+		d.operators.enter(g)
 	}
 	select {
 	case d.passed <- t:

@@ -67,8 +67,9 @@ type Options struct {
 // there) and /readyz (it serves).
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
+	costs := newBudget()
 	for name, rt := range o.routes() {
-		mux.Handle("POST /v1/"+name, o.operators(rt))
+		mux.Handle("POST /v1/"+name, o.operators(rt, costs))
 	}
 	enrol := answer(o.Nodes.Enrol)
 	mux.HandleFunc("POST /v1/"+callEnrol, func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +108,7 @@ func NewClosedHandler(why func() error) http.Handler {
 func healthy(w http.ResponseWriter, _ *http.Request) { write(w, "ok", nil) }
 
 // operators admits those whom Admit knows and who have one of the verbs.
-func (o Options) operators(rt route) http.Handler {
+func (o Options) operators(rt route, costs *budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := o.Admit(r, rt.verbs)
 		if err != nil {
@@ -134,11 +135,20 @@ func (o Options) operators(rt route) http.Handler {
 				return
 			}
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rt.limit))
+		if rt.streams {
+			end, err := costs.stream(tutti.Actor(ctx))
+			if err != nil {
+				write(w, nil, err)
+				return
+			}
+			defer end()
+		}
+		body, release, err := costs.read(ctx, w, r, rt.limit)
 		if err != nil {
-			write(w, nil, tutti.Wrap(tutti.CodeInvalid, err, "request"))
+			write(w, nil, err)
 			return
 		}
+		defer release()
 		rt.serve(w, r.WithContext(ctx), body)
 	})
 }

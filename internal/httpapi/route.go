@@ -105,17 +105,25 @@ const (
 // route is a call of operators: which of the verbs of access it takes, and how it is served. A part of them is narrowed
 // further, by what is asked for: that is for the server to see.
 type route struct {
-	verbs []tutti.Verb
-	limit int64 // bytes of the body
-	serve func(w http.ResponseWriter, r *http.Request, body []byte)
+	verbs   []tutti.Verb
+	limit   int64 // bytes of the body
+	streams bool  // the answer comes bit by bit, and may have no end
+	serve   func(w http.ResponseWriter, r *http.Request, body []byte)
 }
 
 // takes makes a route of a call with JSON in and out.
 func takes(verbs []tutti.Verb, c call) route {
-	return route{verbs, maxBody, func(w http.ResponseWriter, r *http.Request, body []byte) {
+	return route{verbs: verbs, limit: smallBody, serve: func(w http.ResponseWriter, r *http.Request, body []byte) {
 		out, err := c(r.Context(), body)
 		write(w, out, err)
 	}}
+}
+
+// takesMuch is takes of a call whose input may be large: code, a fleet file, a value, or a list of nodes.
+func takesMuch(verbs []tutti.Verb, c call) route {
+	rt := takes(verbs, c)
+	rt.limit = maxBody
+	return rt
 }
 
 // The verbs of the routes. Whoever has one of several may call.
@@ -137,7 +145,7 @@ var (
 // routes is the table of the calls that need an operator, with who may call.
 func (s Services) routes() map[string]route {
 	return map[string]route{
-		callStartJob:     takes(runs, answer(s.Jobs.StartJob)),
+		callStartJob:     takesMuch(runs, answer(s.Jobs.StartJob)),
 		callCancelJob:    takes(runs, do(s.Jobs.CancelJob)),
 		callListJobs:     takes(views, list(s.Jobs.ListJobs)),
 		callRunRecord:    takes(reads, answer(s.Jobs.RunRecord)),
@@ -153,33 +161,33 @@ func (s Services) routes() map[string]route {
 		callReplaceNode:  takes(letsNodesIn, do(s.Nodes.ReplaceNode)),
 		callKeepNode:     takes(letsNodesIn, do(s.Nodes.KeepNode)),
 		callRemoveNode:   takes(letsNodesIn, do(s.Nodes.RemoveNode)),
-		callMissingBlobs: takes(codes, answer(s.Codes.MissingBlobs)),
-		callPushCode:     takes(codes, answer(s.Codes.PushCode)),
-		callPushEffect:   takes(readsCode, answer(s.Codes.PushEffect)),
+		callMissingBlobs: takesMuch(codes, answer(s.Codes.MissingBlobs)),
+		callPushCode:     takesMuch(codes, answer(s.Codes.PushCode)),
+		callPushEffect:   takesMuch(readsCode, answer(s.Codes.PushEffect)),
 		callReleaseCode:  takes(approves, answer(s.Codes.ReleaseCode)),
 		callShowCode:     takes(readsCode, answer(s.Codes.ShowCode)),
 		callReadCode:     takes(readsCode, answer(s.Codes.ReadCode)),
 		callSigning:      takes(views, list(s.Signings.Signing)),
-		callSignCode:     takes(codes, do(s.Signings.SignCode)),
-		callTrustKeys:    takes(codes, do(s.Signings.TrustKeys)),
-		callTrustOps:     takes(codes, do(s.Signings.TrustOperators)),
+		callSignCode:     takesMuch(codes, do(s.Signings.SignCode)),
+		callTrustKeys:    takesMuch(codes, do(s.Signings.TrustKeys)),
+		callTrustOps:     takesMuch(codes, do(s.Signings.TrustOperators)),
 		callSuggest:      takes(reads, answer(s.Codes.SuggestGrants)),
-		callSetFleet:     takes(codes, answer(s.Codes.SetFleet)),
+		callSetFleet:     takesMuch(codes, answer(s.Codes.SetFleet)),
 		callGetFleet:     takes(readsCode, list(s.Codes.GetFleet)),
-		callSetValue: takes(changesData, do(func(ctx context.Context, in setValue) error {
+		callSetValue: takesMuch(changesData, do(func(ctx context.Context, in setValue) error {
 			return s.Values.SetValue(ctx, in.Key, []byte(in.Value))
 		})),
 		callUnsetValue: takes(changesData, do(s.Values.UnsetValue)),
 		callListValues: takes(readsData, answer(s.Values.ListValues)),
 		callPageValues: takes(readsData, answer(s.Values.PageValues)),
-		callEffect: takes(readsData, answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
+		callEffect: takesMuch(readsData, answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
 			return s.Values.Effect(ctx, in.Key, []byte(in.Value))
 		})),
-		callRecipients:   takes(changesData, answer(s.Secrets.Recipients)),
-		callSealSecret:   takes(changesData, do(s.Secrets.SealSecret)),
+		callRecipients:   takesMuch(changesData, answer(s.Secrets.Recipients)),
+		callSealSecret:   takesMuch(changesData, do(s.Secrets.SealSecret)),
 		callListSecrets:  takes(readsData, list(s.Secrets.ListSecrets)),
-		callRecover:      takes(changesData, answer(s.Secrets.RecoverSecret)),
-		callSecretEffect: takes(changesData, answer(s.Secrets.SecretEffect)),
+		callRecover:      takesMuch(changesData, answer(s.Secrets.RecoverSecret)),
+		callSecretEffect: takesMuch(changesData, answer(s.Secrets.SecretEffect)),
 
 		callPause:      takes(runs, answer(s.Pauses.Pause)),
 		callUnpause:    takes(runs, do(s.Pauses.Unpause)),
@@ -194,15 +202,15 @@ func (s Services) routes() map[string]route {
 		callRunReport:  takes(reads, answer(s.Reports.RunReport)),
 		callJobChanges: takes(reads, answer(s.Reports.JobChanges)),
 
-		callRotateCA:     takes(administers, answer(s.Rotations.RotateCA)),
+		callRotateCA:     takesMuch(administers, answer(s.Rotations.RotateCA)),
 		callShowRotation: takes(views, list(s.Rotations.ShowCARotation)),
 		callFollow:       takes(anybody, answer(s.Rotations.FollowRotation)),
 
-		callWatchJob: {reads, maxBody, stream(s.Jobs.WatchJob)},
-		callAudit:    {reads, maxBody, stream(s.Audits.ReadAudit)},
-		callAskNodes: {asksPuppet, maxBody, stream(s.Remotes.AskNodes)},
-		callRunLog:   {reads, maxBody, stream(s.Reports.RunLog)},
-		callPutBlob: {codes, maxBlob, func(w http.ResponseWriter, r *http.Request, body []byte) {
+		callWatchJob: {reads, smallBody, true, stream(s.Jobs.WatchJob)},
+		callAudit:    {reads, smallBody, true, stream(s.Audits.ReadAudit)},
+		callAskNodes: {asksPuppet, maxBody, true, stream(s.Remotes.AskNodes)},
+		callRunLog:   {reads, smallBody, true, stream(s.Reports.RunLog)},
+		callPutBlob: {codes, maxBlob, false, func(w http.ResponseWriter, r *http.Request, body []byte) {
 			out, err := s.Codes.PutBlob(r.Context(), body)
 			write(w, out, err)
 		}},

@@ -32,11 +32,16 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // Strangers bounds what a request costs whose connection showed no certificate: its bytes, its
-// time, and that the connection ends with the answer. One that has said its whole request is
+// time, and that the connection ends with the answer. An operator's connection on which none is served goes first, if there
+// are too many. One that has said its whole request is
 // not put out for those that have not.
 func Strangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) > 0 {
+			if g, ok := r.Context().Value(guestKey{}).(*guest); ok {
+				g.serves(1)
+				defer g.serves(-1)
+			}
 			next.ServeHTTP(w, r)
 			return
 		}

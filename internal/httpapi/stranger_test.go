@@ -27,11 +27,17 @@ func behindADoor(t *testing.T, strangers int, h http.Handler) (addr string, auth
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveBehindADoor(t, authority, httpapi.DoorOptions{Strangers: strangers}, h), authority
+}
+
+func serveBehindADoor(t *testing.T, authority *identity.Authority, o httpapi.DoorOptions, h http.Handler) (addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := httpapi.NewDoor(l, httpapi.DoorOptions{TLS: authority.HTTPS(), Strangers: strangers, Refused: func(string, error) {}})
+	o.TLS, o.Refused = authority.HTTPS(), func(string, error) {}
+	door := httpapi.NewDoor(l, o)
 	web := &http.Server{Handler: httpapi.Strangers(h), ConnContext: httpapi.ConnContext, ReadHeaderTimeout: time.Hour}
 	served := make(chan struct{})
 	go func() {
@@ -42,7 +48,7 @@ func behindADoor(t *testing.T, strangers int, h http.Handler) (addr string, auth
 		_ = web.Close()
 		<-served
 	})
-	return l.Addr().String(), authority
+	return l.Addr().String()
 }
 
 // stranger finishes TLS without a certificate and says something.
@@ -165,5 +171,72 @@ func TestARequestWithoutACertificateIsSmallAndSoonThere(t *testing.T) {
 		if passes := err == nil && read == tc.bytes; passes != tc.passes || w.read.IsZero() == tc.bound {
 			t.Errorf("%s: %d bytes of %d, %v; to be read until %v", tc.reason, read, tc.bytes, err, w.read)
 		}
+	}
+}
+
+// TestOperatorsMakeRoomForEachOther: of the operator who has the most connections the oldest go, those before others on which
+// nothing is asked. Other operators keep theirs.
+func TestOperatorsMakeRoomForEachOther(t *testing.T) {
+	authority, err := identity.Init(filepath.Join(t.TempDir(), "identity"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	addr := serveBehindADoor(t, authority, httpapi.DoorOptions{Operators: 4}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			asked <- struct{}{}
+			<-answer
+		}
+		fmt.Fprint(w, "here you are")
+	}))
+	comes := func(name, asks string) *tls.Conn {
+		t.Helper()
+		bundle, err := authority.IssueOperator(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := tls.Dial("tcp", addr, bundle.TLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.WriteString(c, "GET "+asks+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	said := func(c *tls.Conn) error {
+		_, err := c.Read(make([]byte, 1<<10))
+		return err
+	}
+	ada := comes("ada", "/healthz")
+	if err := said(ada); err != nil {
+		t.Fatal(err)
+	}
+	busy := comes("mallory", "/slow")
+	<-asked
+	var idle []*tls.Conn
+	for range 8 {
+		c := comes("mallory", "/healthz")
+		if err := said(c); err != nil {
+			t.Fatalf("one more connection: %v", err)
+		}
+		idle = append(idle, c)
+	}
+	for i, c := range idle[:6] {
+		if err := said(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d of 8: %v, want its end", i, err)
+		}
+	}
+	close(answer)
+	if err := said(busy); err != nil {
+		t.Errorf("the one on which something was asked: %v", err)
+	}
+	if _, err := io.WriteString(ada, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := said(ada); err != nil {
+		t.Errorf("another operator's: %v", err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"time"
@@ -94,9 +93,8 @@ func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*key
 // certify makes the certificate of a key, which may be anywhere. Without NotBefore it is good from now on.
 func certify(template *x509.Certificate, key *ecdsa.PublicKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	var err error
-	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("make a serial number: %w", err)
+	if template.SerialNumber, err = newSerial(key); err != nil {
+		return nil, err
 	}
 	if from := time.Now().Add(-clockSkew); template.NotBefore.IsZero() || from.Before(template.NotBefore) {
 		template.NotBefore = from

@@ -85,6 +85,9 @@ func OperatorName(state *tls.ConnectionState) (name, serial string, err error) {
 	if !slices.Contains(leaf.Subject.OrganizationalUnit, ouOperator) || name == "" {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of %q is not an operator's", name)
 	}
+	if !serialFits(leaf) {
+		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of operator %s has the serial number of another key: this server has not made it, and somebody has its CA", name)
+	}
 	if time.Now().After(leaf.NotAfter) {
 		return "", "", tutti.Errorf(tutti.CodeUnauthenticated, "the certificate of operator %s ended at %s", name, leaf.NotAfter.Format(time.RFC3339))
 	}

@@ -12,11 +12,13 @@ type Wish struct {
 	What  string       // for people, behind `may not`: "run deploy"
 	// Narrow: the fields below say on what. Else it is asked whether an operator has a verb for anything at all.
 	Narrow bool
-	Plan   tutti.PlanName // of VerbRun; empty: any, or a pause
-	Noop   bool           // of VerbRun: nothing on nodes changes
-	Nodes  []Target       // each must be covered
-	All    bool           // of all nodes, also of those that join later
-	Key    string         // of VerbData; empty: any
+	// Later: on what is for later to say, and a line to paste must not be wider than that: it has words to fill in.
+	Later bool
+	Plan  tutti.PlanName // of VerbRun; empty: any, or a pause
+	Noop  bool           // of VerbRun: nothing on nodes changes
+	Nodes []Target       // each must be covered
+	All   bool           // of all nodes, also of those that join later
+	Key   string         // of VerbData; empty: any
 }
 
 // Target is a node with its groups.
@@ -56,7 +58,26 @@ func Admits(fleet tutti.Fleet, operator string, w Wish) ([]tutti.Access, error) 
 	if w.Narrow {
 		missing = narrowed(fleet, missing, first, w)
 	}
-	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; if it is to, add to the access of the fleet file: - %s", operator, w.What, missing)
+	narrowest := ""
+	if w.Later && open(&missing) {
+		narrowest = "tutti access explain " + operator + " " + string(missing.May[0]) + " TARGET names the narrowest line; "
+	}
+	return nil, tutti.Errorf(tutti.CodeRefused, "operator %s may not %s: no access; %sif it is to, add to the access of the fleet file: - %s", operator, w.What, narrowest, missing)
+}
+
+// open gives a missing entry words to fill in, and reports whether its verb can be narrowed.
+func open(missing *tutti.Access) bool {
+	switch missing.May[0] {
+	case tutti.VerbRun:
+		missing.Plans, missing.Groups = []tutti.PlanName{"PLAN"}, []tutti.GroupName{"GROUP"}
+	case tutti.VerbPuppet:
+		missing.Groups = []tutti.GroupName{"GROUP"}
+	case tutti.VerbData:
+		missing.Keys = []string{"KEY"}
+	case tutti.VerbView, tutti.VerbRead, tutti.VerbApprove, tutti.VerbCode, tutti.VerbNodes, tutti.VerbAdmin:
+		return false
+	}
+	return true
 }
 
 // admits reports whether an entry lets do what is wanted, whichever nodes it is for.

@@ -20,6 +20,38 @@ type access struct {
 	operators fold.Operators
 	fleet     *tutti.Fleet // as far as it says who may do what
 	inside    map[*visit]bool
+	strange   map[string]string // operators → a certificate that the log does not know and that asked to follow a rotation
+}
+
+// maxStrange bounds the operators of whom a certificate is named that the log does not know.
+const maxStrange = 100
+
+// unknown notes a certificate that the log does not know.
+func (a access) unknown(name, serial string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.strange) < maxStrange || a.strange[name] != "" {
+		a.strange[name] = serial
+	}
+}
+
+// forget forgets the certificates that the log does not know, at the end of a rotation.
+func (a access) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.strange)
+}
+
+// unknowns are the certificates that the log does not know, for people.
+func (a access) unknowns() []tutti.BehindRotation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []tutti.BehindRotation
+	for _, name := range sorted(a.strange) {
+		out = append(out, tutti.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
+			", and it may not follow: if it is the operator's own: tutti operator create " + name + "; if not, somebody has the server's keys"})
+	}
+	return out
 }
 
 // visit is one request of an operator.
@@ -34,7 +66,7 @@ func (v *visit) admit(operators fold.Operators, fleet tutti.Fleet) error {
 	if err := operators.Admit(v.name, v.serial); err != nil || len(v.verbs) == 0 {
 		return err
 	}
-	return policy.MayOperate(fleet, v.name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0])})
+	return policy.MayOperate(fleet, v.name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0]), Later: true})
 }
 
 // visitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
@@ -46,7 +78,7 @@ func visitOf(ctx context.Context) *visit {
 type visitKey struct{}
 
 func newAccess() access {
-	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, inside: map[*visit]bool{}}
+	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, inside: map[*visit]bool{}, strange: map[string]string{}}
 }
 
 // load takes what the log says at the start.
@@ -68,7 +100,10 @@ func (a access) apply(events []tutti.Event) {
 	for _, e := range events {
 		a.operators.Apply(e)
 		switch b := e.Body.(type) {
+		case *tutti.OperatorIssued:
+			delete(a.strange, b.Operator)
 		case *tutti.OperatorRevoked:
+			delete(a.strange, b.Operator)
 			ended = true
 		case *tutti.FleetSet:
 			a.fleet.Access, ended = b.Fleet.Access, true

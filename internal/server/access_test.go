@@ -82,6 +82,35 @@ func (f *shop) wantAccess(what string, do func() error, missing string) {
 	}
 }
 
+// TestTheDoorNamesNoWiderLine: a line that a refusal says to paste is never wider than what was asked for.
+func TestTheDoorNamesNoWiderLine(t *testing.T) {
+	f := newShop(t)
+	for verb, missing := range map[tutti.Verb]string{
+		tutti.VerbRun: "run, plans: PLAN, groups: GROUP}", tutti.VerbPuppet: "puppet, groups: GROUP}", tutti.VerbData: `data, keys: ["KEY"]}`, tutti.VerbCode: "code}",
+	} {
+		_, _, err := f.Admit(t.Context(), "viewer", "serial", verb)
+		wantCode(t, err, tutti.CodeRefused, "add to the access of the fleet file: - {to: viewer, may: "+missing)
+		if explains := strings.Contains(err.Error(), "tutti access explain viewer "+string(verb)+" TARGET"); explains != (verb != tutti.VerbCode) {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
+// TestAPauseOfAGroupThatIsGone: it counts again when the group is back, with any nodes. So nobody ends it whose groups are others.
+func TestAPauseOfAGroupThatIsGone(t *testing.T) {
+	f := newShop(t)
+	if _, err := f.Pause(f.as("ada", tutti.VerbRun), tutti.Pause{Target: "late", Reason: "new disk"}); err != nil {
+		t.Fatal(err)
+	}
+	unpause := func() error { return f.Unpause(f.as("webber", tutti.VerbRun), "late") }
+	f.wantAccess("while it is there", unpause, "{to: webber, may: run, groups: late}")
+	f.Push(strings.ReplaceAll(accessFleet, "  late: {nodes: [late-01]}\n", ""))
+	wantCode(t, unpause(), tutti.CodeRefused, "add to the access of the fleet file: - {to: webber, may: run}")
+	if err := f.Unpause(f.as("ada", tutti.VerbRun), "late"); err != nil {
+		t.Errorf("an admin: %v", err)
+	}
+}
+
 // TestAccessIsNarrow: who has a verb for some plans, groups, modes or keys has it for no others.
 func TestAccessIsNarrow(t *testing.T) {
 	f := newShop(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // The CA and the keys of the bus are rotated in steps (ADR 0027). The log is told first, then the keys follow: a start
@@ -51,6 +52,9 @@ func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotat
 	})
 	if err != nil {
 		return tutti.CARotation{}, err
+	}
+	if !phase.Rotates() {
+		s.access.forget()
 	}
 	killpoint.Here("server.rotates", string(phase))
 	if err := s.opts.Keys.Rotate(phase); err != nil {
@@ -125,7 +129,29 @@ func (tx *tx) rotate(in tutti.RotateCA, sets tutti.KeySets) (next *tutti.CARotat
 	for _, b := range operators {
 		next.LeftOperators = append(next.LeftOperators, b.Operator)
 	}
+	if !in.Last && len(next.LeftOperators) > 0 {
+		return next, true, tx.othersFollow(next.LeftOperators)
+	}
 	return next, true, nil
+}
+
+// othersFollow refuses the end of a set after which, by the log, no operator has a good certificate, or none who is admin.
+func (tx *tx) othersFollow(left []string) error {
+	var follow, admin bool
+	for name, op := range tx.Registry.Operators {
+		if len(op.Good(tx.now)) == 0 || slices.Contains(left, name) {
+			continue
+		}
+		follow = true
+		admin = admin || policy.MayOperate(tx.Fleet(), name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
+	}
+	switch {
+	case !follow:
+		return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
+	case !admin:
+		return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+	}
+	return nil
 }
 
 // leadsTo is the phase to which a step leads, and whether that is the end of a set.
@@ -269,7 +295,9 @@ func (s *Server) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
 		default:
 			out.Left, out.LeftOperators = left(v.State, last)
 		}
-		out.Behind = append(out.Behind, strange(v.State, sets, out.Phase)...)
+		if out.Behind = append(out.Behind, strange(v.State, sets, out.Phase)...); out.Phase.Rotates() {
+			out.Behind = append(out.Behind, s.access.unknowns()...)
+		}
 		return nil
 	})
 	return out, err

@@ -242,7 +242,7 @@ func TestCertificatesOfACAThatIsGone(t *testing.T) {
 	if got := f.behind(); got != "switched ada bob" {
 		t.Errorf("switched: %s", got)
 	}
-	_, err := f.RotateCA(servertest.Operator(), tutti.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}})
+	_, err := f.RotateCA(servertest.Operator(), tutti.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}, Last: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func (p *past) rotates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := tutti.RotateCA{Step: tutti.RotationFinish}
+	end := tutti.RotateCA{Step: tutti.RotationFinish, Last: true}
 	for _, b := range r.Behind {
 		if b.Operator != "" {
 			end.LeaveOperators = append(end.LeaveOperators, b.Operator)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/plain"
@@ -11,10 +12,13 @@ import (
 const actorOperator = "operator:"
 
 // noteFirst puts the first operator's certificate into the log, which was made
-// before there was one.
+// before there was one. A log of an earlier release may know the operator, and not the certificate.
 func (w *writer) noteFirst(ctx context.Context) error {
 	first := w.opts.FirstOperator
-	if first == nil || w.state.Registry.Operators[first.Operator] != nil {
+	if first == nil {
+		return nil
+	}
+	if op := w.state.Registry.Operators[first.Operator]; op != nil && (op.Knows(first.Serial) || !op.Revoked.IsZero() || w.state.Registry.Rotation.Last != nil) {
 		return nil
 	}
 	return w.emitFirst(ctx, first)
@@ -30,6 +34,9 @@ func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tut
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
+		if err := tx.mayFollow(ctx, "let operator "+in.Operator+" in"); err != nil {
+			return err
+		}
 		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
 		return nil
 	})
@@ -46,10 +53,20 @@ func (s *Server) FollowRotation(ctx context.Context, request []byte) (tutti.Issu
 	return s.renewOperator(ctx, tutti.IssueOperator{Request: request, Follows: true})
 }
 
+// An operator gets so many certificates in a day by renewing: each one is kept in the log. Every copy of an operator's
+// directory renews once a year, and once in a rotation of the CA.
+const (
+	maxRenewals = 50
+	renewalsIn  = 24 * time.Hour
+)
+
 func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
 	name, ok := strings.CutPrefix(tutti.Actor(ctx), actorOperator)
 	if !ok || name == LocalOperator {
 		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
+	}
+	if err := s.opts.Space(); err != nil {
+		return tutti.IssuedOperator{}, err
 	}
 	in.Operator = name
 	out, err := s.opts.Identity.IssueOperator(in)
@@ -57,9 +74,29 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
+		if err := tx.mayFollow(ctx, "renew a certificate"); err != nil {
+			return err
+		}
+		if n := tx.Registry.Operators[name].IssuedSince(tx.now.Add(-renewalsIn)); n >= maxRenewals {
+			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
+				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
+		}
 		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
 		return nil
 	})
+}
+
+// mayFollow refuses new certificates, while the keys are rotated, to whoever shows one that the log does not know: whoever
+// stole the CA may have made it.
+func (tx *tx) mayFollow(ctx context.Context, what string) error {
+	v := visitOf(ctx)
+	if v == nil || !tx.Registry.Rotation.Phase().Rotates() || tx.Registry.Operators[v.name].Knows(v.serial) {
+		return nil
+	}
+	tx.server.access.unknown(v.name, v.serial)
+	return tx.deny(actorOperator+v.name, what, tutti.Errorf(tutti.CodeRefused,
+		"the log does not know the certificate %s of operator %s, and the keys of the server are rotated: somebody who stole the old keys could have made it; "+
+			"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.serial, v.name, v.name))
 }
 
 // RevokeOperator implements tutti.Operators.

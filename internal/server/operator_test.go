@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -71,6 +72,48 @@ func TestARevocationSurvivesARestart(t *testing.T) {
 	wantCode(t, err, tutti.CodeUnauthenticated, "tutti operator create eve")
 	_, leave = issue(t, f, "eve")
 	leave()
+}
+
+// TestRenewalsAreBounded: each one is an event that stays.
+func TestRenewalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := false
+		f := servertest.Start(t, func(o *server.Options) {
+			o.Space = func() error {
+				if full {
+					return tutti.Errorf(tutti.CodeUnavailable, "the disk is full")
+				}
+				return nil
+			}
+		})
+		eve, leave := issue(t, f, "eve")
+		defer leave()
+		bob, leave := issue(t, f, "bob")
+		defer leave()
+		renew := func(ctx context.Context) error { _, err := f.RenewOperator(ctx, []byte("request")); return err }
+		n := len(f.Events())
+		var err error
+		for range 60 {
+			time.Sleep(time.Minute)
+			err = renew(eve)
+		}
+		wantCode(t, err, tutti.CodeUnavailable, "operator eve has got 50 certificates within a day")
+		if got := len(f.Since(n)); got > 50 {
+			t.Errorf("60 renewals are %d events, want at most 50", got)
+		}
+		if err := renew(bob); err != nil {
+			t.Errorf("another operator: %v", err)
+		}
+		time.Sleep(24 * time.Hour)
+		if err := renew(eve); err != nil {
+			t.Errorf("a day later: %v", err)
+		}
+		full = true
+		wantCode(t, renew(eve), tutti.CodeUnavailable, "the disk is full")
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Strangers are recorded once a minute each, and counted.

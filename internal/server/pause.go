@@ -56,9 +56,12 @@ func (s *Server) Unpause(ctx context.Context, target string) error {
 	})
 }
 
-// mayPause refuses whose access does not cover a target.
+// mayPause refuses whose access does not cover a target. One that the fleet does not have now may come back with any nodes: it
+// takes the verb for the whole fleet.
 func (tx *tx) mayPause(ctx context.Context, what, target string) error {
 	w := policy.Wish{Verbs: []tutti.Verb{tutti.VerbRun}, What: what + " " + cmp.Or(target, "the fleet")}
-	w.All, w.Nodes = explain.Targeted(tx.State, target)
+	if w.All, w.Nodes = explain.Targeted(tx.State, target); len(w.Nodes) == 0 {
+		w.All = true
+	}
 	return tx.may(ctx, w)
 }

@@ -1,0 +1,46 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestABackupIsItsOwnersAlone: it has the CA's key, and may be written, by root, to a directory that others write to. What somebody
+// put there before is neither followed nor used, whatever is its name.
+func TestABackupIsItsOwnersAlone(t *testing.T) {
+	s := initStored(t)
+	dir := t.TempDir()
+	file, victim := filepath.Join(dir, "backup.tar"), filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("of somebody else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, file+".part"); err != nil {
+		t.Fatal(err)
+	}
+	back := func() {
+		t.Helper()
+		if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o600 {
+			t.Errorf("the backup: %v, %v; want a file of its owner alone", info.Mode(), err)
+		}
+	}
+	back()
+	if raw, err := os.ReadFile(victim); err != nil || string(raw) != "of somebody else" {
+		t.Errorf("where the link leads to are now %d bytes, %v", len(raw), err)
+	}
+	for _, path := range []string{file, file + ".part"} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(file+".part", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	back()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v: want the backup and what was there", entries, err)
+	}
+}

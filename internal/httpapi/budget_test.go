@@ -1,0 +1,184 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/httpapi"
+)
+
+// TestLargeBodiesShareABudget: the large requests of one operator leave room for those of others, and all of them together have an end.
+func TestLargeBodiesShareABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := httpapi.NewBudget()
+		const part = 24 << 20
+		var held []func()
+		for range httpapi.OwnBodies / part {
+			release, err := b.Take(t.Context(), "operator:eve", part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, release)
+		}
+		_, err := b.Take(t.Context(), "operator:eve", part)
+		if tutti.CodeOf(err) != tutti.CodeUnavailable || !strings.Contains(err.Error(), "operator:eve has other large requests") {
+			t.Errorf("one more of the same operator: %v; want that there is no room", err)
+		}
+		release, err := b.Take(t.Context(), "operator:ada", part)
+		if err != nil {
+			t.Fatalf("one of another operator: %v", err)
+		}
+		release()
+		for i := int64(len(held)) * part; i+part <= httpapi.AllBodies; i += part {
+			release, err := b.Take(t.Context(), fmt.Sprintf("operator:%d", i), part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, release)
+		}
+		_, err = b.Take(t.Context(), "operator:ada", part)
+		if tutti.CodeOf(err) != tutti.CodeUnavailable || !strings.Contains(err.Error(), "other operators have large requests") {
+			t.Errorf("when all of the budget is taken: %v; want that there is no room", err)
+		}
+		waits := make(chan error, 1)
+		go func() {
+			release, err := b.Take(t.Context(), "operator:ada", part)
+			if err == nil {
+				release()
+			}
+			waits <- err
+		}()
+		synctest.Wait()
+		for _, release := range held {
+			release()
+		}
+		if err := <-waits; err != nil {
+			t.Errorf("who waited: %v", err)
+		}
+		if b.Known() != 0 {
+			t.Errorf("%d operators are remembered", b.Known())
+		}
+	})
+}
+
+// large are the calls whose input may be large.
+var large = []string{
+	"blobs/missing", "blobs/put", "ca/rotate", "code/effect", "code/push", "data/effect", "data/set", "fleet/set", "jobs/start", "remote/ask",
+	"secrets/effect", "secrets/recipients", "secrets/recover", "secrets/seal", "signing/code", "signing/operators", "signing/trust",
+}
+
+// serving serves the calls, each by an operator whom the header names.
+func serving(t *testing.T, j jobs) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
+		Services: services(j), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
+			return tutti.WithActor(r.Context(), "operator:"+r.Header.Get("Operator")), func() {}, nil
+		},
+		Denied: func(*http.Request, string, error) {},
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// call posts a body as an operator.
+func post(t *testing.T, s *httptest.Server, operator, name string, body []byte) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/"+name, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Operator", operator)
+	answer, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+// TestBodiesAreSmall: but for what code, fleet files, values and lists of nodes need.
+func TestBodiesAreSmall(t *testing.T) {
+	s := serving(t, jobs{})
+	for name, limit := range services(jobs{}).Limits() {
+		if small := limit == httpapi.SmallBody; small == slices.Contains(large, name) {
+			t.Errorf("%s takes %d bytes", name, limit)
+		}
+	}
+	body := fmt.Appendf(nil, "%*s", httpapi.SmallBody+1, "0")
+	for _, name := range []string{"operators/renew", "operators/follow", "jobs/list", "jobs/watch"} {
+		if got := post(t, s, "eve", name, body).StatusCode; got != http.StatusBadRequest {
+			t.Errorf("%s with %d bytes: %d, want that they are too many", name, len(body), got)
+		}
+	}
+}
+
+// TestAnOperatorHasSoManyStreams: one more is refused with words, until one of them ends.
+func TestAnOperatorHasSoManyStreams(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	s := serving(t, jobs{watch: func(ctx context.Context, yield func(tutti.Watched) error) error {
+		if err := yield(tutti.Watched{}); err != nil {
+			return err
+		}
+		begun <- struct{}{}
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return nil
+	}})
+	watch := func(operator string) error {
+		client := httpapi.NewClient(s.URL, &http.Client{Transport: as{operator, s.Client().Transport}})
+		return client.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
+	}
+	ended := make(chan error, httpapi.OwnStreams+1)
+	for range httpapi.OwnStreams {
+		go func() { ended <- watch("eve") }()
+		<-begun
+	}
+	more := make(chan error, 1)
+	go func() { more <- watch("eve") }()
+	var err error
+	select {
+	case err = <-more:
+	case <-begun:
+	}
+	if tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "64 watches") {
+		t.Errorf("one more: %v; want that it is refused", err)
+	}
+	go func() { ended <- watch("ada") }()
+	<-begun // of another operator
+	close(end)
+	for range httpapi.OwnStreams + 1 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	go func() { ended <- watch("eve") }()
+	<-begun
+	if err := <-ended; err != nil {
+		t.Errorf("when they have ended: %v", err)
+	}
+}
+
+// as names an operator in each request.
+type as struct {
+	operator string
+	by       http.RoundTripper
+}
+
+func (a as) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Operator", a.operator)
+	return a.by.RoundTrip(r)
+}

@@ -1,0 +1,54 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+)
+
+// A serial number belongs to the key of its certificate: the log knows an operator's certificate by its serial alone, and whoever
+// stole the CA could make another certificate with a serial that the log knows. Such a number has 20 bytes: a mark, random ones,
+// and the beginning of a digest of those and of the key. Those of earlier releases have at most 16, all random.
+const (
+	serialLength = 20
+	serialRandom = 6 // bytes, of which the first one is the mark
+	serialMark   = 1
+)
+
+// newSerial makes a serial number for a key.
+func newSerial(key *ecdsa.PublicKey) (*big.Int, error) {
+	start := make([]byte, serialRandom)
+	if _, err := rand.Read(start); err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	start[0] = serialMark
+	whole, err := serialOfKey(start, key)
+	return new(big.Int).SetBytes(whole), err
+}
+
+func serialOfKey(start []byte, key *ecdsa.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	sum := sha256.Sum256(bytes.Join([][]byte{start, der}, nil))
+	return append(bytes.Clone(start), sum[:serialLength-serialRandom]...), nil
+}
+
+// serialFits reports whether the serial number of a certificate may be that of its key.
+func serialFits(cert *x509.Certificate) bool {
+	said := cert.SerialNumber.Bytes()
+	if len(said) < serialLength {
+		return true // of an earlier release
+	}
+	key, ok := cert.PublicKey.(*ecdsa.PublicKey)
+	if !ok {
+		return false
+	}
+	want, err := serialOfKey(said[:serialRandom], key)
+	return err == nil && bytes.Equal(said, want)
+}

@@ -1,0 +1,122 @@
+package server_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// TestAThiefOfTheCADoesNotFollow: whoever has the old CA makes a certificate of any name. While the keys are rotated it gets
+// no certificate of the new CA: neither for itself nor for another operator.
+func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
+	f := startTurning(t)
+	visit := func(name, serial string) context.Context {
+		t.Helper()
+		inside, leave, err := f.Admit(t.Context(), name, serial)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(leave)
+		return inside
+	}
+	own, leave := issue(t, f.Fleet, "bob")
+	defer leave()
+	thief := visit("bob", "made-with-the-stolen-CA")
+	calls := map[string]func() error{
+		"renew":  func() error { _, err := f.RenewOperator(thief, []byte("request")); return err },
+		"follow": func() error { _, err := f.FollowRotation(thief, []byte("request")); return err },
+		"issue": func() error {
+			_, err := f.IssueOperator(thief, tutti.IssueOperator{Operator: "mallory", Request: []byte("request"), Follows: true})
+			return err
+		},
+	}
+	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
+		f.must(step)
+		for what, call := range calls {
+			n := len(f.Events())
+			wantCode(t, call(), tutti.CodeRefused, "tutti operator create bob")
+			if got := f.Since(n); slices.ContainsFunc(got, func(kind string) bool { return kind != "audit.denied" }) {
+				t.Errorf("%s in %s: appended %v; want nothing but refusals", what, step, got)
+			}
+		}
+		if r := f.show(); len(r.Behind) == 0 || !strings.Contains(r.Behind[len(r.Behind)-1].Why, "made-with-the-stolen-CA") {
+			t.Errorf("%s: --status does not name the certificate: %+v", step, r.Behind)
+		}
+	}
+	if _, err := f.FollowRotation(own, []byte("request")); err != nil {
+		t.Errorf("bob, with the certificate that he was issued: %v", err)
+	}
+	if r := f.show(); slices.ContainsFunc(r.Behind, func(b tutti.BehindRotation) bool { return strings.Contains(b.Why, "stolen") }) {
+		t.Errorf("when bob has a new certificate: %+v", r.Behind)
+	}
+	if got := f.Denials(); !slices.Contains(got, "operator:bob: renew a certificate") || !slices.Contains(got, "operator:bob: let operator mallory in") {
+		t.Errorf("in the audit trail: %q", got)
+	}
+}
+
+// The certificate that came with the server is one of the log, also where the log of an earlier release knows the operator alone.
+func TestTheFirstCertificateFollows(t *testing.T) {
+	first := &tutti.OperatorIssued{Operator: "ada", Serial: "first", Expires: time.Now().AddDate(1, 0, 0)}
+	keys := servertest.MakeKeys()
+	f := &turning{servertest.Start(t, withKeys(keys)), keys, t}
+	if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "ada", Request: []byte("request")}); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Stop()
+	f.Fleet = servertest.Resume(t, f.Log, f.Blobs, withKeys(keys), func(o *server.Options) { o.FirstOperator = first })
+	f.must(tutti.RotationBegin)
+	ada, leave, err := f.Admit(t.Context(), "ada", "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	if _, err := f.FollowRotation(ada, []byte("request")); err != nil {
+		t.Errorf("ada, with the first certificate: %v", err)
+	}
+}
+
+// TestTheEndOfARotationLeavesSomebody: who is to be left behind must be named, and if nobody gets in afterwards, or nobody who is admin, it
+// takes a word more, as a revocation does.
+func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
+	// cy has followed.
+	cy := &tutti.OperatorIssued{Operator: "cy", Serial: "of cy", Expires: time.Now().AddDate(1, 0, 0), CA: servertest.NewKeys.CA}
+	for _, tc := range []struct {
+		reason  string
+		follows *tutti.OperatorIssued
+		access  string
+		refused string
+	}{
+		{"nobody follows", nil, "", "nobody is known to have a certificate"},
+		{"somebody follows", cy, "", ""},
+		{"somebody who is not admin", cy, "access: [{to: [ada, bob], may: admin}]\n", "nobody who has a good certificate is admin"},
+		{"somebody who is", cy, "access: [{to: [ada, cy], may: admin}]\n", ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			keys := servertest.MakeKeys()
+			f := &turning{servertest.Start(t, withKeys(keys), func(o *server.Options) { o.FirstOperator = tc.follows }), keys, t}
+			for _, name := range []string{"ada", "bob"} {
+				_, leave := issue(t, f.Fleet, name)
+				leave()
+			}
+			f.Push("fleet: shop\ngroups: {web: {nodes: [web-01]}}\n" + tc.access)
+			f.must(tutti.RotationBegin)
+			f.must(tutti.RotationSwitch)
+			end := tutti.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}}
+			if tc.refused != "" {
+				_, err := f.RotateCA(servertest.Operator(), end)
+				wantCode(t, err, tutti.CodeConflict, tc.refused)
+				wantCode(t, err, tutti.CodeConflict, "--last")
+				end.Last = true
+			}
+			if _, err := f.RotateCA(servertest.Operator(), end); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
