@@ -125,13 +125,16 @@ func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, exports []tutti.Export, ke
 	return tx.deny(tutti.ActorNode(n.Node), what, err)
 }
 
-// refused notes what a run was refused, besides what is noted of it already.
+// refused notes what a run was refused, besides what is noted of it already. An entry has all of it, so that a
+// node has few of them in a minute; what has none is noted when it is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return
 	}
 	all := policy.Merge(r.Wants, wants)
-	if !reflect.DeepEqual(all, r.Wants) {
+	switch {
+	case reflect.DeepEqual(all, r.Wants):
+	case tx.looks || tx.server.presence.mayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
 		tx.emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }

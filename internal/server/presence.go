@@ -36,6 +36,7 @@ type seat struct {
 	turned  time.Time       // when a rival came back
 	hellos  perMinute
 	pins    perMinute // how often it said that it stands on something else
+	refused perMinute // how often its runs were refused something new
 }
 
 func newPresence() presence {
@@ -140,6 +141,14 @@ func (p presence) mayGreet(n tutti.NodeName, now time.Time) bool {
 // mayPin counts that a node stands on something else, and reports whether that is not too often.
 func (p presence) mayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxPins, func(of *seat) *perMinute { return &of.pins })
+}
+
+// maxRefused bounds the entries in a minute of what runs of one node were refused.
+const maxRefused = 10
+
+// mayBeRefused counts that a run of a node was refused something new, and reports whether that is not too often.
+func (p presence) mayBeRefused(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
 
 // perMinute counts what a node does in a minute.
