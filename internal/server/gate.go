@@ -18,6 +18,15 @@ import (
 // exports replace its previous ones as a whole (a noop or compile run's only in
 // the overlay of its job), in the same append as the decision.
 func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.beforeLarge(ctx, tutti.OpGate, payload, func(tx *tx, of about) error {
+		_, _, err := tx.nodeRun(key, of.Run)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := s.shares.decode(key, payload); err != nil {
+		return nil, err
+	}
 	in, err := decodeGate(tutti.OpGate, payload)
 	if err != nil {
 		return nil, err
