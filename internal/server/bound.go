@@ -33,8 +33,10 @@ const (
 	maxValues = 5_000
 	maxWaits  = 1_000
 	maxLive   = 1_000 // an agent sends 200
-	// maxStored is how many bytes of new content a node may send for one run.
+	// maxStored is how many bytes of new content a node may send for one run, and maxEnded with what comes with its
+	// result: a node that has sent all else can still say how the run ended.
 	maxStored = 4 * maxBlob
+	maxEnded  = maxStored + 2*maxBlob
 	// maxChanges and maxWritten bound the values that one run sets and unsets.
 	maxChanges = 2 * maxValues
 	maxWritten = 8 << 20

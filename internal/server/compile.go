@@ -70,10 +70,10 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	served := &tutti.Served{
 		Count: len(in.Exports), Waits: tutti.RoomForWaits(in.Waits), Failed: in.Failed, CatalogUUID: in.CatalogUUID, Lags: in.Lags,
 	}
-	if served.Set, err = s.storeExports(ctx, in.Exports); err != nil {
+	if served.Set, err = s.storeExports(ctx, nil, in.Exports); err != nil {
 		return nil, err
 	}
-	asked, err := s.storeAsked(ctx, in.Reads, in.Keys)
+	asked, err := s.storeAsked(ctx, nil, in.Reads, in.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Server) storePlaces(ctx context.Context, in tutti.Gate) (tutti.Digest, 
 	for i := range record.Reads {
 		record.Reads[i].Seq = 0
 	}
-	digest, err := s.store(ctx, record)
+	digest, err := s.store(ctx, nil, record)
 	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
 }
 

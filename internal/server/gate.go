@@ -46,10 +46,10 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	// Only now: what they hand over who may not is not kept.
 	var kept handed
-	if kept.set, err = s.storeExports(ctx, in.Exports); err != nil {
+	if kept.set, err = s.storeExports(ctx, s.roomOf(key, maxStored), in.Exports); err != nil {
 		return nil, err
 	}
-	if kept.asked, err = s.storeAsked(ctx, in.Reads, in.Keys); err != nil {
+	if kept.asked, err = s.storeAsked(ctx, s.roomOf(key, maxStored), in.Reads, in.Keys); err != nil {
 		return nil, err
 	}
 	return s.atGate(ctx, key, in, served, &kept)
@@ -216,10 +216,10 @@ func (tx *tx) setExports(n *fold.Node, r *engine.Run, exports []tutti.Export, se
 }
 
 // storeExports keeps a set as a blob; equal sets have equal digests.
-func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutti.Digest, error) {
+func (s *Server) storeExports(ctx context.Context, room room, exports []tutti.Export) (tutti.Digest, error) {
 	if len(exports) == 0 {
 		return "", nil
 	}
-	digest, err := s.store(ctx, exports)
+	digest, err := s.store(ctx, room, exports)
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }
