@@ -77,8 +77,13 @@ func (g ExportGrant) Dangers() string {
 	return ""
 }
 
+// MaxParameterName bounds the name of a parameter of an exported resource, in bytes.
+const MaxParameterName = 255
+
 // IsParameter reports whether Puppet takes a name for one of a parameter.
-func IsParameter(name string) bool { return parameterRE.MatchString(name) }
+func IsParameter(name string) bool {
+	return len(name) <= MaxParameterName && parameterRE.MatchString(name)
+}
 
 // Admits reports whether a resource may have a parameter. Dangerous is the word of the grant.
 func (g ExportGrant) Admits(parameter string, dangerous bool) bool {

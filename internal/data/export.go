@@ -63,7 +63,9 @@ func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
 	}
 	size := 0
 	for name, raw := range e.Parameters {
-		size += len(name) + len(raw)
+		if size += len(name) + len(raw); len(name) > tutti.MaxParameterName {
+			return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: parameter %q…: a name has at most %d bytes", string(node), what, name[:20], tutti.MaxParameterName)
+		}
 		if slices.Contains(e.Sensitive, name) {
 			return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: parameter %q is sensitive and has a value", string(node), what, name)
 		}

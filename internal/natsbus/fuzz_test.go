@@ -39,7 +39,7 @@ func FuzzWire(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer sp.close() //nolint:errcheck // its directory is the test's
-		s := &server{spool: sp, large: make(chan struct{}, 1), ofNode: map[tutti.NodeKey]int{}}
+		s := &server{spool: sp, ofNode: map[tutti.NodeKey]int{}}
 		s.Logger = slog.New(slog.DiscardHandler)
 		s.Handler = func(_ context.Context, _ tutti.NodeKey, op string, payload []byte) ([]byte, error) {
 			if validateOp(op) != nil {

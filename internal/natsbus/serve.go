@@ -44,6 +44,8 @@ const (
 	concurrencyOfNode = 16
 	// concurrencyLarge bounds the memory for content that goes in chunks.
 	concurrencyLarge = 4
+	// maxTries is how often content in chunks is read for calls that say to ask again. Then it is to be sent again.
+	maxTries         = 8
 	concurrencyLight = 16
 	// againPause is how long the answer takes that a node is to ask again.
 	againPause = 250 * time.Millisecond
@@ -55,8 +57,8 @@ type server struct {
 	nc      *nats.Conn
 	spool   *spool
 	turns   *turns
+	large   *turns // of calls whose content went in chunks; they hold up no others
 	light   chan struct{}
-	large   chan struct{}
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -81,7 +83,7 @@ func Serve(ctx context.Context, nc *nats.Conn, o ServeOptions) error {
 	defer sp.close() //nolint:errcheck // emptied at the next start
 	s := &server{
 		ServeOptions: o, nc: nc, spool: sp,
-		turns: newTurns(o.Concurrency), light: make(chan struct{}, concurrencyLight), large: make(chan struct{}, concurrencyLarge),
+		turns: newTurns(o.Concurrency), large: newTurns(concurrencyLarge), light: make(chan struct{}, concurrencyLight),
 		ofNode: map[tutti.NodeKey]int{}, telling: map[tutti.NodeKey]bool{},
 	}
 	var light []*nats.Subscription
@@ -187,20 +189,29 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
-	s.turns.enter(key, func() {
+	turns := s.turnsOf(op, msg.Header)
+	turns.enter(key, func() {
 		s.running.Go(func() {
 			defer func() { cancel(); s.leave(key) }()
 			var answer *nats.Msg
 			if ctx.Err() == nil { // else nobody waits any more
 				answer = s.dispatch(ctx, key, op, msg)
 			}
-			s.turns.leave()
+			turns.leave()
 			if answer != nil {
 				s.hold(ctx, answer)
 				s.answer(msg, answer)
 			}
 		})
 	})
+}
+
+// turnsOf are those in which a call gets in.
+func (s *server) turnsOf(op string, header nats.Header) *turns {
+	if header.Get(headerParcel) == "" || op == opPut || op == opGet || op == opDone {
+		return s.turns
+	}
+	return s.large
 }
 
 // hold keeps an answer for a moment that says to ask again, so that a node which does so at once
@@ -276,7 +287,7 @@ func (s *server) call(ctx context.Context, key tutti.NodeKey, op string, payload
 }
 
 // callLarge calls the handler with a parcel that was put before. The parcel stays
-// if the node has to ask again: the ticket of before, for example.
+// for some tries if the node has to ask again: the ticket of before, for example.
 func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p parcel) *nats.Msg {
 	e := s.spool.find(key, p.id)
 	if e == nil {
@@ -284,12 +295,6 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 	}
 	if e.parcel != p {
 		return failure(tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: announced before as something else", p.id))
-	}
-	select {
-	case s.large <- struct{}{}:
-		defer func() { <-s.large }()
-	case <-ctx.Done():
-		return failure(wrap(ctx.Err(), op))
 	}
 	payload, err := e.content()
 	if err != nil {
@@ -299,9 +304,11 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 	answer := s.call(ctx, key, op, payload)
 	switch tutti.Code(answer.Header.Get(headerStatus)) {
 	case tutti.CodeUnavailable, tutti.CodeDeadline:
-	default:
-		s.spool.drop(key, p.id)
+		if e.tried() < maxTries {
+			return answer
+		}
 	}
+	s.spool.drop(key, p.id)
 	return answer
 }
 

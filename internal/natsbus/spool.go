@@ -33,9 +33,10 @@ type spool struct {
 // entry is one parcel of one node.
 type entry struct {
 	parcel
-	mu   sync.Mutex // guards file and have
-	file *os.File
-	have int64
+	mu    sync.Mutex // guards what follows
+	file  *os.File
+	have  int64
+	tries int
 
 	used time.Time // guarded by spool.mu
 }
@@ -207,6 +208,14 @@ func (e *entry) content() ([]byte, error) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "content in chunks %s: its digest is not the one announced", e.id)
 	}
 	return content, nil
+}
+
+// tried counts that a call with the parcel is to be made again.
+func (e *entry) tried() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tries++
+	return e.tries
 }
 
 // chunk returns the chunk at offset, empty at the end.

@@ -382,6 +382,61 @@ func TestALargeCallMadeAgainIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// Content that no call can take is not read without an end: the node sends it again, which costs it as much.
+func TestALargeCallHasSomeTries(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	bus := bustest.Start(t)
+	serve(t, bus, func(context.Context, tutti.NodeKey, string, []byte) ([]byte, error) {
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "later")
+	})
+	proxy := newCutter(t, bus, true, 1<<40)
+	node := bus.Join(t, "web")
+	conn, err := natsbus.Dial(t.Context(), natsbus.DialOptions{URLs: []string{proxy.url()}, JWT: node.JWT, Seed: node.Seed, CA: bus.Authority.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for try := range 9 {
+		_, err := conn.Call(within(t), "put", pattern(size))
+		wantCode(t, err, tutti.CodeUnavailable)
+		if passed, again := proxy.passed.Load(), try >= 8; (passed > 2*size) != again {
+			t.Errorf("try %d: %d bytes passed, sent again: want %t", try+1, passed, again)
+		}
+	}
+}
+
+// Calls with content in chunks, of which few are at work at once, do not hold up the others.
+func TestLargeCallsHoldUpNoOthers(t *testing.T) {
+	bus := bustest.Start(t)
+	hold, entered := make(chan struct{}), make(chan struct{}, 100)
+	busy := bus.Join(t, "busy")
+	serve(t, bus, func(_ context.Context, from tutti.NodeKey, _ string, _ []byte) ([]byte, error) {
+		if from == busy.Key {
+			entered <- struct{}{}
+			<-hold
+		}
+		return nil, nil
+	}, func(o *natsbus.ServeOptions) { o.Concurrency = 4 })
+	c := dial(t, bus, busy)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			if _, err := c.Call(within(t), "large", append(pattern(200<<10), byte(i))); err != nil {
+				t.Errorf("a large call: %v", err)
+			}
+		})
+	}
+	for range 4 {
+		receive(t, entered, "large call")
+	}
+	if _, err := dial(t, bus, bus.Join(t, "other")).Call(within(t), "op", nil); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	close(hold)
+	wg.Wait()
+}
+
 func TestSendAndRing(t *testing.T) {
 	t.Parallel()
 	bus := bustest.Start(t)

@@ -10,12 +10,14 @@ import (
 const (
 	maxWants  = 100 // types, and keys, of what Wants and Merge return
 	maxLooked = 50  // resources of a type that are refused: more of them say the same
+	// maxWanted bounds the text of what they return, in bytes: a node names what it wants, and the log keeps it.
+	maxWanted = 16 << 10
 )
 
 // Wants returns the grants that a node lacks to publish and read all this, without To: what takes the word
 // in one that is dangerous, the rest in one that is not.
 func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []tutti.Export, writes, reads []string) []tutti.Grant {
-	var out []tutti.Grant
+	var out merging
 	x := ExportsOf(fleet, groups, node)
 	counts := map[string]int{}
 	lacks := map[string]int{} // how many resources, up to maxLooked
@@ -23,82 +25,118 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 		counts[e.Type]++
 		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && x.May(e) != nil {
 			lacks[e.Type]++
-			out = Merge(out, []tutti.Grant{Wanted(e)})
+			out.add(Wanted(e))
 		}
 	}
 	for name, n := range counts {
 		switch {
 		case lacks[name] > 0 && n > tutti.MostExports:
-			out = withMost(out, name, n)
-		case lacks[name] == 0 && n > x.Most(name):
-			out = Merge(out, []tutti.Grant{x.more(name, n)})
+			out.most(name, n)
+		case lacks[name] == 0 && len(x.types[name]) > 0 && n > x.Most(name): // else there was no room to look at it
+			out.add(x.more(name, n))
 		}
 	}
 	for _, key := range writes {
 		if MayWrite(fleet, groups, node, key) != nil {
-			out = Merge(out, []tutti.Grant{{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)}})
+			out.add(tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
 		}
 	}
 	for _, key := range reads {
 		if MayRead(fleet, groups, node, key) != nil {
-			out = Merge(out, []tutti.Grant{{Read: []string{key}}})
+			out.add(tutti.Grant{Read: []string{key}})
 		}
 	}
-	return out
-}
-
-// withMost says of a type how many resources there are, in each grant that has it.
-func withMost(grants []tutti.Grant, name string, most int) []tutti.Grant {
-	var more []tutti.Grant
-	for _, g := range grants {
-		for _, t := range g.Types {
-			if t.Type == name {
-				t.Most = most
-				more = append(more, tutti.Grant{Types: []tutti.ExportGrant{t}, Dangerous: g.Dangerous})
-			}
-		}
-	}
-	return Merge(grants, more)
+	return out.grants()
 }
 
 // Merge returns what admits what either of two lists of grants without To admits: at most one that is not
-// dangerous, and one that is. What there is no room for is left out.
+// dangerous, and one that is. What there is no room for is left out: what is in a stays as long as it has room, so
+// that what b says anew cannot replace it.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
-	merged := map[bool]*tutti.Grant{false: {}, true: {Dangerous: true}}
+	var out merging
 	for _, g := range slices.Concat(a, b) {
-		into := merged[g.Dangerous]
-		for _, t := range g.Types {
-			into.Types = addType(into.Types, t)
-		}
-		into.Write = addKeys(into.Write, g.Write)
-		into.Read = addKeys(into.Read, g.Read)
+		out.add(g)
 	}
+	return out.grants()
+}
+
+// merging is what Merge returns, while it grows.
+type merging struct {
+	safe, dangerous tutti.Grant
+	used            int // bytes, about
+}
+
+func (m *merging) add(g tutti.Grant) {
+	into := &m.safe
+	if g.Dangerous {
+		into = &m.dangerous
+	}
+	for _, t := range g.Types {
+		into.Types = m.addType(into.Types, t)
+	}
+	into.Write = m.addKeys(into.Write, g.Write)
+	into.Read = m.addKeys(into.Read, g.Read)
+}
+
+// grants returns those that say something.
+func (m *merging) grants() []tutti.Grant {
+	m.dangerous.Dangerous = true
 	var out []tutti.Grant
-	for _, dangerous := range []bool{false, true} {
-		if g := merged[dangerous]; len(g.Types)+len(g.Write)+len(g.Read) > 0 {
-			out = append(out, *g)
+	for _, g := range []tutti.Grant{m.safe, m.dangerous} {
+		if len(g.Types)+len(g.Write)+len(g.Read) > 0 {
+			out = append(out, g)
 		}
 	}
 	return out
 }
 
-func addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutti.ExportGrant {
+// most says of a type how many resources there are, in each grant that has it.
+func (m *merging) most(name string, most int) {
+	for _, types := range [][]tutti.ExportGrant{m.safe.Types, m.dangerous.Types} {
+		for i := range types {
+			if types[i].Type == name {
+				types[i].Most = max(types[i].Most, most)
+			}
+		}
+	}
+}
+
+// takes reports whether there is room for a name, and uses it.
+func (m *merging) takes(name string) bool {
+	const around = 3 // quotes and a comma
+	if m.used+len(name)+around > maxWanted {
+		return false
+	}
+	m.used += len(name) + around
+	return true
+}
+
+func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutti.ExportGrant {
 	i, found := slices.BinarySearchFunc(types, t, func(a, b tutti.ExportGrant) int { return cmp.Compare(a.Type, b.Type) })
 	if !found {
-		if len(types) >= maxWants {
+		if len(types) >= maxWants || !m.takes(t.Type) {
 			return types
 		}
-		return slices.Insert(slices.Clone(types), i, t)
+		named := m.addKeys(nil, t.Parameters)
+		if len(named) == 0 && len(t.Parameters) > 0 {
+			return types // a grant that names none of them would admit more
+		}
+		t.Parameters = named
+		return slices.Insert(types, i, t)
 	}
-	types = slices.Clone(types)
 	// Nothing named admits what is safe, or all of a type of which nothing more is known.
-	types[i].Parameters = addKeys(types[i].Parameters, t.Parameters)
+	types[i].Parameters = m.addKeys(types[i].Parameters, t.Parameters)
 	types[i].Defined = types[i].Defined || t.Defined
 	types[i].Most = max(types[i].Most, t.Most)
 	return types
 }
 
-func addKeys(keys, more []string) []string {
-	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(keys, more))))
-	return all[:min(len(all), maxWants)]
+// addKeys adds to what is sorted.
+func (m *merging) addKeys(keys, more []string) []string {
+	for _, key := range more {
+		if i, found := slices.BinarySearch(keys, key); !found && len(keys) < maxWants && m.takes(key) {
+			keys = slices.Insert(keys, i, key)
+		}
+	}
+	return keys
 }

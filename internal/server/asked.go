@@ -18,31 +18,50 @@ type asked struct {
 
 // storeAsked keeps what a run asked as blobs: equal reads are equal blobs, and so
 // are the absent keys of nodes of one role.
-func (s *Server) storeAsked(ctx context.Context, reads []tutti.Read, keys []tutti.KeyRead) (asked, error) {
+func (s *Server) storeAsked(ctx context.Context, room room, reads []tutti.Read, keys []tutti.KeyRead) (asked, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {
 		return asked{}, err
 	}
 	if len(content.Keys) > 0 {
-		if content.Absent, err = s.store(ctx, content.Keys); err != nil {
+		if content.Absent, err = s.store(ctx, room, content.Keys); err != nil {
 			return asked{}, tutti.Wrap("", err, "keep %d absent hiera keys", len(content.Keys))
 		}
 	}
-	digest, err := s.store(ctx, content)
+	digest, err := s.store(ctx, room, content)
 	if err != nil {
 		return asked{}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
 	}
 	return asked{s.asked.share(digest, content), digest}, nil
 }
 
+// room says whether there is room for so many bytes of content that is not kept yet. nil: there is.
+type room func(ctx context.Context, size int) error
+
+// roomOf is what a node may still make the server keep, of so many bytes.
+func (s *Server) roomOf(key tutti.NodeKey, most int64) room {
+	return func(ctx context.Context, size int) error {
+		return s.do(ctx, func(tx *tx) error {
+			n, err := tx.node(key)
+			if err != nil {
+				return err
+			}
+			return tx.mayKeep(n, int64(size), most)
+		})
+	}
+}
+
 // store keeps content as a blob of JSON, if it is not there.
-func (s *Server) store(ctx context.Context, content any) (tutti.Digest, error) {
+func (s *Server) store(ctx context.Context, room room, content any) (tutti.Digest, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", err
 	}
 	digest := tutti.DigestOf(raw)
 	has, err := s.opts.Blobs.Has(ctx, digest) // most runs ask what they did before
+	if err == nil && !has && room != nil {
+		err = room(ctx, len(raw))
+	}
 	if err == nil && !has {
 		_, err = s.opts.Blobs.Put(ctx, raw)
 	}

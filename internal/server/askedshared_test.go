@@ -20,7 +20,7 @@ func ran(t *testing.T, s *Server, value string, keys ...string) asked {
 	for _, k := range keys {
 		all = append(all, tutti.KeyRead{Key: k})
 	}
-	out, err := s.storeAsked(t.Context(), reads, all)
+	out, err := s.storeAsked(t.Context(), nil, reads, all)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,9 @@ const (
 	// costOfCall and costOfByte are what it costs to read a question.
 	costOfCall = 1_000
 	costOfByte = 5
+	// bytesOfCost are the bytes of what a run hands over, of which few are compared, that cost one. What is as large
+	// as it may be takes most of what a node has at once.
+	bytesOfCost = 8
 	// costly is from where on a question waits for others.
 	costly = 100_000
 )
@@ -79,6 +82,11 @@ func (s *shares) read(key tutti.NodeKey, payload []byte) error {
 	return s.pay(key, costOfCall+costOfByte*len(payload), time.Now())
 }
 
+// decode pays for reading what a compiled run hands over.
+func (s *shares) decode(key tutti.NodeKey, payload []byte) error {
+	return s.pay(key, costOfCall+len(payload)/bytesOfCost, time.Now())
+}
+
 // enter waits until a costly question may be answered; leave has to follow.
 func (s *shares) enter(ctx context.Context) (leave func(), err error) {
 	select {
@@ -103,6 +111,24 @@ func (s *Server) inVersion(ctx context.Context, work func(tx *tx) error) error {
 		return s.do(ctx, work)
 	}
 	return err
+}
+
+// about is what a large message is of.
+type about struct {
+	Run tutti.RunID    `json:"run"`
+	For tutti.NodeName `json:"for"`
+}
+
+// beforeLarge asks whether somebody may say what a large message says, before more of it is read than that.
+func (s *Server) beforeLarge(ctx context.Context, op string, payload []byte, may func(*tx, about) error) error {
+	if len(payload) <= maxSmall {
+		return nil
+	}
+	of, err := decode[about](op, payload)
+	if err != nil {
+		return err
+	}
+	return s.inVersion(ctx, func(tx *tx) error { return may(tx, of) })
 }
 
 // inquiry is a question of a node: check says whether it may ask, and what that costs; answer

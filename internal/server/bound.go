@@ -15,6 +15,7 @@ import (
 // is paid: by its size, by counting while decoding, and by what answering takes.
 const (
 	maxSmall   = 64 << 10 // of a message of a few fields
+	maxHead    = 1 << 20  // of a message before the content that it carries
 	maxElement = 2 << 20  // of one export, read or key in a list
 	maxFilters = 1 << 20  // of all filters that one gate reads by
 	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that
@@ -30,8 +31,12 @@ const (
 	maxReads  = 20_000
 	maxKeys   = 100_000
 	maxValues = 5_000
-	// maxStored is how many bytes of new content a node may send for one run.
+	maxWaits  = 1_000
+	maxLive   = 1_000 // an agent sends 200
+	// maxStored is how many bytes of new content a node may send for one run, and maxEnded with what comes with its
+	// result: a node that has sent all else can still say how the run ended.
 	maxStored = 4 * maxBlob
+	maxEnded  = maxStored + 2*maxBlob
 	// maxChanges and maxWritten bound the values that one run sets and unsets.
 	maxChanges = 2 * maxValues
 	maxWritten = 8 << 20
@@ -73,16 +78,16 @@ func decodeGate(op string, payload []byte) (tutti.Gate, error) {
 		return tutti.Gate{}, err
 	}
 	in := tutti.Gate(raw.fields)
-	if in.Reads, err = elements[tutti.Read]("reads", raw.Reads, maxReads); err != nil {
+	if in.Reads, err = elements[tutti.Read]("gate: reads", raw.Reads, maxReads); err != nil {
 		return in, err
 	}
-	if in.Keys, err = elements[tutti.KeyRead]("hiera keys", raw.Keys, maxKeys); err != nil {
+	if in.Keys, err = elements[tutti.KeyRead]("gate: hiera keys", raw.Keys, maxKeys); err != nil {
 		return in, err
 	}
-	if in.Exports, err = elements[tutti.Export]("exports", raw.Exports, data.MaxExports); err != nil {
+	if in.Exports, err = elements[tutti.Export]("gate: exports", raw.Exports, data.MaxExports); err != nil {
 		return in, err
 	}
-	if in.Values, err = elements[string]("values", raw.Values, maxValues); err != nil {
+	if in.Values, err = elements[string]("gate: values", raw.Values, maxValues); err != nil {
 		return in, err
 	}
 	filters := 0
@@ -126,28 +131,36 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Reads, err = elements[tutti.Read]("reads", in.Reads, maxReads); err != nil {
+	if out.Reads, err = elements[tutti.Read]("gate: reads", in.Reads, maxReads); err != nil {
 		return out, err
 	}
-	out.Keys, err = elements[tutti.KeyRead]("hiera keys", in.Keys, maxKeys)
+	out.Keys, err = elements[tutti.KeyRead]("gate: hiera keys", in.Keys, maxKeys)
 	return out, err
 }
 
 // elements decodes a list one element after the other, and stops at what is too
 // much. null and nothing are the empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
+	out, more, err := firstOf[T](what, raw, most)
+	if more {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s: more than %d", what, most)
 	}
-	refuse := func(err error) ([]T, error) { return nil, tutti.Wrap(tutti.CodeInvalid, err, "gate: %s", what) }
+	return out, err
+}
+
+// firstOf decodes the first elements of a list, and nothing of what follows. more: there are others.
+func firstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, false, nil
+	}
+	refuse := func(err error) ([]T, bool, error) { return nil, false, tutti.Wrap(tutti.CodeInvalid, err, "%s", what) }
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('[') {
 		return refuse(errors.Join(err, errors.New("not a list")))
 	}
-	var out []T
 	for decoder.More() {
 		if len(out) == most {
-			return refuse(tutti.Errorf(tutti.CodeInvalid, "more than %d", most))
+			return out, true, nil
 		}
 		var one json.RawMessage
 		if err := decoder.Decode(&one); err != nil && !errors.Is(err, io.EOF) {
@@ -162,5 +175,39 @@ func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
 		}
 		out = append(out, element)
 	}
-	return out, nil
+	return out, false, nil
+}
+
+// maxParts is how many parts the lists and objects of a message may have that people or Puppet fill with some. An
+// honest result has some hundred.
+const maxParts = 20_000
+
+// checkParts refuses a message with more parts than any honest one has, before it is decoded: a list of empty
+// objects has thousands of them in a few kilobytes. Content may follow behind the first line.
+func checkParts(op string, payload []byte) error {
+	switch op {
+	case tutti.OpForeign, tutti.OpResult:
+		payload, _, _ = bytes.Cut(payload, []byte("\n"))
+	case tutti.OpBox:
+	default:
+		return nil // it is small, or counted while it is decoded
+	}
+	if len(payload) > maxHead {
+		return tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes in its first line, at most %d", op, len(payload), maxHead)
+	}
+	parts, quoted := 0, false
+	for i := 0; i < len(payload); i++ {
+		switch c := payload[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			parts++
+		}
+	}
+	if parts > maxParts {
+		return tutti.Errorf(tutti.CodeInvalid, "operation %q has more than %d parts", op, maxParts)
+	}
+	return nil
 }

@@ -268,7 +268,7 @@ func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 			return err
 		}
 		for _, u := range plan {
-			digest, err := s.storeExports(ctx, u.Keeps)
+			digest, err := s.storeExports(ctx, nil, u.Keeps)
 			if err != nil {
 				return err
 			}
@@ -494,8 +494,16 @@ func (tx *tx) mayStore(n *fold.Node, size int64) error {
 		return refused("node %s never claimed a run", n.Node)
 	case n.Unended == 0:
 		return refused("node %s has no run whose result is to come", n.Node)
-	case tx.server.stored[n.Key]+size > maxStored:
-		return refused("node %s has stored %d bytes since its last result, at most %d", n.Node, tx.server.stored[n.Key], maxStored)
+	}
+	return tx.mayKeep(n, size, maxStored)
+}
+
+// mayKeep counts what a node makes the server keep before its run is known to have it: whoever does not wait for the
+// answer leaves it behind.
+func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
+	if stored := tx.server.stored[n.Key]; stored+size > most {
+		return tx.deny(tutti.ActorNode(n.Node), "store a blob",
+			tutti.Errorf(tutti.CodeRefused, "node %s has stored %d bytes since its last result, at most %d", n.Node, stored, most))
 	}
 	tx.server.stored[n.Key] += size
 	return nil

@@ -39,6 +39,12 @@ func (s *Server) compile(ctx context.Context, key tutti.NodeKey, payload []byte)
 // run's, and takes effect at the run's own gate; exports that go to PuppetDB take
 // effect now, whoever started the run (stored.go).
 func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.beforeLarge(ctx, tutti.OpCompiled, payload, func(tx *tx, of about) error {
+		_, _, _, err := tx.compiling(key, of.Run, of.For)
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	in, err := decodeCompiled(payload)
 	if err != nil {
 		return nil, err
@@ -64,10 +70,10 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	served := &tutti.Served{
 		Count: len(in.Exports), Waits: tutti.RoomForWaits(in.Waits), Failed: in.Failed, CatalogUUID: in.CatalogUUID, Lags: in.Lags,
 	}
-	if served.Set, err = s.storeExports(ctx, in.Exports); err != nil {
+	if served.Set, err = s.storeExports(ctx, nil, in.Exports); err != nil {
 		return nil, err
 	}
-	asked, err := s.storeAsked(ctx, in.Reads, in.Keys)
+	asked, err := s.storeAsked(ctx, nil, in.Reads, in.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +108,7 @@ func (s *Server) storePlaces(ctx context.Context, in tutti.Gate) (tutti.Digest, 
 	for i := range record.Reads {
 		record.Reads[i].Seq = 0
 	}
-	digest, err := s.store(ctx, record)
+	digest, err := s.store(ctx, nil, record)
 	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
 }
 
@@ -110,17 +116,24 @@ func (s *Server) storePlaces(ctx context.Context, in tutti.Gate) (tutti.Digest, 
 func decodeCompiled(payload []byte) (tutti.CompiledFor, error) {
 	var in tutti.CompiledFor
 	fields, err := decode[struct {
-		For         tutti.NodeName `json:"for"`
-		Waits       []tutti.Wait   `json:"waits"`
-		Failed      bool           `json:"failed"`
-		CatalogUUID string         `json:"catalog_uuid"`
-		Lags        []tutti.Lag    `json:"lags"`
+		For         tutti.NodeName  `json:"for"`
+		Waits       json.RawMessage `json:"waits"`
+		Failed      bool            `json:"failed"`
+		CatalogUUID string          `json:"catalog_uuid"`
+		Lags        json.RawMessage `json:"lags"`
 	}](tutti.OpCompiled, payload)
 	if err != nil {
 		return in, err
 	}
-	in.For, in.Waits, in.Failed, in.CatalogUUID = fields.For, fields.Waits, fields.Failed, fields.CatalogUUID
-	if in.Lags, err = checkLags(fields.Lags); err != nil {
+	in.For, in.Failed, in.CatalogUUID = fields.For, fields.Failed, fields.CatalogUUID
+	if in.Waits, _, err = firstOf[tutti.Wait]("compiled: waits", fields.Waits, maxWaits); err != nil {
+		return in, err
+	}
+	lags, _, err := firstOf[tutti.Lag]("compiled: lags", fields.Lags, maxLags)
+	if err == nil {
+		in.Lags, err = checkLags(lags)
+	}
+	if err != nil {
 		return in, err
 	}
 	if in.Gate, err = decodeGate(tutti.OpCompiled, payload); err != nil {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// maxForeign bounds a foreign run with its report, in bytes.
-	maxForeign = 2*report.MaxYAML + 1<<20
+	maxForeign = 2*report.MaxYAML + maxHead
 	// foreignEvery is how often a node may tell one: nothing else that a node says
 	// without having been asked is kept.
 	foreignEvery = 10 * time.Second

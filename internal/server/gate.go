@@ -18,6 +18,15 @@ import (
 // exports replace its previous ones as a whole (a noop or compile run's only in
 // the overlay of its job), in the same append as the decision.
 func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.beforeLarge(ctx, tutti.OpGate, payload, func(tx *tx, of about) error {
+		_, _, err := tx.nodeRun(key, of.Run)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := s.shares.decode(key, payload); err != nil {
+		return nil, err
+	}
 	in, err := decodeGate(tutti.OpGate, payload)
 	if err != nil {
 		return nil, err
@@ -37,10 +46,10 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	// Only now: what they hand over who may not is not kept.
 	var kept handed
-	if kept.set, err = s.storeExports(ctx, in.Exports); err != nil {
+	if kept.set, err = s.storeExports(ctx, s.roomOf(key, maxStored), in.Exports); err != nil {
 		return nil, err
 	}
-	if kept.asked, err = s.storeAsked(ctx, in.Reads, in.Keys); err != nil {
+	if kept.asked, err = s.storeAsked(ctx, s.roomOf(key, maxStored), in.Reads, in.Keys); err != nil {
 		return nil, err
 	}
 	return s.atGate(ctx, key, in, served, &kept)
@@ -125,13 +134,16 @@ func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, exports []tutti.Export, ke
 	return tx.deny(tutti.ActorNode(n.Node), what, err)
 }
 
-// refused notes what a run was refused, besides what is noted of it already.
+// refused notes what a run was refused, besides what is noted of it already. An entry has all of it, so that a
+// node has few of them in a minute; what has none is noted when it is refused again.
 func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	if r == nil {
 		return
 	}
 	all := policy.Merge(r.Wants, wants)
-	if !reflect.DeepEqual(all, r.Wants) {
+	switch {
+	case reflect.DeepEqual(all, r.Wants):
+	case tx.looks || tx.server.presence.mayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
 		tx.emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }
@@ -204,10 +216,10 @@ func (tx *tx) setExports(n *fold.Node, r *engine.Run, exports []tutti.Export, se
 }
 
 // storeExports keeps a set as a blob; equal sets have equal digests.
-func (s *Server) storeExports(ctx context.Context, exports []tutti.Export) (tutti.Digest, error) {
+func (s *Server) storeExports(ctx context.Context, room room, exports []tutti.Export) (tutti.Digest, error) {
 	if len(exports) == 0 {
 		return "", nil
 	}
-	digest, err := s.store(ctx, exports)
+	digest, err := s.store(ctx, room, exports)
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }

@@ -24,13 +24,14 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	})
 }
 
-// live passes on what happens inside a run. Nor is the writer asked for this.
+// live passes on what happens inside a run. Nor is the writer asked for this. What nobody
+// looks at is not even read.
 func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[[]tutti.Live](tutti.OpLive, payload)
-	if err != nil || len(in) == 0 {
+	first, _, err := firstOf[struct{ Run tutti.RunID }](tutti.OpLive, payload, 1)
+	if err != nil || len(first) == 0 {
 		return nil, err
 	}
-	run := in[0].Run
+	run := first[0].Run
 	node, job, ok := s.presence.running(key, run)
 	if !ok {
 		return nil, s.do(ctx, func(tx *tx) error {
@@ -40,6 +41,10 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	if !s.hub.watched(job) {
 		return nil, nil
+	}
+	in, err := elements[tutti.Live](tutti.OpLive, payload, maxLive)
+	if err != nil {
+		return nil, err
 	}
 	for i := range in {
 		in[i] = plain.Live(in[i])

@@ -48,6 +48,9 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	if most := mostBytes(op); len(payload) > most {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes, at most %d", op, len(payload), most)
 	}
+	if err := checkParts(op, payload); err != nil {
+		return nil, err
+	}
 	if op != tutti.OpHello && !s.presence.fits(key, tutti.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
 			_, err := tx.node(key) // says why not

@@ -39,6 +39,7 @@ type seat struct {
 	pins    perMinute // how often it said that it stands on something else
 	boxes   perMinute // how often it took another key for its secrets
 	leases  perMinute // how often it changed how it stands in an exclusive job
+	refused perMinute // how often its runs were refused something new
 }
 
 func newPresence() presence {
@@ -158,6 +159,14 @@ func (p presence) mayBox(n tutti.NodeName, now time.Time) bool {
 // mayLease counts that how a node stands in an exclusive job has changed.
 func (p presence) mayLease(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxLeases, func(of *seat) *perMinute { return &of.leases })
+}
+
+// maxRefused bounds the entries in a minute of what runs of one node were refused.
+const maxRefused = 10
+
+// mayBeRefused counts that a run of a node was refused something new, and reports whether that is not too often.
+func (p presence) mayBeRefused(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
 }
 
 // perMinute counts what a node does in a minute.

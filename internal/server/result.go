@@ -83,7 +83,7 @@ func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.R
 	if served != nil {
 		record = besidesServed(record, served)
 	}
-	kept, err := s.storeAsked(ctx, record.Reads, record.Keys)
+	kept, err := s.storeAsked(ctx, s.roomOf(key, maxEnded), record.Reads, record.Keys)
 	if tutti.CodeOf(err) == tutti.CodeInvalid {
 		s.opts.Logger.Warn("a record with a question that is none", "run", in.Run, "error", err)
 		return nil, nil
@@ -112,12 +112,23 @@ func (s *Server) storeEnclosed(ctx context.Context, key tutti.NodeKey, in tutti.
 	if len(in.Enclosed) == 0 {
 		return nil
 	}
-	// What nobody may send is not kept. Each run has one result, so that this
-	// needs no other bound.
+	size := 0 // of what is new
+	for i, part := range in.Enclosed {
+		has, err := s.opts.Blobs.Has(ctx, digests[i])
+		if err != nil {
+			return err
+		}
+		if !has {
+			size += len(part)
+		}
+	}
+	// What nobody may send is not kept. Each run has one result, of which some may come.
 	wanted := false
 	err := s.do(ctx, func(tx *tx) error {
-		_, r, err := tx.nodeOwnRun(key, in.Run)
-		wanted = err == nil && r.Result == nil
+		n, r, err := tx.nodeOwnRun(key, in.Run)
+		if wanted = err == nil && r.Result == nil; wanted {
+			err = tx.mayKeep(n, int64(size), maxEnded)
+		}
 		return err
 	})
 	if err != nil || !wanted {

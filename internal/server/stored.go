@@ -83,7 +83,7 @@ func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tut
 		return err
 	}
 	count := len(in.Exports)
-	set, err := s.storeExports(ctx, in.Exports)
+	set, err := s.storeExports(ctx, nil, in.Exports)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,109 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// A list of empty objects takes up to a hundred times its bytes when it is decoded. Whoever sends one is refused
+// before: by who he is, or by counting.
+func TestNoListGrowsInMemory(t *testing.T) {
+	many := func(bytes int) string { return strings.Repeat("{},", bytes/3) + "{}" }
+	few := many(900 << 10)
+	for _, tc := range []struct {
+		reason  string
+		op      string
+		payload func(run tutti.RunID) string
+		code    tutti.Code
+	}{
+		{"waits without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"waits":[` + many(16<<20) + `]}` }, tutti.CodeRefused},
+		{"lags without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"lags":[` + many(16<<20) + `]}` }, tutti.CodeRefused},
+		{"exports without a run", tutti.OpGate, func(tutti.RunID) string { return `{"exports":[` + many(16<<20) + `]}` }, tutti.CodeRefused},
+		{"a foreign run", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + many(16<<20) + `]}}` }, tutti.CodeInvalid},
+		{"a foreign run of a megabyte", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + few + `]}}` }, tutti.CodeInvalid},
+		{"a result", tutti.OpResult, func(run tutti.RunID) string { return fmt.Sprintf(`{"run":%q,"failures":[%s]}`, run, few) }, tutti.CodeInvalid},
+		{"another key", tutti.OpBox, func(tutti.RunID) string { return `{"pieces":[` + few + `]}` }, tutti.CodeInvalid},
+		{"what goes on in no run", tutti.OpLive, func(tutti.RunID) string { return `[` + many(250<<10) + `]` }, tutti.CodeRefused},
+		{"what goes on", tutti.OpLive, func(run tutti.RunID) string { return fmt.Sprintf(`[{"run":%q},%s]`, run, many(250<<10)) }, ""},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			f, _, order := started(t, tutti.ModeApply)
+			payload := []byte(tc.payload(order.Run))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := f.Handle(t.Context(), f.db.Key, tc.op, payload)
+			runtime.ReadMemStats(&after)
+			wantCode(t, err, tc.code, "")
+			if used := after.TotalAlloc - before.TotalAlloc; used > uint64(len(payload))+1<<20 {
+				t.Errorf("%d bytes allocated for a message of %d", used, len(payload))
+			}
+		})
+	}
+}
+
+// Of who may compile for others the first waits and lags count, as before.
+func TestTheFirstWaitsCount(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
+	lag := `{"node":"db-01","run":"` + string(order.Run) + `"}`
+	payload := `{"run":"","for":"elsewhere","failed":true,"waits":[` + strings.Repeat(`{},`, 200_000) + `{}],"lags":[` + strings.Repeat(lag+",", 200) + lag + `]}`
+	_, err := f.Handle(t.Context(), f.web1.Key, tutti.OpCompiled, []byte(payload))
+	wantCode(t, err, tutti.CodeRefused, "is not a run of") // and not: too many
+}
+
+// An honest agent sends 200 things that go on at once.
+func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, job, order := started(t, tutti.ModeApply)
+		ctx, cancel := context.WithCancel(t.Context())
+		watched := make(chan error, 1)
+		go func() {
+			watched <- f.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(tutti.Watched) error { return nil })
+		}()
+		synctest.Wait()
+		for _, tc := range []struct {
+			count int
+			code  tutti.Code
+		}{{200, ""}, {80_000, tutti.CodeInvalid}} {
+			payload := fmt.Sprintf(`[{"run":%q}%s]`, order.Run, strings.Repeat(",{}", tc.count-1))
+			_, err := f.Handle(t.Context(), f.db.Key, tutti.OpLive, []byte(payload))
+			wantCode(t, err, tc.code, "")
+		}
+		cancel()
+		<-watched
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLargeGatesHaveTheirShare: a node that hands over as much as it may is told to wait before it does so again.
+func TestLargeGatesHaveTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, order := started(t, tutti.ModeApply)
+		payload := []byte(fmt.Sprintf(`{"run":%q,"keys":[{"key":"x","found":"%s"}]}`, order.Run, strings.Repeat("x", 60<<20)))
+		gate := func(n *servertest.Node) error {
+			_, err := f.Handle(t.Context(), n.Key, tutti.OpGate, payload)
+			return err
+		}
+		wantCode(t, gate(f.db), tutti.CodeInvalid, "")
+		wantCode(t, gate(f.db), tutti.CodeUnavailable, "ask again in")
+		wantCode(t, gate(f.web1), tutti.CodeRefused, "is not a run of")
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			wantCode(t, f.db.Call(tutti.OpBeat, tutti.Beat{}, nil), "", "")
+		}
+		wantCode(t, gate(f.db), tutti.CodeInvalid, "")
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

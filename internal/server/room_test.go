@@ -1,0 +1,89 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// leaving is a store of whose content the server does not hear: as when a node does not wait for its answer, and what
+// it handed over stays behind.
+type leaving struct {
+	tutti.Blobs
+	left atomic.Int64 // bytes
+	on   atomic.Bool
+}
+
+func (b *leaving) Put(ctx context.Context, content []byte) (tutti.Digest, error) {
+	if !b.on.Load() {
+		return b.Blobs.Put(ctx, content)
+	}
+	b.left.Add(int64(len(content)))
+	return "", tutti.Errorf(tutti.CodeDeadline, "nobody waits")
+}
+
+// What a node hands over counts when it is kept, not when the log has it.
+func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blobs := &leaving{Blobs: memory.NewBlobs()}
+		f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })
+		db := f.Join("db-01")
+		f.Join("web-01")
+		f.Join("web-02")
+		f.Push(twoSteps)
+		f.Start("deploy", tutti.ModeApply)
+		run := db.MustClaim().Run
+		blobs.on.Store(true)
+		gate := func(i int) error {
+			in := tutti.Gate{Run: run}
+			for k := range 4 {
+				in.Exports = append(in.Exports, tutti.Export{Type: "Database", Title: fmt.Sprint(i, k), Parameters: map[string]json.RawMessage{
+					"x": json.RawMessage(`"` + strings.Repeat("x", 1_000_000) + `"`),
+				}})
+			}
+			return db.Call(tutti.OpGate, in, nil)
+		}
+		result := func(i int) error {
+			part := []byte(fmt.Sprint(i) + strings.Repeat("x", 115<<10))
+			in := tutti.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{part}}
+			in.Log = tutti.DigestOf(part)
+			raw, err := in.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.Handle(t.Context(), db.Key, tutti.OpResult, raw)
+			return err
+		}
+		until := func(say func(i int) error, times int, pause time.Duration, most int64) {
+			t.Helper()
+			var err error
+			for i := 0; i < times && tutti.CodeOf(err) != tutti.CodeRefused; i++ {
+				err = say(i)
+				time.Sleep(pause)
+			}
+			wantCode(t, err, tutti.CodeRefused, "since its last result")
+			if left := blobs.left.Load(); left > most || left < most*3/4 {
+				t.Errorf("%d bytes are left behind, at most %d", left, most)
+			}
+		}
+		for i := range 4 {
+			_, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 61<<20)))
+			wantCode(t, err, tutti.CodeDeadline, "")
+		}
+		until(gate, 5, 10*time.Second, 256<<20)
+		until(result, 3000, 0, 384<<20)
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
