@@ -209,7 +209,7 @@ func TestARotationAsks(t *testing.T) {
 	}
 	before := secretsOf(t, p.conn.OperatorDir)
 	var asked []string
-	var answer error = tutti.Errorf(tutti.CodeInvalid, "no")
+	answer := tutti.Errorf(tutti.CodeInvalid, "no")
 	confirm := func(what []string) error { asked = what; return answer }
 	if _, err := p.rotate(cli.RotateCodeKey{Confirm: confirm}); !errors.Is(err, answer) {
 		t.Errorf("after a no: %v", err)
