@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -144,11 +146,70 @@ func (rd *Reader) references(ctx context.Context, served *tutti.Served) ([]strin
 	return out, err
 }
 
-// decodeRecord reads a record as it is stored.
+// What is shown of a record. No honest run has more: its gate would refuse it.
+const (
+	maxReads     = 20_000
+	maxKeys      = 100_000
+	maxPublished = 5_000
+)
+
+// decodeRecord reads a record as it is stored. It is its node's word: of one that is too long the first part counts.
 func decodeRecord(raw []byte) (tutti.Record, error) {
-	var out tutti.Record
-	err := json.Unmarshal(raw, &out)
-	return out, tutti.Wrap(tutti.CodeInvalid, err, "a stored record")
+	type fields tutti.Record
+	var in struct {
+		fields
+		Reads     json.RawMessage `json:"reads"`
+		Keys      json.RawMessage `json:"keys"`
+		Exports   json.RawMessage `json:"exports"`
+		Published json.RawMessage `json:"published"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return tutti.Record{}, tutti.Wrap(tutti.CodeInvalid, err, "a stored record")
+	}
+	out := tutti.Record(in.fields)
+	var err, unread error
+	out.Reads, err = firstOf[tutti.Read]("reads", in.Reads, maxReads)
+	out.Keys, unread = firstOf[tutti.KeyRead]("keys", in.Keys, maxKeys)
+	err = errors.Join(err, unread)
+	out.Exports, unread = firstOf[string]("exports", in.Exports, data.MaxExports)
+	err = errors.Join(err, unread)
+	out.Published, unread = published(in.Published)
+	return out, tutti.Wrap(tutti.CodeInvalid, errors.Join(err, unread), "a stored record")
+}
+
+// firstOf is data.FirstOf; what is an empty list stays one.
+func firstOf[T any](what string, raw json.RawMessage, most int) ([]T, error) {
+	out, _, err := data.FirstOf[T](what, raw, most)
+	if out == nil && len(raw) > 0 && string(raw) != "null" {
+		out = []T{}
+	}
+	return out, err
+}
+
+// published decodes the first of what a run has published.
+func published(raw json.RawMessage) (map[string]tutti.Digest, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.Join(err, errors.New("published: no object"))
+	}
+	out := map[string]tutti.Digest{}
+	for decoder.More() && len(out) < maxPublished {
+		key, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		var digest tutti.Digest
+		if err := decoder.Decode(&digest); err != nil {
+			return nil, err
+		}
+		if key, is := key.(string); is {
+			out[key] = digest
+		}
+	}
+	return out, nil
 }
 
 // ServedExports reads what a Puppet Server's catalog exports.

@@ -51,7 +51,7 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 
 // Merge returns what admits what either of two lists of grants without To admits: at most one that is not
 // dangerous, and one that is. What there is no room for is left out: what is in a stays as long as it has room, so
-// that what b says anew cannot replace it.
+// that b cannot replace it.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
 	for _, g := range slices.Concat(a, b) {

@@ -3,8 +3,6 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -16,7 +14,6 @@ import (
 const (
 	maxSmall   = 64 << 10 // of a message of a few fields
 	maxHead    = 1 << 20  // of a message before the content that it carries
-	maxElement = 2 << 20  // of one export, read or key in a list
 	maxFilters = 1 << 20  // of all filters that one gate reads by
 	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that
 	// the writer makes for one question and for all reads of one run. A question
@@ -141,41 +138,11 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 // elements decodes a list one element after the other, and stops at what is too
 // much. null and nothing are the empty list.
 func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
-	out, more, err := firstOf[T](what, raw, most)
+	out, more, err := data.FirstOf[T](what, raw, most)
 	if more {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "%s: more than %d", what, most)
 	}
 	return out, err
-}
-
-// firstOf decodes the first elements of a list, and nothing of what follows. more: there are others.
-func firstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, false, nil
-	}
-	refuse := func(err error) ([]T, bool, error) { return nil, false, tutti.Wrap(tutti.CodeInvalid, err, "%s", what) }
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := decoder.Token(); err != nil || open != json.Delim('[') {
-		return refuse(errors.Join(err, errors.New("not a list")))
-	}
-	for decoder.More() {
-		if len(out) == most {
-			return out, true, nil
-		}
-		var one json.RawMessage
-		if err := decoder.Decode(&one); err != nil && !errors.Is(err, io.EOF) {
-			return refuse(err)
-		}
-		if len(one) > maxElement {
-			return refuse(tutti.Errorf(tutti.CodeInvalid, "one of %d bytes, at most %d", len(one), maxElement))
-		}
-		var element T
-		if err := json.Unmarshal(one, &element); err != nil {
-			return refuse(err)
-		}
-		out = append(out, element)
-	}
-	return out, false, nil
 }
 
 // maxParts is how many parts the lists and objects of a message may have that people or Puppet fill with some. An

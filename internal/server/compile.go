@@ -126,10 +126,10 @@ func decodeCompiled(payload []byte) (tutti.CompiledFor, error) {
 		return in, err
 	}
 	in.For, in.Failed, in.CatalogUUID = fields.For, fields.Failed, fields.CatalogUUID
-	if in.Waits, _, err = firstOf[tutti.Wait]("compiled: waits", fields.Waits, maxWaits); err != nil {
+	if in.Waits, _, err = data.FirstOf[tutti.Wait]("compiled: waits", fields.Waits, maxWaits); err != nil {
 		return in, err
 	}
-	lags, _, err := firstOf[tutti.Lag]("compiled: lags", fields.Lags, maxLags)
+	lags, _, err := data.FirstOf[tutti.Lag]("compiled: lags", fields.Lags, maxLags)
 	if err == nil {
 		in.Lags, err = checkLags(lags)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	maxAhead = time.Hour
 )
 
+var errTellsMuch = errors.New("its node has sent so many reports within a minute that it may tell no more")
+
 // foreign takes a run that Tutti did not start, with its report. It is taken once; one
 // that would not be kept is let go.
 func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
@@ -33,13 +36,14 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 		return nil, err
 	}
 	in.Result, in.Environment, in.Puppet = plain.Result(in.Result), plain.Words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
-	wanted := false
+	wanted, node := false, tutti.NodeName("")
 	take := func(then func(tx *tx, n *fold.Node)) error {
 		return s.do(ctx, func(tx *tx) error {
 			n, err := tx.node(key)
 			if err != nil {
 				return err
 			}
+			node = n.Node
 			if wanted, err = tx.mayTell(n, in); wanted && err == nil {
 				then(tx, n)
 			}
@@ -50,6 +54,9 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 		return nil, err
 	}
 	if in.Result.Report != "" {
+		if has, err := s.opts.Blobs.Has(ctx, in.Result.Report); err != nil || !has && !s.presence.mayTell(node, time.Now()) {
+			return nil, tutti.Wrap(tutti.CodeUnavailable, cmp.Or(err, errTellsMuch), "foreign run %s", in.Result.Run)
+		}
 		if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
 			return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
@@ -27,7 +28,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 // live passes on what happens inside a run. Nor is the writer asked for this. What nobody
 // looks at is not even read.
 func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	first, _, err := firstOf[struct{ Run tutti.RunID }](tutti.OpLive, payload, 1)
+	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](tutti.OpLive, payload, 1)
 	if err != nil || len(first) == 0 {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ type seat struct {
 	boxes   perMinute // how often it took another key for its secrets
 	leases  perMinute // how often it changed how it stands in an exclusive job
 	refused perMinute // how often its runs were refused something new
+	tells   perMinute // how often it sent the report of a foreign run
 }
 
 func newPresence() presence {
@@ -167,6 +168,14 @@ const maxRefused = 10
 // mayBeRefused counts that a run of a node was refused something new, and reports whether that is not too often.
 func (p presence) mayBeRefused(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxRefused, func(of *seat) *perMinute { return &of.refused })
+}
+
+// maxTells bounds the reports of foreign runs in a minute that are kept before the run is: it may not come to that.
+const maxTells = 2 * int(time.Minute/foreignEvery)
+
+// mayTell counts a report of a foreign run, and reports whether that is not too often.
+func (p presence) mayTell(n tutti.NodeName, now time.Time) bool {
+	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
 }
 
 // perMinute counts what a node does in a minute.

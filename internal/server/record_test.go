@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,4 +108,28 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 	other, report := foreign(5, tutti.Unchanged)
 	mustTell(t, f.web, other, report)
 	t.Run("behind a run that others started", check)
+}
+
+// A record is its node's word, and may be as large as a blob: people see the first part of it.
+func TestTheRecordThatIsShownIsBounded(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	f.db.Gate(tutti.Gate{Run: order.Run})
+	published := map[string]tutti.Digest{}
+	for i := range 6_000 {
+		published[fmt.Sprintf("db/%d", i)] = ""
+	}
+	applied(t, f.db, order.Run, tutti.Record{
+		Reads: make([]tutti.Read, 30_000), Keys: make([]tutti.KeyRead, 110_000), Exports: make([]string, 2_000_000), Published: published,
+	})
+	record, err := f.RunRecord(servertest.Operator(), order.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []int{len(record.Reads), len(record.Keys), len(record.Exports), len(record.Published)}
+	if diff := cmp.Diff([]int{20_000, 100_000, 50_000, 5_000}, got); diff != "" {
+		t.Errorf("reads, keys, exports and values: -want +got\n%s", diff)
+	}
+	if record.Node != "db-01" || record.Run != order.Run {
+		t.Errorf("of node %q, run %q", record.Node, record.Run)
+	}
 }

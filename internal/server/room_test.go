@@ -87,3 +87,28 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 		}
 	})
 }
+
+// The report of a foreign run is kept before the run is, of which a node without any may tell.
+func TestReportsOfForeignRunsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blobs := &leaving{Blobs: memory.NewBlobs()}
+		f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })
+		db := f.Join("db-01")
+		setFleet(t, f, agentFleet)
+		told := func(i int) error {
+			run, report := foreign(i, tutti.Changed)
+			return tell(t, db, run, report)
+		}
+		blobs.on.Store(true)
+		for i := range 12 {
+			wantCode(t, told(i), tutti.CodeDeadline, "nobody waits")
+		}
+		wantCode(t, told(12), tutti.CodeUnavailable, "so many reports within a minute")
+		time.Sleep(2 * time.Minute)
+		blobs.on.Store(false)
+		wantCode(t, told(13), "", "")
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

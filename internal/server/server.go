@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -337,7 +338,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	w.woke(tx.now)
 	answers := make([]error, len(batch))
 	for i, c := range batch {
-		answers[i] = c.work(tx)
+		answers[i] = w.work(tx, c)
 		tx.mayCut()
 	}
 	for _, d := range w.denials.due(tx.now) {
@@ -362,6 +363,23 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 	}
 	w.after(ctx, tx.events)
 	return nil
+}
+
+// work runs a command. One that panics before it has changed anything has failed, and no other has; the server would
+// end by the same message again and again.
+func (w *writer) work(tx *tx, c *command) (err error) {
+	before := len(tx.events)
+	defer func() {
+		switch p := recover(); {
+		case p == nil:
+		case len(tx.events) > before: // half of what it says is in the state
+			panic(p)
+		default:
+			w.opts.Logger.Error("a command caused a panic", "panic", p, "stack", string(debug.Stack()))
+			err = tutti.Errorf(tutti.CodeInternal, "a mistake of the server, see its log")
+		}
+	}()
+	return c.work(tx)
 }
 
 // woke notices that this process did not run for a while: stopped by a signal,

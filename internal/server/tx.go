@@ -43,6 +43,6 @@ func (tx *tx) emit(by string, body tutti.Body) {
 		return
 	}
 	e := tutti.Event{Seq: tx.Seq + 1, At: tx.now.UTC(), By: by, Body: body}
+	tx.events = append(tx.events, e) // first: see writer.work
 	tx.Apply(e)
-	tx.events = append(tx.events, e)
 }

@@ -1,0 +1,44 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/tutti-project/tutti"
+)
+
+// maxElement bounds one export, read or key in a list, in bytes of JSON.
+const maxElement = 2 << 20
+
+// FirstOf decodes the first elements of a list, one after the other, and nothing of what follows: few bytes of JSON
+// can become many in memory. more: there are others. null and nothing are the empty list.
+func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, false, nil
+	}
+	refuse := func(err error) ([]T, bool, error) { return nil, false, tutti.Wrap(tutti.CodeInvalid, err, "%s", what) }
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('[') {
+		return refuse(errors.Join(err, errors.New("not a list")))
+	}
+	for decoder.More() {
+		if len(out) == most {
+			return out, true, nil
+		}
+		var one json.RawMessage
+		if err := decoder.Decode(&one); err != nil && !errors.Is(err, io.EOF) {
+			return refuse(err)
+		}
+		if len(one) > maxElement {
+			return refuse(tutti.Errorf(tutti.CodeInvalid, "one of %d bytes, at most %d", len(one), maxElement))
+		}
+		var element T
+		if err := json.Unmarshal(one, &element); err != nil {
+			return refuse(err)
+		}
+		out = append(out, element)
+	}
+	return out, false, nil
+}
