@@ -302,11 +302,9 @@ func (s *server) callLarge(ctx context.Context, key tutti.NodeKey, op string, p 
 		return failure(err)
 	}
 	answer := s.call(ctx, key, op, payload)
-	switch tutti.Code(answer.Header.Get(headerStatus)) {
-	case tutti.CodeUnavailable, tutti.CodeDeadline:
-		if e.tried() < maxTries {
-			return answer
-		}
+	code := tutti.Code(answer.Header.Get(headerStatus))
+	if again := code == tutti.CodeUnavailable || code == tutti.CodeDeadline; again && e.tried() < maxTries {
+		return answer
 	}
 	s.spool.drop(key, p.id)
 	return answer

@@ -78,7 +78,9 @@ func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 			wantCode(t, err, tc.code, "")
 		}
 		cancel()
-		<-watched
+		if err := <-watched; err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
 		if err := f.Stop(); err != nil {
 			t.Error(err)
 		}

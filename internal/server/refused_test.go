@@ -56,8 +56,8 @@ func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 		say    func(run tutti.RunID, round int) (op string, in any)
 		code   tutti.Code
 	}{
-		{"parameters with names of some megabytes", func(run tutti.RunID, round int) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Exports: exports(round, 10_000)}
+		{"parameters with names of a kilobyte", func(run tutti.RunID, round int) (string, any) {
+			return tutti.OpGate, tutti.Gate{Run: run, Exports: exports(round, 1_000)}
 		}, tutti.CodeInvalid},
 		{"parameters with long names", func(run tutti.RunID, round int) (string, any) {
 			return tutti.OpGate, tutti.Gate{Run: run, Exports: exports(round, 200)}
