@@ -294,6 +294,38 @@ func TestANodeSealsWhatItPublishes(t *testing.T) {
 	}
 }
 
+// TestWhatNobodyCanOpenKeepsNoKey: whoever publishes may seal rubbish to a node. That stays rubbish, and the node gets
+// another key for all else.
+func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
+	l, own := newLab(t, nil), ownBoxes(t)
+	l.fleet.Push(strings.Replace(onePlan, "\ngroups: {", "\nsecrets: {recovery: "+recovery+"}\ngroups: {", 1))
+	l.start(func(o *agent.Options) { o.Boxes, o.ServeLocal = own, true })
+	l.secret("shared/pw", "a", `"canary-1"`)
+	to, err := l.fleet.Recipients(servertest.Operator(), []string{"node:db-01"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rubbish := tutti.Secret{
+		Key: "shared/rubbish", ID: "b0123456789abcdef", For: []string{"node:db-01"}, Recovery: []byte("r"),
+		Pieces: []tutti.Piece{{Node: "db-01", Box: tutti.BoxDigest(to.Nodes[0].BoxKey), Sealed: []byte("rubbish")}},
+	}
+	if err := l.fleet.SealSecret(servertest.Operator(), tutti.SealSecret{Secret: rubbish}); err != nil {
+		t.Fatal(err)
+	}
+	before := seal.PublicKey(own.Keys()[0])
+	if err := agent.AskBox(t.Context(), l.dir); err != nil {
+		t.Fatal(err)
+	}
+	if after := seal.PublicKey(own.Keys()[0]); after == before {
+		t.Error("the key is the same")
+	}
+	l.inRun(func(p *puppet) {
+		if v := p.say(ask{"op": "value", "key": "shared/pw"}); string(v.Value) != `"canary-1"` {
+			t.Errorf("what can be opened is answered as %+v", v)
+		}
+	})
+}
+
 // TestANodeRotatesItsKey: no secret changes, what came before can be opened, nobody has to seal again; also where the agent
 // was ended in the middle, and where a secret comes meanwhile.
 func TestANodeRotatesItsKey(t *testing.T) {

@@ -128,10 +128,10 @@ func decodeRecord(raw []byte) (tutti.Record, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Reads, err = elements[tutti.Read]("gate: reads", in.Reads, maxReads); err != nil {
+	if out.Reads, err = elements[tutti.Read]("record: reads", in.Reads, maxReads); err != nil {
 		return out, err
 	}
-	out.Keys, err = elements[tutti.KeyRead]("gate: hiera keys", in.Keys, maxKeys)
+	out.Keys, err = elements[tutti.KeyRead]("record: hiera keys", in.Keys, maxKeys)
 	return out, err
 }
 
