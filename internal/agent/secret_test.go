@@ -312,6 +312,15 @@ func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 	if err := l.fleet.SealSecret(servertest.Operator(), tutti.SealSecret{Secret: rubbish}); err != nil {
 		t.Fatal(err)
 	}
+	reads := func(when string) {
+		t.Helper()
+		l.inRun(func(p *puppet) {
+			if v := p.say(ask{"op": "value", "key": "shared/pw"}); string(v.Value) != `"canary-1"` {
+				t.Errorf("%s: what can be opened is answered as %+v", when, v)
+			}
+		})
+	}
+	reads("before") // the agent is there
 	before := seal.PublicKey(own.Keys()[0])
 	if err := agent.AskBox(t.Context(), l.dir); err != nil {
 		t.Fatal(err)
@@ -319,11 +328,7 @@ func TestWhatNobodyCanOpenKeepsNoKey(t *testing.T) {
 	if after := seal.PublicKey(own.Keys()[0]); after == before {
 		t.Error("the key is the same")
 	}
-	l.inRun(func(p *puppet) {
-		if v := p.say(ask{"op": "value", "key": "shared/pw"}); string(v.Value) != `"canary-1"` {
-			t.Errorf("what can be opened is answered as %+v", v)
-		}
-	})
+	reads("after")
 }
 
 // TestANodeRotatesItsKey: no secret changes, what came before can be opened, nobody has to seal again; also where the agent
