@@ -51,7 +51,7 @@ func TestTamperedServer(t *testing.T) {
 		if err != nil {
 			return tutti.SignedCode{}, err
 		}
-		return identity.SignCode(tutti.Signed{Fleet: said.Fleet, Environment: "production", Counter: 1 << 40}, manifest, private)
+		return identity.SignCode(tutti.Signed{Fleet: said.Fleet, Environment: "production", Counter: 1 << 19}, manifest, private)
 	}
 	if _, err := app.Push(t.Context(), fleet.Client, dir, "production", nil, sign); err != nil {
 		t.Fatalf("the server does not take code that its key signed: %v", err)
