@@ -102,7 +102,7 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch, tutti.RotationFinish} {
 		in := tutti.RotateCA{Step: step}
 		if step == tutti.RotationFinish {
-			in.LeaveOperators = []string{"admin"} // who says nothing here
+			in.LeaveOperators, in.Last = []string{"admin"}, true // who says nothing here
 		}
 		err := again(ctx, func() error { _, err := f.client.RotateCA(ctx, in); return err })
 		if err == nil {
