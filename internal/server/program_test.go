@@ -174,10 +174,20 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	converge(0)
 	f.Push("mode: agent" + applyFleet)
 	converge(0)
+	// People are told what it is, not that code or environment are other ones, which they are as well.
+	another := func(program string) {
+		t.Helper()
+		n, err := f.ShowNode(servertest.Operator(), "db-01")
+		if want := "its last run was by another program: it runs `puppet " + program + "` now"; err != nil || n.Standing.Why != want {
+			t.Errorf("%+v, %v: want %q", n.Standing, err, want)
+		}
+	}
 	f.Push(applyFleet)
+	another("apply")
 	converge(1)
 	f.PushSite("notify { 'other': }")
 	f.Push("mode: agent" + applyFleet)
+	another("agent")
 	converge(1)
 }
 
