@@ -129,7 +129,9 @@ func TestTheFormOfBefore(t *testing.T) {
 		if got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, says) || l.ruby.started() != started {
 			t.Errorf("%s: result %+v after %d starts, want that it is refused: %q", what, got, l.ruby.started()-started, says)
 		}
+		l.line.mu.Lock() // the agent goes on
 		l.line.alter = nil
+		l.line.mu.Unlock()
 	}
 	invented("before any counter", "for environment production, and the order is of environment invented")
 	l.pushAs(site("begun"), counted(3))
