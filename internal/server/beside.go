@@ -84,8 +84,11 @@ func (s *shares) read(key tutti.NodeKey, payload []byte) error {
 
 // decode pays for reading what a compiled run hands over.
 func (s *shares) decode(key tutti.NodeKey, payload []byte) error {
-	return s.pay(key, costOfCall+len(payload)/bytesOfCost, time.Now())
+	return s.pay(key, costOfGate(len(payload)), time.Now())
 }
+
+// costOfGate is what it costs to read so many bytes that a run hands over.
+func costOfGate(size int) int { return costOfCall + size/bytesOfCost }
 
 // enter waits until a costly question may be answered; leave has to follow.
 func (s *shares) enter(ctx context.Context) (leave func(), err error) {

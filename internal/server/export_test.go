@@ -44,6 +44,36 @@ func (s *Server) Sweep(ctx context.Context) error {
 	return (&keeper{s, s.opts.Log.(trimmedLog)}).sweep(ctx)
 }
 
+// What a gate costs of a node's share, and what a node has at once.
+const (
+	LargestGate = maxBlob
+	CostAtOnce  = costAtOnce
+)
+
+// CostOfGate returns what it costs to read a gate of so many bytes.
+func CostOfGate(size int) int { return costOfGate(size) }
+
+// SpendAllBut takes a node's share, but for what is left.
+func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	s.shares.left[key] = share{left, time.Now()}
+}
+
+// HasLeft counts so many bytes of a node as stored since its last result.
+func (s *Server) HasLeft(key tutti.NodeKey, bytes int64) {
+	_ = s.do(context.Background(), func(*tx) error {
+		s.stored[key] = bytes
+		return nil
+	})
+}
+
+// What a node may make the server keep for one run, and with what comes with its result.
+const (
+	MaxStored = maxStored
+	MaxEnded  = maxEnded
+)
+
 // RetireReports says which reports are let go, as a sweep does before it removes anything.
 func (s *Server) RetireReports(ctx context.Context) error {
 	_, err := (&keeper{s, s.opts.Log.(trimmedLog)}).named(ctx)

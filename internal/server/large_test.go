@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -24,10 +25,10 @@ func TestNoListGrowsInMemory(t *testing.T) {
 		payload func(run tutti.RunID) string
 		code    tutti.Code
 	}{
-		{"waits without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"waits":[` + many(16<<20) + `]}` }, tutti.CodeRefused},
-		{"lags without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"lags":[` + many(16<<20) + `]}` }, tutti.CodeRefused},
-		{"exports without a run", tutti.OpGate, func(tutti.RunID) string { return `{"exports":[` + many(16<<20) + `]}` }, tutti.CodeRefused},
-		{"a foreign run", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + many(16<<20) + `]}}` }, tutti.CodeInvalid},
+		{"waits without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"waits":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
+		{"lags without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"lags":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
+		{"exports without a run", tutti.OpGate, func(tutti.RunID) string { return `{"exports":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
+		{"a foreign run", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + many(2<<20) + `]}}` }, tutti.CodeInvalid},
 		{"a foreign run of a megabyte", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + few + `]}}` }, tutti.CodeInvalid},
 		{"a result", tutti.OpResult, func(run tutti.RunID) string { return fmt.Sprintf(`{"run":%q,"failures":[%s]}`, run, few) }, tutti.CodeInvalid},
 		{"another key", tutti.OpBox, func(tutti.RunID) string { return `{"pieces":[` + few + `]}` }, tutti.CodeInvalid},
@@ -87,25 +88,32 @@ func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 	})
 }
 
-// TestLargeGatesHaveTheirShare: a node that hands over as much as it may is told to wait before it does so again.
+// TestLargeGatesHaveTheirShare: a node that hands over as much as it may is told to wait before it does so again. Here
+// it has spent the most of its share, so that a small message is a large one.
 func TestLargeGatesHaveTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
-		payload := []byte(fmt.Sprintf(`{"run":%q,"keys":[{"key":"x","found":"%s"}]}`, order.Run, strings.Repeat("x", 60<<20)))
+		payload := []byte(fmt.Sprintf(`{"run":%q,"keys":[{"key":"x","found":"%s"}]}`, order.Run, strings.Repeat("x", 1<<20)))
 		gate := func(n *servertest.Node) error {
 			_, err := f.Handle(t.Context(), n.Key, tutti.OpGate, payload)
 			return err
 		}
+		f.SpendAllBut(f.db.Key, server.CostOfGate(len(payload))*3/2)
 		wantCode(t, gate(f.db), tutti.CodeInvalid, "")
 		wantCode(t, gate(f.db), tutti.CodeUnavailable, "ask again in")
 		wantCode(t, gate(f.web1), tutti.CodeRefused, "is not a run of")
-		for range 3 {
-			time.Sleep(10 * time.Second)
-			wantCode(t, f.db.Call(tutti.OpBeat, tutti.Beat{}, nil), "", "")
-		}
+		time.Sleep(time.Second)
 		wantCode(t, gate(f.db), tutti.CodeInvalid, "")
 		if err := f.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// The largest gate takes more than the half of what a node has at once.
+func TestTheLargestGateTakesMostOfAShare(t *testing.T) {
+	all, largest := server.CostAtOnce, server.CostOfGate(server.LargestGate)
+	if largest > all || largest <= all/2 {
+		t.Errorf("the largest gate costs %d of %d", largest, all)
+	}
 }

@@ -75,7 +75,7 @@ func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, _, order := started(t, tutti.ModeApply)
-				for round := range 40 {
+				for round := range 14 {
 					op, in := tc.say(order.Run, round)
 					wantCode(t, f.db.Call(op, in, nil), tc.code, "")
 				}

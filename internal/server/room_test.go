@@ -64,24 +64,28 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 			_, err = f.Handle(t.Context(), db.Key, tutti.OpResult, raw)
 			return err
 		}
-		until := func(say func(i int) error, times int, pause time.Duration, most int64) {
+		blob := func(i int) error {
+			_, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
+			return err
+		}
+		// until says something until it is refused, of a node that may leave so much more behind.
+		until := func(say func(i int) error, most, more int64) {
 			t.Helper()
+			f.HasLeft(db.Key, most-more)
+			before := blobs.left.Load()
 			var err error
-			for i := 0; i < times && tutti.CodeOf(err) != tutti.CodeRefused; i++ {
+			for i := 0; i < 20 && tutti.CodeOf(err) != tutti.CodeRefused; i++ {
 				err = say(i)
-				time.Sleep(pause)
+				time.Sleep(10 * time.Second)
 			}
 			wantCode(t, err, tutti.CodeRefused, "since its last result")
-			if left := blobs.left.Load(); left > most || left < most*3/4 {
-				t.Errorf("%d bytes are left behind, at most %d", left, most)
+			if left := blobs.left.Load() - before; left > more || left < more/2 {
+				t.Errorf("%d bytes are left behind, at most %d", left, more)
 			}
 		}
-		for i := range 4 {
-			_, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 61<<20)))
-			wantCode(t, err, tutti.CodeDeadline, "")
-		}
-		until(gate, 5, 10*time.Second, 256<<20)
-		until(result, 3000, 0, 384<<20)
+		until(blob, server.MaxStored, 4<<20)
+		until(gate, server.MaxStored, 9<<20)
+		until(result, server.MaxEnded, 1<<20)
 		if err := f.Stop(); err != nil {
 			t.Error(err)
 		}
