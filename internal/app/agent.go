@@ -255,9 +255,9 @@ type JoinOptions struct {
 	// Again is for a machine that was a node and is not admitted any more: it keeps
 	// its keys and its data. One whose membership has ended needs no such word.
 	Again bool
-	// CodeKey is a key that signs code, as somebody who knows it says on the machine. Empty: a newcomer takes the one
-	// that the server names, and a node stays with those that it has pinned.
-	CodeKey tutti.Digest
+	// CodeKeys are the ids of all keys that sign code, as somebody who knows them says on the machine. Empty: a newcomer
+	// takes those that the server names, and a node stays with those that it has pinned.
+	CodeKeys []string
 }
 
 // Join makes the node's keys, enrols them and writes what the agent needs. Keys
@@ -312,7 +312,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := membership.Validate(); err != nil {
 		return "", err
 	}
-	if membership, err = keepPins(m, membership, o.CodeKey); err != nil {
+	if membership, err = keepPins(m, membership, o.CodeKeys); err != nil {
 		return "", err
 	}
 	now, err := identity.FleetOf(membership)

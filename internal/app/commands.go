@@ -150,7 +150,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Node, err = Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again, CodeKey: o.CodeKey}); err != nil {
+	if out.Node, err = Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again, CodeKeys: o.CodeKeys}); err != nil {
 		return out, err
 	}
 	if o.Unit {

@@ -29,6 +29,7 @@ type rotation struct {
 	*signer
 	server cli.Server
 	sign   func(what []string) error // asks whether the new key signs that; nil: it does
+	agreed map[tutti.Digest]bool     // the bodies of the statements that it was asked for
 }
 
 // rotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
@@ -179,8 +180,13 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 
 // confirm names what the new key is about to sign, and asks. Whoever had the old key has signed with it, too.
 func (r *rotation) confirm(ctx context.Context) error {
+	r.agreed = map[tutti.Digest]bool{}
 	lacks := func(st *tutti.Statement) bool {
-		return st != nil && (r.next == nil || !st.SignedBy(identity.KeyID(publicOf(r.next))))
+		if st == nil || r.next != nil && st.SignedBy(identity.KeyID(publicOf(r.next))) {
+			return false
+		}
+		r.agreed[tutti.DigestOf(st.Body)] = true
+		return true
 	}
 	var what []string
 	for _, c := range r.said.Codes {
@@ -213,6 +219,14 @@ func (r *rotation) confirm(ctx context.Context) error {
 	return r.sign(what)
 }
 
+// sameAsAsked refuses what the server shows only now.
+func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
+	if r.agreed[tutti.DigestOf(st.Body)] {
+		return nil
+	}
+	return tutti.Errorf(tutti.CodeConflict, "%s is another one since you were asked: say it again (tutti rotate code-key)", what)
+}
+
 // pushed says who has pushed code, by the word of the server.
 func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 	shown, err := r.server.ShowCode(ctx, tutti.AskCode{Environment: c.Environment})
@@ -236,6 +250,9 @@ func (r *rotation) signCodes(ctx context.Context) error {
 		if _, err := r.known.Said(*c.Statement); err != nil {
 			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
 		}
+		if err := r.sameAsAsked(*c.Statement, "the code of environment "+c.Environment); err != nil {
+			return err
+		}
 		if err := r.server.SignCode(ctx, tutti.CodeSign{Code: c.Code, Statement: identity.CoSign(r.bySelf(*c.Statement), r.next)}); err != nil {
 			return err
 		}
@@ -251,6 +268,9 @@ func (r *rotation) signOperators(ctx context.Context) error {
 		return nil
 	}
 	if _, err := r.known.Operators(*list); err != nil {
+		return err
+	}
+	if err := r.sameAsAsked(*list, "the list of operators who sign actions"); err != nil {
 		return err
 	}
 	st := identity.CoSign(r.bySelf(*list), r.next)

@@ -240,6 +240,49 @@ func TestARotationAsks(t *testing.T) {
 	}
 }
 
+// What comes while somebody reads the question is not signed with the rest.
+func TestARotationSignsWhatItAskedFor(t *testing.T) {
+	for what, do := range map[string]func(*pusher) error{
+		"code": func(p *pusher) error { return p.push("evil", "evil") },
+		"a list of operators": func(p *pusher) error {
+			bundle := load(t, p.conn.OperatorDir)
+			return p.server.TrustOperators(t.Context(), *saysOperators(t, bundle.Pin(), 1, "eve", bundle.CodeKey))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := newPusher(t, startServer(t))
+			if err := p.push("production", "one"); err != nil {
+				t.Fatal(err)
+			}
+			_, err := p.rotate(cli.RotateCodeKey{Confirm: func([]string) error { return do(p) }})
+			if tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "since you were asked") {
+				t.Errorf("%v, want that it is not signed", err)
+			}
+			next, err := identity.NextCodeKey(p.conn.OperatorDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, err := p.server.Signing(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			signed := func(st *tutti.Statement) bool { return st != nil && st.SignedBy(identity.KeyID(publicOf(next))) }
+			for _, c := range said.Codes {
+				if c.Environment == "evil" && signed(c.Statement) {
+					t.Error("the new key has signed code that the question did not name")
+				}
+			}
+			if signed(said.Operators) {
+				t.Error("the new key has signed a list that the question did not name")
+			}
+			var asked []string
+			if _, err := p.rotate(cli.RotateCodeKey{Confirm: func(what []string) error { asked = what; return nil }}); err != nil || len(asked) == 0 || !strings.Contains(strings.Join(asked, " "), "ev") {
+				t.Errorf("asked for %q, %v", asked, err)
+			}
+		})
+	}
+}
+
 // TestWhoWasDistrustedStaysOut: a server that was put back, or lies, shows a list from before. The next list goes on from the
 // one that the directory knows, and a rotation signs no earlier one.
 func TestWhoWasDistrustedStaysOut(t *testing.T) {

@@ -171,15 +171,16 @@ func checkOperators(m identity.EnrolResponse) error {
 
 // keepPins returns the membership of a node that joins again: whose code it runs and whose actions it does, it knows
 // already, and the word of a server is not enough for others. The agent follows the statements that lie between with its first
-// claim. CodeKey is a key that somebody has named on the node, empty: none.
-func keepPins(had, told identity.EnrolResponse, codeKey tutti.Digest) (identity.EnrolResponse, error) {
+// claim. CodeKeys are all keys that somebody has named on the node, empty: none was.
+func keepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
 		return told, err
 	}
-	if codeKey != "" {
-		if !slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return identity.KeyID(key) == codeKey }) {
-			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and not by %s, as --trust-code-key does", keyIDs(theirs), codeKey)
+	if len(codeKeys) > 0 {
+		// Beside the named key a server could show one that was rotated, by a statement of that time.
+		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
+			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and --trust-code-key names %s alone; while the key is rotated, both have to be named", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
 		return told, nil
 	}
@@ -207,7 +208,7 @@ func keepPins(had, told identity.EnrolResponse, codeKey tutti.Digest) (identity.
 	}
 	if err != nil {
 		return told, tutti.Wrap(tutti.CodeRefused, err, "the server says that code is signed by %s, and this node has pinned %s; if the operators have said that the server's is right, join with --trust-code-key %s, and nothing is changed until then",
-			keyIDs(theirs), keyIDs(own), identity.KeyID(theirs.Keys[len(theirs.Keys)-1]))
+			strings.Join(keyIDs(theirs), " and "), strings.Join(keyIDs(own), " and "), strings.Join(keyIDs(theirs), " --trust-code-key "))
 	}
 	if told.Operators != nil {
 		list, err := next.Operators(*told.Operators)
@@ -223,10 +224,10 @@ func keepPins(had, told identity.EnrolResponse, codeKey tutti.Digest) (identity.
 }
 
 // keyIDs names the keys that are trusted.
-func keyIDs(t identity.Trust) string {
+func keyIDs(t identity.Trust) []string {
 	var out []string
 	for _, key := range t.Keys {
 		out = append(out, string(identity.KeyID(key)))
 	}
-	return strings.Join(out, " and ")
+	return out
 }

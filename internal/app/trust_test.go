@@ -82,15 +82,15 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 		"a server that was put back":        {pinning(a, alone, nil), pinning(a, nil, nil), false, keys{b}, nil},
 		"a newcomer":                        {identity.EnrolResponse{}, pinning(b, alone, nil), false, keys{b}, nil},
 	} {
-		got, err := keepPins(tc.had, tc.told, "")
+		got, err := keepPins(tc.had, tc.told, nil)
 		if tc.refused {
 			if tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), string(identity.KeyID(publicOf(a)))) || !strings.Contains(err.Error(), "--trust-code-key "+string(identity.KeyID(publicOf(evil)))) {
 				t.Errorf("%s: %v, want that it is refused, with both keys", what, err)
 			}
-			if got, err := keepPins(tc.had, tc.told, identity.KeyID(publicOf(evil))); err != nil || got.CodeKey != tc.told.CodeKey {
+			if got, err := keepPins(tc.had, tc.told, named(evil)); err != nil || got.CodeKey != tc.told.CodeKey {
 				t.Errorf("%s, on the word of somebody on the node: %v", what, err)
 			}
-			if _, err := keepPins(tc.had, tc.told, identity.KeyID(publicOf(b))); tutti.CodeOf(err) != tutti.CodeRefused {
+			if _, err := keepPins(tc.had, tc.told, named(b)); tutti.CodeOf(err) != tutti.CodeRefused {
 				t.Errorf("%s, though somebody on the node has named another key: %v", what, err)
 			}
 			continue
@@ -112,10 +112,44 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 	}
 }
 
+// named are the ids of keys.
+func named(keys ...ed25519.PrivateKey) (out []string) {
+	for _, key := range keys {
+		out = append(out, string(identity.KeyID(publicOf(key))))
+	}
+	return out
+}
+
+// Who names a key on the node names no other one: with a statement of before, a server could bring a rotated key back.
+func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
+	type keys = []ed25519.PrivateKey
+	a, b := newCodeKey(t), newCodeKey(t)
+	both, alone := saysTrust(t, testFleet, 1, keys{a, b}, a, b), saysTrust(t, testFleet, 2, keys{b}, b)
+	for what, tc := range map[string]struct {
+		told identity.EnrolResponse
+		keys []string
+		code tutti.Code
+	}{
+		"the rotation is over":          {pinning(a, alone, nil), named(b), ""},
+		"a statement of before":         {pinning(a, both, nil), named(b), tutti.CodeRefused},
+		"both, as in a rotation":        {pinning(a, both, nil), named(a, b), ""},
+		"more than the server has":      {pinning(a, alone, nil), named(a, b), ""},
+		"a key of before any statement": {pinning(a, nil, nil), named(b), tutti.CodeRefused},
+	} {
+		for who, had := range map[string]identity.EnrolResponse{"a node": pinning(a, alone, nil), "a newcomer": {}} {
+			got, err := keepPins(had, tc.told, tc.keys)
+			if tutti.CodeOf(err) != tc.code || err == nil && got.Trust != tc.told.Trust {
+				t.Errorf("%s, %s: %v, want code %q", who, what, err, tc.code)
+			}
+		}
+	}
+}
+
 // TestJoinAgainAtAnotherFleet changes nothing of a node, until somebody on the node names the key.
 func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	server := func() *pusher { return newPusher(t, startServer(t)) }
 	one, two := server(), server()
+	keys := named(load(t, two.conn.OperatorDir).CodeKey)
 	dir := joinNode(t, one.server, "web-01")
 	before := trusted(t, dir)
 	token, err := two.server.CreateToken(t.Context(), tutti.CreateToken{Name: "web-01"})
@@ -123,18 +157,17 @@ func TestJoinAgainAtAnotherFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := JoinOptions{Dir: dir, Token: token.Text, Again: true}
-	key := identity.KeyID(publicOf(load(t, two.conn.OperatorDir).CodeKey))
-	if _, err := Join(t.Context(), again); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), string(key)) {
+	if _, err := Join(t.Context(), again); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), keys[0]) {
 		t.Errorf("join again: %v, want that it is refused, with the key", err)
 	}
 	if now := trusted(t, dir); now.Fleet != before.Fleet || !now.Has(before.Keys[0]) {
 		t.Errorf("the node trusts %+v", now)
 	}
-	again.CodeKey = key
+	again.CodeKeys = keys
 	if _, err := Join(t.Context(), again); err != nil {
 		t.Errorf("with the key: %v", err)
 	}
-	if now := trusted(t, dir); identity.KeyID(now.Keys[0]) != key {
+	if now := trusted(t, dir); string(identity.KeyID(now.Keys[0])) != keys[0] {
 		t.Errorf("the node trusts %+v", now)
 	}
 }

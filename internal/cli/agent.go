@@ -34,8 +34,8 @@ type JoinNode struct {
 	Again bool // it was a node before, and is not let in any more
 	Unit  bool
 	Root  string // below which Puppet is looked for
-	// CodeKey is the digest of a key that signs code; empty: who joins first believes the server, and a node its pins.
-	CodeKey tutti.Digest
+	// CodeKeys are the digests of all keys that sign code; empty: who joins first believes the server, and a node its pins.
+	CodeKeys []string
 }
 
 // JoinedNode is what came of it.
@@ -96,7 +96,7 @@ which the next rotation removes. Interrupted at any point, the agent goes on.`,
 
 func newJoinCommand(o *options) *cobra.Command {
 	var in JoinNode
-	var name, file, key string
+	var name, file string
 	cmd := &cobra.Command{
 		Use:   "join",
 		Short: "Make this machine a node, with a token from standard input",
@@ -108,17 +108,17 @@ and what mends it; the machine is a node nevertheless.
 With --again a node keeps its keys, its data, and what it trusts: the code keys and
 the list of operators who sign actions. If the server names a code key that no pinned
 key has signed for, join changes nothing and names both. Add --trust-code-key DIGEST
-if the operators have said that the new key is right. On a new machine,
---trust-code-key refuses a server that names another key.`,
+if the operators have said that the new key is right. --trust-code-key refuses a
+server that names another key, or one more; while a rotation goes on, give it twice.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := readToken(cmd.InOrStdin(), file)
 			if err != nil {
 				return err
 			}
-			in.Token, in.Name, in.CodeKey = token, tutti.NodeName(name), tutti.Digest(key)
-			if key != "" {
-				if err := in.CodeKey.Validate(); err != nil {
+			in.Token, in.Name = token, tutti.NodeName(name)
+			for _, key := range in.CodeKeys {
+				if err := tutti.Digest(key).Validate(); err != nil {
 					return tutti.Wrap(tutti.CodeInvalid, err, "--trust-code-key")
 				}
 			}
@@ -141,7 +141,7 @@ if the operators have said that the new key is right. On a new machine,
 	f.StringVar(&file, "token-file", "", "read the token from this file instead of standard input")
 	f.StringVar(&name, "name", "", "the node's name (default: the token's, else this host's)")
 	f.BoolVar(&in.Again, "again", false, "this machine is a node that the server does not let in any more; it keeps its keys and data")
-	f.StringVar(&key, "trust-code-key", "", "the digest of the operators' code-signing key: trust it, and a server that names no other one")
+	f.StringSliceVar(&in.CodeKeys, "trust-code-key", nil, "the digest of the operators' code-signing key: trust it, and a server that names no other one; both while it is rotated")
 	f.BoolVar(&in.Unit, "unit", true, "install and start the systemd unit tutti-agent")
 	rootFlag(f, &in.Root)
 	return cmd

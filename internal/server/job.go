@@ -19,6 +19,9 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
+	if in.Converge != nil && in.Converge.Reaction { // which would keep the fleet's own reactions waiting
+		return "", tutti.Errorf(tutti.CodeInvalid, "reaction: only the server begins one")
+	}
 	if err := s.opts.Space(); err != nil {
 		return "", err
 	}
