@@ -48,12 +48,12 @@ func (s *puppetSite) withSecrets(t *testing.T, fleetFile string) string {
 // be named.
 func (s *puppetSite) setSecrets(t *testing.T) {
 	t.Helper()
-	set := []string{"data", "set", "--secret", "--string", "shared/given", "--for", "group:web"}
+	set := []string{"data", "set", "--secret", "--yes", "--string", "shared/given", "--for", "group:web"}
 	if said, err := sealed(t, s.LabFleet, givenSecret, set...); err == nil || !strings.Contains(said, "a Puppet Server compiles for node") {
 		t.Errorf("a secret that the Puppet Server cannot open: %v: %s", err, said)
 	}
 	seal(t, s.LabFleet, givenSecret, append(set, "--for", "node:puppet")...)
-	seal(t, s.LabFleet, hieraSecret, "data", "set", "--secret", "--string", "shared/hiera/e2e::secret", "--for", "group:web", "--for", "node:puppet")
+	seal(t, s.LabFleet, hieraSecret, "data", "set", "--secret", "--yes", "--string", "shared/hiera/e2e::secret", "--for", "group:web", "--for", "node:puppet")
 }
 
 // rotateSecrets gives the Puppet Server's host another key, which runs nobody, and the secret of hiera another value.

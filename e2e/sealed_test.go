@@ -77,8 +77,8 @@ func TestSealed(t *testing.T) {
 		return strings.NewReplacer("RECOVERY", line.Recovery, "INSIDE", inside).Replace(sealedFleet)
 	}
 	push(t, fleetOf("node-02"), sealedSite, files)
-	seal(t, fleet, given, "data", "set", "--secret", "--string", "shared/sealed/given", "--for", "group:in")
-	seal(t, fleet, hiera, "data", "set", "--secret", "--string", "shared/hiera/e2e_sealed::password", "--for", "group:in")
+	seal(t, fleet, given, "data", "set", "--secret", "--yes", "--string", "shared/sealed/given", "--for", "group:in")
+	seal(t, fleet, hiera, "data", "set", "--secret", "--yes", "--string", "shared/hiera/e2e_sealed::password", "--for", "group:in")
 	read := func(node, file string) string {
 		t.Helper()
 		return sh(t, host(t, node), "cat /root/e2e-"+file)
@@ -117,7 +117,7 @@ func TestSealed(t *testing.T) {
 	if list, _ := tuttiCLI(t, fleet, "secret", "list"); !strings.Contains(list, "node-03") {
 		t.Errorf("secret list names no node that waits:\n%s", list)
 	}
-	if out, code := tuttiCLI(t, fleet, "secret", "reseal"); code != 0 || strings.Count(out, "to 1 node") != 3 {
+	if out, code := tuttiCLI(t, fleet, "secret", "reseal", "--yes"); code != 0 || strings.Count(out, "to 1 node") != 3 {
 		t.Errorf("secret reseal: exit code %d:\n%s", code, out)
 	}
 	j = execute(t, "others", tutti.ModeApply)

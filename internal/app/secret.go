@@ -30,6 +30,13 @@ const (
 type pins struct {
 	Recovery string                    `json:"recovery,omitempty"`
 	Nodes    map[tutti.NodeName]string `json:"nodes,omitempty"`
+	// Secrets are for whom a secret is, as it was sealed here last.
+	Secrets map[string]pinnedSecret `json:"secrets,omitempty"`
+}
+
+type pinnedSecret struct {
+	ID  string   `json:"id"`
+	For []string `json:"for"`
 }
 
 // sealer implements cli.Sealer with what lies in the operator's directory.
@@ -82,7 +89,7 @@ func privateRecovery(c cli.Connection) (string, error) {
 }
 
 // Seal implements cli.Sealer.
-func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key string, targets []string, value json.RawMessage) (cli.SealedFor, error) {
+func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key string, targets []string, value json.RawMessage, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
 	if err := tutti.ValidateKey(key); err != nil {
 		return cli.SealedFor{}, err
 	}
@@ -96,13 +103,17 @@ func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key stri
 	}
 	text := tutti.SecretText{Key: key, ID: rand.Text(), Value: value}
 	out := cli.SealedFor{Key: key, For: targets, Absent: to.Absent, Unknown: to.Unknown}
-	if out.First, err = pin(c, targets, to); err != nil {
-		return cli.SealedFor{}, err
-	}
 	for _, n := range to.Nodes {
 		out.Nodes = append(out.Nodes, n.Node)
 	}
-	return out, send(ctx, s, tutti.Secret{Key: key, ID: text.ID, For: targets}, text, to.Recovery, to.Nodes, tutti.SealSecret{})
+	if err = pin(c, &out, to, ask); err != nil {
+		return cli.SealedFor{}, err
+	}
+	secret := tutti.Secret{Key: key, ID: text.ID, For: targets}
+	if err := remember(c, secret); err != nil {
+		return cli.SealedFor{}, err
+	}
+	return out, send(ctx, s, secret, text, to.Recovery, to.Nodes, tutti.SealSecret{})
 }
 
 // send seals and brings it, in as many requests as it takes. Who is interrupted runs `tutti secret reseal`.
@@ -132,24 +143,27 @@ func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.Sec
 }
 
 // Reseal implements cli.Sealer.
-func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view tutti.SecretView, targets []string) (cli.SealedFor, error) {
+func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view tutti.SecretView, targets []string, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
 	out := cli.SealedFor{Key: view.Key}
 	private, err := privateRecovery(c)
 	if err != nil {
 		return out, err
 	}
 	moved := len(targets) > 0 && !slices.Equal(targets, view.For)
-	if !moved {
+	if len(targets) == 0 {
+		if err := sameTargets(c, view); err != nil {
+			return out, err
+		}
 		targets = view.For
 	}
 	to, err := s.Recipients(ctx, targets)
 	if err != nil {
 		return out, err
 	}
-	if out.First, err = pin(c, targets, to); err != nil {
+	out.For, out.Absent, out.Unknown = targets, to.Absent, to.Unknown
+	if err = pin(c, &out, to, ask); err != nil {
 		return out, err
 	}
-	out.For, out.Absent, out.Unknown = targets, to.Absent, to.Unknown
 	lack := slices.DeleteFunc(to.Nodes, func(n tutti.Recipient) bool { return slices.Contains(view.Sealed, n.Node) })
 	secret, err := s.RecoverSecret(ctx, view.Key)
 	if err != nil {
@@ -173,7 +187,11 @@ func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view t
 	if moved {
 		recovery = to.Recovery
 	}
-	return out, send(ctx, s, tutti.Secret{Key: view.Key, ID: view.ID, For: targets}, text, recovery, lack, tutti.SealSecret{Adds: true, Moves: moved})
+	now := tutti.Secret{Key: view.Key, ID: view.ID, For: targets}
+	if err := remember(c, now); err != nil {
+		return out, err
+	}
+	return out, send(ctx, s, now, text, recovery, lack, tutti.SealSecret{Adds: true, Moves: moved})
 }
 
 // Trust implements cli.Sealer.
@@ -209,12 +227,55 @@ func (sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes [
 	return known.save(c)
 }
 
-// pin refuses nodes that cannot be among the targets and keys that are not those of before, remembers new ones, and
-// returns the nodes that these are of.
-func pin(c cli.Connection, targets []string, to tutti.Recipients) (first []tutti.NodeName, err error) {
-	if err := plausible(targets, to.Nodes); err != nil {
-		return nil, err
+// pin refuses nodes that cannot be among the targets and keys that are not those of before, asks before it remembers
+// new ones, and says whose they are.
+func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli.SealedFor) error) (err error) {
+	if err := plausible(out.For, to.Nodes); err != nil {
+		return err
 	}
+	if out.First, err = compare(c, to, false); err != nil {
+		return err
+	}
+	if len(out.First) > 0 {
+		if err := ask(*out); err != nil {
+			return err
+		}
+	}
+	_, err = compare(c, to, true)
+	return err
+}
+
+// remember keeps for whom a secret is.
+func remember(c cli.Connection, s tutti.Secret) error {
+	known, unlock, err := lockPins(c)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	known.Secrets[s.Key] = pinnedSecret{ID: s.ID, For: s.For}
+	return known.save(c)
+}
+
+// sameTargets refuses others than those that a secret was sealed for here last: a server could show those of before.
+func sameTargets(c cli.Connection, view tutti.SecretView) error {
+	known, err := loadPins(c)
+	if err != nil {
+		return err
+	}
+	had, there := known.Secrets[view.Key]
+	if !there || had.ID != view.ID || slices.Equal(had.For, view.For) {
+		return nil
+	}
+	var are []string
+	for _, target := range view.For {
+		are = append(are, "--for "+target)
+	}
+	return tutti.Errorf(tutti.CodeRefused, "secret %q is for %s, says the server, and was for %s when it was sealed from here; if another operator has changed that, run: tutti secret reseal %s %s",
+		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
+}
+
+// compare refuses keys that are not those of before, and returns the nodes that have none yet. Keep remembers these.
+func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, err error) {
 	known, unlock, err := lockPins(c)
 	if err != nil {
 		return nil, err
@@ -228,14 +289,13 @@ func pin(c cli.Connection, targets []string, to tutti.Recipients) (first []tutti
 		return nil, tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
 			"if it was an operator, run: tutti secret trust --recovery", to.Recovery, known.Recovery)
 	}
-	changed := known.Recovery == ""
 	known.Recovery = to.Recovery
 	var others []string
 	for _, n := range to.Nodes {
 		switch had := known.Nodes[n.Node]; had {
 		case n.BoxKey:
 		case "":
-			known.Nodes[n.Node], changed = n.BoxKey, true
+			known.Nodes[n.Node] = n.BoxKey
 			first = append(first, n.Node)
 		default:
 			others = append(others, string(n.Node))
@@ -245,8 +305,8 @@ func pin(c cli.Connection, targets []string, to tutti.Recipients) (first []tutti
 		return nil, tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, or somebody ran `tutti agent rotate-key` there, run: tutti secret trust %s",
 			strings.Join(others, ", "), strings.Join(others, " "))
 	}
-	if !changed {
-		return nil, nil
+	if !keep {
+		return first, nil
 	}
 	return first, known.save(c)
 }
@@ -309,6 +369,9 @@ func loadPins(c cli.Connection) (pins, error) {
 	}
 	if out.Nodes == nil {
 		out.Nodes = map[tutti.NodeName]string{}
+	}
+	if out.Secrets == nil {
+		out.Secrets = map[string]pinnedSecret{}
 	}
 	return out, err
 }

@@ -53,39 +53,76 @@ func onlySecret(t *testing.T, f *servertest.Fleet) tutti.SecretView {
 	return list[0]
 }
 
+// agreed is an operator who says yes.
+func agreed(cli.SealedFor) error { return nil }
+
+// TestTheFirstSealAsks: whoever says no has sealed nothing, and is asked again.
+func TestTheFirstSealAsks(t *testing.T) {
+	f, c := secretFleet(t)
+	ctx, s := servertest.Operator(), sealer{}
+	f.Join("web-01", "web")
+	var asked []tutti.NodeName
+	answer := tutti.Errorf(tutti.CodeInvalid, "no")
+	ask := func(to cli.SealedFor) error {
+		asked = append(asked, to.First...)
+		return answer
+	}
+	set := func() error {
+		_, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`1`), ask)
+		return err
+	}
+	n := len(f.Events())
+	for range 2 {
+		wantErr(t, set(), tutti.CodeInvalid, "no")
+	}
+	if diff := cmp.Diff([]tutti.NodeName{"web-01", "web-01"}, asked); diff != "" || len(f.Events()) != n {
+		t.Errorf("%d events after two times no, -want +asked for\n%s", len(f.Events())-n, diff)
+	}
+	answer = nil
+	wantErr(t, set(), "", "")
+	answer, asked = tutti.Errorf(tutti.CodeInvalid, "no"), nil
+	wantErr(t, set(), "", "")
+	f.Join("zz-evil", "web")
+	_, err := s.Reseal(ctx, f, c, onlySecret(t, f), nil, ask)
+	wantErr(t, err, tutti.CodeInvalid, "no")
+	if diff := cmp.Diff([]tutti.NodeName{"zz-evil"}, asked); diff != "" || len(onlySecret(t, f).Sealed) != 1 {
+		t.Errorf("-want +asked for\n%s", diff)
+	}
+}
+
 // TestOperatorsSeal: for who is there, once more for who comes, and for others; what nodes open is what was set.
 func TestOperatorsSeal(t *testing.T) {
 	f, c := secretFleet(t)
 	ctx, s := servertest.Operator(), sealer{}
 	web := f.Join("web-01", "web")
-	done, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"hunter2"`))
+	done, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"hunter2"`), agreed)
 	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", For: []string{"group:web"}, Nodes: []tutti.NodeName{"web-01"}, First: []tutti.NodeName{"web-01"}}, done); err != nil || diff != "" {
 		t.Fatalf("%v, -want +sealed\n%s", err, diff)
 	}
 	f.Join("web-02", "web")
 	f.Join("app-01", "app")
 	first := onlySecret(t, f)
-	done, err = s.Reseal(ctx, f, c, first, nil)
+	done, err = s.Reseal(ctx, f, c, first, nil, agreed)
 	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", For: []string{"group:web"}, Nodes: []tutti.NodeName{"web-02"}, First: []tutti.NodeName{"web-02"}}, done); err != nil || diff != "" {
 		t.Fatalf("%v, -want +sealed\n%s", err, diff)
 	}
 	n := len(f.Events())
-	if done, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil); err != nil || len(done.Nodes) > 0 || len(f.Events()) != n {
+	if done, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil, agreed); err != nil || len(done.Nodes) > 0 || len(f.Events()) != n {
 		t.Errorf("sealed again: %+v, %v, %d events", done, err, len(f.Events())-n)
 	}
-	if _, err = s.Reseal(ctx, f, c, onlySecret(t, f), []string{"group:app"}); err != nil {
+	if _, err = s.Reseal(ctx, f, c, onlySecret(t, f), []string{"group:app"}, agreed); err != nil {
 		t.Fatal(err)
 	}
 	view := onlySecret(t, f)
 	if diff := cmp.Diff([][]tutti.NodeName{{"app-01"}, {"web-01", "web-02"}}, [][]tutti.NodeName{view.Sealed, view.Former}); diff != "" || view.ID != first.ID {
 		t.Errorf("for others: %+v\n%s", view, diff)
 	}
-	_, err = s.Reseal(ctx, f, c, first, nil)
-	wantErr(t, err, tutti.CodeConflict, "or other targets by now")
-	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"another"`)); err != nil {
+	_, err = s.Reseal(ctx, f, c, first, nil, agreed)
+	wantErr(t, err, tutti.CodeRefused, "is for group:web, says the server, and was for group:app when it was sealed from here; if another operator has changed that, run: tutti secret reseal db/pw --for group:web")
+	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"another"`), agreed); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Reseal(ctx, f, c, first, nil)
+	_, err = s.Reseal(ctx, f, c, first, nil, agreed)
 	wantErr(t, err, tutti.CodeConflict, "has another value")
 	for _, e := range f.Events() {
 		b, is := e.Body.(*tutti.SecretSealed)
@@ -111,7 +148,7 @@ func TestKeysArePinned(t *testing.T) {
 	ctx, s := servertest.Operator(), sealer{}
 	f.Join("web-01", "web")
 	set := func() error {
-		_, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`1`))
+		_, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`1`), agreed)
 		return err
 	}
 	wantErr(t, set(), "", "")
@@ -128,7 +165,7 @@ func TestKeysArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantErr(t, set(), tutti.CodeRefused, "tutti secret trust web-01")
-	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil)
+	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil, agreed)
 	wantErr(t, err, tutti.CodeRefused, "tutti secret trust web-01")
 	wantErr(t, s.Trust(ctx, f, c, []tutti.NodeName{"web-01"}, false), "", "")
 	wantErr(t, set(), "", "")
@@ -146,7 +183,7 @@ func TestKeysArePinned(t *testing.T) {
 	wantErr(t, set(), tutti.CodeRefused, "tutti secret trust --recovery")
 	wantErr(t, s.Trust(ctx, f, c, nil, true), "", "")
 	wantErr(t, set(), "", "")
-	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil)
+	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil, agreed)
 	wantErr(t, err, tutti.CodeNotFound, "no recovery key")
 	if err := os.WriteFile(filepath.Join(c.OperatorDir, pinsFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -183,7 +220,7 @@ func TestRecipientsArePlausible(t *testing.T) {
 		{"the node twice", []tutti.NodeName{"web-01"}, "the server names node web-01 for node:web-01"},
 		{"a name that wipes the line", []tutti.NodeName{"web-02\x1b[2K"}, "node name"},
 	} {
-		_, err := s.Seal(ctx, inventive{f, tc.nodes}, c, "db/pw", []string{"node:web-01"}, json.RawMessage(`1`))
+		_, err := s.Seal(ctx, inventive{f, tc.nodes}, c, "db/pw", []string{"node:web-01"}, json.RawMessage(`1`), agreed)
 		if err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q", tc.reason, err, tc.says)
 		}
@@ -191,7 +228,7 @@ func TestRecipientsArePlausible(t *testing.T) {
 			t.Errorf("%s: the key is trusted", tc.reason)
 		}
 	}
-	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"node:web-01"}, json.RawMessage(`1`)); err != nil {
+	if _, err := s.Seal(ctx, f, c, "db/pw", []string{"node:web-01"}, json.RawMessage(`1`), agreed); err != nil {
 		t.Error(err)
 	}
 	if list, err := f.ListSecrets(ctx); err != nil || len(list) != 1 || len(list[0].Sealed) != 1 {
@@ -204,7 +241,7 @@ func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	f, c := secretFleet(t)
 	f.Join("web-01", "web")
 	for _, value := range []string{"99999999999999999999471147", "1e999999999471147", `{"a": 471147`} {
-		_, err := sealer{}.Seal(servertest.Operator(), f, c, "db/pw", []string{"group:web"}, json.RawMessage(value))
+		_, err := sealer{}.Seal(servertest.Operator(), f, c, "db/pw", []string{"group:web"}, json.RawMessage(value), agreed)
 		wantErr(t, err, tutti.CodeInvalid, "not a value that Puppet can read")
 		if err != nil && strings.Contains(err.Error(), "471147") {
 			t.Errorf("it is quoted: %v", err)

@@ -182,7 +182,6 @@ func keepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 		if slices.ContainsFunc(theirs.Keys, func(key ed25519.PublicKey) bool { return !slices.Contains(codeKeys, string(identity.KeyID(key))) }) {
 			return told, tutti.Errorf(tutti.CodeRefused, "the server says that code is signed by %s, and --trust-code-key names %s alone; while the key is rotated, both have to be named", strings.Join(keyIDs(theirs), " and "), strings.Join(codeKeys, " and "))
 		}
-		return told, nil
 	}
 	if had.CodeKey == "" { // a newcomer
 		return told, nil
@@ -191,8 +190,20 @@ func keepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 	if err != nil {
 		return told, err
 	}
+	if len(codeKeys) > 0 {
+		if own.Fleet != theirs.Fleet && slices.ContainsFunc(theirs.Keys, own.Has) {
+			return told, tutti.Errorf(tutti.CodeRefused, "the server is of the fleet %.19s, and says that it has the code key of this node's fleet, %.19s; if that is meant, first run on this node: tutti leave", theirs.Fleet, own.Fleet)
+		}
+		keep := told
+		if had.Operators != nil {
+			if _, err := theirs.Operators(*had.Operators); err == nil {
+				keep.Operators = laterOperators(theirs, had, told)
+			}
+		}
+		return keep, nil
+	}
 	keep, next := told, own
-	keep.CodeKey, keep.Trust, keep.Operators = had.CodeKey, had.Trust, had.Operators
+	keep.CodeKey, keep.Trust = had.CodeKey, had.Trust
 	known := func(key ed25519.PublicKey) bool {
 		return own.Has(key) || identity.EncodeCodePublicKey(key) == had.CodeKey
 	}
@@ -210,17 +221,25 @@ func keepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.Enr
 		return told, tutti.Wrap(tutti.CodeRefused, err, "the server says that code is signed by %s, and this node has pinned %s; if the operators have said that the server's is right, join with --trust-code-key %s, and nothing is changed until then",
 			strings.Join(keyIDs(theirs), " and "), strings.Join(keyIDs(own), " and "), strings.Join(keyIDs(theirs), " --trust-code-key "))
 	}
-	if told.Operators != nil {
-		list, err := next.Operators(*told.Operators)
-		var now tutti.TrustedOperators
-		if had.Operators != nil {
-			now, _ = next.Operators(*had.Operators) // one that no key of now has signed counts for nothing
-		}
-		if err == nil && list.Counter > now.Counter {
-			keep.Operators = told.Operators
-		}
-	}
+	keep.Operators = laterOperators(next, had, told)
 	return keep, nil
+}
+
+// laterOperators is the list of operators that a node has from then on: the one that the server tells, if it is signed and
+// later than its own.
+func laterOperators(trust identity.Trust, had, told identity.EnrolResponse) *tutti.Statement {
+	if told.Operators == nil {
+		return had.Operators
+	}
+	list, err := trust.Operators(*told.Operators)
+	var now tutti.TrustedOperators
+	if had.Operators != nil {
+		now, _ = trust.Operators(*had.Operators) // one that no key of now has signed counts for nothing
+	}
+	if err == nil && list.Counter > now.Counter {
+		return told.Operators
+	}
+	return had.Operators
 }
 
 // keyIDs names the keys that are trusted.

@@ -145,6 +145,30 @@ func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 	}
 }
 
+// Who names a key on the node has not said that the list of operators is gone, or that it is another fleet with the same key.
+func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
+	a, other := newCodeKey(t), newCodeKey(t)
+	list, later := saysOperators(t, testFleet, 3, "ada", a), saysOperators(t, testFleet, 4, "bob", a)
+	elsewhere := pinning(a, nil, nil)
+	elsewhere.Fleet = tutti.DigestOf([]byte("another"))
+	for what, tc := range map[string]struct {
+		told      identity.EnrolResponse
+		key       ed25519.PrivateKey
+		code      tutti.Code
+		operators *tutti.Statement
+	}{
+		"no list of operators":         {pinning(a, nil, nil), a, "", list},
+		"a later list":                 {pinning(a, nil, later), a, "", later},
+		"another key, and no list":     {pinning(other, nil, nil), other, "", nil},
+		"another fleet, with this key": {elsewhere, a, tutti.CodeRefused, nil},
+	} {
+		got, err := keepPins(pinning(a, nil, list), tc.told, named(tc.key))
+		if tutti.CodeOf(err) != tc.code || err == nil && got.Operators != tc.operators {
+			t.Errorf("%s: operators %v, %v, want code %q", what, got.Operators, err, tc.code)
+		}
+	}
+}
+
 // TestJoinAgainAtAnotherFleet changes nothing of a node, until somebody on the node names the key.
 func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	server := func() *pusher { return newPusher(t, startServer(t)) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -19,18 +20,39 @@ func (o *options) addYes(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
-// confirm asks on a terminal; elsewhere --yes is needed.
+// confirm asks on a terminal, also if something else comes from standard input; elsewhere --yes is needed.
 func (o *options) confirm(cmd *cobra.Command, what string) error {
 	if o.yes {
 		return nil
 	}
-	if f, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	answers, done := terminal(cmd)
+	if answers == nil {
 		return tutti.Errorf(tutti.CodeInvalid, "%s: not confirmed; add --yes", what)
 	}
+	defer done()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s? [y/N] ", what)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	line, err := bufio.NewReader(answers).ReadString('\n')
 	if err != nil || !strings.EqualFold(strings.TrimSpace(line), "y") {
 		return tutti.Errorf(tutti.CodeInvalid, "%s: not confirmed", what)
 	}
 	return nil
+}
+
+// terminal is where a person answers what is asked on standard error; nil: there is nobody.
+func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
+	is := func(stream any) bool {
+		f, ok := stream.(*os.File)
+		return ok && term.IsTerminal(int(f.Fd()))
+	}
+	if is(cmd.InOrStdin()) {
+		return cmd.InOrStdin(), func() {}
+	}
+	if !is(cmd.ErrOrStderr()) {
+		return nil, nil
+	}
+	f, err := os.Open("/dev/tty")
+	if err != nil {
+		return nil, nil
+	}
+	return f, func() { f.Close() }
 }

@@ -25,10 +25,11 @@ type Sealer interface {
 	Init(c Connection) (public string, err error)
 	// Recovery returns the public half of the key that is there; CodeNotFound: there is none.
 	Recovery(c Connection) (public string, err error)
-	// Seal gives a key a new secret for some targets.
-	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage) (SealedFor, error)
-	// Reseal seals a secret to those who lack it, or (with targets) makes these the ones that it is for.
-	Reseal(ctx context.Context, s Server, c Connection, secret tutti.SecretView, targets []string) (SealedFor, error)
+	// Seal gives a key a new secret for some targets. Ask is called before anything is sealed to a node for the first
+	// time; its error ends the command.
+	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
+	// Reseal seals a secret to those who lack it, or (with targets) makes these the ones that it is for. It asks as Seal does.
+	Reseal(ctx context.Context, s Server, c Connection, secret tutti.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
 	// Trust takes the keys that the server names now for those of these nodes.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
 }
@@ -130,8 +131,9 @@ func newSecretResealCommand(o *options) *cobra.Command {
 		Use:   "reseal [KEY...]",
 		Short: "Seal secrets to the nodes that lack them",
 		Long: `Seals secrets (all, if none is named) to the nodes that they are for and that
-lack them, because they have joined since. It takes the recovery key. Nobody who has a secret
-runs again for it. With --for, one secret is for other targets from now on.`,
+lack them, because they have joined since. It takes the recovery key. It names the
+nodes that you seal to for the first time, and asks. Nobody who has a secret runs
+again for it. With --for, one secret is for other targets from now on.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(targets) > 0 && len(args) != 1 {
 				return tutti.Errorf(tutti.CodeInvalid, "--for changes one secret: name its KEY")
@@ -156,7 +158,7 @@ runs again for it. With --for, one secret is for other targets from now on.`,
 				if len(args) > 0 && !slices.Contains(args, s.Key) || len(args) == 0 && len(s.Waiting) == 0 {
 					continue
 				}
-				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets)
+				sealed, err := o.deps.Sealer.Reseal(cmd.Context(), server, o.conn, s, targets, o.askFirst(cmd))
 				if err != nil { // others are not to suffer
 					failed = errors.Join(failed, err)
 					continue
@@ -175,7 +177,15 @@ runs again for it. With --for, one secret is for other targets from now on.`,
 		},
 	}
 	addFor(cmd, &targets, "make these the targets")
+	o.addYes(cmd)
 	return cmd
+}
+
+// askFirst asks before something is sealed to nodes that this operator has sealed nothing to.
+func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
+	return func(s SealedFor) error {
+		return o.confirm(cmd, fmt.Sprintf("seal %s to %s for the first time (%s)", s.Key, count(len(s.First), "node"), strings.Join(plain(s.First), ", ")))
+	}
 }
 
 func addFor(cmd *cobra.Command, targets *[]string, what string) {
@@ -254,7 +264,7 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 			}
 		}
 	}
-	sealed, err := o.deps.Sealer.Seal(cmd.Context(), server, o.conn, key, targets, value)
+	sealed, err := o.deps.Sealer.Seal(cmd.Context(), server, o.conn, key, targets, value, o.askFirst(cmd))
 	if err != nil {
 		return err
 	}
