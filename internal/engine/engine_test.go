@@ -23,6 +23,7 @@ type fleet struct {
 
 	silence time.Duration
 	seen    func(tutti.NodeName) time.Time
+	by      string // who does what comes next
 }
 
 func newFleet() *fleet {
@@ -30,7 +31,7 @@ func newFleet() *fleet {
 }
 
 func (f *fleet) append(b tutti.Body) {
-	e := tutti.Event{Seq: uint64(len(f.log) + 1), At: f.now, Body: b}
+	e := tutti.Event{Seq: uint64(len(f.log) + 1), At: f.now, By: f.by, Body: b}
 	f.log = append(f.log, e)
 	f.state.Apply(e)
 }

@@ -20,24 +20,60 @@ type Keep struct {
 const maxRetired = 1000
 
 // Retire returns the jobs that are to be retired now, in order, at most 1,000: the
-// oldest that are finished, until what is left is within the bounds. A job that
-// goes on stays, and so does the latest one.
+// oldest that are finished, of whoever has begun the most, until what is left is within
+// the bounds. So nobody takes the past of others away. A job that goes on stays, and so
+// does the latest one.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs
 	if jobs <= keep.Jobs && runs <= keep.Runs {
 		return nil
 	}
-	var out []tutti.JobID
-	for _, id := range s.Order[:max(0, len(s.Order)-1)] {
-		if jobs <= keep.Jobs && runs <= keep.Runs || len(out) == maxRetired {
-			break
+	var all []*share // who has the oldest job first
+	for i, id := range s.Order {
+		j := s.Jobs[id]
+		at := slices.IndexFunc(all, func(o *share) bool { return o.by == j.By })
+		if at < 0 {
+			at, all = len(all), append(all, &share{by: j.By})
 		}
-		if j := s.Jobs[id]; j.Ended() {
-			out = append(out, id)
-			jobs, runs = jobs-1, runs-j.runs
+		all[at].jobs, all[at].runs = all[at].jobs+1, all[at].runs+j.runs
+		if j.Ended() && i < len(s.Order)-1 {
+			all[at].ended = append(all[at].ended, j)
 		}
 	}
+	var out []tutti.JobID
+	for len(out) < maxRetired && (jobs > keep.Jobs || runs > keep.Runs) {
+		var most *share
+		for _, of := range all {
+			if len(of.ended) > 0 && (most == nil || most.less(of, jobs > keep.Jobs)) {
+				most = of
+			}
+		}
+		if most == nil {
+			break
+		}
+		j := most.ended[0]
+		most.ended, most.jobs, most.runs = most.ended[1:], most.jobs-1, most.runs-j.runs
+		jobs, runs = jobs-1, runs-j.runs
+		out = append(out, j.ID)
+	}
 	return out
+}
+
+// share is what somebody has of the past.
+type share struct {
+	by         string
+	jobs, runs int
+	ended      []*Job // that may be retired, the oldest first
+}
+
+// less reports whether another one has more jobs, or else more runs; of those who have the same, whether that one's oldest
+// job is older.
+func (s *share) less(o *share, jobs bool) bool {
+	has, others := s.runs, o.runs
+	if jobs {
+		has, others = s.jobs, o.jobs
+	}
+	return others > has || others == has && o.ended[0].Seq < s.ended[0].Seq
 }
 
 // retire lets a job go, and its runs but those that are the last of their node.

@@ -68,6 +68,33 @@ func TestRetire(t *testing.T) {
 	}
 }
 
+// Whoever begins job after job takes nobody else's past away.
+func TestRetireOfWhoHasMost(t *testing.T) {
+	f := newFleet()
+	by := func(who string, count int) {
+		for range count {
+			f.by = who
+			past(t, f, targets("n1"))
+		}
+	}
+	by("ada", 2)
+	by("eve", 4)
+	by("ada", 1)
+	by("eve", 3)
+	for _, tc := range []struct {
+		keep engine.Keep
+		want []tutti.JobID
+	}{
+		{engine.Keep{Jobs: 5, Runs: 99}, []tutti.JobID{"p-3", "p-4", "p-5", "p-6", "p-1"}},
+		{engine.Keep{Jobs: 99, Runs: 7}, []tutti.JobID{"p-3", "p-4", "p-5"}},
+		{engine.Keep{Jobs: 1, Runs: 99}, []tutti.JobID{"p-3", "p-4", "p-5", "p-6", "p-1", "p-8", "p-2", "p-9", "p-7"}},
+	} {
+		if diff := cmp.Diff(tc.want, f.state.Retire(tc.keep)); diff != "" {
+			t.Errorf("%+v: -want +got\n%s", tc.keep, diff)
+		}
+	}
+}
+
 func TestARetiredJobLeavesTheLastRunOfEachNode(t *testing.T) {
 	f := newFleet()
 	past(t, f, targets("n1", "n2"), targets("n1"))

@@ -136,6 +136,9 @@ func (tx *tx) convergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 
 // canConverge refuses a target that is nobody.
 func (tx *tx) canConverge(spec tutti.ConvergeStep) error {
+	if spec.Limit < 0 || spec.MaxFailed < 0 {
+		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: neither is below 0", spec.Limit, spec.MaxFailed)
+	}
 	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
 		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
 	}

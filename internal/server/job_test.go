@@ -49,6 +49,7 @@ func TestWhatCannotStart(t *testing.T) {
 		"not joined":   {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
 		"no mode":      {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
 		"compile":      {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
+		"a limit":      {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Limit: -1}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "below 0"},
 		"a reaction":   {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Reaction: true}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "reaction: only the server"},
 	}
 	for name, tc := range cases {
