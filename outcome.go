@@ -75,10 +75,10 @@ type Failure struct {
 func (f Failure) String() string {
 	text := OneLine(WithoutJournal(f.Message))
 	if f.Resource != "" {
-		text = f.Resource + ": " + text
+		text = InLine(f.Resource) + ": " + text
 	}
 	if f.File != "" {
-		text += fmt.Sprintf(" (%s:%d)", InEnvironment(f.File), f.Line)
+		text += fmt.Sprintf(" (%s:%d)", InLine(InEnvironment(f.File)), f.Line)
 	}
 	return text
 }

@@ -57,6 +57,10 @@ func OneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
+// InLine makes the ends of lines and tabs of a text visible, as \n and \t: a title or a path stays in the line that it is
+// printed in.
+func InLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }
+
 // InEnvironment shortens the path of a file on a node to that inside the environment, where a person has it.
 func InEnvironment(path string) string {
 	_, rest, ok := strings.Cut(path, "/environments/")

@@ -91,24 +91,24 @@ func fileText(name string, f tutti.CodeFile) string {
 }
 
 func printCode(w io.Writer, c tutti.CodeShown, now time.Time) {
-	fmt.Fprintf(w, "environment  %s\n", c.Environment)
-	fmt.Fprintf(w, "code         %s\n", codeVersionText(c.Pushed, now))
-	fmt.Fprintf(w, "signed       %s\n", signedText(c.Signed))
-	fmt.Fprintf(w, "fleet file   %s\n", signedText(c.Plans))
-	fmt.Fprintf(w, "runs         %s\n", goesText(c))
-	fmt.Fprintf(w, "nodes        %s\n", havingText(c))
+	printLine(w, "environment  %s\n", c.Environment)
+	printLine(w, "code         %s\n", codeVersionText(c.Pushed, now))
+	printLine(w, "signed       %s\n", signedText(c.Signed))
+	printLine(w, "fleet file   %s\n", signedText(c.Plans))
+	printLine(w, "runs         %s\n", goesText(c))
+	printLine(w, "nodes        %s\n", havingText(c))
 	if c.Before == nil {
 		fmt.Fprintln(w, "before       the log knows no code before")
 		return
 	}
-	fmt.Fprintf(w, "before       %s\n", codeVersionText(*c.Before, now))
+	printLine(w, "before       %s\n", codeVersionText(*c.Before, now))
 	if c.Unknown != "" {
-		fmt.Fprintf(w, "changes      unknown: %s\n", c.Unknown)
+		printLine(w, "changes      unknown: %s\n", c.Unknown)
 		return
 	}
-	fmt.Fprintf(w, "changes      %s\n", count(len(c.Changes), "file"))
+	printLine(w, "changes      %s\n", count(len(c.Changes), "file"))
 	for _, change := range c.Changes {
-		fmt.Fprintf(w, "  %-7s    %s\n", change.Change, tutti.Plain(change.Path, maxLine))
+		printLine(w, "  %-7s    %s\n", change.Change, tutti.Plain(change.Path, maxLine))
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 
 // printStanding prints whether a node is good and what its record has.
 func printStanding(w io.Writer, n tutti.NodeDetail, now time.Time) {
-	fmt.Fprintf(w, "stands    %s\nneeds     %s\n", standing(n.Standing, now), n.Standing.Needs)
+	printLine(w, "stands    %s\nneeds     %s\n", standing(n.Standing, now), n.Standing.Needs)
 	if n.Recorded == "" {
 		fmt.Fprintln(w, "record    none")
 		return
 	}
-	fmt.Fprintf(w, "record    of run %s\n", n.Recorded)
+	printLine(w, "record    of run %s\n", n.Recorded)
 	for _, r := range n.Reads {
 		changed := ""
 		if r.Changed {
@@ -37,7 +37,7 @@ func standing(st tutti.NodeStanding, now time.Time) string {
 		text += fmt.Sprintf(" since %s (%s)", stamp(st.Since), ago(st.Since, now))
 	}
 	if st.Why != "" && st.State != tutti.NodeNew {
-		text += ": " + strings.TrimPrefix(st.Why, "it waits: ")
+		text += ": " + tutti.OneLine(strings.TrimPrefix(st.Why, "it waits: "))
 	}
 	return text
 }
@@ -45,9 +45,9 @@ func standing(st tutti.NodeStanding, now time.Time) string {
 func stamp(t time.Time) string { return t.Local().Format(time.DateTime) }
 
 func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
-	root := &outline{text: string(e.Node) + " is " + standing(e.Standing, now)}
+	root := newOutline("%s is %s", e.Node, standing(e.Standing, now))
 	if e.Standing.State == tutti.NodeNew {
-		root.text = fmt.Sprintf("%s never ran; it joined %s (%s)", e.Node, stamp(e.Standing.Since), ago(e.Standing.Since, now))
+		root = newOutline("%s never ran; it joined %s (%s)", e.Node, stamp(e.Standing.Since), ago(e.Standing.Since, now))
 	}
 	if r := e.Standing.Run; r != nil {
 		line := root.add("judged by %s", runText(*r, now))
@@ -247,9 +247,9 @@ func plain[T ~string](names []T) []string {
 }
 
 func printValueExplanation(w io.Writer, e tutti.ValueExplanation, now time.Time) {
-	root := &outline{text: fmt.Sprintf("value %s has none", e.Key)}
+	root := newOutline("value %s has none", e.Key)
 	if v := e.Value; v != nil {
-		root.text = fmt.Sprintf("value %s = %s", e.Key, v.Value)
+		root = newOutline("value %s = %s", e.Key, v.Value)
 		owner := "operators"
 		if v.Owner != "" {
 			owner = "node " + string(v.Owner)
@@ -301,7 +301,7 @@ func versionText(v tutti.ValueVersion) string {
 }
 
 func printResourceExplanation(w io.Writer, e tutti.ResourceExplanation, now time.Time) {
-	root := &outline{text: fmt.Sprintf("%s on %s", e.Resource, e.Node)}
+	root := newOutline("%s on %s", e.Resource, e.Node)
 	root.add("as of %s", runText(*e.Run, now))
 	if e.Reported {
 		line := root.add("%s%s", e.Status, place(e.Place))

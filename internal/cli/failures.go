@@ -60,13 +60,13 @@ func printUnreported(w io.Writer, j *engine.Job) {
 	fmt.Fprint(w, "\nwhat failed before there was a report\n")
 	for _, key := range order {
 		result := first[key].Result
-		fmt.Fprintf(w, "  %s on %s: %s\n", outcome(result.Outcome, result.Reason), count(len(nodes[key]), "node"), some(nodes[key]))
+		printLine(w, "  %s on %s: %s\n", outcome(result.Outcome, result.Reason), count(len(nodes[key]), "node"), some(nodes[key]))
 		lines := details(*result)
 		if len(lines) == 0 {
 			lines = []string{tutti.OneLine(result.Message)}
 		}
 		for _, line := range lines {
-			fmt.Fprintf(w, "      %s\n", line)
+			printLine(w, "      %s\n", line)
 		}
 	}
 }

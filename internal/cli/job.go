@@ -113,31 +113,31 @@ func jobArg(args []string) tutti.JobID {
 }
 
 func printJob(w io.Writer, j *engine.Job, now time.Time) {
-	fmt.Fprintf(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
+	printLine(w, "job      %s\nplan     %s\nmode     %s\ncode     %s\nby       %s\nbegan    %s\n",
 		j.ID, j.Plan.Name, j.Mode, codeName(string(j.Code)), because(j.By, j.Cause), j.StartedAt.Local().Format(time.DateTime))
 	printLeases(w, j)
 	said := saidFailures{}
 	for _, st := range j.Steps {
-		fmt.Fprintf(w, "\n%s  %s", st.Name, st.State)
+		printLine(w, "\n%s  %s", st.Name, st.State)
 		if !st.EndedAt.IsZero() {
-			fmt.Fprintf(w, " after %s", short(st.EndedAt.Sub(st.StartedAt)))
+			printLine(w, " after %s", short(st.EndedAt.Sub(st.StartedAt)))
 		}
 		if waits := viewOf(st.Step).waits(st.Step); waits != "" {
-			fmt.Fprintf(w, "  waits for %s", waits)
+			printLine(w, "  waits for %s", waits)
 		}
 		if note := kindNote(st.Step); note != "" {
-			fmt.Fprintf(w, "  %s", note)
+			printLine(w, "  %s", note)
 		}
 		if st.Message != "" {
-			fmt.Fprintf(w, "  (%s)", st.Message)
+			printLine(w, "  (%s)", st.Message)
 		}
 		fmt.Fprintln(w)
 		for _, n := range st.Nodes {
 			for _, r := range n.Runs {
-				fmt.Fprintf(w, "  %s  %s  %s\n", n.Node, r.Run, runState(r))
+				printLine(w, "  %s  %s  %s\n", n.Node, r.Run, runState(r))
 				if r.Result != nil {
 					for _, d := range said.details(r) {
-						fmt.Fprintf(w, "      %s\n", d)
+						printLine(w, "      %s\n", d)
 					}
 				}
 			}
@@ -153,7 +153,7 @@ func runState(r *engine.Run) string {
 	case !r.Ended():
 		return "running"
 	case r.Result != nil && r.Result.Stopped:
-		return "stopped at its gate: " + r.GateWhy
+		return "stopped at its gate: " + tutti.OneLine(r.GateWhy)
 	}
 	return ending(r)
 }
@@ -180,40 +180,44 @@ func eachRecord(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, f func(r *
 }
 
 func printReads(cmd *cobra.Command, server tutti.Jobs, j *engine.Job) error {
-	w := cmd.OutOrStdout()
 	return eachRecord(cmd, server, j, func(r *engine.Run, rec tutti.Record) error {
-		fmt.Fprintf(w, "\n%s  %s  run %s\n  puppet %s, facts %.19s, catalog %.19s\n", r.Step, r.Node, r.Run, orDash(rec.Inputs.Puppet), orDash(string(rec.Inputs.Facts)), orDash(string(rec.Inputs.Catalog)))
-		for _, read := range rec.Reads {
-			printRead(w, read, "")
-		}
-		absent := 0
-		for _, k := range rec.Keys {
-			if !k.Found {
-				absent++
-			}
-		}
-		printRest(w, len(rec.Keys), absent, rec)
+		printRecord(cmd.OutOrStdout(), r, rec)
 		return nil
 	})
+}
+
+func printRecord(w io.Writer, r *engine.Run, rec tutti.Record) {
+	in := rec.Inputs
+	printLine(w, "\n%s  %s  run %s\n  puppet %s, facts %.19s, catalog %.19s\n", r.Step, r.Node, r.Run, orDash(tutti.InLine(in.Puppet)), orDash(tutti.InLine(string(in.Facts))), orDash(tutti.InLine(string(in.Catalog))))
+	for _, read := range rec.Reads {
+		printRead(w, read, "")
+	}
+	absent := 0
+	for _, k := range rec.Keys {
+		if !k.Found {
+			absent++
+		}
+	}
+	printRest(w, len(rec.Keys), absent, rec)
 }
 
 // printRead prints a question, the digest of its answer, and what is to be noted.
 func printRead(w io.Writer, read tutti.Read, note string) {
 	answer := "absent"
 	if read.Found {
-		answer = fmt.Sprintf("%.19s", read.Digest)
+		answer = fmt.Sprintf("%.19s", tutti.InLine(string(read.Digest)))
 	}
-	fmt.Fprintf(w, "  read       %s  %s%s%s\n", question(read.Query), answer, place(read.At), note)
+	printLine(w, "  read       %s  %s%s%s\n", question(read.Query), answer, place(read.At), note)
 }
 
 // printRest prints what else a record has: hiera keys, exports and values.
 func printRest(w io.Writer, keys, absent int, rec tutti.Record) {
-	fmt.Fprintf(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(keys, "key"), absent)
+	printLine(w, "  hiera      %s looked up, %d of them absent in Tutti\n", count(keys, "key"), absent)
 	for _, e := range rec.Exports {
-		fmt.Fprintf(w, "  exported   %s\n", e)
+		printLine(w, "  exported   %s\n", tutti.InLine(e))
 	}
 	for _, key := range sortedKeys(rec.Published) {
-		fmt.Fprintf(w, "  published  %s  %.19s\n", key, rec.Published[key])
+		printLine(w, "  published  %s  %.19s\n", tutti.InLine(key), tutti.InLine(string(rec.Published[key])))
 	}
 }
 
@@ -222,7 +226,7 @@ func question(q tutti.Query) string {
 	if q.Kind != tutti.QueryCollect {
 		text = fmt.Sprintf("%s %s", q.Kind, q.Key)
 	}
-	return tutti.Plain(text, maxLine)
+	return oneLine(text, maxLine)
 }
 
 // maxLine is how much is shown of what somebody else has written, in bytes.
@@ -232,7 +236,7 @@ func place(p tutti.Place) string {
 	if p.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("  at %s:%d", tutti.Plain(tutti.InEnvironment(p.File), maxLine), p.Line)
+	return fmt.Sprintf("  at %s:%d", oneLine(tutti.InEnvironment(p.File), maxLine), p.Line)
 }
 
 // jobJSON is a job for programs.

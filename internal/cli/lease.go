@@ -25,10 +25,10 @@ func printLeases(w io.Writer, j *engine.Job) {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[state], leaseWord(state)))
 		}
 	}
-	fmt.Fprintf(w, "exclusive phase %s, %s: %s\n", j.Leases.Phase, count(len(j.Leases.Nodes), "node"), strings.Join(parts, ", "))
+	printLine(w, "exclusive phase %s, %s: %s\n", j.Leases.Phase, count(len(j.Leases.Nodes), "node"), strings.Join(parts, ", "))
 	for _, n := range j.Leases.Nodes {
 		if n.Message != "" {
-			fmt.Fprintf(w, "  %s  %s: %s\n", n.Node, leaseWord(n.State), tutti.Plain(n.Message, maxLine))
+			printLine(w, "  %s  %s: %s\n", n.Node, leaseWord(n.State), tutti.Plain(n.Message, maxLine))
 		}
 	}
 }

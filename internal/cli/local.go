@@ -171,30 +171,30 @@ func printLocalStatus(w io.Writer, s LocalStatus, now time.Time) {
 	if !s.Agent {
 		agent = "does not run here: systemctl start tutti-agent"
 	}
-	fmt.Fprintf(w, "node      %s\nagent     %s\nserver    %s, last answered %s\n", s.Node, agent, s.Server, ago(s.Reached, now))
+	printLine(w, "node      %s\nagent     %s\nserver    %s, last answered %s\n", s.Node, agent, s.Server, ago(s.Reached, now))
 	switch {
 	case s.NoSafety != "":
-		fmt.Fprintf(w, "alone     no safety run: %s\n", s.NoSafety)
+		printLine(w, "alone     no safety run: %s\n", s.NoSafety)
 	case s.Safety.After(now):
-		fmt.Fprintf(w, "alone     a safety run in %s, if the server stays away until then\n", short(s.Safety.Sub(now)))
+		printLine(w, "alone     a safety run in %s, if the server stays away until then\n", short(s.Safety.Sub(now)))
 	default:
 		fmt.Fprintln(w, "alone     a safety run is due")
 	}
 	if s.As != "" {
-		fmt.Fprintf(w, "code      %s\nas        run %s, the last one that passed its gate\n", codeWords(s.Code, s.Environment), s.As)
+		printLine(w, "code      %s\nas        run %s, the last one that passed its gate\n", codeWords(s.Code, s.Environment), s.As)
 	}
 	if s.HeldBy != "" {
-		fmt.Fprintf(w, "held by   job %s, for itself alone\n", s.HeldBy)
+		printLine(w, "held by   job %s, for itself alone\n", s.HeldBy)
 	}
 	if s.Waiting > 0 {
-		fmt.Fprintf(w, "untold    the server does not know yet of runs that have ended: %d\n", s.Waiting)
+		printLine(w, "untold    the server does not know yet of runs that have ended: %d\n", s.Waiting)
 	}
 	for i, r := range s.Runs {
 		if i == shownLocal {
-			fmt.Fprintf(w, "  … and %d more\n", len(s.Runs)-shownLocal)
+			printLine(w, "  … and %d more\n", len(s.Runs)-shownLocal)
 			break
 		}
-		fmt.Fprintf(w, "%-8s  %s, %s, %s, %s\n", map[bool]string{true: "runs"}[i == 0], r.Run, ago(r.Began, now), r.whose(), r.ended())
+		printLine(w, "%-8s  %s, %s, %s, %s\n", map[bool]string{true: "runs"}[i == 0], r.Run, ago(r.Began, now), r.whose(), r.ended())
 	}
 }
 
@@ -234,7 +234,7 @@ func (r LocalRun) ended() string {
 func printLocalLive(w io.Writer, l tutti.Live) {
 	switch {
 	case l.Resource == "" && l.Phase != "" && l.Message != "":
-		fmt.Fprintf(w, "%s: %s\n", l.Phase, oneLine(l.Message, maxLine))
+		printLine(w, "%s: %s\n", l.Phase, oneLine(l.Message, maxLine))
 	case l.Resource == "" && l.Phase != "":
 		fmt.Fprintln(w, l.Phase)
 	case l.Done && (l.Changed || l.Failed):
@@ -242,22 +242,22 @@ func printLocalLive(w io.Writer, l tutti.Live) {
 		if l.Failed {
 			word = "failed"
 		}
-		fmt.Fprintf(w, "  %s %s: %s\n", word, l.Resource, oneLine(tutti.WithoutJournal(l.Message), maxLine))
+		printLine(w, "  %s %s: %s\n", word, l.Resource, oneLine(tutti.WithoutJournal(l.Message), maxLine))
 	}
 }
 
 func printLocalEnd(w io.Writer, r LocalRun) {
-	fmt.Fprintf(w, "run       %s, %s\noutcome   %s\n", r.Run, r.whose(), r.ended())
+	printLine(w, "run       %s, %s\noutcome   %s\n", r.Run, r.whose(), r.ended())
 	if r.Result == nil {
 		return
 	}
 	if c := r.Result.Counts; c.Total > 0 {
-		fmt.Fprintf(w, "resources %d: %d changed, %d failed, %d skipped\n", c.Total, c.Changed, c.Failed, c.Skipped)
+		printLine(w, "resources %d: %d changed, %d failed, %d skipped\n", c.Total, c.Changed, c.Failed, c.Skipped)
 	}
 	if r.Result.Message != "" {
-		fmt.Fprintf(w, "message   %s\n", oneLine(r.Result.Message, maxLine))
+		printLine(w, "message   %s\n", oneLine(r.Result.Message, maxLine))
 	}
 	for _, f := range r.Result.Failures {
-		fmt.Fprintf(w, "  %s\n", f)
+		printLine(w, "  %s\n", f)
 	}
 }

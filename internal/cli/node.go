@@ -93,10 +93,10 @@ func newNodeListCommand(o *options) *cobra.Command {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, conflict(n))
 				}
 				if n.Trouble != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, n.Trouble)
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(n.Trouble))
 				}
 				if len(n.TooOldFor) > 0 {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor))
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))
 				}
 			}
 			if old := tutti.OldGrants(nodes); old != "" {
@@ -226,31 +226,31 @@ func newNodeShowCommand(o *options) *cobra.Command {
 }
 
 func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
-	fmt.Fprintf(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
-		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(n.Version), orDash(n.Puppet))
+	printLine(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
+		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
 	if n.Warm != 0 {
-		fmt.Fprintf(w, "warm      Puppet is loaded, in %d MiB\n", n.Warm>>20)
+		printLine(w, "warm      Puppet is loaded, in %d MiB\n", n.Warm>>20)
 	}
 	if n.Conflicted != "" {
-		fmt.Fprintf(w, "conflict  %s\n", conflict(n))
+		printLine(w, "conflict  %s\n", conflict(n))
 	}
 	for _, m := range n.Machines {
-		fmt.Fprintf(w, "machine   %s, said hello %s\n", m, ago(m.SeenAt, now))
+		printLine(w, "machine   %s, said hello %s\n", m, ago(m.SeenAt, now))
 	}
 	if n.Trouble != "" {
-		fmt.Fprintf(w, "trouble   %s\n", n.Trouble)
+		printLine(w, "trouble   %s\n", tutti.OneLine(n.Trouble))
 	}
 	if len(n.TooOldFor) > 0 {
-		fmt.Fprintf(w, "too old   %s\n", tutti.TooOld(n.Node, n.Version, n.TooOldFor))
+		printLine(w, "too old   %s\n", tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))
 	}
 	if len(n.OldGrants) > 0 {
-		fmt.Fprintf(w, "grants    %s\n", tutti.OldGrants([]tutti.NodeView{n}))
+		printLine(w, "grants    %s\n", tutti.OldGrants([]tutti.NodeView{n}))
 	}
 	if n.Paused != "" {
-		fmt.Fprintf(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))
+		printLine(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))
 	}
 	if n.HeldBy != "" {
-		fmt.Fprintf(w, "held by   job %s, for itself alone\n", n.HeldBy)
+		printLine(w, "held by   job %s, for itself alone\n", n.HeldBy)
 	}
 	if n.LastRun == "" {
 		fmt.Fprintln(w, "last run  never")
@@ -263,12 +263,12 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 	if n.Local != nil {
 		of = foreignWords(n.Local)
 	}
-	fmt.Fprintf(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, lastOutcome(n))
+	printLine(w, "last run  %s, %s, %s\noutcome   %s\n", n.LastRun, ago(n.RunAt, now), of, lastOutcome(n))
 	if n.Message != "" && (len(n.Failures) == 0 || !strings.Contains(n.Failures[0].Message, n.Message)) {
-		fmt.Fprintf(w, "message   %s\n", tutti.OneLine(n.Message))
+		printLine(w, "message   %s\n", tutti.OneLine(n.Message))
 	}
 	for _, f := range n.Failures {
-		fmt.Fprintf(w, "  %s\n", f)
+		printLine(w, "  %s\n", f)
 	}
 }
 

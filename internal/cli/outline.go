@@ -12,9 +12,14 @@ type outline struct {
 	below []*outline
 }
 
+// newOutline returns a line with nothing below it. What the arguments say stays in it.
+func newOutline(format string, args ...any) *outline {
+	return &outline{text: fmt.Sprintf(format, inLine(args)...)}
+}
+
 // add puts a line below, and returns it.
 func (o *outline) add(format string, args ...any) *outline {
-	line := &outline{text: fmt.Sprintf(format, args...)}
+	line := newOutline(format, args...)
 	o.below = append(o.below, line)
 	return line
 }

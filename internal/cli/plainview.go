@@ -21,15 +21,15 @@ type plainView struct {
 func (v *plainView) show(w tutti.Watched) {
 	if w.Event != nil {
 		for _, text := range linesOf(v.progress, *w.Event) {
-			fmt.Fprintf(v.out, "%s  %s\n", w.Event.At.Local().Format(time.TimeOnly), text)
+			printLine(v.out, "%s  %s\n", w.Event.At.Local().Format(time.TimeOnly), text)
 		}
 		return
 	}
 	if w.Live.Run == "" {
-		fmt.Fprintf(v.out, "%s  %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Message)
+		printLine(v.out, "%s  %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Message)
 	}
 	if w.Live.Failed {
-		fmt.Fprintf(v.out, "%s  %s: %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Node, tutti.Failure{Resource: w.Live.Resource, Message: w.Live.Message})
+		printLine(v.out, "%s  %s: %s\n", w.Live.At.Local().Format(time.TimeOnly), w.Live.Node, tutti.Failure{Resource: w.Live.Resource, Message: w.Live.Message})
 	}
 }
 
@@ -103,12 +103,12 @@ func resultText(res tutti.Result) string {
 
 func printSummary(w io.Writer, j *engine.Job, now time.Time) {
 	s := j.Summary(now)
-	fmt.Fprintf(w, "\n%s %s", j.ID, verdict(s.Outcome, j.Cancelled))
+	printLine(w, "\n%s %s", j.ID, verdict(s.Outcome, j.Cancelled))
 	converges := len(j.Steps) == 1 && j.Steps[0].Kind() == tutti.StepConverge
 	if j.Message != "" && !converges {
-		fmt.Fprintf(w, " (%s)", j.Message)
+		printLine(w, " (%s)", j.Message)
 	}
-	fmt.Fprintf(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
+	printLine(w, " in %s: %s, %d stopped at the gate, %d failed; the Puppet runs on the critical path took %s\n",
 		short(s.Wall), count(s.Runs, "run"), s.Compiles, s.Failed, short(s.CriticalPath))
 	if j.Message != "" && converges { // a line for each node
 		fmt.Fprintln(w, j.Message)

@@ -305,7 +305,7 @@ func changeText(property, from, to, message string) string {
 
 // oneLine makes one line of a text, of so many bytes.
 func oneLine(text string, most int) string {
-	return tutti.Plain(strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text), most)
+	return tutti.Plain(tutti.InLine(text), most)
 }
 
 // quick is a time of a resource.
@@ -352,7 +352,7 @@ func printLog(w io.Writer, r runJSON, all bool, journals shownJournals) {
 }
 
 func printLogLine(w io.Writer, l tutti.LogLine) {
-	fmt.Fprintf(w, "  %s  %-7s  %s", l.At.Local().Format(time.TimeOnly), l.Level, oneLine(l.Message, maxLine))
+	printLine(w, "  %s  %-7s  %s", l.At.Local().Format(time.TimeOnly), l.Level, oneLine(l.Message, maxLine))
 	if l.Source != "" && l.Source != "Puppet" {
 		fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
 	}

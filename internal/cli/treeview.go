@@ -80,7 +80,7 @@ func (v *treeView) above(color func(string) string, lines ...string) {
 	}
 	v.erase()
 	for _, l := range lines {
-		fmt.Fprintln(v.out, color(tutti.Visible(l)))
+		fmt.Fprintln(v.out, color(tutti.InLine(tutti.Visible(l))))
 	}
 	v.draw(time.Now())
 }
@@ -253,7 +253,7 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 		return text
 	case r.Ended():
 		if r.Result != nil && r.Result.Stopped {
-			return text + v.paint.dim("  compiles again: "+r.GateWhy)
+			return text + v.paint.dim("  compiles again: "+tutti.OneLine(r.GateWhy))
 		}
 		text += "  " + ending(r)
 		if n.State == engine.Done && !r.Outcome().Good() {
@@ -268,9 +268,9 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 	if l == nil {
 		return text + v.paint.dim("  starting")
 	}
-	text += "  " + l.phase
+	text += "  " + tutti.InLine(l.phase)
 	if l.phase == "lock" && l.waiting != "" {
-		return text + v.paint.dim("  waits for "+l.waiting)
+		return text + v.paint.dim("  waits for "+tutti.OneLine(l.waiting))
 	}
 	if l.phase == "apply" {
 		text += fmt.Sprintf("  %d/%d", l.done, max(l.total, l.done))
@@ -280,7 +280,7 @@ func (v *treeView) node(n *engine.StepNode, now time.Time) string {
 		if l.failed > 0 {
 			text += v.paint.red(fmt.Sprintf("  %d failed", l.failed))
 		}
-		text += v.paint.dim("  " + l.resource)
+		text += v.paint.dim("  " + tutti.InLine(l.resource))
 	}
 	return text
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,4 +63,19 @@ func visiblePainted(line string) string {
 	}
 	part(line[from:])
 	return b.String()
+}
+
+// printLine is fmt.Fprintf for what people read: no text of its arguments makes two lines of one.
+func printLine(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format, inLine(args)...) }
+
+// inLine returns arguments whose texts are in a line, see tutti.InLine.
+func inLine(args []any) []any {
+	out := make([]any, len(args))
+	for i, arg := range args {
+		switch out[i] = arg; reflect.ValueOf(arg).Kind() {
+		case reflect.String, reflect.Struct:
+			out[i] = tutti.InLine(fmt.Sprint(arg))
+		}
+	}
+	return out
 }

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+)
+
+// forge fills each text of a value, however deep, with one that has a second line. Names have a type of their own: nobody gets
+// another one in.
+func forge(v reflect.Value, depth int) {
+	const text = "x\nFORGED\tby a node"
+	if depth > 8 || !v.CanSet() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+		if v.Type() == reflect.TypeFor[string]() {
+			v.SetString(text)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		forge(v.Elem(), depth+1)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Unix(1, 0)))
+			return
+		}
+		for i := range v.NumField() {
+			forge(v.Field(i), depth+1)
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte(`"x\nFORGED"`))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		forge(v.Index(0), depth+1)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		forge(key, depth+1)
+		forge(value, depth+1)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Bool:
+		v.SetBool(true)
+	}
+}
+
+func forged[T any]() (out T) {
+	forge(reflect.ValueOf(&out).Elem(), 0)
+	return out
+}
+
+// TestNoTextForgesALine: whatever a node says in any field, it stays in the line that the command gives it.
+func TestNoTextForgesALine(t *testing.T) {
+	now := time.Unix(100, 0)
+	result, node := forged[tutti.Result](), forged[tutti.NodeDetail]()
+	run := &engine.Run{Order: tutti.Order{Run: "r", Node: "web-01"}, Result: &result, ClaimedAt: now, WantedAt: now}
+	job := func(r *engine.Run) *engine.Job {
+		return &engine.Job{ID: "deploy-1", Steps: []*engine.Step{{Step: tutti.Step{Name: "web", Run: &tutti.RunStep{Target: "web"}}, Nodes: []*engine.StepNode{{Node: "web-01", Runs: []*engine.Run{r}}}}}}
+	}
+	failed, lost, live := *run, *run, forged[tutti.Live]()
+	bad := result
+	bad.Outcome, bad.Reason, bad.Report, bad.Stopped = tutti.Failed, tutti.BecauseCompile, "", false
+	failed.Result, lost.Lost = &bad, "x\nFORGED"
+	live.Failed = true
+	record := forged[tutti.Record]()
+	for what, print := range map[string]func(io.Writer){
+		"a node":           func(w io.Writer) { printNode(w, node.NodeView, now); printStanding(w, node, now) },
+		"why a node is so": func(w io.Writer) { printNodeExplanation(w, forged[tutti.NodeExplanation](), now) },
+		"a value":          func(w io.Writer) { printValueExplanation(w, forged[tutti.ValueExplanation](), now) },
+		"a resource":       func(w io.Writer) { printResourceExplanation(w, forged[tutti.ResourceExplanation](), now) },
+		"a run": func(w io.Writer) {
+			printRun(w, runJSON{RunReport: forged[tutti.RunReport](), Log: forged[[]tutti.LogLine]()}, true, now)
+		},
+		"a run that failed": func(w io.Writer) {
+			r := forged[tutti.RunReport]()
+			r.Report, r.Result = nil, &bad
+			printRun(w, runJSON{RunReport: r}, false, now)
+		},
+		"changes":       func(w io.Writer) { printChanges(w, forged[tutti.JobChanges]()) },
+		"a job":         func(w io.Writer) { printJob(w, job(run), now) },
+		"a job, failed": func(w io.Writer) { printJob(w, job(&failed), now); printUnreported(w, job(&failed)) },
+		"a job, lost":   func(w io.Writer) { printJob(w, job(&lost), now) },
+		"a record":      func(w io.Writer) { printRecord(w, run, record) },
+		"what goes on":  func(w io.Writer) { (&plainView{progress: newProgress(), out: w}).show(tutti.Watched{Live: &live}) },
+		"a local run":   func(w io.Writer) { printLocalLive(w, live) },
+		"code":          func(w io.Writer) { printCode(w, forged[tutti.CodeShown](), now) },
+	} {
+		var out bytes.Buffer
+		print(&out)
+		if !strings.Contains(out.String(), "FORGED") {
+			t.Errorf("%s: prints nothing of it:\n%s", what, out.String())
+		}
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(strings.Trim(line, " │"), "FORGED") {
+				t.Errorf("%s: forged a line:\n%s", what, out.String())
+				break
+			}
+		}
+	}
+}
