@@ -20,16 +20,16 @@ func forge(v reflect.Value, depth int) {
 	if depth > 8 || !v.CanSet() {
 		return
 	}
-	switch v.Kind() {
-	case reflect.String:
+	switch kind := v.Kind(); {
+	case kind == reflect.String:
 		v.SetString("x")
 		if v.Type() == reflect.TypeFor[string]() {
 			v.SetString(text)
 		}
-	case reflect.Pointer:
+	case kind == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		forge(v.Elem(), depth+1)
-	case reflect.Struct:
+	case kind == reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			v.Set(reflect.ValueOf(time.Unix(1, 0)))
 			return
@@ -37,20 +37,20 @@ func forge(v reflect.Value, depth int) {
 		for i := range v.NumField() {
 			forge(v.Field(i), depth+1)
 		}
-	case reflect.Slice:
+	case kind == reflect.Slice:
 		if v.Type() == reflect.TypeFor[json.RawMessage]() {
 			v.SetBytes([]byte(`"x\nFORGED"`))
 			return
 		}
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		forge(v.Index(0), depth+1)
-	case reflect.Map:
+	case kind == reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		forge(key, depth+1)
 		forge(value, depth+1)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		v.SetBool(true)
 	}
 }

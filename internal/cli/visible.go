@@ -72,8 +72,8 @@ func printLine(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format,
 func inLine(args []any) []any {
 	out := make([]any, len(args))
 	for i, arg := range args {
-		switch out[i] = arg; reflect.ValueOf(arg).Kind() {
-		case reflect.String, reflect.Struct:
+		out[i] = arg
+		if kind := reflect.ValueOf(arg).Kind(); kind == reflect.String || kind == reflect.Struct {
 			out[i] = tutti.InLine(fmt.Sprint(arg))
 		}
 	}
