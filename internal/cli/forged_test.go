@@ -20,38 +20,39 @@ func forge(v reflect.Value, depth int) {
 	if depth > 8 || !v.CanSet() {
 		return
 	}
-	switch kind := v.Kind(); {
-	case kind == reflect.String:
+	kind := v.Kind()
+	if kind == reflect.String {
 		v.SetString("x")
 		if v.Type() == reflect.TypeFor[string]() {
 			v.SetString(text)
 		}
-	case kind == reflect.Pointer:
+	}
+	if kind == reflect.Bool {
+		v.SetBool(true)
+	}
+	if kind == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		forge(v.Elem(), depth+1)
-	case kind == reflect.Struct:
-		if v.Type() == reflect.TypeFor[time.Time]() {
-			v.Set(reflect.ValueOf(time.Unix(1, 0)))
-			return
-		}
+	}
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		v.Set(reflect.ValueOf(time.Unix(1, 0)))
+	} else if kind == reflect.Struct {
 		for i := range v.NumField() {
 			forge(v.Field(i), depth+1)
 		}
-	case kind == reflect.Slice:
-		if v.Type() == reflect.TypeFor[json.RawMessage]() {
-			v.SetBytes([]byte(`"x\nFORGED"`))
-			return
-		}
+	}
+	if v.Type() == reflect.TypeFor[json.RawMessage]() {
+		v.SetBytes([]byte(`"x\nFORGED"`))
+	} else if kind == reflect.Slice {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		forge(v.Index(0), depth+1)
-	case kind == reflect.Map:
+	}
+	if kind == reflect.Map {
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		forge(key, depth+1)
 		forge(value, depth+1)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
-	case kind == reflect.Bool:
-		v.SetBool(true)
 	}
 }
 
