@@ -20,6 +20,9 @@ import (
 func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error {
 	group, ctx := errgroup.WithContext(ctx)
 	d := denier{ctx: ctx, core: core, group: group}
+	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
+		Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
+	})
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error {
 		select { // nodes are answered as soon as the log is folded
@@ -29,10 +32,10 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		}
 		return natsbus.Serve(ctx, p.nodes, natsbus.ServeOptions{
 			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
-			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node, Light: []string{tutti.OpBeat},
+			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node, Excess: visitors.Excess, Light: []string{tutti.OpBeat},
 		})
 	})
-	s.guard(ctx, group, d, p)
+	guard(ctx, group, d, p, visitors)
 	s.tellAudit(ctx, group, core)
 	var broken error
 	group.Go(func() error {
@@ -63,10 +66,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 }
 
 // guard watches who comes to the bus.
-func (s *Server) guard(ctx context.Context, group *errgroup.Group, d denier, p parts) {
-	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
-		Disconnect: p.bus.Disconnect, Refused: d.stranger, Denied: d.node, Logger: s.opts.Logger,
-	})
+func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visitors *natsbus.Visitors) {
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
 		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Refused: func(from string, count int) {

@@ -152,6 +152,9 @@ func (b *Bus) Nodes(t testing.TB) *nats.Conn {
 	return b.connect(t, b.creds(t).Nodes)
 }
 
+// System connects to the account of the bus itself.
+func (b *Bus) System(t testing.TB) *nats.Conn { return b.connect(t, b.creds(t).System) }
+
 func (b *Bus) creds(t testing.TB) identity.BusCreds {
 	t.Helper()
 	creds, err := b.Authority.ServerCreds()

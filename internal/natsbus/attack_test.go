@@ -310,3 +310,59 @@ func TestAPanicFailsOneCall(t *testing.T) {
 		t.Errorf("told of %q", got)
 	}
 }
+
+// Who sends far more than the server answers loses its connections and gets none; others are answered.
+func TestWhoFloodsIsPutOut(t *testing.T) {
+	t.Parallel()
+	bus := bustest.Start(t)
+	evil, honest := bus.Join(t, "evil"), bus.Join(t, "web")
+	denied := make(chan string, 100)
+	visitors := natsbus.NewVisitors(natsbus.VisitorOptions{
+		Disconnect: bus.Server.Disconnect, Denied: func(key tutti.NodeKey, what string) { denied <- string(key) + ": " + what },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := make(chan error, 1)
+	system := bus.System(t)
+	go func() { watched <- visitors.Watch(ctx, system) }()
+	defer func() {
+		cancel()
+		if err := <-watched; err != nil {
+			t.Error(err)
+		}
+	}()
+	free := make(chan struct{})
+	serve(t, bus, func(ctx context.Context, from tutti.NodeKey, _ string, _ []byte) ([]byte, error) {
+		if from == evil.Key {
+			select {
+			case <-free:
+			case <-ctx.Done():
+			}
+		}
+		return nil, nil
+	}, func(o *natsbus.ServeOptions) { o.Excess = visitors.Excess })
+	defer close(free)
+	closed := func() (*nats.Conn, chan struct{}) {
+		t.Helper()
+		gone := make(chan struct{})
+		nc, err := bus.Raw(t, evil, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nc, gone
+	}
+	nc, gone := closed()
+	for {
+		if err := nc.PublishRequest("n."+string(evil.Key)+".claim", "i."+string(evil.Key)+".x", make([]byte, 1<<10)); err != nil {
+			break // it is closed
+		}
+	}
+	receive(t, gone, "end of the connection")
+	if got, want := receive(t, denied, "denial"), string(evil.Key)+": send far more than the server answers; its connections are ended for a while"; got != want {
+		t.Errorf("told of %q, want %q", got, want)
+	}
+	_, gone = closed()
+	receive(t, gone, "end of the next connection")
+	if _, err := dial(t, bus, honest).Call(within(t), "claim", nil); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+}

@@ -31,6 +31,9 @@ type ServeOptions struct {
 	// Denied is told what a node tried without a right to, each time. It must not
 	// block. May be nil.
 	Denied func(from tutti.NodeKey, what string)
+	// Excess is told of each message that is more than its node may have at work, with its bytes. If it says that the node is
+	// out, nobody answers it. It must not block. May be nil.
+	Excess func(from tutti.NodeKey, bytes int) (out bool)
 	Logger *slog.Logger // may be nil
 	// Concurrency is how many handlers run at once; 0 means 64.
 	Concurrency int
@@ -141,7 +144,11 @@ func (s *server) receive(ctx context.Context, sub *nats.Subscription, accept fun
 // acceptLight answers what one of Light says, beside all others.
 func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
 	key, op, ok := senderOf(msg.Subject)
-	if !ok || msg.Reply != "" || !s.mayTell(key) {
+	if !ok || msg.Reply != "" {
+		return
+	}
+	if !s.mayTell(key) {
+		s.tooMuch(key, msg)
 		return
 	}
 	select {
@@ -180,12 +187,16 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 		return // acceptLight has it, too
 	case !ok:
 		s.deny(key, "subject "+msg.Subject)
+		s.tooMuch(key, msg)
 		return
 	case msg.Reply != "" && !ownInbox(key, msg.Reply):
 		s.deny(key, "an answer to "+msg.Reply)
+		s.tooMuch(key, msg)
 		return
 	case !s.enter(key):
-		s.answer(msg, failure(tutti.Errorf(tutti.CodeUnavailable, "%s: more than %d calls of this node at once; try again", op, concurrencyOfNode)))
+		if !s.tooMuch(key, msg) {
+			s.answer(msg, failure(tutti.Errorf(tutti.CodeUnavailable, "%s: more than %d calls of this node at once; try again", op, concurrencyOfNode)))
+		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
@@ -383,6 +394,11 @@ func (s *server) leave(key tutti.NodeKey) {
 	if s.ofNode[key]--; s.ofNode[key] == 0 {
 		delete(s.ofNode, key)
 	}
+}
+
+// tooMuch takes note of a message that nobody will answer, and reports whether its node is out.
+func (s *server) tooMuch(key tutti.NodeKey, msg *nats.Msg) (out bool) {
+	return s.Excess != nil && s.Excess(key, len(msg.Data))
 }
 
 func (s *server) deny(key tutti.NodeKey, what string) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
@@ -30,7 +32,10 @@ type VisitorOptions struct {
 
 // Visitors are the connections of nodes to the bus.
 type Visitors struct {
-	o     VisitorOptions
+	o      VisitorOptions
+	excess *excess
+
+	mu    sync.Mutex
 	there map[tutti.NodeKey][]visitor // the oldest first
 }
 
@@ -39,7 +44,7 @@ func NewVisitors(o VisitorOptions) *Visitors {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Visitors{o: o, there: map[tutti.NodeKey][]visitor{}}
+	return &Visitors{o: o, excess: newExcess(), there: map[tutti.NodeKey][]visitor{}}
 }
 
 type visitor struct {
@@ -124,7 +129,12 @@ func keyOf(text string) (tutti.NodeKey, bool) {
 }
 
 func (v *Visitors) connected(key tutti.NodeKey, new visitor) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	there := v.there[key]
+	if v.excess.isOut(key, time.Now()) {
+		v.disconnect(new)
+	}
 	for _, old := range there {
 		if old.host != new.host {
 			v.o.Denied(key, fmt.Sprintf("be connected from %s and %s at once", old.host, new.host))
@@ -134,23 +144,45 @@ func (v *Visitors) connected(key tutti.NodeKey, new visitor) {
 	there = append(there, new)
 	if len(there) > maxConnections {
 		v.o.Denied(key, fmt.Sprintf("open more than %d connections at once", maxConnections))
-		if err := v.o.Disconnect(there[0].id); err != nil {
-			v.o.Logger.Debug("a connection of a node was gone already", "error", err)
-		}
+		v.disconnect(there[0])
 		there = there[1:]
 	}
 	v.there[key] = there
 }
 
-// Violated takes note of a subject that whoever has shown that JWT may not use. Call
-// it from one goroutine.
+func (v *Visitors) disconnect(who visitor) {
+	if err := v.o.Disconnect(who.id); err != nil {
+		v.o.Logger.Debug("a connection of a node was gone already", "error", err)
+	}
+}
+
+// Excess takes note of a message that is more than a node may send. Who sends many of them loses its connections, and gets
+// in again after a while; out says so.
+func (v *Visitors) Excess(key tutti.NodeKey, bytes int) (out bool) {
+	out, since := v.excess.more(key, bytes, time.Now())
+	if !since {
+		return out
+	}
+	v.o.Denied(key, "send far more than the server answers; its connections are ended for a while")
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, who := range v.there[key] {
+		v.disconnect(who)
+	}
+	return out
+}
+
+// Violated takes note of a subject that whoever has shown that JWT may not use.
 func (v *Visitors) Violated(jwt, what string) {
 	if key, known := keyOf(jwt); known {
 		v.o.Denied(key, what)
+		v.Excess(key, 0)
 	}
 }
 
 func (v *Visitors) left(key tutti.NodeKey, id uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	there := v.there[key]
 	for i, old := range there {
 		if old.id == id {
