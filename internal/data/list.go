@@ -12,6 +12,10 @@ import (
 // maxElement bounds one export, read or key in a list, in bytes of JSON.
 const maxElement = 2 << 20
 
+// maxFields bounds what one of them has in fields, and in their lists and objects together: parameters and tags, whose own
+// values stay JSON.
+const maxFields = 2 * MaxParameters
+
 // FirstOf decodes the first elements of a list, one after the other, and nothing of what follows: few bytes of JSON
 // can become many in memory. more: there are others. null and nothing are the empty list.
 func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more bool, err error) {
@@ -34,6 +38,9 @@ func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more b
 		if len(one) > maxElement {
 			return refuse(tutti.Errorf(tutti.CodeInvalid, "one of %d bytes, at most %d", len(one), maxElement))
 		}
+		if fieldsOf(one) > maxFields {
+			return refuse(tutti.Errorf(tutti.CodeInvalid, "one with more than %d fields, parameters and tags", maxFields))
+		}
 		var element T
 		if err := json.Unmarshal(one, &element); err != nil {
 			return refuse(err)
@@ -41,4 +48,25 @@ func FirstOf[T any](what string, raw json.RawMessage, most int) (out []T, more b
 		out = append(out, element)
 	}
 	return out, false, nil
+}
+
+// fieldsOf counts the commas of valid JSON, outside of texts and of what is nested deeper than two levels.
+func fieldsOf(raw json.RawMessage) int {
+	count, depth, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth <= 2:
+			count++
+		}
+	}
+	return count
 }

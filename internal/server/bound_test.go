@@ -31,6 +31,32 @@ func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 	}
 }
 
+// Nor does one export grow.
+func TestAnExportThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	const count = 150_000
+	var parameters strings.Builder
+	for i := range count {
+		fmt.Fprintf(&parameters, `"%x":1,`, i)
+	}
+	for what, fields := range map[string]string{
+		"tags":       `"tags":[` + strings.Repeat(`"",`, count) + `""]`,
+		"sensitive":  `"sensitive":[` + strings.Repeat(`"",`, count) + `""]`,
+		"parameters": `"parameters":{` + parameters.String() + `"z":1}`,
+		"fields":     strings.Repeat(`"x":1,`, count) + `"x":1`,
+	} {
+		var before, after runtime.MemStats
+		payload := []byte(fmt.Sprintf(`{"run":%q,"exports":[{"type":"Host","title":"x",%s}]}`, order.Run, fields))
+		runtime.ReadMemStats(&before)
+		_, err := f.Handle(t.Context(), f.db.Key, tutti.OpGate, payload)
+		runtime.ReadMemStats(&after)
+		wantCode(t, err, tutti.CodeInvalid, "fields, parameters and tags")
+		if used := after.TotalAlloc - before.TotalAlloc; used > 8*uint64(len(payload)) {
+			t.Errorf("%s: %d bytes allocated for a message of %d", what, used, len(payload))
+		}
+	}
+}
+
 func TestAGateHasDigestsOrNone(t *testing.T) {
 	good := tutti.DigestOf([]byte("x"))
 	for _, tc := range []struct {
