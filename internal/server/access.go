@@ -19,19 +19,21 @@ type access struct {
 	mu        *sync.Mutex
 	operators fold.Operators
 	fleet     *tutti.Fleet // as far as it says who may do what
+	rotates   *bool        // the keys are
 	inside    map[*visit]bool
-	strange   map[string]string // operators → a certificate that the log does not know and that asked to follow a rotation
+	strange   map[string]string // operators → a certificate that the log does not know and that came in a rotation
 }
 
 // maxStrange bounds the operators of whom a certificate is named that the log does not know.
 const maxStrange = 100
 
-// unknown notes a certificate that the log does not know.
-func (a access) unknown(name, serial string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.strange) < maxStrange || a.strange[name] != "" {
-		a.strange[name] = serial
+// note takes note of whose certificate the log does not know, if the keys are rotated. The lock is held.
+func (a access) note(v *visit) {
+	if !*a.rotates || a.operators.Admit(v.name, v.serial) != nil || a.operators[v.name].Knows(v.serial) {
+		return
+	}
+	if len(a.strange) < maxStrange || a.strange[v.name] != "" {
+		a.strange[v.name] = v.serial
 	}
 }
 
@@ -61,12 +63,25 @@ type visit struct {
 	end          context.CancelCauseFunc
 }
 
-// admit refuses who was revoked (CodeUnauthenticated), and who has no access (CodeRefused).
-func (v *visit) admit(operators fold.Operators, fleet tutti.Fleet) error {
-	if err := operators.Admit(v.name, v.serial); err != nil || len(v.verbs) == 0 {
+// admit refuses who was revoked (CodeUnauthenticated), who has no access, and while the keys are rotated who has a certificate
+// that the log does not know (CodeRefused): whoever stole the keys can make one.
+func (v *visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
+	if err := operators.Admit(v.name, v.serial); err != nil {
 		return err
 	}
+	if rotates && !operators[v.name].Knows(v.serial) {
+		return v.isStrange("and the keys of the server are rotated: ")
+	}
+	if len(v.verbs) == 0 {
+		return nil
+	}
 	return policy.MayOperate(fleet, v.name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0]), Later: true})
+}
+
+// isStrange refuses a visit because the log does not know its certificate.
+func (v *visit) isStrange(when string) error {
+	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, %ssomebody who stole the keys could have made it; "+
+		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.serial, v.name, when, v.name)
 }
 
 // visitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
@@ -78,14 +93,14 @@ func visitOf(ctx context.Context) *visit {
 type visitKey struct{}
 
 func newAccess() access {
-	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, inside: map[*visit]bool{}, strange: map[string]string{}}
+	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, rotates: new(bool), inside: map[*visit]bool{}, strange: map[string]string{}}
 }
 
 // load takes what the log says at the start.
 func (a access) load(from *fold.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.fleet.Access = from.Fleet().Access
+	a.fleet.Access, *a.rotates = from.Fleet().Access, from.Registry.Rotation.Phase().Rotates()
 	for name, op := range from.Registry.Operators {
 		a.operators[name] = op.Clone()
 	}
@@ -105,6 +120,8 @@ func (a access) apply(events []tutti.Event) {
 		case *tutti.OperatorRevoked:
 			delete(a.strange, b.Operator)
 			ended = true
+		case *tutti.CARotated:
+			*a.rotates, ended = b.Phase.Rotates(), true
 		case *tutti.FleetSet:
 			a.fleet.Access, ended = b.Fleet.Access, true
 		}
@@ -113,7 +130,8 @@ func (a access) apply(events []tutti.Event) {
 		return
 	}
 	for v := range a.inside {
-		if err := v.admit(a.operators, *a.fleet); err != nil {
+		if err := v.admit(a.operators, *a.rotates, *a.fleet); err != nil {
+			a.note(v)
 			v.end(err)
 		}
 	}
@@ -135,7 +153,8 @@ func (s *Server) Admit(ctx context.Context, name, serial string, verbs ...tutti.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &visit{name: name, serial: serial, verbs: verbs}
-	if err := v.admit(a.operators, *a.fleet); err != nil {
+	if err := v.admit(a.operators, *a.rotates, *a.fleet); err != nil {
+		a.note(v)
 		return nil, nil, err
 	}
 	inside, v.end = context.WithCancelCause(context.WithValue(tutti.WithActor(ctx, actorOperator+name), visitKey{}, v))
@@ -152,7 +171,7 @@ func (s *Server) Admit(ctx context.Context, name, serial string, verbs ...tutti.
 // for may have waited behind that.
 func stillIn(ctx context.Context, state *fold.State) error {
 	if v := visitOf(ctx); v != nil {
-		return v.admit(state.Registry.Operators, state.Fleet())
+		return v.admit(state.Registry.Operators, state.Registry.Rotation.Phase().Rotates(), state.Fleet())
 	}
 	return nil
 }

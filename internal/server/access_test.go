@@ -53,7 +53,13 @@ func newShop(t *testing.T) *shop {
 // as is a visit of an operator by any of these verbs, until the test ends.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
-	inside, leave, err := f.Admit(f.t.Context(), name, "serial", verbs...)
+	return f.with(name, "serial", verbs...)
+}
+
+// with is a visit with a certificate.
+func (f *shop) with(name, serial string, verbs ...tutti.Verb) context.Context {
+	f.t.Helper()
+	inside, leave, err := f.Admit(f.t.Context(), name, serial, verbs...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -298,16 +304,18 @@ func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 // TestTheLastAdminStays: no operator locks all operators out; root on the server may.
 func TestTheLastAdminStays(t *testing.T) {
 	f := newShop(t)
-	issue := func(name string) {
+	issue := func(name string) (serial string) {
 		t.Helper()
-		if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")}); err != nil {
+		issued, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")})
+		if err != nil {
 			t.Fatal(err)
 		}
+		return issued.Serial
 	}
 	fleet := func(admin string) tutti.FleetSource {
 		return tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: ada, may", "to: "+admin+", may", 1))}
 	}
-	issue("grace")
+	serial := issue("grace")
 	ada := f.as("ada", tutti.VerbAdmin)
 	_, err := f.SetFleet(ada, fleet("nobody"))
 	wantCode(t, err, tutti.CodeConflict, "nobody who has a good certificate is admin")
@@ -318,7 +326,7 @@ func TestTheLastAdminStays(t *testing.T) {
 	if context.Cause(ada) == nil {
 		t.Error("ada is no admin any more, and what she does as one goes on")
 	}
-	grace := f.as("grace", tutti.VerbAdmin)
+	grace := f.with("grace", serial, tutti.VerbAdmin)
 	issue("ada") // who is there, and no admin
 	wantCode(t, f.RevokeOperator(grace, tutti.RevokeOperator{Operator: "grace"}), tutti.CodeConflict, "nobody who has a good certificate is admin")
 	if _, err := f.SetFleet(servertest.Operator(), fleet("nobody")); err != nil {

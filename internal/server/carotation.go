@@ -38,6 +38,9 @@ func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotat
 	var phase tutti.RotationPhase
 	var nodes []tutti.NodeKey
 	err = s.do(ctx, func(tx *tx) error {
+		if err := tx.isKnown(ctx, "rotate the keys of the server"); err != nil {
+			return err
+		}
 		next, changes, err := tx.rotate(in, sets)
 		if err != nil {
 			return err
@@ -53,7 +56,7 @@ func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotat
 	if err != nil {
 		return tutti.CARotation{}, err
 	}
-	if !phase.Rotates() {
+	if phase == tutti.RotationFinished {
 		s.access.forget()
 	}
 	killpoint.Here("server.rotates", string(phase))

@@ -27,24 +27,42 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	}
 	own, leave := issue(t, f.Fleet, "bob")
 	defer leave()
-	thief := visit("bob", "made-with-the-stolen-CA")
-	calls := map[string]func() error{
-		"renew":  func() error { _, err := f.RenewOperator(thief, []byte("request")); return err },
-		"follow": func() error { _, err := f.FollowRotation(thief, []byte("request")); return err },
-		"issue": func() error {
+	calls := map[string]func(thief context.Context) error{
+		"renew a certificate": func(thief context.Context) error { _, err := f.RenewOperator(thief, []byte("request")); return err },
+		"follow":              func(thief context.Context) error { _, err := f.FollowRotation(thief, []byte("request")); return err },
+		"revoke operator bob": func(thief context.Context) error {
+			return f.RevokeOperator(thief, tutti.RevokeOperator{Operator: "bob", Last: true})
+		},
+		"rotate the keys of the server": func(thief context.Context) error {
+			_, err := f.RotateCA(thief, tutti.RotateCA{Step: tutti.RotationBegin})
+			return err
+		},
+		"let operator mallory in": func(thief context.Context) error {
 			_, err := f.IssueOperator(thief, tutti.IssueOperator{Operator: "mallory", Request: []byte("request"), Follows: true})
 			return err
 		},
 	}
-	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
-		f.must(step)
+	// What would outlast the certificate it takes no part in, before a rotation and after one was given up.
+	tries := func(when string) {
+		t.Helper()
+		thief := visit("bob", "made-with-the-stolen-CA")
 		for what, call := range calls {
 			n := len(f.Events())
-			wantCode(t, call(), tutti.CodeRefused, "tutti operator create bob")
+			wantCode(t, call(thief), tutti.CodeRefused, "tutti operator create bob")
 			if got := f.Since(n); slices.ContainsFunc(got, func(kind string) bool { return kind != "audit.denied" }) {
-				t.Errorf("%s in %s: appended %v; want nothing but refusals", what, step, got)
+				t.Errorf("%s %s: appended %v; want nothing but refusals", what, when, got)
 			}
 		}
+	}
+	tries("before")
+	inside := visit("bob", "made-with-the-stolen-CA")
+	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
+		f.must(step)
+		if context.Cause(inside) == nil {
+			t.Errorf("%s: what goes on with the certificate has not ended", step)
+		}
+		_, _, err := f.Admit(t.Context(), "bob", "made-with-the-stolen-CA", tutti.VerbView)
+		wantCode(t, err, tutti.CodeRefused, "tutti operator create bob")
 		if r := f.show(); len(r.Behind) == 0 || !strings.Contains(r.Behind[len(r.Behind)-1].Why, "made-with-the-stolen-CA") {
 			t.Errorf("%s: --status does not name the certificate: %+v", step, r.Behind)
 		}
@@ -55,6 +73,8 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	if r := f.show(); slices.ContainsFunc(r.Behind, func(b tutti.BehindRotation) bool { return strings.Contains(b.Why, "stolen") }) {
 		t.Errorf("when bob has a new certificate: %+v", r.Behind)
 	}
+	f.must(tutti.RotationAbandon)
+	tries("after")
 	if got := f.Denials(); !slices.Contains(got, "operator:bob: renew a certificate") || !slices.Contains(got, "operator:bob: let operator mallory in") {
 		t.Errorf("in the audit trail: %q", got)
 	}

@@ -34,7 +34,7 @@ func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tut
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		if err := tx.mayFollow(ctx, "let operator "+in.Operator+" in"); err != nil {
+		if err := tx.isKnown(ctx, "let operator "+in.Operator+" in"); err != nil {
 			return err
 		}
 		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
@@ -74,7 +74,7 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 		return out, err
 	}
 	return out, s.do(ctx, func(tx *tx) error {
-		if err := tx.mayFollow(ctx, "renew a certificate"); err != nil {
+		if err := tx.isKnown(ctx, "renew a certificate"); err != nil {
 			return err
 		}
 		if n := tx.Registry.Operators[name].IssuedSince(tx.now.Add(-renewalsIn)); n >= maxRenewals {
@@ -86,23 +86,23 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 	})
 }
 
-// mayFollow refuses new certificates, while the keys are rotated, to whoever shows one that the log does not know: whoever
-// stole the CA may have made it.
-func (tx *tx) mayFollow(ctx context.Context, what string) error {
+// isKnown refuses to whoever shows a certificate that the log does not know what would outlast it: other certificates, and
+// another CA. Whoever stole the CA may have made it.
+func (tx *tx) isKnown(ctx context.Context, what string) error {
 	v := visitOf(ctx)
-	if v == nil || !tx.Registry.Rotation.Phase().Rotates() || tx.Registry.Operators[v.name].Knows(v.serial) {
+	if v == nil || tx.Registry.Operators[v.name].Knows(v.serial) {
 		return nil
 	}
-	tx.server.access.unknown(v.name, v.serial)
-	return tx.deny(actorOperator+v.name, what, tutti.Errorf(tutti.CodeRefused,
-		"the log does not know the certificate %s of operator %s, and the keys of the server are rotated: somebody who stole the old keys could have made it; "+
-			"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.serial, v.name, v.name))
+	return tx.deny(actorOperator+v.name, what, v.isStrange("and so it takes no part in that: "))
 }
 
 // RevokeOperator implements tutti.Operators.
 func (s *Server) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) error {
 	in.Reason = plain.Line(in.Reason)
 	return s.do(ctx, func(tx *tx) error {
+		if err := tx.isKnown(ctx, "revoke operator "+in.Operator); err != nil {
+			return err
+		}
 		if tx.Registry.Operators[in.Operator] == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no operator %q is known; see: tutti operator list", in.Operator)
 		}

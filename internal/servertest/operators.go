@@ -44,8 +44,10 @@ func TestTokens(t *testing.T, side Side) {
 // `request`, as of Identity.
 func TestOperators(t *testing.T, side Side) {
 	f := Start(t)
+	_, err := f.IssueOperator(Operator(), tutti.IssueOperator{Operator: "ada", Request: []byte("request")})
+	wantCode(t, "who asks", err, "")
 	api, ctx := side(t, f), Operator()
-	_, err := api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("nothing")})
+	_, err = api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("nothing")})
 	wantCode(t, "a request that is none", err, tutti.CodeInvalid)
 	_, err = api.IssueOperator(ctx, tutti.IssueOperator{Operator: "local", Request: []byte("request")})
 	wantCode(t, "the name of who comes through the socket", err, tutti.CodeInvalid)
@@ -55,7 +57,7 @@ func TestOperators(t *testing.T, side Side) {
 	want(t, "renewed", "ada", string(mine.Certificate), err)
 	list, err := api.ListOperators(ctx)
 	want(t, "operators", []tutti.OperatorView{
-		{Operator: "ada", Certificates: 1, Expires: mine.Expires},
+		{Operator: "ada", Certificates: 2, Expires: mine.Expires},
 		{Operator: "bob", Certificates: 1, Expires: bob.Expires, CodeKey: true},
 	}, list, err)
 
