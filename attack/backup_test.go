@@ -169,10 +169,41 @@ func TestStolenBackup(t *testing.T) {
 		return map[string]*tls.Config{"an operator": operator.TLS(), "a node": node}
 	}
 	open := th.operator(t)
+	key, err := identity.NewOperatorKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := key.Request("mallory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What would outlast his certificate, and what helps him to stay.
+	stays := map[string]func() error{
+		"renews": func() error { _, err := open.RenewOperator(t.Context(), request); return err },
+		"lets another one in": func() error {
+			_, err := open.IssueOperator(t.Context(), tutti.IssueOperator{Operator: "mallory", Request: request})
+			return err
+		},
+		"puts admin out": func() error {
+			return open.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin", Last: true})
+		},
+		"rotates": func() error {
+			_, err := open.RotateCA(t.Context(), tutti.RotateCA{Step: tutti.RotationBegin})
+			return err
+		},
+		"gives a rotation up": func() error {
+			_, err := open.RotateCA(t.Context(), tutti.RotateCA{Step: tutti.RotationAbandon, LeaveOperators: []string{"admin"}, Last: true})
+			return err
+		},
+	}
 	t.Run("can, before", func(t *testing.T) {
 		if _, err := open.ListNodes(t.Context()); err != nil {
 			t.Errorf("his operator: %v", err)
 		}
+		for what, do := range stays {
+			wantCode(t, "his operator "+what, do(), tutti.CodeRefused)
+		}
+		f.audited(denial{"operator:mallory", "renew a certificate", "somebody"})
 		for what, user := range th.users(t) {
 			if err := th.bus(t, user.JWT, user.Seed); err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -188,21 +219,14 @@ func TestStolenBackup(t *testing.T) {
 	f.rotate()
 	f.rotate("--switch")
 	t.Run("cannot follow", func(t *testing.T) {
-		key, err := identity.NewOperatorKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		request, err := key.Request("mallory")
-		if err != nil {
-			t.Fatal(err)
-		}
 		_, err = open.FollowRotation(t.Context(), request)
 		wantCode(t, "his operator follows", err, tutti.CodeRefused)
-		_, err = open.RenewOperator(t.Context(), request)
-		wantCode(t, "his operator renews", err, tutti.CodeRefused)
-		_, err = open.IssueOperator(t.Context(), tutti.IssueOperator{Operator: "mallory", Request: request, Follows: true})
-		wantCode(t, "his operator lets another one in", err, tutti.CodeRefused)
-		f.audited(denial{"operator:mallory", "renew a certificate", "somebody"})
+		_, err = open.ListNodes(t.Context())
+		wantCode(t, "his operator looks", err, tutti.CodeRefused)
+		for what, do := range stays {
+			wantCode(t, "his operator "+what, do(), tutti.CodeRefused)
+		}
+		f.audited(denial{"operator:mallory", "call /v1/ca/rotate", "somebody"})
 		if said := f.tutti("rotate", "ca", "--status"); !strings.Contains(said, "operator mallory") {
 			t.Errorf("--status does not name it: %s", said)
 		}
