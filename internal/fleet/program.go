@@ -92,6 +92,9 @@ func runOptions(o tutti.RunOptions) []string {
 // CheckRunOptions refuses options that Puppet would not take for what they are
 // meant to be, for who has them from elsewhere than a fleet file.
 func CheckRunOptions(o tutti.RunOptions) error {
+	if len(o.Tags) > maxTags || len(o.SkipTags) > maxTags {
+		return tutti.Errorf(tutti.CodeInvalid, "%d tags, and %d to skip, at most %d: each run has them in the log", len(o.Tags), len(o.SkipTags), maxTags)
+	}
 	for _, tag := range slices.Concat(o.Tags, o.SkipTags) {
 		if !tagRE.MatchString(tag) {
 			return tutti.Errorf(tutti.CodeInvalid, "%q is no tag of Puppet: one each; letters, digits and `_:.-`", tag)
@@ -114,6 +117,9 @@ func (r *reader) environmentName(n *yaml.Node, what string) string {
 // tagRE is what Puppet takes for a tag; it joins them by commas.
 var tagRE = regexp.MustCompile(`^[[:alnum:]_][[:alnum:]_:.-]{0,255}$`)
 
+// maxTags bounds the tags of a run.
+const maxTags = 100
+
 func (r *reader) tags(n *yaml.Node, what string) []string {
 	var tags []string
 	for _, tag := range r.oneOrMore(n, what) {
@@ -121,6 +127,9 @@ func (r *reader) tags(n *yaml.Node, what string) []string {
 			r.report(tag.at, "one tag each; letters, digits and `_:.-`", "%s: %q is no tag of Puppet", what, tag.string)
 		}
 		tags = append(tags, tag.string)
+	}
+	if len(tags) > maxTags {
+		r.report(n, "", "%s: %d tags, at most %d: each run has them in the log", what, len(tags), maxTags)
 	}
 	return tags
 }

@@ -63,11 +63,22 @@ func signedBy(s tutti.Statement, key ed25519.PublicKey) bool {
 	return false
 }
 
+// maxStatement bounds the body of a statement, in bytes: the longest one lists operators.
+const maxStatement = 1 << 20
+
 // read decodes the body of a statement of a kind. It says nothing of who signed it.
 func read[Body interface{ Validate() error }](s tutti.Statement, kind tutti.StatementKind) (Body, error) {
 	var body Body
 	if s.Kind != kind {
 		return body, tutti.Errorf(tutti.CodeRefused, "a statement of kind %q where %q is wanted", string(s.Kind), string(kind))
+	}
+	if len(s.Body) > maxStatement {
+		return body, tutti.Errorf(tutti.CodeInvalid, "a statement of %d bytes, at most %d", len(s.Body), maxStatement)
+	}
+	for _, sig := range s.Signatures {
+		if len(sig.Signature) != ed25519.SignatureSize || sig.Key.Validate() != nil {
+			return body, tutti.Errorf(tutti.CodeInvalid, "statement of kind %q: a signature of %d bytes, or of no key", string(kind), len(sig.Signature))
+		}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(s.Body))
 	decoder.DisallowUnknownFields() // what is not understood is not half obeyed

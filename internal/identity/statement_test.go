@@ -69,6 +69,11 @@ func TestStatementsOfCode(t *testing.T) {
 		return state(t, tutti.StatementCode, body, key)
 	}
 	many := state(t, tutti.StatementCode, said, other, other, other, other, key)
+	long, nobodys := state(t, tutti.StatementCode, said, key), state(t, tutti.StatementCode, said, key)
+	long.Signatures = append(long.Signatures, tutti.Signature{Key: tutti.DigestOf(nil), Signature: make([]byte, 1<<20)})
+	nobodys.Signatures = append(nobodys.Signatures, tutti.Signature{Key: "somebody's", Signature: make([]byte, 64)})
+	book := state(t, tutti.StatementCode, said, key)
+	book.Body = append(book.Body, make([]byte, 1<<20)...)
 	renamed := state(t, tutti.StatementPlans, said, key)
 	renamed.Kind = tutti.StatementCode
 	for reason, tc := range map[string]struct {
@@ -80,6 +85,9 @@ func TestStatementsOfCode(t *testing.T) {
 		"by another key":              {state(t, tutti.StatementCode, said, other), "not signed"},
 		"by nobody":                   {state(t, tutti.StatementCode, said), "not signed"},
 		"more signatures than are":    {many, "not signed"},
+		"a signature of a megabyte":   {long, "a signature of 1048576 bytes"},
+		"a signature of no key":       {nobodys, "of no key"},
+		"a book":                      {book, "at most 1048576"},
 		"another counter":             {altered(`"counter":7`, `"counter":8`), "not signed"},
 		"another environment":         {with(func(s *tutti.Signed) { s.Environment = "staging" }), `signed for environment "staging"`},
 		"another fleet":               {with(func(s *tutti.Signed) { s.Fleet = tutti.DigestOf(nil) }), "for the fleet"},

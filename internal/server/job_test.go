@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,12 +46,13 @@ func TestWhatCannotStart(t *testing.T) {
 			}
 			fleetOnly(f)
 		}, good, tutti.CodeNotFound, "no code was pushed"},
-		"no such plan": {fleet, tutti.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
-		"not joined":   {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
-		"no mode":      {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
-		"compile":      {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
-		"a limit":      {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Limit: -1}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "below 0"},
-		"a reaction":   {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Reaction: true}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "reaction: only the server"},
+		"no such plan":   {fleet, tutti.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
+		"not joined":     {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
+		"no mode":        {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
+		"compile":        {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
+		"a book of tags": {join("db-01"), tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: slices.Repeat([]string{"t"}, 101)}}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "101 tags"},
+		"a limit":        {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Limit: -1}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "below 0"},
+		"a reaction":     {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Reaction: true}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "reaction: only the server"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -115,9 +115,32 @@ func (s *Server) SignCode(ctx context.Context, in tutti.CodeSign) error {
 		case !bytes.Equal(now.Body, in.Statement.Body):
 			return tutti.Errorf(tutti.CodeConflict, "the code %.19s was pushed again meanwhile", in.Code)
 		}
-		tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: said.Environment, Code: in.Code, Counter: said.Counter, Statement: in.Statement})
+		st, more := signedMore(now, in.Statement, func(st tutti.Statement) bool {
+			_, err := s.opts.Identity.Said(tx.Registry.Trust, st)
+			return err == nil
+		})
+		if more {
+			tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: said.Environment, Code: in.Code, Counter: said.Counter, Statement: st})
+		}
 		return nil
 	})
+}
+
+// signedMore returns a statement with those of its signatures that are good, and whether that are more than were there: whoever
+// sends others, or the same again, puts nothing into the log.
+func signedMore(now, in tutti.Statement, good func(tutti.Statement) bool) (out tutti.Statement, more bool) {
+	out = in
+	out.Signatures = nil
+	for _, sig := range in.Signatures {
+		one := in
+		one.Signatures = []tutti.Signature{sig}
+		if slices.ContainsFunc(out.Signatures, func(s tutti.Signature) bool { return s.Key == sig.Key }) || !good(one) {
+			continue
+		}
+		out.Signatures = append(out.Signatures, sig)
+		more = more || !now.SignedBy(sig.Key)
+	}
+	return out, more
 }
 
 // TrustKeys implements tutti.Signings.
@@ -180,8 +203,14 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 				return tx.deny(tutti.Actor(ctx), "say who signs actions", err)
 			}
 		}
-		tx.emit(tutti.Actor(ctx), &next)
-		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
+		st, more := signedMore(now.Statement, in, func(st tutti.Statement) bool {
+			_, err := s.opts.Identity.Operators(tx.Registry.Trust, st)
+			return err == nil
+		})
+		if next.Statement = st; more || !bytes.Equal(now.Statement.Body, in.Body) {
+			tx.emit(tutti.Actor(ctx), &next)
+			keys = slices.Collect(maps.Keys(tx.Registry.Keys))
+		}
 		return nil
 	})
 	s.ringClaims(keys)

@@ -102,6 +102,32 @@ func TestWhichCodeKeysSign(t *testing.T) {
 	}
 }
 
+// Whoever has no code key adds nothing to what was signed, and says nothing again.
+func TestOnlyGoodSignaturesAreKept(t *testing.T) {
+	f := servertest.Start(t)
+	f.PushCounted("one", 1)
+	ctx := servertest.Operator()
+	list := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1}, "operator")
+	junk := servertest.State("", nil, "mallory").Signatures
+	with := func(st tutti.Statement) tutti.Statement {
+		st.Signatures = slices.Concat(junk, st.Signatures, st.Signatures)
+		return st
+	}
+	wantCode(t, f.TrustOperators(ctx, with(list)), "", "")
+	said, err := f.Signing(ctx)
+	if err != nil || len(said.Codes) != 1 || said.Codes[0].Statement == nil || said.Operators == nil {
+		t.Fatalf("%+v, %v", said, err)
+	}
+	n := len(f.Events())
+	for range 3 {
+		wantCode(t, f.TrustOperators(ctx, with(list)), "", "")
+		wantCode(t, f.SignCode(ctx, tutti.CodeSign{Code: said.Codes[0].Code, Statement: with(*said.Codes[0].Statement)}), "", "")
+	}
+	if got := f.Since(n); len(got) != 0 || len(said.Operators.Signatures) != 1 {
+		t.Errorf("appended %v; the list has %d signatures", got, len(said.Operators.Signatures))
+	}
+}
+
 // TestANodeIsToldWhatItLacks of the statements about code keys, and the server notes what it says.
 func TestANodeIsToldWhatItLacks(t *testing.T) {
 	f := servertest.Start(t)
