@@ -231,9 +231,9 @@ func (t Trust) Said(in tutti.Statement) (tutti.Signed, error) {
 }
 
 // Chain returns which code keys sign after all statements about them, in order, and these statements. Those that are kept were
-// verified before. Those that are shown were not: each has to be signed by a key that the one before it trusts. Where none is
-// kept, one of them has to be signed by a key of one's own, or anybody could have made them all. The zero Counter: there is no
-// statement. CodeRefused: nobody who may has signed them, or they are others than the kept ones.
+// verified before. Those that are shown were not: each has to be signed by a key that the one before it trusts, and the last
+// one by a key of one's own. Else who has a key that was rotated could go on from a statement of its time. The zero Counter:
+// there is no statement. CodeRefused: nobody who may has signed them, or they are others than the kept ones.
 func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.PublicKey) (Trust, []tutti.Statement, error) {
 	refused := func(format string, args ...any) (Trust, []tutti.Statement, error) {
 		return Trust{}, nil, tutti.Errorf(tutti.CodeRefused, "which code keys to trust: "+format, args...)
@@ -243,7 +243,7 @@ func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.Pub
 			return refused("statement %d is another one than was seen before", i+1)
 		}
 	}
-	out, vouched := Trust{Fleet: fleet}, len(kept) > 0
+	out := Trust{Fleet: fleet}
 	all := append(slices.Clone(kept), shown[min(len(kept), len(shown)):]...)
 	for i, st := range all {
 		next, err := out.read(st)
@@ -260,10 +260,10 @@ func Chain(fleet tutti.Digest, kept, shown []tutti.Statement, own ...ed25519.Pub
 		if next.Counter != uint64(i)+1 {
 			return refused("statement %d is in the place of statement %d", next.Counter, i+1)
 		}
-		out, vouched = next, vouched || (Trust{Keys: own}).signed(st)
+		out = next
 	}
-	if len(all) > 0 && !vouched {
-		return refused("none of %d statements is signed by a key that is here", len(all))
+	if n := len(all); n > len(kept) && !(Trust{Keys: own}).signed(all[n-1]) {
+		return refused("statement %d, the last one, is not signed by a key that is here: that was rotated, or somebody goes on with one that was", n)
 	}
 	return out, all, nil
 }
