@@ -3,6 +3,7 @@ package tutti
 import (
 	"cmp"
 	"strconv"
+	"time"
 )
 
 // Epoch is one life of a fleet's log. Each restore of a server begins the next one, so
@@ -16,6 +17,19 @@ type Epoch struct {
 // MaxEpoch bounds the number of an epoch, which is a time in milliseconds: there is always a next one that JSON of any
 // language can hold.
 const MaxEpoch = 1 << 53
+
+// EpochStep bounds by how much the number of an epoch is above the time and above what was seen before: a hundred years.
+// Else who has played the server once, with a backup of it, would leave no number above his own.
+const EpochStep = 100 * 365 * 24 * 60 * 60 * 1000
+
+// Plausible refuses, as CodeRefused, an epoch that no honest server begins after the one that was seen.
+func (e Epoch) Plausible(seen Epoch, now time.Time) error {
+	most := max(seen.Number, uint64(max(0, now.UnixMilli()))) + EpochStep
+	if e.Number <= most {
+		return nil
+	}
+	return Errorf(CodeRefused, "the server says that its epoch is %s, more than a hundred years above the time and all that was seen: it is not believed", e)
+}
 
 // Position is how far a server is: its epoch, and the last event that it has acknowledged, with
 // its link, which stands for all before it. Nodes and operators keep the last that they were

@@ -469,6 +469,11 @@ func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
 		a.noteDenied(err)
 		return claimed, err
 	}
+	for _, epoch := range []tutti.Epoch{claimed.Position.Epoch, {Number: claimed.Fence.Epoch}} {
+		if err := epoch.Plausible(a.begun.Server.Epoch, time.Now()); err != nil {
+			return claimed, err
+		}
+	}
 	a.toldAlone(claimed.Alone)
 	if err := a.trust(claimed.Trust); err != nil {
 		return claimed, err

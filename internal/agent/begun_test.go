@@ -188,3 +188,32 @@ func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
 		t.Errorf("result %+v", got)
 	}
 }
+
+// TestAnEpochThatNoServerBegins: whoever has played the server once, with a backup of it, leaves room above what he has said.
+func TestAnEpochThatNoServerBegins(t *testing.T) {
+	for what, change := range map[string]func(*tutti.Claimed){
+		"the server's": func(c *tutti.Claimed) { c.Position.Epoch = tutti.Epoch{Number: tutti.MaxEpoch - 1, Random: "x"} },
+		"of the order": func(c *tutti.Claimed) { c.Fence.Epoch = tutti.MaxEpoch - 1 },
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLab(t, applies)
+			var honest atomic.Bool
+			told := make(chan struct{})
+			once := sync.OnceFunc(func() { close(told) })
+			l.tampered(func(c *tutti.Claimed) {
+				if !honest.Load() && c.Order != nil {
+					change(c)
+					once()
+				}
+			})
+			l.start()
+			job := l.job()
+			<-told
+			honest.Store(true)
+			got := l.end(job)
+			if l.ruby.started() != 1 || !got.Outcome.Good() {
+				t.Errorf("%+v after %d starts, want the run that the honest server wants", got, l.ruby.started())
+			}
+		})
+	}
+}

@@ -71,7 +71,7 @@ func nextEpoch(dir string, above uint64) error {
 }
 
 // maxAbove bounds what a person can ask for: there has to be room for the epochs after it.
-const maxAbove = tutti.MaxEpoch / 2
+const maxAbove = tutti.MaxEpoch - tutti.EpochStep
 
 // NewEpoch does that for a server that does not run, whose log was put back.
 func NewEpoch(dir string, above uint64) error {

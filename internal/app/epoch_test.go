@@ -144,6 +144,25 @@ func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
+// Who has played the server once, with a backup of it, does not keep operators from the honest one.
+func TestAnEpochOfAThief(t *testing.T) {
+	s := initStored(t)
+	s.mustServe(t, writes("shared/first", 2))
+	file := filepath.Join(t.TempDir(), "all.tar")
+	if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+		t.Fatal(err)
+	}
+	thief := s.restored(t, file)
+	if err := NewEpoch(thief.dir, maxAbove); err != nil {
+		t.Fatal(err)
+	}
+	thief.mustServe(t, writes("shared/one", 1))
+	if got := thief.epoch(t); got != maxAbove+1 {
+		t.Fatalf("the thief's server began epoch %d", got)
+	}
+	s.mustServe(t, writes("shared/two", 1))
+}
+
 func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
 	if err := NewEpoch(t.TempDir(), 0); err == nil {
 		t.Error("there is no server")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
@@ -40,7 +41,7 @@ func (s *seen) See(at tutti.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.read()
-	if at == before || at.Behind(before, "") != nil {
+	if at == before || at.Behind(before, "") != nil || at.Epoch.Plausible(before.Epoch, time.Now()) != nil {
 		return
 	}
 	if raw, err := json.Marshal(at); err == nil {
