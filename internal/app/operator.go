@@ -190,6 +190,9 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		if err := identity.WriteIssued(in.Out, issued); err != nil {
 			return issued, err
 		}
+		if err := handOnRecovery(c.OperatorDir, in.Out); err != nil {
+			return issued, err
+		}
 		return issued, writeFleet(in.Out, issued.Server, fleet)
 	}
 	key, err := identity.NewOperatorKey()
@@ -218,7 +221,28 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 			return issued, err
 		}
 	}
+	if err := handOnRecovery(c.OperatorDir, in.Out); err != nil {
+		return issued, err
+	}
 	return issued, writeFleet(in.Out, issued.Server, fleet)
+}
+
+// handOnRecovery gives another operator's directory the public half of the recovery key that this one knows: who seals need
+// not believe the server.
+func handOnRecovery(from, to string) error {
+	known, err := loadPins(cli.Connection{OperatorDir: from})
+	if err != nil {
+		return err
+	}
+	if public, err := (sealer{}).Recovery(cli.Connection{OperatorDir: from}); err == nil {
+		known.Recovery = public
+	}
+	own, err := loadPins(cli.Connection{OperatorDir: to})
+	if err != nil || known.Recovery == "" || own.Recovery != "" {
+		return err
+	}
+	own.Recovery = known.Recovery
+	return own.save(cli.Connection{OperatorDir: to})
 }
 
 // fleetOf returns the id of the fleet that an operator belongs to; who comes through the local socket believes the

@@ -172,6 +172,9 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 	}
 	killpoint.Here("rotate.remembered")
 	if err := r.server.TrustKeys(ctx, st); err != nil {
+		if tutti.CodeOf(err) == tutti.CodeConflict { // another operator was first: what was said here counts for nothing
+			err = errors.Join(err, writeTrust(r.dir, r.chain))
+		}
 		return err
 	}
 	killpoint.Here("rotate.told")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,14 +175,24 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	}
 }
 
-// become gives the directory another code-signing key.
-func (p *pusher) become(key ed25519.PrivateKey) {
+// private makes the files of a copied directory those of its owner alone.
+func (p *pusher) private() {
 	p.t.Helper()
-	for _, name := range []string{"ca.crt", "operator.pem", "code.key", "fleet", "server", "seen.json", "signed.json", "trust.json"} {
-		if err := os.Chmod(filepath.Join(p.conn.OperatorDir, name), 0o600); err != nil {
+	files, err := filepath.Glob(filepath.Join(p.conn.OperatorDir, "*"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, file := range files {
+		if err := os.Chmod(file, 0o600); err != nil {
 			p.t.Fatal(err)
 		}
 	}
+}
+
+// become gives the directory another code-signing key.
+func (p *pusher) become(key ed25519.PrivateKey) {
+	p.t.Helper()
+	p.private()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		p.t.Fatal(err)
@@ -302,5 +313,46 @@ func TestAServerThatWasPutBackIsToldAgain(t *testing.T) {
 	out, err := p.rotate(cli.RotateCodeKey{})
 	if err != nil || heard != 3 || !out.GoesOn {
 		t.Errorf("%d statements were told, %+v, %v, want the two of before and the one that begins the next rotation", heard, out, err)
+	}
+}
+
+// first lets another operator say something about code keys just before.
+type first struct {
+	cli.Server
+	other func()
+}
+
+func (s first) TrustKeys(ctx context.Context, in tutti.Statement) error {
+	s.other()
+	return s.Server.TrustKeys(ctx, in)
+}
+
+// TestTwoRotationsAtOnce: who comes second has begun nothing, and goes on to push with the key that still signs.
+func TestTwoRotationsAtOnce(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	other := *p
+	other.conn.OperatorDir = filepath.Join(t.TempDir(), "other")
+	if err := os.CopyFS(other.conn.OperatorDir, os.DirFS(p.conn.OperatorDir)); err != nil {
+		t.Fatal(err)
+	}
+	other.private()
+	honest := p.server
+	p.server = first{honest, sync.OnceFunc(func() {
+		if _, err := other.rotate(cli.RotateCodeKey{}); err != nil {
+			t.Error(err)
+		}
+	})}
+	if _, err := p.rotate(cli.RotateCodeKey{}); tutti.CodeOf(err) != tutti.CodeConflict {
+		t.Errorf("rotated second: %v, want a conflict", err)
+	}
+	p.server = honest
+	if err := p.push("production", "two"); err != nil {
+		t.Errorf("pushed with the key that still signs: %v", err)
+	}
+	if _, err := p.rotate(cli.RotateCodeKey{}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "another rotation goes on") {
+		t.Errorf("rotated again: %v", err)
 	}
 }

@@ -233,15 +233,15 @@ func pin(c cli.Connection, out *cli.SealedFor, to tutti.Recipients, ask func(cli
 	if err := plausible(out.For, to.Nodes); err != nil {
 		return err
 	}
-	if out.First, err = compare(c, to, false); err != nil {
+	if out.First, out.Recovery, err = compare(c, to, false); err != nil {
 		return err
 	}
-	if len(out.First) > 0 {
+	if len(out.First) > 0 || out.Recovery != "" {
 		if err := ask(*out); err != nil {
 			return err
 		}
 	}
-	_, err = compare(c, to, true)
+	_, _, err = compare(c, to, true)
 	return err
 }
 
@@ -274,20 +274,25 @@ func sameTargets(c cli.Connection, view tutti.SecretView) error {
 		view.Key, strings.Join(view.For, " "), strings.Join(had.For, " "), view.Key, strings.Join(are, " "))
 }
 
-// compare refuses keys that are not those of before, and returns the nodes that have none yet. Keep remembers these.
-func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, err error) {
+// compare refuses keys that are not those of before, and returns the nodes that have none yet, and the recovery key if there
+// was none. Keep remembers these.
+func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.NodeName, recovery string, err error) {
 	known, unlock, err := lockPins(c)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer unlock()
-	if public, err := (sealer{}).Recovery(c); err == nil && public != to.Recovery {
-		return nil, tutti.Errorf(tutti.CodeRefused, "%s is another recovery key than that of the fleet file (%s): write its public half into the fleet file (`tutti secret init --show`), "+
+	public, err := (sealer{}).Recovery(c)
+	if err == nil && public != to.Recovery {
+		return nil, "", tutti.Errorf(tutti.CodeRefused, "%s is another recovery key than that of the fleet file (%s): write its public half into the fleet file (`tutti secret init --show`), "+
 			"or move it away and get the fleet's", filepath.Join(c.OperatorDir, recoveryFile), to.Recovery)
 	}
 	if known.Recovery != "" && known.Recovery != to.Recovery {
-		return nil, tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
+		return nil, "", tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
 			"if it was an operator, run: tutti secret trust --recovery", to.Recovery, known.Recovery)
+	}
+	if known.Recovery == "" && public == "" {
+		recovery = to.Recovery
 	}
 	known.Recovery = to.Recovery
 	var others []string
@@ -302,13 +307,13 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 		}
 	}
 	if len(others) > 0 {
-		return nil, tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, or somebody ran `tutti agent rotate-key` there, run: tutti secret trust %s",
+		return nil, "", tutti.Errorf(tutti.CodeRefused, "another key than this operator has sealed to before: %s; if the machines were replaced, or somebody ran `tutti agent rotate-key` there, run: tutti secret trust %s",
 			strings.Join(others, ", "), strings.Join(others, " "))
 	}
 	if !keep {
-		return first, nil
+		return first, recovery, nil
 	}
-	return first, known.save(c)
+	return first, recovery, known.save(c)
 }
 
 // plausible refuses recipients that an honest server does not name: twice, or beside the targets if these are nodes. Which

@@ -90,6 +90,48 @@ func TestTheFirstSealAsks(t *testing.T) {
 	}
 }
 
+// TestTheRecoveryKeyIsAskedFor, by whoever knows none: a server could name its own for a moment. An operator is given the key with
+// the certificate.
+func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
+	f, c := secretFleet(t)
+	ctx, s := servertest.Operator(), sealer{}
+	f.Join("web-01", "web")
+	bob := cli.Connection{OperatorDir: filepath.Join(t.TempDir(), "bob")}
+	public, err := s.Recovery(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	answer := tutti.Errorf(tutti.CodeInvalid, "no")
+	set := func() error {
+		_, err := s.Seal(ctx, f, bob, "db/pw", []string{"group:web"}, json.RawMessage(`1`), func(to cli.SealedFor) error {
+			asked = append(asked, to.Recovery)
+			return answer
+		})
+		return err
+	}
+	for range 2 {
+		wantErr(t, set(), tutti.CodeInvalid, "no")
+	}
+	if diff := cmp.Diff([]string{public, public}, asked); diff != "" {
+		t.Errorf("-want +asked for\n%s", diff)
+	}
+	if err := handOnRecovery(c.OperatorDir, bob.OperatorDir); err != nil {
+		t.Fatal(err)
+	}
+	asked, answer = nil, nil
+	wantErr(t, set(), "", "")
+	if diff := cmp.Diff([]string{""}, asked); diff != "" {
+		t.Errorf("who was given it is asked for it: -want +asked for\n%s", diff)
+	}
+	_, other, err := seal.NewRecovery()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushRecovery(t, f, other)
+	wantErr(t, set(), tutti.CodeRefused, "is not the one that this operator knows")
+}
+
 // TestOperatorsSeal: for who is there, once more for who comes, and for others; what nodes open is what was set.
 func TestOperatorsSeal(t *testing.T) {
 	f, c := secretFleet(t)

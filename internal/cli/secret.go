@@ -42,6 +42,8 @@ type SealedFor struct {
 	Absent  []tutti.NodeName  `json:"absent,omitempty"`
 	Unknown []tutti.GroupName `json:"unknown,omitempty"` // groups that the fleet file does not have any more
 	First   []tutti.NodeName  `json:"first,omitempty"`   // this operator had sealed nothing to them before
+	// Recovery is the fleet file's recovery key, if this operator had sealed nothing to it before and has not made it.
+	Recovery string `json:"recovery,omitempty"`
 }
 
 func newSecretCommand(o *options) *cobra.Command {
@@ -181,10 +183,17 @@ again for it. With --for, one secret is for other targets from now on.`,
 	return cmd
 }
 
-// askFirst asks before something is sealed to nodes that this operator has sealed nothing to.
+// askFirst asks before something is sealed to whom this operator has sealed nothing before.
 func (o *options) askFirst(cmd *cobra.Command) func(SealedFor) error {
 	return func(s SealedFor) error {
-		return o.confirm(cmd, fmt.Sprintf("seal %s to %s for the first time (%s)", s.Key, count(len(s.First), "node"), strings.Join(plain(s.First), ", ")))
+		var to []string
+		if len(s.First) > 0 {
+			to = append(to, fmt.Sprintf("%s for the first time (%s)", count(len(s.First), "node"), strings.Join(plain(s.First), ", ")))
+		}
+		if s.Recovery != "" {
+			to = append(to, fmt.Sprintf("the recovery key of the fleet file for the first time (%s)", s.Recovery))
+		}
+		return o.confirm(cmd, fmt.Sprintf("seal %s to %s", s.Key, strings.Join(to, " and ")))
 	}
 }
 
