@@ -24,6 +24,10 @@ const (
 	bodyPatience = 30 * time.Second
 	// ownStreams are the streams that one operator reads: each costs the server something with each event.
 	ownStreams = 64
+	// ownCalls are the requests of one operator that are at work at once, besides streams; callPatience is how long others of
+	// theirs wait.
+	ownCalls     = 8
+	callPatience = 30 * time.Second
 )
 
 // budget is what is left for requests. The zero value is not one.
@@ -37,6 +41,7 @@ type budget struct {
 // share is what one operator has.
 type share struct {
 	bodies  *semaphore.Weighted
+	calls   *semaphore.Weighted
 	streams int
 	users   int // requests that hold or wait for a part of it
 }
@@ -50,7 +55,7 @@ func (b *budget) with(who string) (own *share, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if own = b.own[who]; own == nil {
-		own = &share{bodies: semaphore.NewWeighted(ownBodies)}
+		own = &share{bodies: semaphore.NewWeighted(ownBodies), calls: semaphore.NewWeighted(ownCalls)}
 		b.own[who] = own
 	}
 	own.users++
@@ -82,6 +87,22 @@ func (b *budget) take(ctx context.Context, who string, size int64) (release func
 		b.all.Release(size)
 		own.bodies.Release(size)
 		leave()
+	}, nil
+}
+
+// call waits until a request of an operator may be worked on: one who sends many at once waits for the own ones. CodeUnavailable:
+// none of them ended in time.
+func (b *budget) call(ctx context.Context, who string) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	own, left := b.with(who)
+	if err := own.calls.Acquire(ctx, 1); err != nil {
+		left()
+		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s has %d other requests under way, and none of them ended within %s; try again", who, ownCalls, callPatience)
+	}
+	return func() {
+		own.calls.Release(1)
+		left()
 	}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -121,6 +122,77 @@ func TestBodiesAreSmall(t *testing.T) {
 			t.Errorf("%s with %d bytes: %d, want that they are too many", name, len(body), got)
 		}
 	}
+}
+
+// TestAnOperatorHasSoManyCalls at work: others of the same operator wait, and nobody else does.
+func TestAnOperatorHasSoManyCalls(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	var most, now atomic.Int64
+	s := serving(t, jobs{list: func(ctx context.Context) ([]tutti.JobView, error) {
+		if tutti.Actor(ctx) == "operator:ada" {
+			return nil, nil
+		}
+		n := now.Add(1)
+		defer now.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		begun <- struct{}{}
+		<-end
+		return nil, nil
+	}})
+	list := func(operator string) error {
+		_, err := httpapi.NewClient(s.URL, &http.Client{Transport: as{operator, s.Client().Transport}}).ListJobs(t.Context())
+		return err
+	}
+	const calls = 3 * httpapi.OwnCalls
+	ended := make(chan error, calls)
+	for range calls {
+		go func() { ended <- list("eve") }()
+	}
+	for range httpapi.OwnCalls {
+		<-begun
+	}
+	if err := list("ada"); err != nil {
+		t.Error(err)
+	}
+	for range calls - httpapi.OwnCalls {
+		end <- struct{}{}
+		<-begun
+	}
+	close(end)
+	for range calls {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() != httpapi.OwnCalls {
+		t.Errorf("%d requests of one operator were at work at once, want %d", most.Load(), httpapi.OwnCalls)
+	}
+}
+
+// TestACallWaitsSoLong, and says for what.
+func TestACallWaitsSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := httpapi.NewBudget()
+		var held []func()
+		for range httpapi.OwnCalls {
+			leave, err := b.Call(t.Context(), "operator:eve")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, leave)
+		}
+		_, err := b.Call(t.Context(), "operator:eve")
+		if tutti.CodeOf(err) != tutti.CodeUnavailable || !strings.Contains(err.Error(), "operator:eve has 8 other requests under way") {
+			t.Errorf("one more: %v", err)
+		}
+		for _, leave := range held {
+			leave()
+		}
+		if b.Known() != 0 {
+			t.Errorf("%d operators are remembered", b.Known())
+		}
+	})
 }
 
 // TestAnOperatorHasSoManyStreams: one more is refused with words, until one of them ends.

@@ -24,6 +24,7 @@ const (
 	OwnBodies  = ownBodies
 	AllBodies  = allBodies
 	OwnStreams = ownStreams
+	OwnCalls   = ownCalls
 )
 
 // Budget is what is left for requests.
@@ -35,6 +36,11 @@ func NewBudget() Budget { return Budget{newBudget()} }
 // Take waits for room for a body.
 func (b Budget) Take(ctx context.Context, who string, size int64) (release func(), err error) {
 	return b.take(ctx, who, size)
+}
+
+// Call waits until a request may be worked on.
+func (b Budget) Call(ctx context.Context, who string) (leave func(), err error) {
+	return b.call(ctx, who)
 }
 
 // Known are those who have a share.

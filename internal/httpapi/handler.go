@@ -135,14 +135,16 @@ func (o Options) operators(rt route, costs *budget) http.Handler {
 				return
 			}
 		}
+		enter := func() (func(), error) { return costs.call(ctx, tutti.Actor(ctx)) }
 		if rt.streams {
-			end, err := costs.stream(tutti.Actor(ctx))
-			if err != nil {
-				write(w, nil, err)
-				return
-			}
-			defer end()
+			enter = func() (func(), error) { return costs.stream(tutti.Actor(ctx)) }
 		}
+		end, err := enter()
+		if err != nil {
+			write(w, nil, err)
+			return
+		}
+		defer end()
 		body, release, err := costs.read(ctx, w, r, rt.limit)
 		if err != nil {
 			write(w, nil, err)

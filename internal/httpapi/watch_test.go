@@ -19,7 +19,10 @@ import (
 type jobs struct {
 	tutti.Jobs
 	watch func(ctx context.Context, yield func(tutti.Watched) error) error
+	list  func(ctx context.Context) ([]tutti.JobView, error)
 }
+
+func (j jobs) ListJobs(ctx context.Context) ([]tutti.JobView, error) { return j.list(ctx) }
 
 func (j jobs) WatchJob(ctx context.Context, _ tutti.WatchJob, yield func(tutti.Watched) error) error {
 	return j.watch(ctx, yield)

@@ -18,7 +18,7 @@ func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(t
 	if err := s.look(ctx, func(explain.View) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
 		return err
 	}
-	return s.readAudit(ctx, log, &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs})
+	return s.readAudit(ctx, log, &auditReader{ReadAudit: in, yield: yield, blobs: s.opts.Blobs, slots: s.readers})
 }
 
 // FollowAudit yields each act behind a position as it happens, and calls told when there is no more: with the position up
@@ -42,7 +42,7 @@ func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield fu
 	}); err != nil {
 		return err
 	}
-	r := &auditReader{ReadAudit: tutti.ReadAudit{After: after.Seq, Acts: true}, yield: yield, blobs: s.opts.Blobs}
+	r := &auditReader{ReadAudit: tutti.ReadAudit{After: after.Seq, Acts: true}, yield: yield, blobs: s.opts.Blobs, slots: s.readers}
 	for {
 		changed := s.appended.wait()
 		if err := s.readAudit(ctx, log, r); err != nil {
@@ -76,6 +76,7 @@ type auditReader struct {
 	tutti.ReadAudit
 	yield func(tutti.AuditEntry) error
 	blobs tutti.Blobs
+	slots chan struct{} // see inTurns
 	begun bool
 }
 
@@ -92,7 +93,7 @@ func (r *auditReader) read(ctx context.Context, log tutti.Chained, taken *tutti.
 		}
 		r.After, before = taken.Through, taken.Link
 	}
-	for e, err := range log.Entries(ctx, r.After) {
+	for e, err := range inTurns(ctx, r.slots, log.Entries(ctx, r.After)) {
 		if err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (r *auditReader) segment(ctx context.Context, seg tutti.AuditSegment) error
 	if err != nil {
 		return tutti.Wrap(tutti.CodeDamaged, err, "the audit trail of entries %d to %d", seg.First, seg.Last)
 	}
-	for e, err := range audit.Entries(seg, stored) {
+	for e, err := range inTurns(ctx, r.slots, audit.Entries(seg, stored)) {
 		if err != nil {
 			return err
 		}

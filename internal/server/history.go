@@ -68,6 +68,51 @@ func (s *Server) history(ctx context.Context, after uint64) iter.Seq2[tutti.Even
 	}
 }
 
+// atATurn is how much of the past somebody reads before others have a turn.
+const atATurn = 64
+
+// inTurns yields what seq does. It reads when a slot is free, so many at a time: however many read the past at once, they leave
+// the processors to the writer and to nodes. While it yields it holds no slot: whoever is slow keeps nobody waiting.
+func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
+	type one struct {
+		item T
+		err  error
+	}
+	return func(yield func(T, error) bool) {
+		next, stop := iter.Pull2(seq)
+		defer stop()
+		more := true
+		turn := func() (read []one, err error) {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others who read the past")
+			}
+			defer func() { <-slots }()
+			for len(read) < atATurn && more {
+				var o one
+				if o.item, o.err, more = next(); more {
+					read = append(read, o)
+				}
+			}
+			return read, nil
+		}
+		for more {
+			read, err := turn()
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, o := range read {
+				if !yield(o.item, o.err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // kept yields the entries of a snapshot.
 func (s *Server) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint64) iter.Seq2[tutti.Entry, error] {
 	stored, err := s.opts.Blobs.Get(ctx, taken.State)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -119,6 +120,7 @@ type Server struct {
 	access   access
 	denials  denials
 	shares   *shares
+	readers  chan struct{} // taken by who reads the past, see inTurns
 	asks     asks
 	asked    *sharedAsked
 	files    atomic.Pointer[codeFiles]
@@ -171,6 +173,7 @@ func New(opts Options) *Server {
 		access:   newAccess(),
 		asks:     newAsks(),
 		shares:   newShares(),
+		readers:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		stored:   map[tutti.NodeKey]int64{},
 		asked:    newSharedAsked(),
 

@@ -109,7 +109,7 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 	defer stop()
 	for {
 		changed := s.appended.wait()
-		for e, err := range s.history(ctx, from) {
+		for e, err := range inTurns(ctx, s.readers, s.history(ctx, from)) {
 			if err != nil {
 				return brokenOff(ctx, err)
 			}
