@@ -40,7 +40,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		out.Trust = tx.trusts(n, in.Trusts)
 		out.Operators = tx.acting(in.Operators)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
-		if r == nil {
+		if r == nil || s.presence.onTrial(n.Node) {
 			return nil
 		}
 		if r.ClaimedAt.IsZero() && full != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fold"
@@ -20,6 +21,9 @@ const maxHellos = 30
 // maxUnknown is how often in a minute somebody comes with a node's key and a ticket that nobody has given, or none: a
 // machine that was put back does so once.
 const maxUnknown = 3
+
+// maxReturns is how often in an hour a machine comes back that another one has taken the node from.
+const maxReturns = 3
 
 // hello exchanges a node's ticket.
 //
@@ -37,6 +41,7 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	}
 	in.Boot, in.Host = plain.Words(in.Boot), plain.Words(in.Host)
 	has, next := tutti.TicketDigest(in.Ticket), tutti.TicketDigest(in.Next)
+	onTrial := false
 	err = s.do(ctx, func(tx *tx) error {
 		if ctx.Err() != nil { // the node has given up on it, and may have said another one since
 			return tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "hello")
@@ -49,9 +54,12 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if next == t.Present && t.Conflicted == "" {
 			return nil // its answer was lost
 		}
-		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.mayComeUnknown(n.Node, tx.now) {
+		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.cameBefore(n.Node, has) && !s.presence.mayComeUnknown(n.Node, tx.now) {
 			// Else it would come until the tickets of the machine that is the node are no rivals any more.
 			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", maxUnknown, n.Node)})
+		}
+		if t.Conflicted == "" && t.Rival(has) && !s.presence.mayReturn(n.Node, tx.now) {
+			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, maxReturns)})
 		}
 		if err := tx.notTheNode(n, has); err != nil {
 			s.presence.met(n.Node, has, has, in)
@@ -65,6 +73,12 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			s.presence.displaced(n.Node)
 		}
 		body := &tutti.NodeConnected{Node: n.Node, Ticket: next, Boot: in.Boot, Rivals: t.Rivals, Out: t.Out, Machine: in.Machine}
+		switch {
+		case has == t.Present:
+			s.presence.exchanged(n.Node, has)
+		case t.Present != "" && s.presence.replaced(n.Node, has, t.Rival(has), s.opts.Silence):
+			onTrial = true
+		}
 		if has != t.Present && t.Present != "" {
 			body.Rivals = append(slices.Clone(t.Rivals[max(0, len(t.Rivals)+1-maxRivals):]), t.Present)
 		}
@@ -75,6 +89,9 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		s.presence.hear(n.Node)
 		return nil
 	})
+	if err == nil && onTrial { // it may have missed a doorbell
+		time.AfterFunc(trialFor, func() { s.ringClaims([]tutti.NodeKey{key}) })
+	}
 	if err == nil { // a copy that lives says so now, and not by its next beat
 		if err := s.opts.Bus.Ring(key, tutti.RingBeat, nil); err != nil {
 			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err)

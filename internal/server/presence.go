@@ -34,7 +34,11 @@ type seat struct {
 	met     []tutti.Machine // that have said hello with its key, the latest last
 	greeted time.Time       // when the last one did
 	turned  time.Time       // when a rival came back
+	put     time.Time       // when another machine became the node
+	trial   time.Time       // when one did while that before it lived: see onTrial
+	before  tutti.Digest    // the ticket that was exchanged for the present one
 	hellos  perMinute
+	returns perMinute // of rivals, in an hour
 	unknown perMinute // hellos with a ticket that nobody has given, or none
 	pins    perMinute // how often it said that it stands on something else
 	boxes   perMinute // how often it took another key for its secrets
@@ -129,6 +133,59 @@ func (p presence) displaced(n tutti.NodeName) {
 	}
 }
 
+// trialFor is how long a machine is given no order that has become a node which another one was: so long, whoever was it
+// and lives has to say so. It beats when it is asked to.
+const trialFor = 10 * time.Second
+
+// replaced notes that a machine with a ticket becomes a node which another one was. OnTrial: it is given no order for a
+// while, because the other one was heard of late, and it is not the one that was the node just before.
+func (p presence) replaced(n tutti.NodeName, ticket tutti.Digest, rival bool, silence time.Duration) (onTrial bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.nodes[n]
+	if place == nil {
+		return false
+	}
+	now := time.Now()
+	back := rival && !place.put.IsZero() && now.Sub(place.put) < silence
+	if onTrial = now.Sub(place.seen) < silence && !back; onTrial {
+		place.trial = now
+	}
+	place.put, place.before = now, ticket
+	return onTrial
+}
+
+// onTrial reports whether a node is given no order yet.
+func (p presence) onTrial(n tutti.NodeName) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && !place.trial.IsZero() && time.Since(place.trial) < trialFor
+}
+
+// exchanged notes the ticket that was exchanged for the present one. A node that cannot keep what it is given comes with it
+// again.
+func (p presence) exchanged(n tutti.NodeName, ticket tutti.Digest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if place := p.nodes[n]; place != nil {
+		place.before = ticket
+	}
+}
+
+// cameBefore reports whether a ticket is the one that was exchanged for the present one.
+func (p presence) cameBefore(n tutti.NodeName, ticket tutti.Digest) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && ticket != "" && place.before == ticket
+}
+
+// mayReturn counts that a rival comes back, and reports whether that is not too often.
+func (p presence) mayReturn(n tutti.NodeName, now time.Time) bool {
+	return p.countedIn(n, now, time.Hour, maxReturns, func(of *seat) *perMinute { return &of.returns })
+}
+
 // takesTurns reports whether that happened of late.
 func (p presence) takesTurns(n tutti.NodeName) bool {
 	p.mu.RLock()
@@ -186,6 +243,11 @@ type perMinute struct {
 
 // counted counts once more, and reports whether there were at most so many in the minute; false: the node is unknown.
 func (p presence) counted(n tutti.NodeName, now time.Time, most int, which func(*seat) *perMinute) bool {
+	return p.countedIn(n, now, time.Minute, most, which)
+}
+
+// countedIn is counted in another time than a minute.
+func (p presence) countedIn(n tutti.NodeName, now time.Time, within time.Duration, most int, which func(*seat) *perMinute) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.nodes[n]
@@ -193,7 +255,7 @@ func (p presence) counted(n tutti.NodeName, now time.Time, most int, which func(
 		return false
 	}
 	c := which(of)
-	if now.Sub(c.began) > time.Minute {
+	if now.Sub(c.began) > within {
 		*c = perMinute{began: now}
 	}
 	c.count++
