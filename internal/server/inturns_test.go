@@ -60,7 +60,10 @@ func TestThePastIsReadInTurns(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for i := range inTurns(t.Context(), slots, numbers(t, &reading, 1000, nil)) {
+	for i, err := range inTurns(t.Context(), slots, numbers(t, &reading, 1000, nil)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(slots) != 0 {
 			t.Fatal("a turn is held while something is passed on")
 		}
