@@ -80,6 +80,9 @@ func (s *Server) Decides(ctx context.Context, node tutti.NodeName, exports []tut
 	return beside, s.do(ctx, func(tx *tx) error { return tx.mayPublish(tx.Registry.Nodes[node], nil, p) })
 }
 
+// TooLarge says what an answer of so many bytes is made of.
+func TooLarge(size int, exports []tutti.Export) error { return tooLarge(size, exports) }
+
 // HasLeft counts so many bytes of a node as stored since its last result.
 func (s *Server) HasLeft(key tutti.NodeKey, bytes int64) {
 	_ = s.do(context.Background(), func(*tx) error {
