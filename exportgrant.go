@@ -21,10 +21,16 @@ type ExportGrant struct {
 	NoRelations bool     `json:"no_relations,omitempty"`
 	// Most is how many resources of the type a node may export, 0: MostExports.
 	Most int `json:"most,omitempty"`
+	// MostMiB is how large the resources of the type may be together that a node exports, in MiB of text; 0:
+	// MostExportedMiB.
+	MostMiB int `json:"most_mib,omitempty"`
 }
 
 // MostExports is how many resources of a type a node exports if its grant does not say more.
 const MostExports = 100
+
+// MostExportedMiB is how large they are together. One answer has to have room for those of all nodes.
+const MostExportedMiB = 8
 
 // Relations are metaparameters that name other resources of the collector.
 var Relations = []string{"before", "notify", "require", "subscribe"}
@@ -187,6 +193,9 @@ func (g ExportGrant) String() string {
 	}
 	if g.Most > 0 {
 		parts = append(parts, fmt.Sprintf("most: %d", g.Most))
+	}
+	if g.MostMiB > 0 {
+		parts = append(parts, fmt.Sprintf("most_mib: %d", g.MostMiB))
 	}
 	if len(parts) == 1 {
 		return g.Type

@@ -33,8 +33,8 @@ func TestExportGrantDangers(t *testing.T) {
 
 func TestGrantString(t *testing.T) {
 	for want, g := range map[string]tutti.Grant{
-		`{to: db, exports: [Sshkey, {type: A, defined: true, most: 3}], write: ["db/**"], dangerous: true}`: {
-			To: "db", Types: []tutti.ExportGrant{{Type: "Sshkey"}, {Type: "A", Defined: true, Most: 3}}, Write: []string{"db/**"}, Dangerous: true,
+		`{to: db, exports: [Sshkey, {type: A, defined: true, most: 3, most_mib: 20}], write: ["db/**"], dangerous: true}`: {
+			To: "db", Types: []tutti.ExportGrant{{Type: "Sshkey"}, {Type: "A", Defined: true, Most: 3, MostMiB: 20}}, Write: []string{"db/**"}, Dangerous: true,
 		},
 		`{to: x, exports: [{type: B::C, parameters: [a, b], title: own, tags: ["t"], relations: false}], read: ["a"], compile: true}`: {
 			To: "x", Types: []tutti.ExportGrant{{Type: "B::C", Parameters: []string{"a", "b"}, OwnTitle: true, Tags: []string{"t"}, NoRelations: true}},

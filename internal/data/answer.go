@@ -79,28 +79,6 @@ func (s *State) Answer(q tutti.Query, asker Asker) Answer {
 	return Answer{Found: true, Value: s.valueFor(v, cmp.Or(asker.Opener, asker.Node)), Digest: digest, Seq: s.seq}
 }
 
-// Cost is how many comparisons of exports the answer to a question takes at most;
-// 0 for what is looked up.
-func (s *State) Cost(q tutti.Query) int {
-	if q.Kind != tutti.QueryCollect {
-		return 0
-	}
-	filter, err := ParseFilter(q.Filter)
-	if err != nil {
-		return 0 // it is not answered
-	}
-	exports := 0
-	for _, members := range s.types[q.Type] {
-		exports += len(members)
-	}
-	for _, overlay := range s.jobs {
-		for _, set := range overlay.sets {
-			exports += len(set[q.Type])
-		}
-	}
-	return exports * (1 + filter.tests())
-}
-
 // collect looks at the exports of one type only.
 func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	filter, err := ParseFilter(q.Filter)
@@ -109,48 +87,30 @@ func (s *State) collect(q tutti.Query, asker Asker) Answer {
 	}
 	answer := Answer{Found: true, Exports: []tutti.Export{}, Seq: s.seq}
 	var digest sum
-	pass := func(node tutti.NodeName, members []member) {
-		if node == asker.Node {
-			return
-		}
-		for _, m := range members {
-			if filter.Match(m.Export) {
+	s.pass(q.Type, asker, func(members []member) {
+		for i := range members {
+			if m := &members[i]; filter == nil || filter.match(&m.Export) {
 				answer.Exports = append(answer.Exports, m.Export)
 				digest.add(m.digest)
 			}
 		}
-	}
-	overlay := s.overlay(asker).all()
-	for node, members := range s.types[q.Type] {
-		if _, replaced := overlay[node]; !replaced {
-			pass(node, members)
-		}
-	}
-	for node, set := range overlay {
-		pass(node, set[q.Type])
-	}
+	})
 	slices.SortFunc(answer.Exports, compareExports)
 	answer.Digest = digest.digest()
 	return answer
 }
 
-// Outdated returns the reads whose questions have another answer by now, in
-// their order. A degraded read is compared as any other. What a record has
-// (Remember) costs little: it is compared, not listed.
-func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
-	var outdated []tutti.Read
-	for _, r := range reads {
-		if found, digest := s.current(r.Query, asker); found != r.Found || digest != r.Digest {
-			outdated = append(outdated, r)
+// pass calls f with the exports of a type, node by node, as the asker sees those of all others.
+func (s *State) pass(name string, asker Asker, f func([]member)) {
+	overlay := s.overlay(asker).all()
+	for node, members := range s.types[name] {
+		if _, replaced := overlay[node]; !replaced && node != asker.Node {
+			f(members)
 		}
 	}
-	return outdated
-}
-
-func (s *State) current(query tutti.Query, asker Asker) (bool, tutti.Digest) {
-	if q := s.questions[identify(query)]; q != nil {
-		return q.answer(asker)
+	for node, set := range overlay {
+		if node != asker.Node {
+			f(set[name])
+		}
 	}
-	now := s.Answer(query, asker)
-	return now.Found, now.Digest
 }

@@ -21,8 +21,16 @@ const MaxValueDepth = 256
 // those, have equal bytes. It is RFC 8785 with two differences: members are sorted
 // by their UTF-8 bytes, and a number keeps whether it is whole, because 1 and 1.0
 // differ in Puppet; whole numbers may have any size. CodeInvalid for what is no
-// JSON, not UTF-8, or has a number beyond 64-bit floating point.
+// JSON, not UTF-8, or has a number beyond 64-bit floating point. A value that is its own encoding is returned as it is:
+// the fold sees what was checked before, and has no time to decode it.
 func Canonical(raw json.RawMessage) (json.RawMessage, error) {
+	if isCanonical(raw) {
+		return raw, nil
+	}
+	return canonical(raw)
+}
+
+func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	value, err := decode(raw)
 	if err != nil {
 		return nil, err

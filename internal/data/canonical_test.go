@@ -2,6 +2,7 @@ package data_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -119,4 +120,41 @@ func TestCanonicalKeepsTheValue(t *testing.T) {
 			t.Fatalf("not canonical: %s becomes %s, error %v", once, again, err)
 		}
 	})
+}
+
+// What is canonical is seen without decoding it: the fold does so with all that nodes export.
+func TestACanonicalValueIsSeenToBe(t *testing.T) {
+	parts := []string{
+		`1`, `-1`, `0`, `-0`, `01`, `1.0`, `1.50`, `-0.0`, `1e2`, `1E2`, `1e+24`, `1e24`, `1e-7`, `0.0000001`, `+1`, `-`, `1.`, `.5`, `12-3`, `123456789012345678901234567890`, `1e999`,
+		`true`, `false`, `null`, `tru`, `[]`, `{}`, `[ ]`, `""`, `"a"`, `"\n"`, `"\u000a"`, `"\u001f"`, `"\u001F"`, `"\u0061"`, `"\/"`, `"\""`, `"\\"`, `"\u007f"`, `"\u0022"`, `"\u00e9"`, `"é"`, "\"\n\"", "\"\xff\"", `"a`,
+		`{"a":1,"b":2}`, `{"b":1,"a":2}`, `{"a":1,"a":2}`, `{"\n":1,"!":2}`, `{"!":1,"\n":2}`, `{"\"":1,"#":2}`, `{"a" :1}`, `{"a": 1}`, `{a:1}`, `{"a":1,}`, `[1,]`, `[1 ,2]`, `1 `, ` 1`, ``, `1 2`, `[`, `]`,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		raw := rapid.SampledFrom(parts).Draw(t, "value")
+		for range rapid.IntRange(0, 4).Draw(t, "depth") {
+			beside := rapid.SampledFrom(parts).Draw(t, "beside")
+			around := rapid.SampledFrom([]string{"[%s,%s]", "[%[2]s,%[1]s]", `{"a":%s,"b":%s}`, `{"b":%s,"a":%s}`}).Draw(t, "around")
+			raw = fmt.Sprintf(around, raw, beside)
+		}
+		form, err := data.SlowCanonical(json.RawMessage(raw))
+		if want := err == nil && string(form) == raw; data.IsCanonical([]byte(raw)) != want {
+			t.Errorf("%q is its own encoding: %v; %q, %v", raw, want, form, err)
+		}
+	})
+	for _, raw := range parts { // each alone
+		form, err := data.SlowCanonical(json.RawMessage(raw))
+		if want := err == nil && string(form) == raw; data.IsCanonical([]byte(raw)) != want {
+			t.Errorf("%q is its own encoding: %v; %q, %v", raw, want, form, err)
+		}
+	}
+	for _, depth := range []int{data.MaxValueDepth, data.MaxValueDepth + 1} {
+		raw := strings.Repeat("[", depth) + "1" + strings.Repeat("]", depth)
+		if is := data.IsCanonical([]byte(raw)); is != (depth == data.MaxValueDepth) {
+			t.Errorf("%d levels: %v", depth, is)
+		}
+	}
+	large := json.RawMessage(`["__p"` + strings.Repeat(",[]", 300_000) + `]`)
+	if used := testing.AllocsPerRun(1, func() { _, _ = data.Canonical(large) }); used > 10 {
+		t.Errorf("%.0f allocations for a canonical value of 300,000 lists", used)
+	}
 }

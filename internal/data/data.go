@@ -31,6 +31,8 @@ type State struct {
 	types  map[string]map[tutti.NodeName][]member
 	jobs   map[tutti.JobID]*overlay // of the jobs that go on
 
+	weights weights // of nodes
+
 	// The index: what nodes read.
 	records    map[tutti.NodeName]*record
 	questions  map[identity]*Question
@@ -56,6 +58,8 @@ func NewState() *State {
 		nodes:  map[tutti.NodeName]exportSet{},
 		types:  map[string]map[tutti.NodeName][]member{},
 		jobs:   map[tutti.JobID]*overlay{},
+
+		weights: weights{},
 
 		records:    map[tutti.NodeName]*record{},
 		questions:  map[identity]*Question{},

@@ -53,7 +53,13 @@ func CheckExports(node tutti.NodeName, exports []tutti.Export) ([]tutti.Export, 
 }
 
 func compareExports(a, b tutti.Export) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Title, b.Title), cmp.Compare(a.Node, b.Node))
+	if a.Type != b.Type {
+		return cmp.Compare(a.Type, b.Type)
+	}
+	if a.Title != b.Title {
+		return cmp.Compare(a.Title, b.Title)
+	}
+	return cmp.Compare(a.Node, b.Node)
 }
 
 func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
@@ -80,11 +86,15 @@ func checkExport(node tutti.NodeName, e tutti.Export) (tutti.Export, error) {
 	case size > MaxExport:
 		return e, tutti.Errorf(tutti.CodeInvalid, "node %q: export %s: %d bytes of parameters, at most %d", string(node), what, size, MaxExport)
 	}
+	parameters := make(map[string]json.RawMessage, len(e.Parameters))
 	for name, raw := range e.Parameters {
-		if _, err := Canonical(raw); err != nil {
+		canonical, err := Canonical(raw)
+		if err != nil {
 			return e, tutti.Wrap("", err, "node %q: export %s: parameter %q", string(node), what, name)
 		}
+		parameters[name] = canonical
 	}
+	e.Parameters = parameters
 	return normalExport(node, e), nil
 }
 
@@ -155,6 +165,7 @@ func (s *State) replace(node tutti.NodeName, set exportSet) {
 		s.types[name][node] = members
 	}
 	s.nodes[node] = set
+	s.weights.replace(before, set)
 	s.exportsChanged(node, "", before, set)
 }
 

@@ -248,6 +248,9 @@ func (m *indexModel) check(t *rapid.T) {
 				t.Fatalf("questions of %s in job %q: -want +got\n%s", node, job, diff)
 			}
 			if k.asked != nil {
+				if diff := cmp.Diff(m.plain.Outdated(k.asked.Reads, asks(node, job)), data.NewComparison(k.asked.Reads).Outdated(m.indexed, asks(node, job))); diff != "" {
+					t.Fatalf("compared for %s: -want +got\n%s", node, diff)
+				}
 				if diff := cmp.Diff(m.plain.Outdated(k.asked.Reads, asks(node, job)), m.indexed.Outdated(k.asked.Reads, asks(node, job))); diff != "" {
 					t.Fatalf("reads of %s in job %q that are outdated: -want +got\n%s", node, job, diff)
 				}

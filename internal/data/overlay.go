@@ -10,8 +10,9 @@ import (
 // overlay is what the nodes of one job handed over without applying it: sets that
 // replace the current ones for the runs of that job.
 type overlay struct {
-	sets   map[tutti.NodeName]exportSet
-	change map[*Question]sum // what they add to the totals of questions; never zero
+	sets    map[tutti.NodeName]exportSet
+	change  map[*Question]sum // what they add to the totals of questions; never zero
+	weights weights
 }
 
 // all returns the sets; none if there is no such job.
@@ -54,7 +55,7 @@ func (s *State) Overlaid(job tutti.JobID, node tutti.NodeName) bool {
 
 func (s *State) startJob(job tutti.JobID) {
 	s.endJob(job)
-	s.jobs[job] = &overlay{map[tutti.NodeName]exportSet{}, map[*Question]sum{}}
+	s.jobs[job] = &overlay{map[tutti.NodeName]exportSet{}, map[*Question]sum{}, weights{}}
 }
 
 // endJob drops the overlay of a job; its readers see what everybody does.
@@ -89,6 +90,7 @@ func (s *State) setOverlay(job tutti.JobID, node tutti.NodeName, set exportSet) 
 		return
 	}
 	before := s.effective(node, o)
+	o.weights.replace(o.sets[node], set)
 	o.sets[node] = set
 	s.exportsChanged(node, job, before, set)
 }
@@ -98,6 +100,7 @@ func (s *State) dropOverlay(job tutti.JobID, node tutti.NodeName) {
 	o := s.jobs[job]
 	if set, replaced := o.all()[node]; replaced {
 		delete(o.sets, node)
+		o.weights.replace(set, nil)
 		s.exportsChanged(node, job, set, s.nodes[node])
 	}
 }

@@ -29,8 +29,8 @@ type sum struct {
 // sumOf is the sum of the members that pass a filter.
 func sumOf(members []member, filter *Filter) sum {
 	var s sum
-	for _, m := range members {
-		if filter.Match(m.Export) {
+	for i := range members {
+		if m := &members[i]; filter == nil || filter.match(&m.Export) {
 			s.add(m.digest)
 		}
 	}

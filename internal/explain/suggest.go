@@ -32,7 +32,7 @@ func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (tutti.Sugg
 			groups := v.Registry.Groups(n)
 			wants[name] = lacking(now, groups, name, wants[name])
 			if out.Old {
-				wants[name] = policy.Merge(wants[name], policy.Wants(now, groups, name, v.Data.Exports(name), nil, nil))
+				wants[name] = policy.Merge(wants[name], policy.Wants(now, groups, name, policy.Inspect(v.Data.Exports(name)), nil, nil))
 			}
 		}
 		out.Grants = suggest(wants, func(n tutti.NodeName) []tutti.GroupName {
@@ -88,7 +88,7 @@ func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, w
 			for _, p := range t.Parameters {
 				e.Parameters[p] = json.RawMessage("null")
 			}
-			if has.May(e) != nil || t.Most > has.Most(t.Type) {
+			if has.May(e) != nil || t.Most > has.Most(t.Type) || t.MostMiB > has.MostMiB(t.Type) {
 				left.Types = append(left.Types, t)
 			}
 		}

@@ -135,6 +135,9 @@ func (r *reader) export(at *yaml.Node) exportGrant {
 		"most": func(n *yaml.Node) {
 			e.Most = r.whole(n, what+": most", 1, fmt.Sprintf("leave the key out for %d", tutti.MostExports))
 		},
+		"most_mib": func(n *yaml.Node) {
+			e.MostMiB = r.whole(n, what+": most_mib", 1, fmt.Sprintf("leave the key out for %d", tutti.MostExportedMiB))
+		},
 	})
 	if complete && e.Type == "" {
 		r.report(at, "say it with `type: TYPE`", what+": the type is missing")

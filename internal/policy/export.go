@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -77,7 +76,9 @@ func (x *Exports) OldDangers() []string {
 }
 
 // May returns nil if the node may export the resource: one grant admits the whole of it.
-func (x *Exports) May(e tutti.Export) error {
+func (x *Exports) May(e tutti.Export) error { return x.may(inspect(e)) }
+
+func (x *Exports) may(e Inspected) error {
 	if x.old[e.Type] {
 		return nil
 	}
@@ -92,14 +93,14 @@ func (x *Exports) May(e tutti.Export) error {
 		}
 	}
 	if why == "" {
-		return refuse(x.fleet, x.groups, x.node, "export resources of type "+e.Type, "no grant", Wanted(e))
+		return refuse(x.fleet, x.groups, x.node, "export resources of type "+e.Type, "no grant", wanted(e))
 	}
 	return refuse(x.fleet, x.groups, x.node, "export "+e.Ref(), why, x.wider(e))
 }
 
 // wider returns the grant that the node has of the type, with what it lacks for a resource: its other limits
 // stay. If that does not do, it is the smallest grant that does.
-func (x *Exports) wider(e tutti.Export) tutti.Grant {
+func (x *Exports) wider(e Inspected) tutti.Grant {
 	for _, g := range x.types[e.Type] {
 		g.Parameters, g.Tags = slices.Clone(g.Parameters), slices.Clone(g.Tags)
 		g.OwnTitle = g.OwnTitle && owns(x.node, e.Title)
@@ -112,8 +113,8 @@ func (x *Exports) wider(e tutti.Export) tutti.Grant {
 			}
 		}
 		if len(g.Tags) > 0 {
-			for _, tag := range slices.Concat(e.Tags, tagsOf(e.Parameters["tag"])) {
-				if !g.admitsTag(e, tag) {
+			for _, tag := range e.tags {
+				if !g.admitsTag(e, tag) && len(g.Tags) < maxWants {
 					g.Tags = append(g.Tags, tag)
 				}
 			}
@@ -122,35 +123,57 @@ func (x *Exports) wider(e tutti.Export) tutti.Grant {
 			return tutti.Grant{Types: []tutti.ExportGrant{g.ExportGrant}, Dangerous: g.dangerous}
 		}
 	}
-	return Wanted(e)
+	return wanted(e)
 }
 
 // MayAll returns nil if the node may export all of them, or the type that it may not and why.
-func (x *Exports) MayAll(exports []tutti.Export) (refused string, err error) {
-	counts := map[string]int{}
+func (x *Exports) MayAll(exports []Inspected) (refused string, err error) {
+	counts := map[string]amount{}
 	for _, e := range exports {
-		if err := x.May(e); err != nil {
+		if err := x.may(e); err != nil {
 			return e.Type, err
 		}
-		counts[e.Type]++
+		counts[e.Type] = counts[e.Type].with(e)
 	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if most := x.Most(name); counts[name] > most {
-			what := fmt.Sprintf("export %d resources of type %s", counts[name], name)
-			return name, refuse(x.fleet, x.groups, x.node, what, fmt.Sprintf("at most %d are granted", most), x.more(name, counts[name]))
+		if err := x.mayHave(name, counts[name]); err != nil {
+			return name, err
 		}
 	}
 	return "", nil
 }
 
+// amount is how much a node exports of a type.
+type amount struct{ count, bytes int }
+
+func (a amount) mib() int { return (a.bytes + 1<<20 - 1) >> 20 }
+
+func (a amount) with(e Inspected) amount { return amount{a.count + 1, a.bytes + e.bytes} }
+
+// mayHave returns nil if the node may export so much of a type.
+func (x *Exports) mayHave(name string, is amount) error {
+	what, why := "", ""
+	if most := x.Most(name); is.count > most {
+		what, why = fmt.Sprintf("export %d resources of type %s", is.count, name), fmt.Sprintf("at most %d are granted", most)
+	} else if most := x.MostMiB(name); is.mib() > most {
+		what = fmt.Sprintf("export %d bytes of resources of type %s", is.bytes, name)
+		why = fmt.Sprintf("at most %d MiB are granted (whoever collects them is sent all of them)", most)
+	} else {
+		return nil
+	}
+	return refuse(x.fleet, x.groups, x.node, what, why, x.more(name, is))
+}
+
 // Only returns those that the node may export, of each type the first ones that are not too many.
 func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
-	counts := map[string]int{}
-	return slices.DeleteFunc(exports, func(e tutti.Export) bool {
-		if x.May(e) != nil || counts[e.Type] >= x.Most(e.Type) {
+	counts := map[string]amount{}
+	return slices.DeleteFunc(exports, func(one tutti.Export) bool {
+		e := inspect(one)
+		is := counts[e.Type].with(e)
+		if x.may(e) != nil || is.count > x.Most(e.Type) || is.mib() > x.MostMiB(e.Type) {
 			return true
 		}
-		counts[e.Type]++
+		counts[e.Type] = is
 		return false
 	})
 }
@@ -167,22 +190,39 @@ func (x *Exports) Most(name string) int {
 	return most
 }
 
-// more is the grant that the node has of a type, for so many resources.
-func (x *Exports) more(name string, count int) tutti.Grant {
+// MostMiB is how large the resources of a type may be together that the node exports.
+func (x *Exports) MostMiB(name string) int {
+	if x.old[name] {
+		return math.MaxInt
+	}
+	most := 0
+	for _, g := range x.types[name] {
+		most = max(most, cmp.Or(g.MostMiB, tutti.MostExportedMiB))
+	}
+	return most
+}
+
+// more is the grant that the node has of a type, for so much.
+func (x *Exports) more(name string, is amount) tutti.Grant {
 	has := x.types[name][0]
-	has.Most = count
+	if most := x.Most(name); is.count > most || has.Most != 0 {
+		has.Most = max(is.count, most)
+	}
+	if most := x.MostMiB(name); is.mib() > most || has.MostMiB != 0 {
+		has.MostMiB = max(is.mib(), most)
+	}
 	return tutti.Grant{Types: []tutti.ExportGrant{has.ExportGrant}, Dangerous: has.dangerous}
 }
 
 // refuses says why a grant does not admit a resource, or returns the empty string.
-func (g granting) refuses(e tutti.Export, node tutti.NodeName) string {
+func (g granting) refuses(e Inspected, node tutti.NodeName) string {
 	// What the fleet file would refuse without the word is refused here, too: the fleet may come from no file.
 	if why := g.Dangers(); why != "" && !g.dangerous {
 		return why + ": it takes `dangerous: true`"
 	}
 	first := "" // of the parameters that are refused
-	for p, value := range e.Parameters {
-		if (!g.Admits(p, g.dangerous) || !g.dangerous && !isData(value)) && (first == "" || p < first) {
+	for p := range e.Parameters {
+		if (!g.Admits(p, g.dangerous) || !g.dangerous && !e.isData(p)) && (first == "" || p < first) {
 			first = p
 		}
 	}
@@ -191,7 +231,7 @@ func (g granting) refuses(e tutti.Export, node tutti.NodeName) string {
 		return fmt.Sprintf("the value of %q is more than data, which calls functions on the collector", first)
 	case first != "":
 		return fmt.Sprintf("its grant does not admit the parameter %q", first)
-	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && slices.ContainsFunc(slices.Collect(maps.Values(e.Parameters)), valueHasControl)):
+	case !g.dangerous && (hasControl(e.Title) || g.Native() && e.Type != "Notify" && e.control):
 		// Types check a line of a text where they mean all of it, and write the text into a file of lines.
 		return "a control character, like the end of a line, takes `dangerous: true`"
 	}
@@ -201,39 +241,13 @@ func (g granting) refuses(e tutti.Export, node tutti.NodeName) string {
 	if len(g.Tags) == 0 {
 		return ""
 	}
-	tags := slices.Concat(e.Tags, tagsOf(e.Parameters["tag"]))
-	if i := slices.IndexFunc(tags, func(tag string) bool { return !g.admitsTag(e, tag) }); i >= 0 {
-		return fmt.Sprintf("its grant does not admit the tag %q", tags[i])
+	if i := slices.IndexFunc(e.tags, func(tag string) bool { return !g.admitsTag(e, tag) }); i >= 0 {
+		return fmt.Sprintf("its grant does not admit the tag %q", e.tags[i])
 	}
 	return ""
 }
 
 func hasControl(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
-
-// valueHasControl reports whether a text at any depth of a value in rich data has a control character.
-func valueHasControl(value json.RawMessage) bool {
-	if !bytes.ContainsRune(value, '\\') && !bytes.ContainsFunc(value, unicode.IsControl) {
-		return false
-	}
-	var v any
-	return json.Unmarshal(value, &v) != nil || anyControl(v)
-}
-
-func anyControl(v any) bool {
-	switch v := v.(type) {
-	case string:
-		return hasControl(v)
-	case []any:
-		return slices.ContainsFunc(v, anyControl)
-	case map[string]any:
-		for key, item := range v {
-			if hasControl(key) || anyControl(item) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // titleEnds are the characters that end a node's name in a title. None is in a node's name but
 // '_', which no host's name has.
@@ -245,7 +259,7 @@ func owns(node tutti.NodeName, title string) bool {
 }
 
 // tagsOf returns what the parameter tag makes tags of on the collector. Of a value that is not text it
-// returns the encoding, which nobody grants.
+// returns the beginning of the encoding, which nobody grants.
 func tagsOf(value json.RawMessage) []string {
 	var one any
 	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {
@@ -255,22 +269,22 @@ func tagsOf(value json.RawMessage) []string {
 	if !is {
 		many = []any{one}
 	}
-	out := make([]string, len(many))
-	for i, tag := range many {
+	var out []string
+	for _, tag := range many {
 		text, is := tag.(string)
 		if !is {
-			text = string(value)
+			const most = 100
+			return append(out, string(value[:min(len(value), most)]))
 		}
-		out[i] = strings.ToLower(text)
+		out = append(out, strings.ToLower(text))
 	}
 	return out
 }
 
 // admitsTag reports whether a resource may have a tag: it is one of the grant, or of those that Puppet
 // makes of type and title.
-func (g granting) admitsTag(e tutti.Export, tag string) bool {
-	name := strings.ToLower(e.Type)
-	return slices.Contains(g.Tags, tag) || tag == name || slices.Contains(strings.Split(name, "::"), tag) || tag == strings.ToLower(e.Title)
+func (g granting) admitsTag(e Inspected, tag string) bool {
+	return slices.Contains(g.Tags, tag) || slices.Contains(e.named, tag)
 }
 
 // dataTypes are the types of Puppet's rich data that are values and nothing else: the first ones as they
@@ -294,36 +308,10 @@ func isDataType(name string) bool {
 	return slices.Contains(dataTypes, name)
 }
 
-// isData reports whether a value in rich data is data at every depth. A Deferred is a call.
-func isData(value json.RawMessage) bool {
-	if !bytes.Contains(value, []byte("__p")) && !bytes.ContainsRune(value, '\\') {
-		return true
-	}
-	var v any
-	return json.Unmarshal(value, &v) == nil && isDataValue(v)
-}
-
-func isDataValue(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return !slices.ContainsFunc(v, func(item any) bool { return !isDataValue(item) })
-	case map[string]any:
-		if kind, typed := v["__ptype"]; typed {
-			if name, ok := kind.(string); !ok || !isDataType(name) {
-				return false
-			}
-		}
-		for _, item := range v {
-			if !isDataValue(item) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // Wanted returns the smallest grant that admits a resource, if one can. To is empty.
-func Wanted(e tutti.Export) tutti.Grant {
+func Wanted(e tutti.Export) tutti.Grant { return wanted(inspect(e)) }
+
+func wanted(e Inspected) tutti.Grant {
 	g := tutti.ExportGrant{Type: e.Type}
 	if safe := (granting{g, false}); safe.refuses(e, "") == "" {
 		return tutti.Grant{Types: []tutti.ExportGrant{g}}

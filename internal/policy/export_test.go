@@ -113,10 +113,10 @@ func TestManyExports(t *testing.T) {
 	}
 	for grant, most := range map[string]int{"A::B": tutti.MostExports, "{type: A::B, most: 3}": 3, "{type: A::B, most: 500}": 500} {
 		x := policy.ExportsOf(web(t, "{to: web, exports: ["+grant+"]}"), inWeb, "web-01")
-		if refused, err := x.MayAll(many(most)); err != nil {
+		if refused, err := x.MayAll(policy.Inspect(many(most))); err != nil {
 			t.Errorf("%s: %d: %s: %v", grant, most, refused, err)
 		}
-		if refused, err := x.MayAll(many(most + 1)); tutti.CodeOf(err) != tutti.CodeRefused || refused != "A::B" {
+		if refused, err := x.MayAll(policy.Inspect(many(most + 1))); tutti.CodeOf(err) != tutti.CodeRefused || refused != "A::B" {
 			t.Errorf("%s: %d: refused %q: %v", grant, most+1, refused, err)
 		}
 		if only := x.Only(append(many(most+1), tutti.Export{Type: "Exec", Title: "x"})); len(only) != most {
@@ -169,7 +169,7 @@ func TestWantsAdmit(t *testing.T) {
 		writes := rapid.SliceOfN(rapid.SampledFrom([]string{"a/b", "node/web-02/x", "node/web-01/y", "shared/hiera/z"}), 0, 3).Draw(t, "writes")
 		reads := rapid.SliceOfN(rapid.SampledFrom([]string{"a/b", "shared/x", "node/web-02/x"}), 0, 3).Draw(t, "reads")
 
-		wants := policy.Wants(tutti.Fleet{}, inWeb, "web-01", exports, writes, reads)
+		wants := policy.Wants(tutti.Fleet{}, inWeb, "web-01", policy.Inspect(exports), writes, reads)
 		source := "fleet: x\ngroups: {web: {nodes: [web-01]}}\n"
 		if len(wants) > 0 {
 			source += "grants:\n"
@@ -182,7 +182,7 @@ func TestWantsAdmit(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s\n%v", source, err)
 		}
-		if _, err := policy.ExportsOf(f, inWeb, "web-01").MayAll(exports); err != nil {
+		if _, err := policy.ExportsOf(f, inWeb, "web-01").MayAll(policy.Inspect(exports)); err != nil {
 			t.Errorf("%s\n%v", source, err)
 		}
 		for _, key := range writes {
@@ -195,7 +195,7 @@ func TestWantsAdmit(t *testing.T) {
 				t.Errorf("%s\n%v", source, err)
 			}
 		}
-		if left := policy.Wants(f, inWeb, "web-01", exports, writes, reads); len(left) > 0 {
+		if left := policy.Wants(f, inWeb, "web-01", policy.Inspect(exports), writes, reads); len(left) > 0 {
 			t.Errorf("%s\nis not all: %v", source, left)
 		}
 	})

@@ -16,23 +16,23 @@ const (
 
 // Wants returns the grants that a node lacks to publish and read all this, without To: what takes the word
 // in one that is dangerous, the rest in one that is not.
-func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []tutti.Export, writes, reads []string) []tutti.Grant {
+func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exports []Inspected, writes, reads []string) []tutti.Grant {
 	var out merging
 	x := ExportsOf(fleet, groups, node)
-	counts := map[string]int{}
+	counts := map[string]amount{}
 	lacks := map[string]int{} // how many resources, up to maxLooked
 	for _, e := range exports {
-		counts[e.Type]++
-		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && x.May(e) != nil {
+		counts[e.Type] = counts[e.Type].with(e)
+		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && x.may(e) != nil {
 			lacks[e.Type]++
-			out.add(Wanted(e))
+			out.add(wanted(e))
 		}
 	}
 	for name, n := range counts {
 		switch {
-		case lacks[name] > 0 && n > tutti.MostExports:
+		case lacks[name] > 0:
 			out.most(name, n)
-		case lacks[name] == 0 && len(x.types[name]) > 0 && n > x.Most(name): // else there was no room to look at it
+		case lacks[name] == 0 && len(x.types[name]) > 0 && x.mayHave(name, n) != nil: // else there was no room to look at it
 			out.add(x.more(name, n))
 		}
 	}
@@ -90,12 +90,17 @@ func (m *merging) grants() []tutti.Grant {
 	return out
 }
 
-// most says of a type how many resources there are, in each grant that has it.
-func (m *merging) most(name string, most int) {
+// most says of a type how much there is, in each grant that has it.
+func (m *merging) most(name string, is amount) {
 	for _, types := range [][]tutti.ExportGrant{m.safe.Types, m.dangerous.Types} {
 		for i := range types {
 			if types[i].Type == name {
-				types[i].Most = max(types[i].Most, most)
+				if is.count > tutti.MostExports {
+					types[i].Most = max(types[i].Most, is.count)
+				}
+				if is.mib() > tutti.MostExportedMiB {
+					types[i].MostMiB = max(types[i].MostMiB, is.mib())
+				}
 			}
 		}
 	}
@@ -128,6 +133,7 @@ func (m *merging) addType(types []tutti.ExportGrant, t tutti.ExportGrant) []tutt
 	types[i].Parameters = m.addKeys(types[i].Parameters, t.Parameters)
 	types[i].Defined = types[i].Defined || t.Defined
 	types[i].Most = max(types[i].Most, t.Most)
+	types[i].MostMiB = max(types[i].MostMiB, t.MostMiB)
 	return types
 }
 

@@ -31,7 +31,7 @@ func TestWantsAreOfSomeKilobytes(t *testing.T) {
 			}
 			exports = append(exports, tutti.Export{Type: fmt.Sprintf("Cr%c%c", 'a'+i/26, 'a'+i%26), Title: "x", Parameters: parameters})
 		}
-		raw, err := json.Marshal(policy.Wants(tutti.Fleet{}, inWeb, "web-01", exports, nil, nil))
+		raw, err := json.Marshal(policy.Wants(tutti.Fleet{}, inWeb, "web-01", policy.Inspect(exports), nil, nil))
 		if err != nil || len(raw) > 32<<10 {
 			t.Errorf("%s: %d bytes, %v", tc.reason, len(raw), err)
 		}

@@ -35,6 +35,14 @@ type shares struct {
 	left  map[tutti.NodeKey]share
 	swept time.Time
 	slots chan struct{} // taken by costly questions that are being answered
+
+	refused map[tutti.NodeKey]refused
+}
+
+// refused is how many bytes of large gates the last such run of a node was refused.
+type refused struct {
+	run   tutti.RunID
+	bytes int
 }
 
 // share is a node's: so much was left then.
@@ -44,7 +52,7 @@ type share struct {
 }
 
 func newShares() *shares {
-	return &shares{left: map[tutti.NodeKey]share{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	return &shares{left: map[tutti.NodeKey]share{}, refused: map[tutti.NodeKey]refused{}, slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
 // now is what a node has left.
@@ -89,6 +97,28 @@ func (s *shares) decode(key tutti.NodeKey, payload []byte) error {
 
 // costOfGate is what it costs to read so many bytes that a run hands over.
 func costOfGate(size int) int { return costOfCall + size/bytesOfCost }
+
+// refuse notes that a run was refused a gate of so many bytes.
+func (s *shares) refuse(key tutti.NodeKey, run tutti.RunID, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had := s.refused[key]
+	if had.run != run {
+		had = refused{run: run}
+	}
+	had.bytes += size
+	s.refused[key] = had
+}
+
+// refusedOf is how many bytes of gates a run was refused.
+func (s *shares) refusedOf(key tutti.NodeKey, run tutti.RunID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if had := s.refused[key]; had.run == run {
+		return had.bytes
+	}
+	return 0
+}
 
 // enter waits until a costly question may be answered; leave has to follow.
 func (s *shares) enter(ctx context.Context) (leave func(), err error) {

@@ -15,11 +15,14 @@ const (
 	maxSmall   = 64 << 10 // of a message of a few fields
 	maxHead    = 1 << 20  // of a message before the content that it carries
 	maxFilters = 1 << 20  // of all filters that one gate reads by
-	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that
-	// the writer makes for one question and for all reads of one run. A question
-	// that matches all of 50,000 nodes by twenty terms takes a million.
+	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that are
+	// made for one question, and by the writer for all reads of one run. A question
+	// that matches all of 50,000 nodes by twenty terms takes a million and some. A comparison
+	// takes up to 25 ns; the writer makes those of a run twice, to compare and to remember.
 	maxAskCost  = 5_000_000
-	maxGateCost = 50_000_000
+	maxGateCost = 10_000_000
+	// maxAnswered is what the bus takes in one answer.
+	maxAnswered = 64 << 20
 )
 
 // Bounds of what one message of a node may hold. A node may lie in every field:
@@ -34,6 +37,8 @@ const (
 	// result: a node that has sent all else can still say how the run ended.
 	maxStored = 4 * maxBlob
 	maxEnded  = maxStored + 2*maxBlob
+	// maxTried is how many bytes of large gates that are refused are looked at for one run.
+	maxTried = 2 * maxBlob
 	// maxChanges and maxWritten bound the values that one run sets and unsets.
 	maxChanges = 2 * maxValues
 	maxWritten = 8 << 20

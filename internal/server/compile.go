@@ -52,14 +52,14 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	if err := s.opts.Space(); err != nil {
 		return nil, err
 	}
-	// Before anything is kept, and again when it is appended.
-	ours := true
-	if err = s.do(ctx, func(tx *tx) error {
+	// Beside the writer and before anything is kept, and again when it is appended.
+	ours, publishes := true, publishing(in.Exports, nil)
+	if err = s.inVersion(ctx, func(tx *tx) error {
 		_, n, r, err := tx.compiling(key, in.Run, in.For)
 		if ours = r != nil || n == nil || in.CatalogUUID == ""; err != nil || !ours {
 			return err
 		}
-		_, _, err = tx.recording(key, in)
+		_, _, err = tx.recording(key, in, publishes)
 		return err
 	}); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
-		host, r, err := tx.recording(key, in)
+		host, r, err := tx.recording(key, in, publishes)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 
 // recording is compiling, where there must be a run, whose node may export what goes
 // to PuppetDB now.
-func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *fold.Node, r *engine.Run, err error) {
+func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
 	switch {
@@ -191,7 +191,7 @@ func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor) (host *fold.Nod
 	case r.Records >= maxRecords:
 		err = tx.deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
 	case in.CatalogUUID != "":
-		err = tx.mayPublish(n, r, in.Exports, nil)
+		err = tx.mayPublish(n, r, publishes)
 	}
 	return host, r, err
 }

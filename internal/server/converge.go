@@ -114,7 +114,7 @@ func (tx *tx) letGo(b *tutti.RunGated) {
 		// The fleet file may be another one since the run was held.
 		if n.Tickets.Conflicted != "" {
 			b.Verdict, b.Reason = tutti.GateStop, n.Tickets.Conflicted
-		} else if _, err := tx.ungranted(n, exports, r.Values); err != nil {
+		} else if err := tx.withheld(n, r, exports); err != nil {
 			b.Verdict, b.Reason = tutti.GateStop, plain.Words(err.Error())
 		} else if r.Full() && r.Publishes() {
 			tx.setExports(n, r, exports, r.Set, false)

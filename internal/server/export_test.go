@@ -60,6 +60,29 @@ func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
 	s.shares.left[key] = share{left, time.Now()}
 }
 
+// MaxTried is how many bytes of gates that are refused are looked at for one run.
+const MaxTried = maxTried
+
+// WasRefused counts so many bytes of gates as refused to a run.
+func (s *Server) WasRefused(key tutti.NodeKey, run tutti.RunID, bytes int) {
+	s.shares.refuse(key, run, bytes)
+}
+
+// Decides returns what is decided on exports of a node beside the writer, and what the writer takes of that.
+func (s *Server) Decides(ctx context.Context, node tutti.NodeName, exports []tutti.Export, between func()) (beside, taken error) {
+	p := publishing(exports, nil)
+	_ = s.look(ctx, func(v explain.View) error {
+		tx := &tx{State: v.State, now: v.Now, server: s, looks: true}
+		beside = tx.mayPublish(tx.Registry.Nodes[node], nil, p)
+		return nil
+	})
+	between()
+	return beside, s.do(ctx, func(tx *tx) error { return tx.mayPublish(tx.Registry.Nodes[node], nil, p) })
+}
+
+// TooLarge says what an answer of so many bytes is made of.
+func TooLarge(size int, exports []tutti.Export) error { return tooLarge(size, exports) }
+
 // HasLeft counts so many bytes of a node as stored since its last result.
 func (s *Server) HasLeft(key tutti.NodeKey, bytes int64) {
 	_ = s.do(context.Background(), func(*tx) error {

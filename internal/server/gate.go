@@ -19,8 +19,11 @@ import (
 // the overlay of its job), in the same append as the decision.
 func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.beforeLarge(ctx, tutti.OpGate, payload, func(tx *tx, of about) error {
-		_, _, err := tx.nodeRun(key, of.Run)
-		return err
+		n, r, err := tx.nodeRun(key, of.Run)
+		if err != nil {
+			return err
+		}
+		return tx.mayTryAgain(key, n, r, len(payload))
 	}); err != nil {
 		return nil, err
 	}
@@ -40,7 +43,16 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.atGate(ctx, key, in, served, nil)
+	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
+	var out tutti.Gated
+	// Most of what is refused is refused beside the writer, which only records it.
+	err = s.inVersion(ctx, func(tx *tx) (err error) {
+		out, err = tx.atGate(key, h, nil)
+		return err
+	})
+	if h.publishes.err != nil && len(payload) > maxSmall {
+		s.shares.refuse(key, in.Run, len(payload))
+	}
 	if err != nil || out.Verdict != "" {
 		return out, err
 	}
@@ -52,7 +64,19 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if kept.asked, err = s.storeAsked(ctx, s.roomOf(key, maxStored), in.Reads, in.Keys); err != nil {
 		return nil, err
 	}
-	return s.atGate(ctx, key, in, served, &kept)
+	err = s.do(ctx, func(tx *tx) (err error) {
+		out, err = tx.atGate(key, h, &kept)
+		return err
+	})
+	return out, err
+}
+
+// handing is what a run hands over at its gate, read beside the writer.
+type handing struct {
+	tutti.Gate
+	served    *tutti.Served
+	publishes *published
+	reads     *data.Comparison
 }
 
 // handed is what a compiled run handed over, as it is stored.
@@ -64,43 +88,38 @@ type handed struct {
 // atGate returns the gate's answer. With what the run handed over, it is noted that
 // it has compiled, and decided unless that is for a converge step to do. Served is
 // what the gate was made of; if it has been replaced since, the node asks again.
-func (s *Server) atGate(ctx context.Context, key tutti.NodeKey, in tutti.Gate, served *tutti.Served, kept *handed) (tutti.Gated, error) {
-	var out tutti.Gated
-	err := s.do(ctx, func(tx *tx) error {
-		n, r, err := tx.nodeRun(key, in.Run)
-		if err != nil {
-			return err
+func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (tutti.Gated, error) {
+	n, r, err := tx.nodeRun(key, in.Run)
+	if err != nil {
+		return tutti.Gated{}, err
+	}
+	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
+		if !tx.looks && r.Served != in.served { // a version has it from another fold
+			return tutti.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled anew meanwhile", r.Run)
 		}
-		if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-			if r.Served != served {
-				return tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled anew meanwhile", r.Run)
-			}
-			if err := tx.mayPublish(n, r, in.Exports, in.Values); err != nil {
-				return err
-			}
-			if err := tx.mayRead(n, in.Reads); err != nil {
-				return err
-			}
-			if kept != nil {
-				tx.compiled(n, r, in, *kept)
-			}
+		if err := tx.mayPublish(n, r, in.publishes); err != nil {
+			return tutti.Gated{}, err
 		}
-		if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
-			err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
-			return tx.deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
+		if err := tx.mayRead(n, in.reads, tx.asker(r)); err != nil {
+			return tutti.Gated{}, err
 		}
-		out = tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}
-		if r.Held() && tx.Engine.Converges(r) {
-			out = tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}
+		if kept != nil {
+			tx.compiled(n, r, in, *kept)
 		}
-		return nil
-	})
-	return out, err
+	}
+	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
+		err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
+		return tutti.Gated{}, tx.deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
+	}
+	if r.Held() && tx.Engine.Converges(r) {
+		return tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}, nil
+	}
+	return tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
 // compiled notes what a run handed over. What only its own job may see is in that
 // job's overlay; who converges is let go, or not, with all others (converge.go).
-func (tx *tx) compiled(n *fold.Node, r *engine.Run, in tutti.Gate, kept handed) {
+func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	by := tutti.ActorNode(n.Node)
 	overlay := tx.overlay(r)
 	says := r.Publishes()
@@ -111,6 +130,7 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in tutti.Gate, kept handed) 
 		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.digest, Absent: kept.asked.content.Absent, Reads: kept.asked.content,
 	})
 	if tx.Engine.Converges(r) {
+		tx.server.admitted[n.Node] = admission{r.Run, in.publishes.basis}
 		return
 	}
 	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
@@ -121,17 +141,6 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in tutti.Gate, kept handed) 
 		tx.setExports(n, r, in.Exports, kept.set, false)
 	}
 	tx.emit(by, verdict)
-}
-
-// mayPublish refuses, before anything is applied, a catalog that exports or wants
-// published what its node has no grant for. The run may be none of ours: nil.
-func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, exports []tutti.Export, keys []string) error {
-	what, err := tx.ungranted(n, exports, keys)
-	if err == nil {
-		return nil
-	}
-	tx.refused(r, policy.Wants(tx.Fleet(), tx.Registry.Groups(n), n.Node, exports, keys, nil))
-	return tx.deny(tutti.ActorNode(n.Node), what, err)
 }
 
 // refused notes what a run was refused, besides what is noted of it already. An entry has all of it, so that a
@@ -148,34 +157,17 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	}
 }
 
-// ungranted returns the first thing that a node wants to publish and may not.
-func (tx *tx) ungranted(n *fold.Node, exports []tutti.Export, keys []string) (what string, err error) {
-	fleet, groups := tx.Fleet(), tx.Registry.Groups(n)
-	if refused, err := policy.ExportsOf(fleet, groups, n.Node).MayAll(exports); err != nil {
-		return "export " + refused, err
-	}
-	for _, key := range keys {
-		if err := policy.MayWrite(fleet, groups, n.Node, key); err != nil {
-			return "write " + key, err
-		}
-	}
-	return "", nil
-}
-
 // mayRead refuses reads that keep the writer busy for long: each is answered anew
 // at the gate.
-func (tx *tx) mayRead(n *fold.Node, reads []tutti.Read) error {
-	cost := 0
-	for _, r := range reads {
-		if cost += tx.Data.Cost(r.Query); cost > maxGateCost {
-			return tx.deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
-		}
+func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) error {
+	if reads.Cost(tx.Data, asker) > maxGateCost {
+		return tx.deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
 	}
 	return nil
 }
 
 // stop says why a run must not apply, or returns the empty string.
-func (tx *tx) stop(n *fold.Node, r *engine.Run, in tutti.Gate) string {
+func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
 	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
 		return plain.Words(j.WhyHalted())
 	}
@@ -193,8 +185,8 @@ func (tx *tx) stop(n *fold.Node, r *engine.Run, in tutti.Gate) string {
 
 // outdated names the first read whose answer is no longer the one that the
 // compile was given, or returns the empty string.
-func (tx *tx) outdated(n *fold.Node, r *engine.Run, in tutti.Gate) string {
-	changed := tx.Data.Outdated(in.Reads, tx.asker(r))
+func (tx *tx) outdated(n *fold.Node, r *engine.Run, in *handing) string {
+	changed := in.reads.Outdated(tx.Data, tx.asker(r))
 	if len(changed) > 0 {
 		return "the answer to " + changed[0].Query.String() + " has changed since it was read"
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -71,7 +72,20 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	if err != nil || out == nil {
 		return nil, err
 	}
-	return json.Marshal(out)
+	raw, err := encode(out)
+	if answer, is := out.(*tutti.Answered); err == nil && is && len(raw) > maxAnswered {
+		return nil, tooLarge(len(raw), answer.Exports)
+	}
+	return raw, err
+}
+
+// encode is json.Marshal without escapes for HTML: these make six bytes of one.
+func encode(out any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(out)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // decode reads a message of a node; what does not fit is an error, with the

@@ -1,7 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -85,6 +90,26 @@ func (tx *tx) answer(in tutti.Ask, asker data.Asker) (tutti.Answered, error) {
 		out.Lags, out.Exports = tx.lags(asker, in, a.Exports), nil
 	}
 	return out, nil
+}
+
+// tooLarge says of an answer that the bus does not take whose exports it is made of.
+func tooLarge(size int, exports []tutti.Export) error {
+	const named = 3
+	of := map[tutti.NodeName]int{}
+	for _, e := range exports {
+		of[e.Node] += policy.Bytes(e)
+	}
+	nodes := slices.SortedFunc(maps.Keys(of), func(a, b tutti.NodeName) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
+	var largest []string
+	for _, node := range nodes[:min(len(nodes), named)] {
+		largest = append(largest, fmt.Sprintf("%s (%d bytes)", node, of[node]))
+	}
+	says := ""
+	if len(largest) > 0 {
+		says = fmt.Sprintf("; the largest of %d exports from %d nodes are those of %s: if a node is not to export so much, "+
+			"take its grant out of the fleet file or lower its most_mib", len(exports), len(nodes), strings.Join(largest, ", "))
+	}
+	return tutti.Errorf(tutti.CodeInternal, "the answer has %d bytes, at most %d%s", size, maxAnswered, says)
 }
 
 // costOfKey is what a value of hiera costs to answer with, in comparisons.

@@ -127,11 +127,12 @@ type Server struct {
 	leavers  []leaver // the writer's
 	at       atomic.Pointer[tutti.Position]
 	links    links
-	saidBack atomic.Int64            // when it was last said that somebody knows more, in seconds
-	stored   map[tutti.NodeKey]int64 // the writer's: bytes of blobs that a node has sent since its last result
-	rotating sync.Mutex              // held by who takes a step of a rotation
-	past     sync.Mutex              // held by whoever lets go of the past, or copies it
-	beside   sync.WaitGroup          // what goes on beside the writer
+	saidBack atomic.Int64                 // when it was last said that somebody knows more, in seconds
+	admitted map[tutti.NodeName]admission // the writer's: of the run of each node that is held
+	stored   map[tutti.NodeKey]int64      // the writer's: bytes of blobs that a node has sent since its last result
+	rotating sync.Mutex                   // held by who takes a step of a rotation
+	past     sync.Mutex                   // held by whoever lets go of the past, or copies it
+	beside   sync.WaitGroup               // what goes on beside the writer
 
 	snapshotDue chan struct{}
 	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
@@ -175,6 +176,7 @@ func New(opts Options) *Server {
 		shares:   newShares(),
 		readers:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		stored:   map[tutti.NodeKey]int64{},
+		admitted: map[tutti.NodeName]admission{},
 		asked:    newSharedAsked(),
 
 		snapshotDue: make(chan struct{}, 1),

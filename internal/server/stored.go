@@ -68,6 +68,7 @@ func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in tutti.CompiledF
 // compiledByOthers takes the exports of a compile that is no run of ours. What the
 // node may not export is PuppetDB's alone.
 func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tutti.CompiledFor) error {
+	var of basis
 	allow := func(tx *tx) (host *fold.Node, err error) {
 		host, n, r, err := tx.compiling(key, in.Run, in.For)
 		switch {
@@ -76,10 +77,12 @@ func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tut
 		case n == nil || r != nil:
 			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
 		}
-		in.Exports = policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Only(in.Exports)
+		if now := tx.basis(n); !now.equal(of) { // else it is decided
+			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.groups, n.Node).Only(in.Exports)
+		}
 		return host, nil
 	}
-	if err := s.do(ctx, func(tx *tx) error { _, err := allow(tx); return err }); err != nil {
+	if err := s.inVersion(ctx, func(tx *tx) error { _, err := allow(tx); return err }); err != nil {
 		return err
 	}
 	count := len(in.Exports)

@@ -1,0 +1,7 @@
+package data
+
+// IsCanonical and SlowCanonical are the two ways to the canonical encoding.
+var (
+	IsCanonical   = isCanonical
+	SlowCanonical = canonical
+)

@@ -1,0 +1,129 @@
+package data
+
+import (
+	"github.com/tutti-project/tutti"
+)
+
+// Comparison is what a run read, to be compared with what is found now. To make it takes no state: what a node says
+// is read before anybody waits for it. Equal questions are compared once.
+type Comparison struct {
+	reads     []tutti.Read
+	of        []*compared // of each read
+	questions []*compared
+}
+
+// compared is one question.
+type compared struct {
+	query   tutti.Query // in normal form
+	filter  *Filter     // collect
+	refused bool        // no question at all: never answered
+}
+
+// NewComparison makes one of reads in any form.
+func NewComparison(reads []tutti.Read) *Comparison {
+	c := &Comparison{reads: reads, of: make([]*compared, len(reads))}
+	known, normal := map[identity]*compared{}, map[identity]*compared{}
+	for i, r := range reads {
+		id := identify(r.Query)
+		q := known[id]
+		if q == nil {
+			q = comparedOf(r.Query)
+			if other := normal[identify(q.query)]; other != nil {
+				q = other
+			} else {
+				normal[identify(q.query)] = q
+				c.questions = append(c.questions, q)
+			}
+			known[id] = q
+		}
+		c.of[i] = q
+	}
+	return c
+}
+
+func comparedOf(query tutti.Query) *compared {
+	normal, err := NormalQuery(query)
+	if err != nil {
+		return &compared{query: query, refused: true}
+	}
+	q := &compared{query: normal}
+	if normal.Kind == tutti.QueryCollect {
+		q.filter, _ = ParseFilter(normal.Filter) // its own normal form
+	}
+	return q
+}
+
+// Cost is how many comparisons Outdated makes at most (see State.Cost). A question that some record has costs
+// little, whatever it finds: of its answer only what the asker exports itself is looked at.
+func (c *Comparison) Cost(s *State, asker Asker) int {
+	cost := 0
+	for _, q := range c.questions {
+		cost += s.costOf(q, asker)
+	}
+	return cost
+}
+
+func (s *State) costOf(q *compared, asker Asker) int {
+	switch {
+	case q.refused || q.query.Kind != tutti.QueryCollect:
+		return costOfSum
+	case s.questions[identify(q.query)] != nil:
+		own := s.effective(asker.Node, s.overlay(asker))[q.query.Type]
+		return costOfSum + weightOf(own).cost(q.filter, costOfSum)
+	default:
+		return costOfSum + s.cost(q.query.Type, q.filter, costOfSum)
+	}
+}
+
+// Outdated returns the reads whose questions have another answer by now, in their order. A degraded read is compared
+// as any other.
+func (c *Comparison) Outdated(s *State, asker Asker) []tutti.Read {
+	type answer struct {
+		found  bool
+		digest tutti.Digest
+	}
+	now := make(map[*compared]answer, len(c.questions))
+	for _, q := range c.questions {
+		found, digest := s.current(q, asker)
+		now[q] = answer{found, digest}
+	}
+	var outdated []tutti.Read
+	for i, r := range c.reads {
+		if is := now[c.of[i]]; is.found != r.Found || is.digest != r.Digest {
+			outdated = append(outdated, r)
+		}
+	}
+	return outdated
+}
+
+// Outdated is that of a comparison of the reads, for reads that somebody's record has or had.
+func (s *State) Outdated(reads []tutti.Read, asker Asker) []tutti.Read {
+	var outdated []tutti.Read
+	for _, r := range reads {
+		q := &compared{query: r.Query}
+		if s.questions[identify(r.Query)] == nil {
+			q = comparedOf(r.Query)
+		}
+		if found, digest := s.current(q, asker); found != r.Found || digest != r.Digest {
+			outdated = append(outdated, r)
+		}
+	}
+	return outdated
+}
+
+// current is what is found for an asker now. What a record has (Remember) is not looked for, and nothing is listed.
+func (s *State) current(q *compared, asker Asker) (bool, tutti.Digest) {
+	if known := s.questions[identify(q.query)]; known != nil {
+		return known.answer(asker)
+	}
+	if q.refused {
+		return false, ""
+	}
+	if q.query.Kind != tutti.QueryCollect {
+		now := s.Answer(q.query, asker)
+		return now.Found, now.Digest
+	}
+	var all sum
+	s.pass(q.query.Type, asker, func(members []member) { all = all.plus(sumOf(members, q.filter)) })
+	return true, all.digest()
+}

@@ -1,0 +1,127 @@
+package data_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+)
+
+// tagged are exports of a node, each with so many tags.
+func tagged(node tutti.NodeName, count, tags int) *tutti.ExportsSet {
+	set := &tutti.ExportsSet{Node: node, Count: count}
+	for i := range count {
+		e := tutti.Export{Type: "Web", Title: fmt.Sprint(i)}
+		for k := range tags {
+			e.Tags = append(e.Tags, fmt.Sprintf("t%04d", k))
+		}
+		set.Exports = append(set.Exports, e)
+	}
+	return set
+}
+
+func stateOf(bodies ...tutti.Body) *data.State {
+	s := data.NewState()
+	for i, b := range bodies {
+		s.Apply(tutti.Event{Seq: uint64(i + 1), Body: b})
+	}
+	return s
+}
+
+func collectorOf(filter string) tutti.Query {
+	return tutti.Query{Kind: tutti.QueryCollect, Type: "Web", Filter: json.RawMessage(filter)}
+}
+
+// A node says what it read as often as it likes, in whatever form. One question is compared once, and nothing is listed.
+func TestEqualReadsAreComparedOnce(t *testing.T) {
+	s := stateOf(tagged("a", 500, 3))
+	asker := data.Asker{Node: "b"}
+	now := s.Answer(collectorOf(`["=","tag","t0001"]`), asker)
+	if len(now.Exports) != 500 {
+		t.Fatalf("%d exports pass", len(now.Exports))
+	}
+	reads := make([]tutti.Read, 20_000)
+	for i := range reads {
+		reads[i] = tutti.Read{Query: collectorOf([]string{`["=","tag","t0001"]`, `["and",["=","tag","T0001"]]`}[i%2]), Found: true, Digest: now.Digest}
+	}
+	one, all := data.NewComparison(reads[:1]), data.NewComparison(reads)
+	if a, b := one.Cost(s, asker), all.Cost(s, asker); a != b {
+		t.Errorf("one read costs %d, equal ones cost %d", a, b)
+	}
+	var outdated []tutti.Read
+	if used := testing.AllocsPerRun(1, func() { outdated = all.Outdated(s, asker) }); used > 100 {
+		t.Errorf("%.0f allocations to compare equal reads", used)
+	}
+	if len(outdated) != 0 {
+		t.Errorf("%d reads are outdated", len(outdated))
+	}
+	reads[7].Digest = tutti.DigestOf([]byte("x")) // what the node says of one of them is its own
+	if diff := cmp.Diff(reads[7:8], data.NewComparison(reads).Outdated(s, asker)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A tag is searched for: of a thousand tags ten are looked at.
+func TestATagIsSearchedFor(t *testing.T) {
+	f, err := data.ParseFilter(json.RawMessage(`["=","tag","t0001"]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := tagged("a", 1, 990).Exports[0]
+	if !f.Match(e) {
+		t.Error("the tag is not found")
+	}
+	e.Tags[1], e.Tags[988] = e.Tags[988], e.Tags[1] // where only who looks at all finds it
+	if f.Match(e) {
+		t.Error("all tags are looked at")
+	}
+}
+
+// What is counted is about what is done.
+func TestACostIsOfWhatIsCompared(t *testing.T) {
+	asker := data.Asker{Node: "other"}
+	cost := func(s *data.State, filter string) int {
+		return data.NewComparison([]tutti.Read{{Query: collectorOf(filter)}}).Cost(s, asker)
+	}
+	few, many := stateOf(tagged("a", 100, 3)), stateOf(tagged("a", 100, 990))
+	if a, b := cost(few, `["=","tag","x"]`), cost(many, `["=","tag","x"]`); b < 3*a || b > 5*a {
+		t.Errorf("a tag among 3 costs %d, among 990 %d: want 2 and 10 steps", a, b)
+	}
+	if a, b := cost(few, `["=","x","y"]`), cost(few, `["=","x","`+strings.Repeat("y", 50_000)+`"]`); b < 50*a {
+		t.Errorf("a value of one byte costs %d, one of 50,000 %d", a, b)
+	}
+	if a, b := cost(few, ``), few.Cost(collectorOf(``)); b < 4*a {
+		t.Errorf("to compare costs %d, to list and sort %d", a, b)
+	}
+	// In the view of a job all that its nodes hand over is looked at, whatever it is.
+	overlaid := stateOf(&tutti.JobStarted{Job: "j"}, tagged("a", 100, 3))
+	before := cost(overlaid, ``)
+	for i := range 50 {
+		overlaid.Apply(tutti.Event{Body: &tutti.ExportsSet{Node: tutti.NodeName(fmt.Sprint("n", i)), Job: "j", Overlay: true}})
+	}
+	handed := tagged("b", 70, 3)
+	handed.Job, handed.Overlay = "j", true
+	overlaid.Apply(tutti.Event{Body: handed})
+	if after := cost(overlaid, ``); after != before+51+70 {
+		t.Errorf("it costs %d, with what a job's nodes hand over %d", before, after)
+	}
+	overlaid.Apply(tutti.Event{Body: &tutti.JobFinished{Job: "j"}})
+	if after := cost(overlaid, ``); after != before {
+		t.Errorf("when the job has ended it costs %d, want %d", after, before)
+	}
+	// What somebody reads already is not looked for.
+	q := collectorOf(`["=","tag","x"]`)
+	many.Remember("c", &tutti.Asked{Reads: []tutti.Read{{Query: q, Found: true}}}, "")
+	if known := cost(many, `["=","tag","x"]`); known > 1 {
+		t.Errorf("a question that a record has costs %d", known)
+	}
+	many.Apply(tutti.Event{Body: &tutti.NodeRemoved{Node: "a"}})
+	if left := many.Cost(q); left != 0 {
+		t.Errorf("without exports an answer costs %d", left)
+	}
+}

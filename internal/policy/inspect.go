@@ -1,0 +1,174 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Inspected is an export with what decides on it in its values. These may have a megabyte, and many grants are asked
+// about one export: its values are read once, by Inspect.
+type Inspected struct {
+	tutti.Export
+	calls   []string // parameters whose value is more than data
+	control bool     // a text of some value has a control character
+	tags    []string // sorted, with what the parameter tag makes tags of
+	named   []string // tags that Puppet makes of type and title
+	bytes   int      // see Bytes
+}
+
+// Inspect reads the values of exports, each once. What it returns can be asked about any number of times, for about
+// as much as the number of parameters and tags.
+func Inspect(exports []tutti.Export) []Inspected {
+	out := make([]Inspected, len(exports))
+	for i, e := range exports {
+		out[i] = inspect(e)
+	}
+	return out
+}
+
+func inspect(e tutti.Export) Inspected {
+	out := Inspected{Export: e, bytes: Bytes(e)}
+	out.tags = slices.Concat(e.Tags, tagsOf(e.Parameters["tag"]))
+	slices.Sort(out.tags)
+	out.tags = slices.Compact(out.tags)
+	name := strings.ToLower(e.Type)
+	out.named = append(strings.Split(name, "::"), name, strings.ToLower(e.Title))
+	for p, value := range e.Parameters {
+		calls, control := look(value)
+		if calls {
+			out.calls = append(out.calls, p)
+		}
+		out.control = out.control || control
+	}
+	slices.Sort(out.calls)
+	return out
+}
+
+// isData reports whether a parameter's value is data at every depth.
+func (e Inspected) isData(parameter string) bool {
+	_, calls := slices.BinarySearch(e.calls, parameter)
+	return !calls
+}
+
+// Bytes is how many bytes of text an export has: about what a collector is sent of it.
+func Bytes(e tutti.Export) int {
+	n := len(e.Type) + len(e.Title) + len(e.File)
+	for _, list := range [][]string{e.Tags, e.Sensitive} {
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	for name, value := range e.Parameters {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+// look reports whether a value in rich data is more than data at some depth (a Deferred is a call), and whether some
+// text in it has a control character. Of invalid JSON both are true. It makes nothing of the value: a value of a megabyte
+// can be a million lists.
+func look(value json.RawMessage) (calls, control bool) {
+	typed, escaped := bytes.Contains(value, []byte("__p")), bytes.ContainsRune(value, '\\')
+	if !typed && !escaped && !mayControl(value) {
+		return false, false
+	}
+	if !json.Valid(value) {
+		return typed || escaped, true
+	}
+	return texts(value)
+}
+
+// mayControl reports whether there can be a control character in UTF-8: quickly, and that of a value on several lines, too.
+func mayControl(value []byte) bool {
+	for _, c := range value {
+		if c < ' ' || c == 0x7f || c == 0xc2 { // which U+0080 to U+009f begin with
+			return true
+		}
+	}
+	return false
+}
+
+// texts is look of valid JSON.
+func texts(value []byte) (calls, control bool) {
+	kind := false // the last text was the key of a type
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; c {
+		case ':', ' ', '\t', '\n', '\r':
+			continue
+		case '"':
+		default:
+			calls = calls || kind // the name of a type is no text
+			kind = false
+			continue
+		}
+		end := i + 1
+		for value[end] != '"' {
+			if value[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		text := value[i+1 : end]
+		control = control || controls(text)
+		if kind {
+			calls, kind = calls || !isDataType(string(text)), false // a name with an escape is none of them
+		} else if follows(value[end+1:], ':') {
+			kind = isKind(text)
+		}
+		i = end
+	}
+	return calls, control
+}
+
+// follows reports whether c is what comes next.
+func follows(rest []byte, c byte) bool {
+	rest = bytes.TrimLeft(rest, " \t\n\r")
+	return len(rest) > 0 && rest[0] == c
+}
+
+const kindKey = "__ptype"
+
+// isKind reports whether the text between quotes is the key of a type.
+func isKind(text []byte) bool {
+	if len(text) == len(kindKey) {
+		return string(text) == kindKey
+	}
+	if len(text) > len(`\u0000`)*len(kindKey) || !bytes.ContainsRune(text, '\\') {
+		return false
+	}
+	var plain string
+	return json.Unmarshal(slices.Concat([]byte{'"'}, text, []byte{'"'}), &plain) == nil && plain == kindKey
+}
+
+// controls reports whether the text between quotes has a control character.
+func controls(text []byte) bool {
+	for i := 0; i < len(text); {
+		if text[i] != '\\' {
+			r, size := utf8.DecodeRune(text[i:])
+			if unicode.IsControl(r) {
+				return true
+			}
+			i += size
+			continue
+		}
+		switch text[i+1] {
+		case 'b', 'f', 'n', 'r', 't':
+			return true
+		case 'u':
+			if r, err := strconv.ParseUint(string(text[i+2:i+6]), 16, 32); err != nil || unicode.IsControl(rune(r)) {
+				return true
+			}
+			i += len(`\u0000`)
+		default:
+			i += len(`\n`)
+		}
+	}
+	return false
+}
