@@ -121,6 +121,7 @@ type Server struct {
 	shares   *shares
 	asks     asks
 	asked    *sharedAsked
+	readings *readings
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver // the writer's
 	at       atomic.Pointer[tutti.Position]
@@ -173,6 +174,7 @@ func New(opts Options) *Server {
 		shares:   newShares(),
 		stored:   map[tutti.NodeKey]int64{},
 		asked:    newSharedAsked(),
+		readings: newReadings(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}
