@@ -41,6 +41,8 @@ type seat struct {
 	leases  perMinute // how often it changed how it stands in an exclusive job
 	refused perMinute // how often its runs were refused something new
 	tells   perMinute // how often it sent the report of a foreign run
+	told    perHour   // bytes of its foreign runs in the log
+	reports perHour   // bytes of their reports
 }
 
 func newPresence() presence {
@@ -176,6 +178,61 @@ const maxTells = 2 * int(time.Minute/foreignEvery)
 // mayTell counts a report of a foreign run, and reports whether that is not too often.
 func (p presence) mayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
+}
+
+// Bounds of what a node tells of runs that nobody ordered, within an hour. What is beyond them it tells again later.
+const (
+	// maxTold is for the bytes in the log: a result has some KiB, and 258 KiB at most.
+	maxTold = 1 << 20
+	// maxReports is for the bytes of reports: four of the largest ones, or one of a MiB each minute.
+	maxReports = 64 << 20
+)
+
+// mayKeepReport takes so many bytes out of what a node may send of reports of foreign runs; false: there is no room.
+func (p presence) mayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := p.nodes[n]
+	if place == nil || !place.reports.fits(now, bytes, maxReports) {
+		return false
+	}
+	place.reports.use(now, bytes)
+	return true
+}
+
+// hasRoomToTell reports whether foreign runs of a node may add so many bytes to the log.
+func (p presence) hasRoomToTell(n tutti.NodeName, now time.Time, bytes int) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && place.told.fits(now, bytes, maxTold)
+}
+
+// tells notes that a foreign run of a node adds so many bytes to the log.
+func (p presence) tells(n tutti.NodeName, now time.Time, bytes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if place := p.nodes[n]; place != nil {
+		place.told.use(now, bytes)
+	}
+}
+
+// perHour is how much of something a node has used in the hour that goes on.
+type perHour struct {
+	began time.Time
+	used  int
+}
+
+// fits reports whether more may be used.
+func (u perHour) fits(now time.Time, more, most int) bool {
+	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
+}
+
+func (u *perHour) use(now time.Time, more int) {
+	if now.Sub(u.began) > time.Hour {
+		*u = perHour{began: now}
+	}
+	u.used += more
 }
 
 // perMinute counts what a node does in a minute.
