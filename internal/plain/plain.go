@@ -16,10 +16,10 @@ const (
 )
 
 // Words makes a text of a node fit for logs and terminals. It has at most 4 KiB, and 8 KiB as JSON.
-func Words(text string) string { return short(text, maxWords) }
+func Words(text string) string { return Cut(text, maxWords) }
 
-// short is Words with at most so many bytes, and twice as many as JSON.
-func short(text string, most int) string {
+// Cut is Words with at most so many bytes, and twice as many as JSON.
+func Cut(text string, most int) string {
 	text = tutti.Plain(text, most)
 	if len(text) > 2*most/longest && encoded(text) > 2*most {
 		text = tutti.Plain(text, 2*most/longest)

@@ -40,14 +40,14 @@ func Result(r tutti.Result) tutti.Result {
 	if len(r.Failures) < len(failures) || len(r.Changes) < len(changes) || len(r.Waits) < len(waits) {
 		note := fmt.Sprintf(" (left out, because they are too long: %d failures, %d changes, %d questions that it waits for)",
 			len(failures)-len(r.Failures), len(changes)-len(r.Changes), len(waits)-len(r.Waits))
-		r.Message = short(r.Message, maxWords-len(note)) + note
+		r.Message = Cut(r.Message, maxWords-len(note)) + note
 	}
 	return r
 }
 
 // failure returns a failure whose texts have at most so many bytes each.
 func failure(f tutti.Failure, most int) tutti.Failure {
-	return tutti.Failure{Resource: short(f.Resource, most), File: short(f.File, most), Line: f.Line, Message: short(f.Message, most)}
+	return tutti.Failure{Resource: Cut(f.Resource, most), File: Cut(f.File, most), Line: f.Line, Message: Cut(f.Message, most)}
 }
 
 // fitting returns the first ones of a list for which there is room, and takes that. One that does not fit is made less.
