@@ -37,12 +37,12 @@ type seat struct {
 	hellos  perMinute
 	unknown perMinute // hellos with a ticket that nobody has given, or none
 	pins    perMinute // how often it said that it stands on something else
-	boxes   perMinute // how often it took another key for its secrets
 	leases  perMinute // how often it changed how it stands in an exclusive job
 	refused perMinute // how often its runs were refused something new
 	tells   perMinute // how often it sent the report of a foreign run
 	told    perHour   // bytes of its foreign runs in the log
 	reports perHour   // bytes of their reports
+	boxes   perHour   // how often it took another key for its secrets
 }
 
 func newPresence() presence {
@@ -154,9 +154,9 @@ func (p presence) mayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxPins, func(of *seat) *perMinute { return &of.pins })
 }
 
-// mayBox counts that a node takes another key for its secrets.
+// mayBox counts that a node takes another key for its secrets; false: it has done so too often.
 func (p presence) mayBox(n tutti.NodeName, now time.Time) bool {
-	return p.counted(n, now, maxBoxes, func(of *seat) *perMinute { return &of.boxes })
+	return p.used(n, now, 1, maxBoxes, func(of *seat) *perHour { return &of.boxes })
 }
 
 // mayLease counts that how a node stands in an exclusive job has changed.
@@ -190,14 +190,7 @@ const (
 
 // mayKeepReport takes so many bytes out of what a node may send of reports of foreign runs; false: there is no room.
 func (p presence) mayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	place := p.nodes[n]
-	if place == nil || !place.reports.fits(now, bytes, maxReports) {
-		return false
-	}
-	place.reports.use(now, bytes)
-	return true
+	return p.used(n, now, bytes, maxReports, func(of *seat) *perHour { return &of.reports })
 }
 
 // hasRoomToTell reports whether foreign runs of a node may add so many bytes to the log.
@@ -221,6 +214,18 @@ func (p presence) tells(n tutti.NodeName, now time.Time, bytes int) {
 type perHour struct {
 	began time.Time
 	used  int
+}
+
+// used uses more of something if there are at most so many in the hour then; false: nothing was used.
+func (p presence) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.nodes[n]
+	if of == nil || !which(of).fits(now, more, most) {
+		return false
+	}
+	which(of).use(now, more)
+	return true
 }
 
 // fits reports whether more may be used.
