@@ -71,7 +71,10 @@ func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in tutti.Bl
 // sent sends the answers of some calls.
 func (c *calls) sent(names ...string) {
 	for _, name := range names {
-		c.turns[name].End()
+		c.mu.Lock()
+		turn := c.turns[name]
+		c.mu.Unlock()
+		turn.End()
 	}
 	synctest.Wait()
 }
