@@ -29,6 +29,11 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		if err := s.storeEnclosed(ctx, key, in); err != nil {
 			return nil, err
 		}
+		of, leave, err := s.enterRecord(ctx, key, in.Result, of)
+		if err != nil {
+			return nil, err
+		}
+		defer leave() // when it is taken: the same result that waits has nothing to read then
 		if more, err = s.askedBesides(ctx, key, in.Result, of); err != nil {
 			return nil, err
 		}
@@ -87,28 +92,35 @@ func (s *Server) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result
 // of that with their places.
 const maxRecord = 16 << 20
 
-// askedBesides keeps what a run asked that it has not handed over at a gate:
-// because it never came to one, or asked more behind it. nil: there is nothing.
-func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*asked, error) {
+// enterRecord waits until the record of a result may be read, if that says what its run asked. It returns what is expected
+// of the result then. leave has to follow.
+func (s *Server) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
 	if !of.asks {
-		return nil, nil
+		return of, func() {}, nil
 	}
 	size, known, err := s.sizeOf(ctx, in.Record)
 	if err == nil && known {
 		err = checkRecord(in.Run, size)
 	}
 	if err != nil {
-		return nil, err
+		return of, nil, err
 	}
 	leave, err := s.readings.enter(ctx, key, costOfRecord*min(size, maxRecord))
-	if err != nil {
-		return nil, err
+	if err != nil || costOfRecord*size <= smallReading {
+		return of, leave, err
 	}
-	defer leave()
-	if costOfRecord*size > smallReading { // the same result may have been taken while this one waited
-		if of, err = s.expects(ctx, key, in); err != nil || !of.asks {
-			return nil, err
-		}
+	if of, err = s.expects(ctx, key, in); err != nil { // the same result may have been taken while this one waited
+		leave()
+		return of, nil, err
+	}
+	return of, leave, nil
+}
+
+// askedBesides keeps what a run asked that it has not handed over at a gate:
+// because it never came to one, or asked more behind it. nil: there is nothing.
+func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*asked, error) {
+	if !of.asks {
+		return nil, nil
 	}
 	raw, err := s.opts.Blobs.Get(ctx, in.Record)
 	if err != nil {
