@@ -67,6 +67,12 @@ type Blobs interface {
 	Has(ctx context.Context, digest Digest) (bool, error)
 }
 
+// Sizing is a Blobs that tells how large content is without reading all of it.
+type Sizing interface {
+	// Size returns the bytes of the content. CodeNotFound if it is not there.
+	Size(ctx context.Context, digest Digest) (int64, error)
+}
+
 // Sweeping is a Blobs that can let content go.
 type Sweeping interface {
 	// List returns the digests of all content, also of what a Put that was cut

@@ -7,20 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// Plain makes a text of somebody else fit for logs and terminals: it is cut at most
-// bytes, and has no control characters but the ends of lines and tabs, nothing that
-// turns the direction of writing, and no bytes that are not UTF-8.
+// Plain makes a text of somebody else fit for logs and terminals: it has at most so many
+// bytes, no control characters but the ends of lines and tabs, nothing that turns the
+// direction of writing, and no bytes that are not UTF-8. A text that is cut ends in an
+// ellipsis.
 func Plain(text string, most int) string {
 	const cut = "…"
-	if len(text) > most {
-		text = text[:max(0, most-len(cut))] + cut
-	}
-	return strings.Map(func(r rune) rune {
+	was := len(text)
+	text = strings.Map(func(r rune) rune {
 		if isHidden(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
+	}, strings.ToValidUTF8(text[:min(was, most)], "\uFFFD"))
+	if was <= most && len(text) <= most { // a character that is replaced may be shorter than what replaces it
+		return text
+	}
+	end := min(len(text), max(0, most-len(cut)))
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + cut
 }
 
 // Visible makes what somebody else said fit for a terminal, and loses nothing of it: a control character other than the

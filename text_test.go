@@ -14,7 +14,9 @@ func TestPlain(t *testing.T) {
 		{"what is shown is what is there", "a\u202etxt.exe\u2066", "a\uFFFDtxt.exe\uFFFD"},
 		{"no bytes that are not UTF-8", "a\xff", "a\uFFFD"},
 		{"it is cut", strings.Repeat("a", 101), strings.Repeat("a", 97) + "…"},
-		{"a rune that the cut has parted", strings.Repeat("a", 96) + "ççç", strings.Repeat("a", 96) + "\uFFFD…"},
+		{"the cut parts no rune", strings.Repeat("a", 96) + "ççç", strings.Repeat("a", 96) + "…"},
+		{"it is cut when what is hidden was replaced by more bytes", strings.Repeat("\x7f", 100), strings.Repeat("\uFFFD", 32) + "…"},
+		{"and is not longer when what is cut off is a part of a rune", strings.Repeat("ç", 51), strings.Repeat("ç", 48) + "…"},
 	} {
 		if got := tutti.Plain(tc.text, 100); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)

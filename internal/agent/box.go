@@ -21,12 +21,16 @@ type Boxes interface {
 const (
 	// boxTries is how often the node seals its secrets again to its next key because others changed meanwhile.
 	boxTries = 10
-	retryBox = time.Second
+	// retryBox is how long it waits before it does so another time after a start, at first, and maxRetryBox after many
+	// times: the server takes a few keys of a node in an hour.
+	retryBox    = time.Second
+	maxRetryBox = time.Minute
 )
 
 // finishBox goes on where an agent of before was ended while it gave the node another key.
 func (a *Agent) finishBox(ctx context.Context) {
-	for said := false; a.opts.Boxes != nil && a.opts.Boxes.Pending(); {
+	wait := retryBox
+	for said := false; a.opts.Boxes != nil && a.opts.Boxes.Pending(); wait = min(2*wait, maxRetryBox) {
 		err := a.rotateBox(ctx)
 		if err == nil {
 			return
@@ -35,7 +39,7 @@ func (a *Agent) finishBox(ctx context.Context) {
 			a.opts.Logger.Warn("the node's next key for secrets is not in use yet", "error", err)
 			said = true
 		}
-		if pause(ctx, retryBox) != nil {
+		if pause(ctx, wait) != nil {
 			return
 		}
 	}

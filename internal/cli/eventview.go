@@ -103,7 +103,7 @@ var eventViews = map[string]eventView{
 		return fmt.Sprintf("let %s sign actions: %s", count(len(b.Operators), "operator"), cmp.Or(strings.Join(b.Operators, ", "), "nobody"))
 	})},
 	"operator.revoked": {act: inTrail(func(b *tutti.OperatorRevoked) string { return because("revoked operator "+b.Operator, b.Reason) })},
-	"audit.denied":     {act: inTrail(func(b *tutti.Denied) string { return fmt.Sprintf("denied: %s: %s", b.What, b.Reason) })},
+	"audit.denied":     {act: inTrail(func(b *tutti.Denied) string { return because("denied: "+b.What, b.Reason) })},
 	"snapshot.taken":   {},
 
 	"remote.asked": {act: inTrail(func(b *tutti.RemoteAsked) string {

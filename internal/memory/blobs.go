@@ -19,6 +19,7 @@ type Blobs struct {
 var (
 	_ tutti.Blobs    = (*Blobs)(nil)
 	_ tutti.Sweeping = (*Blobs)(nil)
+	_ tutti.Sizing   = (*Blobs)(nil)
 )
 
 // NewBlobs returns an empty store.
@@ -59,6 +60,20 @@ func (b *Blobs) Has(ctx context.Context, digest tutti.Digest) (bool, error) {
 	defer b.mu.Unlock()
 	_, ok := b.content[digest]
 	return ok, nil
+}
+
+// Size implements tutti.Sizing.
+func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
+	if err := b.check(ctx, digest); err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	content, ok := b.content[digest]
+	if !ok {
+		return 0, tutti.Errorf(tutti.CodeNotFound, "blob %s is not stored", digest)
+	}
+	return int64(len(content)), nil
 }
 
 // List implements tutti.Sweeping.

@@ -55,7 +55,10 @@ func (b *Blobs) acknowledged(seq uint64) {
 	}
 }
 
-var _ tutti.Blobs = (*Blobs)(nil)
+var (
+	_ tutti.Blobs  = (*Blobs)(nil)
+	_ tutti.Sizing = (*Blobs)(nil)
+)
 
 // OpenBlobs makes the stream if it is not there.
 func OpenBlobs(ctx context.Context, nc *nats.Conn) (*Blobs, error) {
@@ -115,9 +118,9 @@ func (b *Blobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	size, err := strconv.Atoi(head.Header.Get(headerSize))
-	if err != nil || size < 0 || size > maxBlob {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %q", digest, head.Header.Get(headerSize))
+	size, err := sizeOf(digest, head)
+	if err != nil {
+		return nil, err
 	}
 	content := head.Data
 	if text := head.Header.Get(headerChunks); text != "" {
@@ -159,6 +162,26 @@ func (b *Blobs) Has(ctx context.Context, digest tutti.Digest) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Size implements tutti.Sizing.
+func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
+	ctx, cancel := withTimeout(ctx, blobTimeout)
+	defer cancel()
+	head, err := b.head(ctx, digest)
+	if err != nil {
+		return 0, err
+	}
+	size, err := sizeOf(digest, head)
+	return int64(size), err
+}
+
+func sizeOf(digest tutti.Digest, head *jetstream.RawStreamMsg) (int, error) {
+	size, err := strconv.Atoi(head.Header.Get(headerSize))
+	if err != nil || size < 0 || size > maxBlob {
+		return 0, tutti.Errorf(tutti.CodeDamaged, "blob %s: stored with size %q", digest, head.Header.Get(headerSize))
+	}
+	return size, nil
 }
 
 func (b *Blobs) head(ctx context.Context, digest tutti.Digest) (*jetstream.RawStreamMsg, error) {

@@ -19,7 +19,8 @@ import (
 // Handler answers one call of a node. It is called by many goroutines at once;
 // calls of one node may overtake each other and come twice. An error crosses
 // with its code and text. The answer to a message (Conn.Send) is dropped. The
-// context ends when the node no longer waits, or the server stops.
+// context ends when the node no longer waits, or the server stops. It has the call's
+// tutti.Turn, but for what Light says.
 type Handler func(ctx context.Context, from tutti.NodeKey, op string, payload []byte) ([]byte, error)
 
 // ServeOptions say how to serve nodes.
@@ -204,11 +205,12 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 	turns.enter(key, func() {
 		s.running.Go(func() {
 			defer func() { cancel(); s.leave(key) }()
+			ctx, turn := tutti.WithTurn(ctx, turns.leave)
 			var answer *nats.Msg
 			if ctx.Err() == nil { // else nobody waits any more
 				answer = s.dispatch(ctx, key, op, msg)
 			}
-			turns.leave()
+			turn.End() // what is large of the answer is in the spool
 			if answer != nil {
 				s.hold(ctx, answer)
 				s.answer(msg, answer)

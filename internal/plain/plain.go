@@ -3,39 +3,38 @@
 package plain
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/tutti-project/tutti"
 )
 
-const maxWords = 4 << 10 // of a text for people
+const (
+	maxWords = 4 << 10 // of a text for people
+	// longest is how many bytes of JSON a byte of a text may become: `<` is \u003c.
+	longest = 6
+)
 
-// Words makes a text of a node fit for logs and terminals.
-func Words(text string) string { return tutti.Plain(text, maxWords) }
+// Words makes a text of a node fit for logs and terminals. It has at most 4 KiB, and 8 KiB as JSON.
+func Words(text string) string { return Cut(text, maxWords) }
+
+// Cut is Words with at most so many bytes, and twice as many as JSON.
+func Cut(text string, most int) string {
+	text = tutti.Plain(text, most)
+	if len(text) > 2*most/longest && encoded(text) > 2*most {
+		text = tutti.Plain(text, 2*most/longest)
+	}
+	return text
+}
+
+// encoded is how many bytes something has as JSON.
+func encoded(v any) int {
+	raw, _ := json.Marshal(v) // what cannot be encoded never comes to the log
+	return len(raw)
+}
 
 // Line makes a text that somebody gives as a reason one line that is fit for logs and terminals.
 func Line(text string) string { return strings.Join(strings.Fields(Words(text)), " ") }
-
-// Result returns a result whose texts are words.
-func Result(r tutti.Result) tutti.Result {
-	r.Message, r.Phase = Words(r.Message), Words(r.Phase)
-	failures := make([]tutti.Failure, len(r.Failures))
-	for i, f := range r.Failures {
-		failures[i] = tutti.Failure{Resource: Words(f.Resource), File: Words(f.File), Line: f.Line, Message: Words(f.Message)}
-	}
-	r.Failures = failures
-	changes := make([]tutti.Change, len(r.Changes))
-	for i, c := range r.Changes {
-		changes[i] = tutti.Change{Resource: Words(c.Resource), File: Words(c.File), Line: c.Line, Message: Words(c.Message)}
-	}
-	r.Changes = changes
-	waits := make([]tutti.Wait, len(r.Waits))
-	for i, w := range r.Waits {
-		waits[i] = tutti.Wait{Query: Query(w.Query), At: Place(w.At)}
-	}
-	r.Waits = waits
-	return r
-}
 
 // Record returns a record whose texts are words.
 func Record(r tutti.Record) tutti.Record {
@@ -70,7 +69,7 @@ func Record(r tutti.Record) tutti.Record {
 func Query(q tutti.Query) tutti.Query {
 	out := tutti.Query{Kind: tutti.QueryKind(Words(string(q.Kind))), Key: Words(q.Key), Type: Words(q.Type)}
 	if len(q.Filter) > 0 { // not cut: it stays JSON
-		out.Filter = []byte(tutti.Plain(string(q.Filter), len(q.Filter)))
+		out.Filter = []byte(tutti.Plain(string(q.Filter), len("\uFFFD")*len(q.Filter)))
 	}
 	return out
 }

@@ -338,13 +338,19 @@ func (s *Server) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	return s.signedCode(ctx, key, in.Run, in.Code)
+	out, leave, err := s.signedCode(ctx, key, in.Run, in.Code)
+	if err != nil {
+		return nil, err
+	}
+	tutti.TurnOf(ctx).AfterAnswer(leave)
+	return out, nil
 }
 
-func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (tutti.SignedCode, error) {
+// signedCode reads the code that a node was told to run. leave has to follow as with readings.enter.
+func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (out tutti.SignedCode, leave func(), err error) {
 	var blob tutti.Digest
 	var statement *tutti.Statement
-	err := s.do(ctx, func(tx *tx) error {
+	err = s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeRun(key, run)
 		if err != nil {
 			return err
@@ -363,15 +369,25 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 		return nil
 	})
 	if err != nil {
-		return tutti.SignedCode{}, err
+		return out, nil, err
+	}
+	size, _, err := s.sizeOf(ctx, blob)
+	if err != nil {
+		return out, nil, err
+	}
+	if leave, err = s.readings.enter(ctx, key, costOfManifest*size); err != nil {
+		return out, nil, err
 	}
 	raw, err := s.opts.Blobs.Get(ctx, blob)
-	if err != nil {
-		return tutti.SignedCode{}, err
+	if err == nil {
+		out, err = decode[tutti.SignedCode]("signed code", raw)
 	}
-	out, err := decode[tutti.SignedCode]("signed code", raw)
+	if err != nil {
+		leave()
+		return out, nil, err
+	}
 	out.Statement = statement
-	return out, err
+	return out, leave, nil
 }
 
 // blobGet gives a node one file of the code that it was told to run, and
@@ -385,16 +401,22 @@ func (s *Server) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte)
 	if err != nil {
 		return nil, err
 	}
-	if !files[in.Digest] {
+	size, is := files[in.Digest]
+	if !is {
 		err := tutti.Errorf(tutti.CodeRefused, "%s is no file of the code of run %s", in.Digest, in.Run)
 		return nil, s.denyKey(ctx, key, "fetch "+string(in.Digest), err)
 	}
+	leave, err := s.readings.enter(ctx, key, size)
+	if err != nil {
+		return nil, err
+	}
+	tutti.TurnOf(ctx).AfterAnswer(leave)
 	return s.opts.Blobs.Get(ctx, in.Digest)
 }
 
-// codeFiles returns the digests of the files of a run's code, remembered for
+// codeFiles returns the files of a run's code and how large its manifest says they are, remembered for
 // the code that was asked for last.
-func (s *Server) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]bool, error) {
+func (s *Server) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.RunID) (map[tutti.Digest]int64, error) {
 	var code tutti.Digest
 	err := s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, run)
@@ -407,27 +429,28 @@ func (s *Server) codeFiles(ctx context.Context, key tutti.NodeKey, run tutti.Run
 		return nil, err
 	}
 	if last := s.files.Load(); last != nil && last.code == code {
-		return last.digests, nil
+		return last.sizes, nil
 	}
-	signed, err := s.signedCode(ctx, key, run, code)
+	signed, leave, err := s.signedCode(ctx, key, run, code)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	manifest, err := decode[tutti.CodeManifest]("manifest", signed.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	digests := map[tutti.Digest]bool{}
+	sizes := map[tutti.Digest]int64{}
 	for _, f := range manifest.Files {
-		digests[f.Digest] = true
+		sizes[f.Digest] = max(sizes[f.Digest], f.Size)
 	}
-	s.files.Store(&codeFiles{code: code, digests: digests})
-	return digests, nil
+	s.files.Store(&codeFiles{code: code, sizes: sizes})
+	return sizes, nil
 }
 
 type codeFiles struct {
-	code    tutti.Digest
-	digests map[tutti.Digest]bool
+	code  tutti.Digest
+	sizes map[tutti.Digest]int64
 }
 
 func (s *Server) denyKey(ctx context.Context, key tutti.NodeKey, what string, cause error) error {

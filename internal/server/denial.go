@@ -21,6 +21,9 @@ const (
 	// each strangersEvery there is room for one more.
 	strangersAtOnce = 60
 	strangersEvery  = 10 * time.Minute
+	// maxWhat and maxReason bound the texts of an entry, in bytes; as JSON they have twice as many.
+	maxWhat   = 200
+	maxReason = 1 << 10
 )
 
 // strangers is who tried what strangers did, in an entry that counts more than one of them.
@@ -32,25 +35,28 @@ func (tx *tx) deny(who, what string, err error) error {
 		tx.records = true
 		return err
 	}
-	what = plain.Words(what)
-	if tx.server.denials.admit(tx.now, who, what) {
-		tx.denied(who, what, err)
+	if d := denial(who, what, err); tx.server.denials.admit(tx.now, d.Who, d.What) {
+		tx.emit(actorServer, d)
 	}
 	return err
 }
 
-func (tx *tx) denied(who, what string, cause error) {
-	tx.emit(actorServer, &tutti.Denied{Who: who, What: what, Reason: plain.Words(cause.Error())})
+// denial is the entry of an attempt. Most is in what was tried; a reason that says the same is left out.
+func denial(who, what string, cause error) *tutti.Denied {
+	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
+	if reason := cause.Error(); reason != what {
+		out.Reason = plain.Cut(reason, maxReason)
+	}
+	return out
 }
 
 // Denied records what was refused before it came to the writer, or counts it: who is
 // `address:IP`, `key:KEY` or `operator:NAME`. It waits until an entry is on disk. What is
 // counted does not cost the writer anything.
 func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
-	what = plain.Words(what)
-	if s.denials.admit(time.Now(), who, what) {
+	if d := denial(who, what, cause); s.denials.admit(time.Now(), d.Who, d.What) {
 		_ = s.do(context.WithoutCancel(ctx), func(tx *tx) error {
-			tx.denied(who, what, cause)
+			tx.emit(actorServer, d)
 			return nil
 		})
 	}

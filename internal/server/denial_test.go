@@ -126,3 +126,36 @@ func TestWhoHasAnothersTokenShows(t *testing.T) {
 		t.Errorf("the last denial is %q", last)
 	}
 }
+
+// TestADenialIsSmallInTheLog: whatever somebody tries, and whatever is said of it.
+func TestADenialIsSmallInTheLog(t *testing.T) {
+	f := newFixture(t)
+	for _, tc := range []struct {
+		reason string
+		deny   func()
+		most   int
+	}{
+		{"a subject", func() { f.Refused(t.Context(), f.db.Key, "subject n."+strings.Repeat("\x7f", 3900)) }, 600},
+		{"a subject that JSON makes longer", func() { f.Refused(t.Context(), f.web1.Key, "subject n."+strings.Repeat("<", 3900)) }, 600},
+		{"a long reason", func() {
+			err := tutti.Errorf(tutti.CodeRefused, "%s", strings.Repeat("<", 64<<10))
+			f.Denied(t.Context(), "node:web-02", strings.Repeat("\x7f", 3900), err)
+		}, 3 << 10},
+		{"of the writer", func() {
+			result := servertest.Result(servertest.NewRunID(), tutti.Changed)
+			wantCode(t, f.web2.Call(tutti.OpResult, result, nil), tutti.CodeRefused, "is not a run of")
+		}, 600},
+	} {
+		before := len(f.Events())
+		tc.deny()
+		all := f.Events()
+		d, is := all[len(all)-1].Body.(*tutti.Denied)
+		raw, err := json.Marshal(all[len(all)-1])
+		if err != nil || !is || len(all) != before+1 || len(raw) > tc.most || d.What == "" {
+			t.Fatalf("%s: %d entries, the last of %d bytes: %.300s, %v", tc.reason, len(all)-before, len(raw), raw, err)
+		}
+		if same := strings.HasPrefix(tc.reason, "a subject"); (d.Reason == "") != same {
+			t.Errorf("%s: what was tried is %.50q, because %.50q", tc.reason, d.What, d.Reason)
+		}
+	}
+}

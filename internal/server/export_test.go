@@ -203,3 +203,18 @@ func (s State) Standings() map[tutti.NodeName]string {
 	}
 	return out
 }
+
+// HasTold counts so many bytes as told by a node of foreign runs in this hour, in the log and in reports.
+func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
+	s.presence.mu.Lock()
+	defer s.presence.mu.Unlock()
+	place := s.presence.nodes[n]
+	place.told.use(time.Now(), log)
+	place.reports.use(time.Now(), reports)
+}
+
+// What a node may tell of foreign runs within an hour.
+const (
+	MaxTold    = maxTold
+	MaxReports = maxReports
+)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,7 +28,11 @@ const (
 	maxAhead = time.Hour
 )
 
-var errTellsMuch = errors.New("its node has sent so many reports within a minute that it may tell no more")
+var (
+	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may tell no more")
+	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it is to tell this one later", maxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", maxTold>>10)
+)
 
 // foreign takes a run that Tutti did not start, with its report. It is taken once; one
 // that would not be kept is let go.
@@ -36,6 +42,10 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 		return nil, err
 	}
 	in.Result, in.Environment, in.Puppet = plain.Result(in.Result), plain.Words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
+	raw, err := json.Marshal(in) // as it is in the log
+	if err != nil {
+		return nil, err
+	}
 	wanted, node := false, tutti.NodeName("")
 	take := func(then func(tx *tx, n *fold.Node)) error {
 		return s.do(ctx, func(tx *tx) error {
@@ -44,26 +54,47 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 				return err
 			}
 			node = n.Node
-			if wanted, err = tx.mayTell(n, in); wanted && err == nil {
-				then(tx, n)
+			if wanted, err = tx.mayTell(n, in); !wanted || err != nil {
+				return err
 			}
-			return err
+			if !s.presence.hasRoomToTell(n.Node, tx.now, len(raw)) {
+				return tutti.Wrap(tutti.CodeUnavailable, errToldMuch, "foreign run %s", in.Result.Run)
+			}
+			then(tx, n)
+			return nil
 		})
 	}
 	if err := take(func(*tx, *fold.Node) {}); err != nil || !wanted {
 		return nil, err
 	}
 	if in.Result.Report != "" {
-		if has, err := s.opts.Blobs.Has(ctx, in.Result.Report); err != nil || !has && !s.presence.mayTell(node, time.Now()) {
-			return nil, tutti.Wrap(tutti.CodeUnavailable, cmp.Or(err, errTellsMuch), "foreign run %s", in.Result.Run)
+		has, err := s.opts.Blobs.Has(ctx, in.Result.Report)
+		if err == nil && !has {
+			err = s.mayReport(node, len(content))
+		}
+		if err != nil {
+			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "foreign run %s", in.Result.Run)
 		}
 		if _, err := s.opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
 			return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
 		}
 	}
 	return nil, take(func(tx *tx, n *fold.Node) {
+		s.presence.tells(n.Node, tx.now, len(raw))
 		tx.emit(tutti.ActorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
 	})
+}
+
+// mayReport says why a node may not send the report of a foreign run now.
+func (s *Server) mayReport(node tutti.NodeName, bytes int) error {
+	now := time.Now()
+	switch {
+	case !s.presence.mayTell(node, now):
+		return errTellsMuch
+	case !s.presence.mayKeepReport(node, now, bytes):
+		return errReportsMuch
+	}
+	return nil
 }
 
 // mayTell reports whether a foreign run is to be kept. CodeInvalid: it is of the

@@ -41,10 +41,12 @@ type seat struct {
 	returns perMinute // of rivals, in an hour
 	unknown perMinute // hellos with a ticket that nobody has given, or none
 	pins    perMinute // how often it said that it stands on something else
-	boxes   perMinute // how often it took another key for its secrets
 	leases  perMinute // how often it changed how it stands in an exclusive job
 	refused perMinute // how often its runs were refused something new
 	tells   perMinute // how often it sent the report of a foreign run
+	told    perHour   // bytes of its foreign runs in the log
+	reports perHour   // bytes of their reports
+	boxes   perHour   // how often it took another key for its secrets
 }
 
 func newPresence() presence {
@@ -209,9 +211,9 @@ func (p presence) mayPin(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxPins, func(of *seat) *perMinute { return &of.pins })
 }
 
-// mayBox counts that a node takes another key for its secrets.
+// mayBox counts that a node takes another key for its secrets; false: it has done so too often.
 func (p presence) mayBox(n tutti.NodeName, now time.Time) bool {
-	return p.counted(n, now, maxBoxes, func(of *seat) *perMinute { return &of.boxes })
+	return p.used(n, now, 1, maxBoxes, func(of *seat) *perHour { return &of.boxes })
 }
 
 // mayLease counts that how a node stands in an exclusive job has changed.
@@ -233,6 +235,66 @@ const maxTells = 2 * int(time.Minute/foreignEvery)
 // mayTell counts a report of a foreign run, and reports whether that is not too often.
 func (p presence) mayTell(n tutti.NodeName, now time.Time) bool {
 	return p.counted(n, now, maxTells, func(of *seat) *perMinute { return &of.tells })
+}
+
+// Bounds of what a node tells of runs that nobody ordered, within an hour. What is beyond them it tells again later.
+const (
+	// maxTold is for the bytes in the log: a result has some KiB, and 258 KiB at most.
+	maxTold = 1 << 20
+	// maxReports is for the bytes of reports: four of the largest ones, or one of a MiB each minute.
+	maxReports = 64 << 20
+)
+
+// mayKeepReport takes so many bytes out of what a node may send of reports of foreign runs; false: there is no room.
+func (p presence) mayKeepReport(n tutti.NodeName, now time.Time, bytes int) bool {
+	return p.used(n, now, bytes, maxReports, func(of *seat) *perHour { return &of.reports })
+}
+
+// hasRoomToTell reports whether foreign runs of a node may add so many bytes to the log.
+func (p presence) hasRoomToTell(n tutti.NodeName, now time.Time, bytes int) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	place := p.nodes[n]
+	return place != nil && place.told.fits(now, bytes, maxTold)
+}
+
+// tells notes that a foreign run of a node adds so many bytes to the log.
+func (p presence) tells(n tutti.NodeName, now time.Time, bytes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if place := p.nodes[n]; place != nil {
+		place.told.use(now, bytes)
+	}
+}
+
+// perHour is how much of something a node has used in the hour that goes on.
+type perHour struct {
+	began time.Time
+	used  int
+}
+
+// used uses more of something if there are at most so many in the hour then; false: nothing was used.
+func (p presence) used(n tutti.NodeName, now time.Time, more, most int, which func(*seat) *perHour) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.nodes[n]
+	if of == nil || !which(of).fits(now, more, most) {
+		return false
+	}
+	which(of).use(now, more)
+	return true
+}
+
+// fits reports whether more may be used.
+func (u perHour) fits(now time.Time, more, most int) bool {
+	return now.Sub(u.began) > time.Hour && more <= most || u.used+more <= most
+}
+
+func (u *perHour) use(now time.Time, more int) {
+	if now.Sub(u.began) > time.Hour {
+		*u = perHour{began: now}
+	}
+	u.used += more
 }
 
 // perMinute counts what a node does in a minute.

@@ -20,13 +20,25 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	if err := s.storeEnclosed(ctx, key, in); err != nil {
-		return nil, err
-	}
-	more, err := s.askedBesides(ctx, key, in.Result)
+	of, err := s.expects(ctx, key, in.Result)
 	if err != nil {
 		return nil, err
 	}
+	var more *asked
+	if of.wanted {
+		if err := s.storeEnclosed(ctx, key, in); err != nil {
+			return nil, err
+		}
+		of, leave, err := s.enterRecord(ctx, key, in.Result, of)
+		if err != nil {
+			return nil, err
+		}
+		defer leave() // when it is taken: the same result that waits has nothing to read then
+		if more, err = s.askedBesides(ctx, key, in.Result, of); err != nil {
+			return nil, err
+		}
+	}
+	ended := plain.Result(in.Result)
 	return nil, s.do(ctx, func(tx *tx) error {
 		n, r, err := tx.nodeOwnRun(key, in.Run)
 		if err != nil {
@@ -40,7 +52,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 			if tx.Registry.Claims[r.Run] == n {
 				delete(tx.server.stored, n.Key)
 			}
-			tx.emit(tutti.ActorNode(n.Node), &tutti.RunFinished{Result: waitsFor(plain.Result(in.Result), r.Served)})
+			tx.emit(tutti.ActorNode(n.Node), &tutti.RunFinished{Result: waitsFor(ended, r.Served)})
 			return nil
 		}
 		last := tx.Engine.Last(n.Node)
@@ -52,36 +64,78 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	})
 }
 
+// expected is what is wanted of a result that has come.
+type expected struct {
+	wanted bool         // it has none yet
+	asks   bool         // its record says what it asked
+	served *tutti.Asked // what it asked at its Puppet Server; nobody changes it
+}
+
+// expects looks at the run of a result before anything that the result names: who has no run learns nothing of what is
+// stored.
+func (s *Server) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) (of expected, err error) {
+	return of, s.do(ctx, func(tx *tx) error {
+		_, r, err := tx.nodeOwnRun(key, in.Run)
+		if err != nil {
+			return err
+		}
+		of.wanted = r.Result == nil
+		of.asks = of.wanted && in.Record != "" && (r.Asked == nil || in.AskedMore)
+		if of.asks && r.Served != nil {
+			of.served = r.Asked
+		}
+		return nil
+	})
+}
+
+// maxRecord bounds a record that is read for what its run asked, in bytes. As many questions as a gate may have take half
+// of that with their places.
+const maxRecord = 16 << 20
+
+// enterRecord waits until the record of a result may be read, if that says what its run asked. It returns what is expected
+// of the result then. leave has to follow.
+func (s *Server) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
+	if !of.asks {
+		return of, func() {}, nil
+	}
+	size, known, err := s.sizeOf(ctx, in.Record)
+	if err == nil && known {
+		err = checkRecord(in.Run, size)
+	}
+	if err != nil {
+		return of, nil, err
+	}
+	leave, err := s.readings.enter(ctx, key, costOfRecord*min(size, maxRecord))
+	if err != nil || costOfRecord*size <= smallReading {
+		return of, leave, err
+	}
+	if of, err = s.expects(ctx, key, in); err != nil { // the same result may have been taken while this one waited
+		leave()
+		return of, nil, err
+	}
+	return of, leave, nil
+}
+
 // askedBesides keeps what a run asked that it has not handed over at a gate:
 // because it never came to one, or asked more behind it. nil: there is nothing.
-func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result) (*asked, error) {
-	if in.Record == "" {
+func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*asked, error) {
+	if !of.asks {
 		return nil, nil
-	}
-	wanted := false
-	var served *tutti.Asked
-	err := s.do(ctx, func(tx *tx) error {
-		_, r, err := tx.nodeOwnRun(key, in.Run)
-		wanted = err == nil && r.Result == nil && (r.Asked == nil || in.AskedMore)
-		if wanted && r.Served != nil {
-			served = r.Asked // which nobody changes
-		}
-		return err
-	})
-	if err != nil || !wanted {
-		return nil, err
 	}
 	raw, err := s.opts.Blobs.Get(ctx, in.Record)
 	if err != nil {
 		return nil, tutti.Wrap("", err, "record of run %s", in.Run)
+	}
+	if err := checkRecord(in.Run, int64(len(raw))); err != nil {
+		return nil, err
 	}
 	record, err := decodeRecord(raw)
 	if err != nil {
 		s.opts.Logger.Warn("a record that is none", "run", in.Run, "error", err)
 		return nil, nil
 	}
-	if served != nil {
-		record = besidesServed(record, served)
+	if of.served != nil {
+		record = besidesServed(record, of.served)
 	}
 	kept, err := s.storeAsked(ctx, s.roomOf(key, maxEnded), record.Reads, record.Keys)
 	if tutti.CodeOf(err) == tutti.CodeInvalid {
@@ -91,8 +145,15 @@ func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.R
 	return &kept, err
 }
 
-// storeEnclosed keeps what a result encloses, if the result is wanted, and makes
-// sure that all else that it names is here.
+func checkRecord(run tutti.RunID, size int64) error {
+	if size > maxRecord {
+		return tutti.Errorf(tutti.CodeRefused, "the record of run %s has %d bytes: what a run asked is read out of at most %d", run, size, maxRecord)
+	}
+	return nil
+}
+
+// storeEnclosed keeps what a result encloses, and makes sure that all else that it
+// names is here.
 func (s *Server) storeEnclosed(ctx context.Context, key tutti.NodeKey, in tutti.Ended) error {
 	digests := make([]tutti.Digest, len(in.Enclosed))
 	for i, part := range in.Enclosed {

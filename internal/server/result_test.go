@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/tutti-project/tutti"
@@ -82,5 +83,34 @@ func TestWhatAResultMayNotEnclose(t *testing.T) {
 			wantCode(t, handOver(t, by, in, 0), tc.code, "")
 			wantStored(t, f, "report", false)
 		})
+	}
+}
+
+// TestWhoHasNoRunLearnsNothingByAResult: neither what is stored nor what is not.
+func TestWhoHasNoRunLearnsNothingByAResult(t *testing.T) {
+	f, _, order := started(t, tutti.ModeApply)
+	here, err := f.PutBlob(servertest.Operator(), []byte("of somebody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason string
+		run    tutti.RunID
+		by     *servertest.Node
+	}{
+		{"no run", servertest.NewRunID(), f.db},
+		{"another's", order.Run, f.web1},
+	} {
+		var says []string
+		for _, digest := range []tutti.Digest{here, tutti.DigestOf([]byte("of nobody"))} {
+			result := servertest.Result(tc.run, tutti.Changed)
+			result.Report = digest
+			err := tc.by.Call(tutti.OpResult, result, nil)
+			wantCode(t, err, tutti.CodeRefused, "is not a run of")
+			says = append(says, fmt.Sprint(err))
+		}
+		if says[0] != says[1] {
+			t.Errorf("%s: %q for what is stored, %q for what is not", tc.reason, says[0], says[1])
+		}
 	}
 }

@@ -116,3 +116,62 @@ func TestReportsOfForeignRunsAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// TestForeignRunsDoNotFillLogOrDisk: what a node without any run tells within an hour is bounded. It tells the rest later, and
+// all of it is taken then.
+func TestForeignRunsDoNotFillLogOrDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		db, web := f.Join("db-01"), f.Join("web-01")
+		setFleet(t, f, agentFleet)
+		told := func(n *servertest.Node, i int) error {
+			time.Sleep(time.Minute)
+			run, report := foreign(i, tutti.Changed)
+			return tell(t, n, run, report)
+		}
+		wantCode(t, told(db, 1), "", "")
+		f.HasTold("db-01", server.MaxTold-100, 0)
+		taken := func() int {
+			return strings.Count(strings.Join(servertest.Kinds(f.Events()), " "), "run.foreign")
+		}
+		wantCode(t, told(db, 2), tutti.CodeUnavailable, "so much of foreign runs within an hour, 1024 KiB at most")
+		f.HasTold("web-01", 0, server.MaxReports-10)
+		wantCode(t, told(web, 3), tutti.CodeUnavailable, "so many reports of foreign runs within an hour, 64 MiB at most")
+		if n := taken(); n != 1 {
+			t.Errorf("%d foreign runs were taken, want 1", n)
+		}
+		time.Sleep(time.Hour)
+		wantCode(t, told(db, 2), "", "")
+		wantCode(t, told(web, 3), "", "")
+		if n := taken(); n != 3 {
+			t.Errorf("%d foreign runs were taken, want 3", n)
+		}
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWhatAForeignRunSaysIsBoundedInTheLog: also in fields that nobody shows.
+func TestWhatAForeignRunSaysIsBoundedInTheLog(t *testing.T) {
+	f := servertest.Start(t)
+	db := f.Join("db-01")
+	setFleet(t, f, agentFleet)
+	bad := strings.Repeat("\x7f", 4096)
+	run, _ := foreign(1, tutti.Failed, func(in *tutti.Foreign) {
+		in.Local, in.Environment = &tutti.Local{}, bad
+		in.Result.Report = ""
+		in.Result.Message, in.Result.Phase, in.Result.Cold = bad, bad, strings.Repeat("x\x7f", 200_000)
+		in.Result.Failures, in.Result.Changes = nil, nil
+		for range tutti.MaxFailures {
+			in.Result.Failures = append(in.Result.Failures, tutti.Failure{Resource: bad, File: bad, Message: bad})
+			in.Result.Changes = append(in.Result.Changes, tutti.Change{Resource: bad, File: bad, Message: bad})
+		}
+	})
+	mustTell(t, db, run, nil)
+	all := f.Events()
+	raw, err := json.Marshal(all[len(all)-1])
+	if _, is := all[len(all)-1].Body.(*tutti.RunForeign); err != nil || !is || len(raw) > 80<<10 {
+		t.Errorf("%s of %d bytes, %v", all[len(all)-1].Body.Kind(), len(raw), err)
+	}
+}

@@ -241,7 +241,7 @@ func (tx *tx) ownPieces(n *fold.Node) []tutti.OwnPiece {
 	})
 }
 
-// maxBoxes bounds how often a node takes another key in a minute: each time is in the audit trail.
+// maxBoxes bounds how often a node takes another key in an hour: each time all that is sealed to it is in the audit trail again.
 const maxBoxes = 3
 
 // box gives a node another key for its secrets. Nobody becomes stale by it: each secret stays what it is.
@@ -278,7 +278,7 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			events = append(events, &tutti.SecretSealed{Secret: more})
 		}
 		if !s.presence.mayBox(n.Node, tx.now) {
-			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets more than %d times in a minute", n.Node, maxBoxes)
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets %d times in an hour; ask again later", n.Node, maxBoxes)
 		}
 		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
 		for _, e := range events {

@@ -123,6 +123,7 @@ type Server struct {
 	readers  chan struct{} // taken by who reads the past, see inTurns
 	asks     asks
 	asked    *sharedAsked
+	readings *readings
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver // the writer's
 	at       atomic.Pointer[tutti.Position]
@@ -178,6 +179,7 @@ func New(opts Options) *Server {
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
 		asked:    newSharedAsked(),
+		readings: newReadings(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}

@@ -26,7 +26,7 @@ func TestAPanicOfTheWriterFailsOneCommand(t *testing.T) {
 			defer func() { ended = recover() != nil }()
 			err = w.work(on, &command{work: func(tx *tx) error {
 				for range tc.emits {
-					tx.denied("node:db-01", "act", tutti.Errorf(tutti.CodeRefused, "no"))
+					tx.emit(actorServer, denial("node:db-01", "act", tutti.Errorf(tutti.CodeRefused, "no")))
 				}
 				panic("a mistake")
 			}})

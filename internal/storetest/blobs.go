@@ -27,6 +27,7 @@ func TestBlobs(t *testing.T, open OpenBlobs) {
 		{"what is no digest is invalid", blobsInvalid},
 		{"a store owns its content", blobsOwned},
 		{"a cancelled call says so", blobsCancelled},
+		{"how large content is can be told without reading it", blobsSize},
 		{"what is deleted is gone, and can be stored again", blobsDelete},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
@@ -167,6 +168,21 @@ func blobsCancelled(t *testing.T, blobs tutti.Blobs, _ func() tutti.Blobs) {
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
 	_, err = blobs.Has(ctx, tutti.DigestOf(content))
 	wantCode(t, err, tutti.CodeUnavailable, tutti.CodeDeadline)
+}
+
+func blobsSize(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {
+	for _, size := range []int{0, 10, 128<<10 + 1} {
+		mustPut(t, blobs, pattern(size))
+		sizing, ok := reopen().(tutti.Sizing)
+		if !ok {
+			t.Fatalf("%T does not tell how large content is", blobs)
+		}
+		if got, err := sizing.Size(t.Context(), tutti.DigestOf(pattern(size))); err != nil || got != int64(size) {
+			t.Errorf("Size of %d bytes: %d, %v", size, got, err)
+		}
+		_, err := sizing.Size(t.Context(), tutti.DigestOf([]byte("never stored")))
+		wantCode(t, err, tutti.CodeNotFound)
+	}
 }
 
 func blobsDelete(t *testing.T, blobs tutti.Blobs, reopen func() tutti.Blobs) {

@@ -1,0 +1,241 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
+)
+
+// largeFile is a file of which the code says that four of it are as much as is read at once.
+func largeFile(t *testing.T, f *servertest.Fleet) tutti.Digest {
+	t.Helper()
+	digest, err := f.PutBlob(servertest.Operator(), []byte("large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production", Files: map[string]tutti.CodeFile{
+		servertest.CodePath: {Digest: digest, Size: 64 << 20},
+	}})
+	if _, err := f.PushCode(servertest.Operator(), tutti.CodePush{SignedCode: signed}); err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+// calls are calls of nodes whose answers a bus holds until it is told to send them.
+type calls struct {
+	mu      sync.Mutex
+	turns   map[string]*tutti.Turn
+	errs    map[string]error
+	yielded []string
+}
+
+// begin lets a node get a file.
+func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in tutti.BlobGet) {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	ctx, turn := tutti.WithTurn(t.Context(), func() {
+		select {
+		case <-ended:
+		default:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.yielded = append(c.yielded, name)
+		}
+	})
+	go func() {
+		_, err := n.Fleet.Handle(ctx, n.Key, tutti.OpBlobGet, raw)
+		close(ended)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.turns[name], c.errs[name] = turn, err
+	}()
+	synctest.Wait()
+}
+
+// sent sends the answers of some calls.
+func (c *calls) sent(names ...string) {
+	for _, name := range names {
+		c.mu.Lock()
+		turn := c.turns[name]
+		c.mu.Unlock()
+		turn.End()
+	}
+	synctest.Wait()
+}
+
+func (c *calls) want(t *testing.T, answered ...string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := map[string]bool{}
+	for name := range c.turns {
+		got[name] = true
+	}
+	want := map[string]bool{}
+	for _, name := range answered {
+		want[name] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answered: -want +got\n%s", diff)
+	}
+}
+
+// TestLargeFilesAreReadByTurns: what is in memory of them until its answer has been sent is bounded, and there is one of each
+// node. Who waits has no place at the bus, and hears what it waits for.
+func TestLargeFilesAreReadByTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servertest.Start(t)
+		var nodes []*servertest.Node
+		for i := range 6 {
+			nodes = append(nodes, f.Join(tutti.NodeName(fmt.Sprintf("n%d", i))))
+		}
+		f.Push("fleet: test\nenvironment: {name: production, path: ./code}\ngroups: {six: {nodes: [n0, n1, n2, n3, n4, n5]}}\nplans: {deploy: {steps: [{run: six}]}}\n")
+		digest := largeFile(t, f)
+		f.Start("deploy", tutti.ModeApply)
+		c := &calls{turns: map[string]*tutti.Turn{}, errs: map[string]error{}}
+		var gets []tutti.BlobGet
+		for _, n := range nodes {
+			gets = append(gets, tutti.BlobGet{Run: n.MustClaim().Run, Digest: digest})
+		}
+		for _, name := range []string{"0a", "0b", "0c", "1a", "2a", "3a", "4a", "5a", "4b"} {
+			i := name[0] - '0'
+			c.begin(t, nodes[i], name, gets[i])
+		}
+		c.want(t, "0a", "1a", "2a", "3a")
+		if diff := cmp.Diff([]string{"0b", "0c", "4a", "5a", "4b"}, c.yielded); diff != "" {
+			t.Errorf("they have no place at the bus: -want +got\n%s", diff)
+		}
+		c.sent("0a")
+		c.want(t, "0a", "1a", "2a", "3a", "4a") // 0b is one of a node that had its turn
+		c.sent("1a", "2a")
+		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b")
+		c.sent("3a")
+		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b") // of the nodes of 0c and 4b there is one at work
+		time.Sleep(21 * time.Second)
+		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b", "0c", "4b")
+		for _, name := range []string{"0c", "4b"} {
+			wantCode(t, c.errs[name], tutti.CodeUnavailable, "waited 20s for content that is read for this node and others, 256 MiB at once")
+		}
+		c.sent("0b", "4a", "5a")
+		for i, n := range nodes {
+			c.begin(t, n, fmt.Sprint(i, "z"), gets[i])
+		}
+		c.want(t, "0a", "1a", "2a", "3a", "4a", "5a", "0b", "0c", "4b", "0z", "1z", "2z", "3z") // all that was held is free again
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// oneStep is a plan of one node.
+const oneStep = "fleet: test\nenvironment: {name: production, path: ./code}\ngroups: {db: {nodes: [db-01]}}\nplans: {deploy: {steps: [{run: db}]}}\n"
+
+// slow is a store that reads some content when it is told to.
+type slow struct {
+	*memory.Blobs
+	of     tutti.Digest
+	begun  chan struct{}
+	finish chan struct{}
+}
+
+func (b *slow) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
+	if digest == b.of {
+		b.begun <- struct{}{}
+		<-b.finish
+	}
+	return b.Blobs.Get(ctx, digest)
+}
+
+// TestResultsAreReadOneAfterTheOther: the record of a result that comes many times at once is in memory once, and read once.
+func TestResultsAreReadOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blobs := &slow{Blobs: memory.NewBlobs(), begun: make(chan struct{}, 10), finish: make(chan struct{})}
+		f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })
+		db := f.Join("db-01")
+		f.Push(oneStep)
+		f.Start("deploy", tutti.ModeApply)
+		run := db.MustClaim().Run
+		record := []byte(`{"reads":[],"keys":[{"key":"a"}` + strings.Repeat(" ", 300<<10) + `]}`)
+		if _, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, record); err != nil {
+			t.Fatal(err)
+		}
+		blobs.of = tutti.DigestOf(record)
+		result := servertest.Result(run, tutti.Changed)
+		result.Record = blobs.of
+		answers := make(chan error, 5)
+		for range 5 {
+			go func() { answers <- db.Call(tutti.OpResult, result, nil) }()
+		}
+		synctest.Wait()
+		if n := len(blobs.begun); n != 1 {
+			t.Errorf("%d are read at once", n)
+		}
+		close(blobs.finish)
+		for range 5 {
+			wantCode(t, <-answers, "", "")
+		}
+		if n := len(blobs.begun); n != 1 {
+			t.Errorf("it was read %d times", n)
+		}
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// sized is a store that says of some content that it is larger.
+type sized struct {
+	*memory.Blobs
+	of   tutti.Digest
+	size int64
+}
+
+func (b *sized) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
+	if digest == b.of {
+		return b.size, nil
+	}
+	return b.Blobs.Size(ctx, digest)
+}
+
+func (b *sized) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) {
+	if digest == b.of {
+		return nil, tutti.Errorf(tutti.CodeInternal, "it was read")
+	}
+	return b.Blobs.Get(ctx, digest)
+}
+
+// TestALargeRecordIsNotRead: it is refused with words, by which its run ends.
+func TestALargeRecordIsNotRead(t *testing.T) {
+	blobs := &sized{Blobs: memory.NewBlobs(), size: 16<<20 + 1}
+	f := servertest.Start(t, func(o *server.Options) { o.Blobs = blobs })
+	db := f.Join("db-01")
+	f.Push(oneStep)
+	f.Start("deploy", tutti.ModeApply)
+	run := db.MustClaim().Run
+	record := []byte(`{"reads":[],"keys":[]}`)
+	if _, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, record); err != nil {
+		t.Fatal(err)
+	}
+	blobs.of = tutti.DigestOf(record)
+	result := servertest.Result(run, tutti.Changed)
+	result.Record = blobs.of
+	wantCode(t, db.Call(tutti.OpResult, result, nil), tutti.CodeRefused, "has 16777217 bytes: what a run asked is read out of at most 16777216")
+	result.Record = ""
+	wantCode(t, db.Call(tutti.OpResult, result, nil), "", "")
+}
