@@ -45,8 +45,12 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
 	var out tutti.Gated
-	// Most of what is refused is refused beside the writer, which only records it.
-	err = s.inVersion(ctx, func(tx *tx) (err error) {
+	// What is large and refused is refused beside the writer, which only records it. What is small waits for no reader.
+	decide := s.inVersion
+	if len(payload) <= maxSmall {
+		decide = s.do
+	}
+	err = decide(ctx, func(tx *tx) (err error) {
 		out, err = tx.atGate(key, h, nil)
 		return err
 	})
