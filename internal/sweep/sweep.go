@@ -23,6 +23,7 @@ const Idle = time.Hour
 type Store interface {
 	tutti.Blobs
 	tutti.Sweeping
+	tutti.Sizing
 }
 
 // Blobs is a tutti.Blobs that can be swept. All who use its store while it is
@@ -43,7 +44,10 @@ type use struct {
 	going chan struct{} // closed when its removal has ended; nil: it is not being removed
 }
 
-var _ tutti.Blobs = (*Blobs)(nil)
+var (
+	_ tutti.Blobs  = (*Blobs)(nil)
+	_ tutti.Sizing = (*Blobs)(nil)
+)
 
 // New returns the content of a store; now is its clock.
 func New(store Store, now func() time.Time) *Blobs {
@@ -78,6 +82,16 @@ func (b *Blobs) Has(ctx context.Context, digest tutti.Digest) (bool, error) {
 	has, err := b.store.Has(ctx, digest)
 	b.end(digest, has)
 	return has, err
+}
+
+// Size implements tutti.Sizing.
+func (b *Blobs) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
+	if err := b.begin(ctx, digest); err != nil {
+		return 0, err
+	}
+	size, err := b.store.Size(ctx, digest)
+	b.end(digest, err == nil)
+	return size, err
 }
 
 // begin notes that content is used, once nobody removes it.

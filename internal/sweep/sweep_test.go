@@ -17,7 +17,10 @@ import (
 func TestBlobs(t *testing.T) {
 	storetest.TestBlobs(t, func(*testing.T) (tutti.Blobs, func() tutti.Blobs) {
 		store := memory.NewBlobs()
-		open := func() tutti.Blobs { return both{sweep.New(store, time.Now), store} }
+		open := func() tutti.Blobs {
+			swept := sweep.New(store, time.Now)
+			return both{swept, store, swept}
+		}
 		return open(), open
 	})
 }
@@ -25,6 +28,7 @@ func TestBlobs(t *testing.T) {
 type both struct {
 	tutti.Blobs
 	tutti.Sweeping
+	tutti.Sizing
 }
 
 func nothing(context.Context) (map[tutti.Digest]bool, error) { return nil, nil }
