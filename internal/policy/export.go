@@ -180,24 +180,22 @@ func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 
 // Most is how many resources of a type the node may export.
 func (x *Exports) Most(name string) int {
-	if x.old[name] {
-		return math.MaxInt
-	}
-	most := 0
-	for _, g := range x.types[name] {
-		most = max(most, cmp.Or(g.Most, tutti.MostExports))
-	}
-	return most
+	return x.bound(name, func(g granting) int { return cmp.Or(g.Most, tutti.MostExports) })
 }
 
 // MostMiB is how large the resources of a type may be together that the node exports.
 func (x *Exports) MostMiB(name string) int {
+	return x.bound(name, func(g granting) int { return cmp.Or(g.MostMiB, tutti.MostExportedMiB) })
+}
+
+// bound is the widest one of the grants of a type. A grant of a fleet file of before 0.3.0 has none.
+func (x *Exports) bound(name string, of func(granting) int) int {
 	if x.old[name] {
 		return math.MaxInt
 	}
 	most := 0
 	for _, g := range x.types[name] {
-		most = max(most, cmp.Or(g.MostMiB, tutti.MostExportedMiB))
+		most = max(most, of(g))
 	}
 	return most
 }

@@ -87,7 +87,7 @@ func TestAGateOfAnotherRecord(t *testing.T) {
 	}
 	err := errors.New("not called")
 	b.call = func() { err = f.exported(run, "b") }
-	wantCode(t, f.db.Call(tutti.OpGate, tutti.Gate{Run: run}, nil), tutti.CodeUnavailable, "has compiled anew meanwhile")
+	wantCode(t, f.db.Call(tutti.OpGate, tutti.Gate{Run: run}, nil), tutti.CodeUnavailable, "has compiled again meanwhile")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (tutti.Gated,
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
 		if !tx.looks && r.Served != in.served { // a version has it from another fold
-			return tutti.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled anew meanwhile", r.Run)
+			return tutti.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
 			return tutti.Gated{}, err
