@@ -171,6 +171,7 @@ const (
 	defaultRefusals = 10
 	claimEvery      = 30 * time.Second
 	retryAfter      = time.Second
+	firstLook       = 10 * time.Second
 	holdAfter       = 5 * time.Second // a held run asks its gate again, if no doorbell rings before
 )
 
@@ -276,8 +277,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	beside.Go(func() { a.finishBox(ctx) })
 	beside.Go(func() { a.leases(ctx) })
-	beside.Go(func() { a.foreigns(ctx) })
+	looked := make(chan struct{})
+	beside.Go(func() { a.foreigns(ctx, looked) })
 	beside.Go(func() { a.tellFacts(ctx) })
+	select { // a run of ours replaces the report that is there
+	case <-looked:
+	case <-ctx.Done():
+	case <-time.After(firstLook):
+	}
 	return a.claims(ctx)
 }
 
@@ -359,6 +366,7 @@ func (a *Agent) sendBeat(stopping bool) {
 func (a *Agent) claims(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
+	var held holdOff
 	for idle := false; ; {
 		select {
 		case <-ctx.Done():
@@ -383,7 +391,7 @@ func (a *Agent) claims(ctx context.Context) error {
 		case errors.Is(err, errNotGreeted): // hello pokes
 		case err != nil && ctx.Err() == nil:
 			a.opts.Logger.Warn("no claim", "error", err)
-			again = min(again, retryAfter)
+			again = min(again, held.after(err))
 		case busy:
 			again, idle = 0, false
 		case !idle:

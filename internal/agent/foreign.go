@@ -3,15 +3,16 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/google/uuid"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/retain"
@@ -31,6 +32,11 @@ const (
 	seenFile   = "seen" // in it; the id of the run whose report was looked at last
 	// foreignAgain is after how long what the server did not take is sent again.
 	foreignAgain = 10 * time.Second
+	// foreignMost is after how long at most.
+	foreignMost = 5 * time.Minute
+
+	markFile   = "mark" // in foreignDir
+	reportFile = "report.json"
 )
 
 // seen is the content of seenFile.
@@ -55,142 +61,346 @@ func (h heard) untold(now tutti.Epoch) bool {
 }
 
 // foreigns tells the server of runs that it did not order, other people's and local ones, until ctx ends. Nothing
-// that runs of Tutti's do waits for it.
-func (a *Agent) foreigns(ctx context.Context) {
-	w := &watch{Agent: a, blind: true}
+// that runs of Tutti's do waits for it, but the first for the first look: looked is closed behind that.
+func (a *Agent) foreigns(ctx context.Context, looked chan<- struct{}) {
+	w := &watch{Agent: a}
 	if a.opts.Witness != nil {
 		var err error
-		if w.watcher, err = fsnotify.NewWatcher(); err != nil {
+		if w.reports, err = newReportWatch(filepath.Join(a.foreignDir(), markFile)); err != nil {
 			a.opts.Logger.Error("runs that others start are not seen", "error", err)
-			return
+		} else {
+			defer w.reports.close()
+			w.bell = w.reports.bell
+			w.begin()
 		}
-		defer w.watcher.Close()
-		w.events, w.errors = w.watcher.Events, w.watcher.Errors
 	}
-	again := time.NewTimer(foreignAgain)
+	again := time.NewTimer(0)
 	defer again.Stop()
-	for {
-		watches := w.follow()
-		err := a.look(ctx, w.blind)
-		w.blind = err != nil || !watches
+	pause, due := foreignAgain, time.Time{}
+	for tells := true; ; {
+		heard, err := w.look(ctx)
+		if looked != nil {
+			close(looked)
+			looked = nil
+		}
 		if said := errorText(err); said != w.said {
 			w.said = said
 			if err != nil {
 				a.opts.Logger.Warn("the report of Puppet's last run is passed over", "error", err)
 			}
 		}
-		again.Stop()
-		if err := a.sendForeigns(ctx); err != nil && ctx.Err() == nil {
-			a.opts.Logger.Warn("a foreign run is not told yet", "error", err)
-			again.Reset(foreignAgain)
+		failed := w.failed
+		if (tells || heard) && a.isTaken() { // else it is told when the server takes this machine for the node again
+			told, err := a.sendForeigns(ctx)
+			if failed = failed || err != nil; err != nil && ctx.Err() == nil {
+				a.opts.Logger.Warn("a foreign run is not told yet", "error", err)
+			}
+			if told > 0 || err == nil {
+				pause, due = foreignAgain, time.Time{}
+			}
 		}
-		if !w.wait(ctx, again.C) {
+		if failed && due.IsZero() {
+			due = time.Now().Add(pause)
+		}
+		if !due.IsZero() {
+			again.Reset(time.Until(due))
+		}
+		select {
+		case <-ctx.Done():
 			return
+		case <-again.C:
+			tells, due, pause = true, time.Time{}, min(2*pause, foreignMost)
+		case <-a.lookAgain:
+			tells = true
+		case <-w.bell:
+			tells = false
 		}
 	}
 }
 
-// watch waits for the report file to be another one.
+// watch compares the reports that come with those that it reads.
 type watch struct {
 	*Agent
-	watcher *fsnotify.Watcher // nil without a witness
-	events  <-chan fsnotify.Event
-	errors  <-chan error
-	file    string
-	dir     string // that is watched: the file's, or the nearest above it that is there
-	said    string // why a report was passed over
-	blind   bool   // a report may have been replaced by another one unseen since the last look
+	reports *reportWatch    // nil without a witness
+	bell    <-chan struct{} // of reports
+	said    string          // why a report was passed over
+	failed  bool            // the last look came to no end
+
+	// All up to here is told, or need not be.
+	done  place
+	since time.Time // when the last look began that was not disturbed
+	last  tutti.RunID
+	noted bool // last is on disk
+	// read are the runs whose reports were read behind that.
+	read map[tutti.RunID]bool
+	// ours are those of our runs that are counted among what came; assumed, those of which no look has read the report.
+	ours, assumed map[tutti.RunID]bool
 }
 
-// follow watches the directory of the report file, and reports whether it does. Before Puppet's first run that
-// is not there.
-func (w *watch) follow() bool {
-	if w.opts.Witness == nil {
-		return false
+// noReport stands for a report that cannot be read.
+const noReport tutti.RunID = "unreadable"
+
+// begin goes on where the agent before this one has ended.
+func (w *watch) begin() {
+	last, err := readSealed[seen](filepath.Join(w.foreignDir(), seenFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.opts.Logger.Warn("which report was told last is not known: the one that is there is told again", "error", err)
+	}
+	w.last, w.noted = last.Run, err == nil || errors.Is(err, fs.ErrNotExist)
+	w.read, w.ours, w.assumed = map[tutti.RunID]bool{}, map[tutti.RunID]bool{}, map[tutti.RunID]bool{}
+	for _, run := range w.left() {
+		w.ours[run] = true
+	}
+}
+
+// sighting is what a look has found in place of the report.
+type sighting struct {
+	id     tutti.RunID // empty: nothing, noReport: nothing that can be read
+	run    tutti.Foreign
+	report []byte
+	fresh  bool // it is a report, and no look has found it before
+}
+
+// looks is how often a look looks again because a report came meanwhile. What is not settled then is left to the next one.
+const looks = 4
+
+// look puts the run of Puppet's last report into the outbox, if it is foreign and was not looked at before, and a run of
+// which nothing is known in place of those whose reports were replaced unseen. heard: there is something to tell.
+func (w *watch) look(ctx context.Context) (heard bool, err error) {
+	if w.reports == nil {
+		return false, nil
 	}
 	file, err := w.opts.Witness.ReportFile()
 	if err != nil {
-		return false // after the next run of Tutti's it is asked again
+		return false, nil //nolint:nilerr // there is no Puppet; after the next run of Tutti's it is asked again
 	}
-	w.file = file
-	for {
-		dir := nearest(filepath.Dir(file))
-		if dir == w.dir && slices.Contains(w.watcher.WatchList(), dir) {
-			return true
+	w.failed = false
+	var found []sighting // fresh ones, in the order in which they came
+	for round := 1; ; round++ {
+		began := time.Now()
+		before, beforeErr := w.reach(ctx, file)
+		last, err := w.sight(ctx)
+		after, afterErr := w.reach(ctx, file)
+		if ctx.Err() != nil {
+			return false, nil
 		}
-		if w.dir != "" {
-			_ = w.watcher.Remove(w.dir) // it may have gone by itself
+		if beforeErr != nil || afterErr != nil {
+			before = w.reports.missed()
+			after, err, w.failed = before, errors.Join(beforeErr, afterErr, err), true
 		}
-		w.dir = dir
-		if err := w.watcher.Add(dir); err != nil {
-			w.opts.Logger.Warn("runs that others start are not seen now", "error", err)
-			return false
+		if last.fresh {
+			found = append(slices.DeleteFunc(found, func(s sighting) bool { return s.id == last.id }), last)
 		}
-	} // what was made meanwhile is there at the second look
+		if before == after {
+			heard, settleErr := w.settle(found, last, after, began)
+			w.failed = w.failed || settleErr != nil
+			return heard, errors.Join(err, settleErr)
+		}
+		if round == looks {
+			heard, err := w.take(found, nil)
+			w.failed = w.failed || err != nil
+			return heard, err
+		}
+	}
 }
 
-// nearest is the directory itself, or the nearest above it that is there.
-func nearest(dir string) string {
-	for {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() || dir == filepath.Dir(dir) {
-			return dir
+// reach follows the report and returns what has come up to now.
+func (w *watch) reach(ctx context.Context, file string) (place, error) {
+	for range looks {
+		others, err := w.reports.follow(file)
+		if err != nil {
+			return place{}, err
 		}
-		dir = filepath.Dir(dir)
+		at, err := w.reports.reach(ctx)
+		if err != nil || at.others == others {
+			return at, err
+		}
 	}
+	return place{}, tutti.Errorf(tutti.CodeUnavailable, "the directories of %s are made and moved while they are looked at", file)
 }
 
-// wait returns when there may be something to tell; false: ctx has ended.
-func (w *watch) wait(ctx context.Context, again <-chan time.Time) bool {
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-again:
-			return true
-		case <-w.lookAgain:
-			return true
-		case e := <-w.events:
-			if w.file == e.Name || strings.HasPrefix(w.file, e.Name+string(filepath.Separator)) {
-				return true
+// sight reads the report that is there.
+func (w *watch) sight(ctx context.Context) (sighting, error) {
+	run, report, err := w.opts.Witness.LastReport(ctx, w.opts.Node)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound:
+		return sighting{}, nil
+	case err != nil:
+		return sighting{id: noReport}, err
+	}
+	id := run.Result.Run
+	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
+}
+
+// take puts those of the runs into the outbox that are foreign and not there yet. Before unwatched others may have ended.
+func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
+	for _, one := range found {
+		if !w.isOurs(one.id) {
+			one.run.Unwatched = unwatched != nil && *unwatched == one.id
+			isNew, err := w.hearOnce(one.run, one.report)
+			if err != nil {
+				return heard, err
 			}
-		case err := <-w.errors: // events were lost
-			w.opts.Logger.Warn("runs that others start may not be seen at once", "error", err)
-			w.blind = true
-			return true
+			heard = heard || isNew
 		}
+		w.read[one.id] = true
 	}
+	return heard, nil
 }
 
-// look puts the run of Puppet's last report into the outbox, if it is foreign and
-// was not looked at before. blind says that others may have ended before it, unseen.
-func (a *Agent) look(ctx context.Context, blind bool) error {
-	if a.opts.Witness == nil {
+// settle takes note of a look during which no report came: last is what is there. What it finds out is on disk before it is
+// noted: whatever fails, the next look finds it out again.
+func (w *watch) settle(found []sighting, last sighting, at place, began time.Time) (heard bool, err error) {
+	why, passed := w.unseen(found, last, at)
+	var by *tutti.RunID // what ended unseen is told by a run that counts wherever that does
+	if why != "" && last.fresh && !w.isOurs(last.id) && last.run.Result.StartedAt.After(w.since) && !w.isHeard(last.id) {
+		by = &last.id
+		w.opts.Logger.Warn("before this run others may have ended of which nobody has seen the reports", "because", why, "run", last.id)
+	}
+	if heard, err = w.take(found, by); err != nil {
+		return heard, err
+	}
+	if why != "" && by == nil {
+		if err := w.hearUnseen(why); err != nil {
+			return heard, err
+		}
+		heard = true
+	}
+	for run := range w.read {
+		w.ours[run] = true
+	}
+	for _, run := range passed {
+		w.ours[run], w.assumed[run] = true, true
+	}
+	delete(w.assumed, last.id)
+	maps.DeleteFunc(w.ours, func(run tutti.RunID, _ bool) bool { return !w.isOurs(run) })
+	w.noted = w.noted && last.id == w.last
+	w.done, w.since, w.last = at, began, last.id
+	clear(w.read)
+	if w.noted {
+		return heard, nil
+	}
+	if err := writeSealed(filepath.Join(w.foreignDir(), seenFile), seen{last.id}); err != nil {
+		return heard, err
+	}
+	w.noted = true
+	return heard, nil
+}
+
+// unseen says why a run may have ended of which no look has read the report; empty: none has. passed are those of our runs that are among
+// what came unread.
+func (w *watch) unseen(found []sighting, last sighting, at place) (why string, passed []tutti.RunID) {
+	switch {
+	case at.others != w.done.others && w.done.gaps > 0 && (w.last != "" || last.id != ""):
+		return "the directory of the report was another one", nil
+	case at.gaps != w.done.gaps && last.id != w.last:
+		return "nobody watched for some time", nil
+	case last.fresh && at.came == w.done.came: // it came by no rename
+		return "the report is another one, and none has come", nil
+	}
+	missing := at.came - w.done.came
+	for run := range w.read {
+		if !w.assumed[run] {
+			missing--
+		}
+	}
+	for _, one := range found {
+		if !w.assumed[one.id] {
+			missing--
+		}
+	}
+	if last.id == w.last && last.id != "" && last.id != noReport { // it was saved once more
+		missing--
+	}
+	for _, run := range w.left() { // those need not be read
+		if missing > 0 && !w.ours[run] && !w.read[run] && !slices.ContainsFunc(found, func(s sighting) bool { return s.id == run }) {
+			passed = append(passed, run)
+			missing--
+		}
+	}
+	if missing > 0 {
+		why = "a report came and was not read"
+	}
+	return why, passed
+}
+
+// left are our runs that have left a report, as far as is known.
+func (w *watch) left() []tutti.RunID {
+	dirs, err := w.runDirs()
+	if err != nil {
 		return nil
 	}
-	run, report, err := a.opts.Witness.LastReport(ctx, a.opts.Node)
-	if errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound {
-		return nil
+	var out []tutti.RunID
+	for _, dir := range dirs {
+		if hasFile(dir, reportFile) {
+			out = append(out, tutti.RunID(filepath.Base(dir)))
+		}
 	}
+	return out
+}
+
+func (w *watch) isOurs(id tutti.RunID) bool {
+	if id == "" || id == noReport {
+		return false
+	}
+	_, err := os.Stat(w.runDir(id))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// isHeard reports whether a run is in the outbox, told or not.
+func (a *Agent) isHeard(run tutti.RunID) bool {
+	_, err := readSealed[heard](a.heardFile(run))
+	return err == nil
+}
+
+// hearOnce puts a run into the outbox if it is not there.
+func (a *Agent) hearOnce(run tutti.Foreign, report []byte) (isNew bool, err error) {
+	if a.isHeard(run.Result.Run) {
+		return false, nil
+	}
+	if err := a.hear(run, report); err != nil {
+		return false, err
+	}
+	a.opts.Logger.Info("a run that Tutti did not start has ended", "run", run.Result.Run, "outcome", run.Result.Outcome, "reason", run.Result.Reason)
+	return true, nil
+}
+
+// hearUnseen puts a run into the outbox of which only its end is known. One that is there already and not told yet is older, and
+// goes for it.
+func (a *Agent) hearUnseen(why string) error {
+	before, err := a.outbox()
 	if err != nil {
 		return err
 	}
-	id := run.Result.Run
-	at := filepath.Join(a.foreignDir(), seenFile)
-	last, err := readSealed[seen](at)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.opts.Logger.Warn("which report was told last is not known: the one that is there is told again", "error", err)
+	run, report, err := unseenRun(a.opts.Node, time.Now().UTC())
+	if err != nil {
+		return err
 	}
-	if last.Run == id {
-		return nil
+	if err := a.hear(run, report); err != nil {
+		return err
 	}
-	if _, err := os.Stat(a.runDir(id)); errors.Is(err, fs.ErrNotExist) { // else it is one of ours
-		run.Unwatched = blind
-		if err := a.hear(run, report); err != nil {
-			return err
+	a.opts.Logger.Warn("a run may have ended here of which nobody has seen the report", "because", why, "told as", run.Result.Run)
+	for _, h := range before {
+		if h.Told == nil && h.Foreign.Environment == "" && h.Foreign.Puppet == "" && h.Foreign.Unwatched {
+			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
+				return err
+			}
 		}
-		a.opts.Logger.Info("a run that Tutti did not start has ended", "run", id, "outcome", run.Result.Outcome, "reason", run.Result.Reason)
 	}
-	return writeSealed(at, seen{id})
+	return nil
+}
+
+// unseenRun stands for a run of which nothing is known: its id and its report are made up.
+func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error) {
+	id := tutti.RunID(uuid.NewString())
+	report, err := json.Marshal(map[string]any{
+		"host": node, "time": at, "transaction_uuid": id, "status": "unknown",
+		"logs": []map[string]any{{"level": "warning", "source": "Tutti", "time": at, "message": "Tutti's agent has not seen a report that Puppet left here: the next one replaced it, it was removed, or it cannot be read. " +
+			"What that run did is not known."}},
+	})
+	return tutti.Foreign{
+		Result: tutti.Result{Run: id, Outcome: tutti.Unchanged, StartedAt: at, EndedAt: at, Report: tutti.DigestOf(report)}, Unwatched: true,
+	}, report, err
 }
 
 // hear puts a run into the outbox.
@@ -243,11 +453,11 @@ func (a *Agent) outbox() ([]heard, error) {
 // sendForeigns tells what the outbox has and this server was not told, first those that disturb, the oldest first: the
 // server takes one each ten seconds. What the server would not keep goes: it keeps the latest few, and the latest of
 // each kind by which a node is judged.
-func (a *Agent) sendForeigns(ctx context.Context) error {
+func (a *Agent) sendForeigns(ctx context.Context) (told int, err error) {
 	now := a.epoch() // before it is told: what a server of before a restore has taken is told again
 	all, err := a.outbox()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var latest []*tutti.RunForeign
 	for _, h := range slices.Backward(all) { // the one that came last is the latest, whatever the clock says
@@ -259,7 +469,7 @@ func (a *Agent) sendForeigns(ctx context.Context) error {
 		switch {
 		case !stays[len(all)-1-i]:
 			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
-				return err
+				return 0, err
 			}
 		case !h.untold(now):
 		case h.Foreign.Disturbs():
@@ -270,10 +480,11 @@ func (a *Agent) sendForeigns(ctx context.Context) error {
 	}
 	for _, h := range append(first, then...) {
 		if err := a.tellForeign(ctx, h, now); err != nil {
-			return err
+			return told, err
 		}
+		told++
 	}
-	return nil
+	return told, nil
 }
 
 // tellForeign tells one, and notes to whom.

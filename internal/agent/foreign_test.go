@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,27 +26,52 @@ import (
 
 // witness is an agent.Witness whose reports are tutti.Foreign in JSON.
 type witness struct {
-	file string
+	file    string
+	reading func() // what happens while a look is about to read the report; nil: nothing
 
 	mu    sync.Mutex
+	hold  func() // the same, once
 	looks int
 	next  chan struct{} // closed by the next look
 }
 
-// witnesses gives a lab's agents a witness. Its directory is not there yet.
+// witnesses gives a lab's agents a witness. Its directory is there, as Puppet makes it when its first run begins.
 func witnesses(t *testing.T) (*witness, func(*agent.Options)) {
+	t.Helper()
 	w := &witness{file: filepath.Join(t.TempDir(), "puppet", "state", "last_run_report.yaml"), next: make(chan struct{})}
+	w.makeDir(t)
 	return w, func(o *agent.Options) { o.Witness = w }
 }
 
-func (w *witness) ReportFile() (string, error) { return w.file, nil }
+// makeDir makes the directory of the report, if it is not there.
+func (w *witness) makeDir(t *testing.T) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(w.file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
 
-func (w *witness) LastReport(context.Context, tutti.NodeName) (tutti.Foreign, []byte, error) {
+// ReportFile is asked as each look begins.
+func (w *witness) ReportFile() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++
 	close(w.next)
 	w.next = make(chan struct{})
+	return w.file, nil
+}
+
+func (w *witness) LastReport(context.Context, tutti.NodeName) (tutti.Foreign, []byte, error) {
+	w.mu.Lock()
+	once := w.hold
+	w.hold = nil
+	w.mu.Unlock()
+	if once != nil {
+		once()
+	}
+	if w.reading != nil {
+		w.reading()
+	}
 	raw, err := os.ReadFile(w.file)
 	if err != nil {
 		return tutti.Foreign{}, nil, err
@@ -80,9 +106,7 @@ func (w *witness) count() int {
 // leave leaves text where the report is, by rename as Puppet does.
 func (w *witness) leave(t *testing.T, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(w.file), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	w.makeDir(t)
 	if err := os.WriteFile(w.file+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +233,13 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				w.leave(t, report(t, 1, foreignID(1)))
 				l.start(opt, quick)
 			} else {
-				w.seen(1)
+				if err := os.RemoveAll(filepath.Dir(filepath.Dir(w.file))); err != nil {
+					t.Fatal(err)
+				}
+				l.start(opt, quick)
+				w.seen(w.count() + 1)
+				w.makeDir(t) // when Puppet begins
+				l.quiet(w)
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
 			l.line.until(tutti.OpForeign, 1)
@@ -238,18 +268,13 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 func TestADirectoryThatIsMadeAnew(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
-	if err := os.MkdirAll(filepath.Dir(w.file), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	l.start(opt)
 	l.quiet(w)
 	if err := os.RemoveAll(filepath.Dir(w.file)); err != nil {
 		t.Fatal(err)
 	}
 	w.leave(t, report(t, 1, foreignID(1)))
-	l.line.until(tutti.OpForeign, 1)
-	l.quiet(w)
-	l.wantTold(foreignID(1))
+	l.line.wait("the run", func() bool { return slices.Contains(l.told(), foreignID(1)) })
 }
 
 // TestARunOfOursIsNotForeign: Puppet leaves its report where all leave theirs.
@@ -296,9 +321,10 @@ func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 			w.leave(t, report(t, 1, foreignID(1)))
 			w.seen(n + 1)
 			l.line.until(tutti.OpForeign, 1)
-			l.kill()
 			l.put(foreignID(2), "sent", []byte{}) // a run of ours has left the report that is there now
 			w.leave(t, report(t, 2, foreignID(2)))
+			w.taken(t)
+			l.kill()
 		}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -396,6 +422,18 @@ func TestARestoredServerIsToldAgain(t *testing.T) {
 	}
 }
 
+// wantUnwatched checks whether something that was told says that a run may have ended unseen.
+func (l *lab) wantUnwatched(want bool) {
+	l.t.Helper()
+	got := slices.ContainsFunc(l.fleet.Events(), func(e tutti.Event) bool {
+		b, ok := e.Body.(*tutti.RunForeign)
+		return ok && b.Unwatched
+	})
+	if got != want {
+		l.t.Errorf("that a run may have ended unseen is told: %t, want %t", got, want)
+	}
+}
+
 // wantWhole checks what the log says of the only foreign run.
 func (l *lab) wantWhole(want bool) {
 	l.t.Helper()
@@ -451,22 +489,27 @@ func TestTheClockPushesNoForeignRunOut(t *testing.T) {
 	l.wantTold(want[0]) // the server takes one at once
 }
 
-// TestWhatIsNoReportIsOneWarning, and the next report is told as ever.
+// TestWhatIsNoReportIsOneWarning: what the run did that left it is not known, and told so. The next report is told as ever.
 func TestWhatIsNoReportIsOneWarning(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
 	var said strings.Builder
 	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	l.start(opt, func(o *agent.Options) { o.Logger = log })
+	l.quiet(w)
 	for range 3 {
 		w.leave(t, "{ torn")
 		l.quiet(w)
 	}
+	l.line.wait("a run of which nothing is known", func() bool { return len(l.told()) == 1 })
+	l.wantUnwatched(true)
 	w.leave(t, report(t, 1, foreignID(1)))
-	l.quiet(w)
-	l.wantTold(foreignID(1))
+	w.taken(t)
+	if left := l.untold(); !slices.Contains(left, foreignID(1)) { // the server takes one each ten seconds
+		t.Errorf("the next run is not in the outbox: %v", left)
+	}
 	l.kill()
-	if n := strings.Count(said.String(), "passed over"); n != 1 || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), w.file) {
+	if n := strings.Count(said.String(), "passed over"); n != 1 || !strings.Contains(said.String(), w.file) {
 		t.Errorf("%d warnings:\n%s", n, said.String())
 	}
 }

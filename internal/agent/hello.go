@@ -249,6 +249,13 @@ func (a *Agent) hasGreeted() bool {
 	return a.greeted
 }
 
+// isTaken reports whether the server has not said that this machine is not the node.
+func (a *Agent) isTaken() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.notTaken == nil
+}
+
 // bootID is by which the kernel of this machine tells its boots apart, empty if it does not.
 func bootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

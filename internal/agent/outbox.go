@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 const (
 	resultFile  = "result.json"
 	sentFile    = "sent"
+	toldFile    = "told.json"
 	publishFile = "publish.jsonl"
 )
 
@@ -81,19 +83,38 @@ func (a *Agent) flush(ctx context.Context) error {
 	return a.tidy(dirs)
 }
 
+// told is toldFile: what the server is told of a run. It is on disk before it is sent, so that what is sent once more,
+// because the answer got lost, says the same.
+type told struct {
+	Result  tutti.Result `json:"result"`
+	Refused []string     `json:"refused,omitempty"` // keys whose last value the server did not take
+}
+
 func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	run := tutti.RunID(filepath.Base(dir))
-	result := readResult(dir, run)
-	if err := a.sendPublished(ctx, dir); errors.Is(err, errDamaged) || err != nil && a.hopeless(run, err) {
-		result = unrecorded(result, err) // sending again cannot help
+	ended := readResult(dir, run)
+	tells, err := readSealed[told](filepath.Join(dir, toldFile))
+	again := err == nil
+	if !again {
+		tells = told{Result: ended}
+	}
+	if err := a.sendPublished(ctx, dir, &tells, again); errors.Is(err, errDamaged) || err != nil && a.hopeless(run, err) {
+		tells.Result = unrecorded(tells.Result, err) // sending again cannot help
 	} else if err != nil {
 		return err
 	}
-	out := tutti.Ended{Result: result}
-	if err := a.attach(ctx, dir, &out); err != nil {
+	out := tutti.Ended{Result: tells.Result}
+	out.Report, out.Log, out.Record = "", "", ""
+	if err := a.attach(ctx, dir, tells.Refused, &out); err != nil {
 		return err
 	}
-	err := a.sendResult(ctx, out)
+	tells.Result = out.Result
+	if hasFile(dir, publishFile) || out.Outcome != ended.Outcome { // else it is the same the next time
+		if err := writeSealed(filepath.Join(dir, toldFile), tells); err != nil {
+			return err
+		}
+	}
+	err = a.sendResult(ctx, out)
 	if err != nil && !a.hopeless(run, err) {
 		return err
 	}
@@ -116,6 +137,9 @@ func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) erro
 		return tutti.Wrap("", a.sendResult(ctx, refused(run, why)), "the server waits for the result of run %s, and does not take that it is lost", run)
 	}
 	a.opts.Logger.Warn("the server has lost the result of a run; it is sent again", "run", run)
+	if err := os.Remove(filepath.Join(dir, toldFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return os.Remove(filepath.Join(dir, sentFile))
 }
 
@@ -155,14 +179,14 @@ func final(err error) bool {
 // attach names what belongs to the result: what is small goes along with it, the
 // rest is sent now. What cannot be read, or what the server will never take, is
 // left out: the outcome matters more than what belongs to it.
-func (a *Agent) attach(ctx context.Context, dir string, out *tutti.Ended) error {
+func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *tutti.Ended) error {
 	parts := []struct {
 		name string
 		read func() ([]byte, error)
 		to   *tutti.Digest
 	}{
 		{"log", func() ([]byte, error) { return a.readLog(dir) }, &out.Log},
-		{"record", func() ([]byte, error) { return a.record(dir) }, &out.Record},
+		{"record", func() ([]byte, error) { return a.record(dir, refused) }, &out.Record},
 		{"report", func() ([]byte, error) { return readReport(dir, report.Max) }, &out.Report},
 	}
 	room := tutti.MaxEnclosed
@@ -212,8 +236,8 @@ func readReport(dir string, most int64) ([]byte, error) {
 	return excerpt.With(filepath.Join(dir, "report.json"), most, report.Keep)
 }
 
-// record encodes the record of a run; fs.ErrNotExist if it never began.
-func (a *Agent) record(dir string) ([]byte, error) {
+// record encodes the record of a run, which has not published what was refused; fs.ErrNotExist if it never began.
+func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 	spec, err := a.opts.Runner.Spec(dir)
 	if err != nil {
 		return nil, err
@@ -226,6 +250,9 @@ func (a *Agent) record(dir string) ([]byte, error) {
 	record, err := book.record(spec)
 	if err != nil {
 		return nil, err
+	}
+	for _, key := range refused {
+		delete(record.Published, key)
 	}
 	return json.Marshal(record)
 }
@@ -247,9 +274,9 @@ func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, err
 
 var errDamaged = errors.New("not all that the run published is known")
 
-// sendPublished sends, in order, what was published while the server was away.
-// What the server refuses is logged; the run's resources are applied already.
-func (a *Agent) sendPublished(ctx context.Context, dir string) error {
+// sendPublished sends, in order, what was published while the server was away, and notes what the server does not take.
+// again: the server may have the result already, and then takes nothing more of the run.
+func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, again bool) error {
 	file, err := excerpt.Open(filepath.Join(dir, publishFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -263,23 +290,45 @@ func (a *Agent) sendPublished(ctx context.Context, dir string) error {
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxMessage)
+	refused := map[string]error{} // by key, nil: its last value was taken
 	for lines.Scan() {
 		var p tutti.Publish
 		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {
 			return fmt.Errorf("%w: %w", errDamaged, err)
 		}
 		_, err := call[struct{}](ctx, a, tutti.OpPublish, p)
-		if err != nil && !final(err) && tutti.CodeOf(err) != tutti.CodeConflict {
+		conflict := tutti.CodeOf(err) == tutti.CodeConflict
+		switch {
+		case again && conflict:
+			continue
+		case err != nil && !final(err) && !conflict:
 			return err
-		}
-		if err != nil {
+		case err != nil:
 			a.opts.Logger.Error("a value was not taken", "key", p.Key, "run", p.Run, "error", err)
 		}
+		refused[p.Key] = err
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
+	for _, key := range sortedKeys(refused) {
+		if err := refused[key]; err != nil && !slices.Contains(tells.Refused, key) {
+			tells.notTaken(key, err)
+		}
+	}
 	return nil
+}
+
+// notTaken makes the resource fail that published a value which the server does not take: the value is nowhere.
+func (t *told) notTaken(key string, why error) {
+	t.Refused = append(t.Refused, key)
+	r := &t.Result
+	failure := tutti.Failure{Resource: fmt.Sprintf("Tutti_value[%s]", key), Message: "the server was away when it was published, and has not taken it since: " + why.Error()}
+	r.Failures = append([]tutti.Failure{failure}, r.Failures[:min(len(r.Failures), tutti.MaxFailures-1)]...)
+	r.Counts.Failed++
+	if r.Outcome.Good() {
+		r.Outcome, r.Reason, r.Message = tutti.Failed, tutti.BecauseResources, failure.String()
+	}
 }
 
 // runDirs returns the directories of runs, the oldest first.

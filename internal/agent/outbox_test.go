@@ -187,3 +187,98 @@ func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
 		t.Errorf("result %+v", got)
 	}
 }
+
+// A value that the server did not take when it came back is nowhere: the resource that published it has failed, and so has
+// the run.
+func TestAPublishedValueThatIsNotTaken(t *testing.T) {
+	var l *lab
+	l = newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		l.line.sever()
+		for _, key := range []string{"db/x", "db/full"} {
+			if r := p.say(ask{"op": "publish", "key": key, "value": 1}); !r.OK {
+				t.Errorf("publish: %s", r.Error)
+			}
+		}
+		return out
+	})
+	l.line.failing(func(op string, payload []byte) error {
+		if op == tutti.OpPublish && bytes.Contains(payload, []byte(`"db/full"`)) {
+			return tutti.Errorf(tutti.CodeRefused, "too many values")
+		}
+		return nil
+	})
+	l.start()
+	job := l.job()
+	l.until(job, "run.gated")
+	l.line.until(tutti.OpPublish, 3)
+	l.line.mend()
+	got := l.end(job)
+	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseResources || got.Counts.Failed != 1 {
+		t.Errorf("result %+v, want a resource that failed", got)
+	}
+	if len(got.Failures) != 1 || got.Failures[0].Resource != "Tutti_value[db/full]" || !strings.Contains(got.Failures[0].Message, "too many values") {
+		t.Errorf("failures %+v", got.Failures)
+	}
+	if l.value("db/x") != "1" {
+		t.Errorf("db/x is %q", l.value("db/x"))
+	}
+	if diff := cmp.Diff(map[string]tutti.Digest{"db/x": tutti.DigestOf([]byte("1"))}, l.record(got.Run).Published); diff != "" {
+		t.Errorf("record: -want +got\n%s", diff)
+	}
+}
+
+// A result whose answer got lost is sent once more. Its run has ended for the server, which takes no value of it any more:
+// that changes nothing in what the agent says of it.
+func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		refuse error // the value db/y; nil: it is taken
+		want   tutti.Outcome
+	}{
+		{"all was taken", nil, tutti.Changed},
+		{"a value was not, at first", tutti.Errorf(tutti.CodeRefused, "too many values"), tutti.Failed},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			var l *lab
+			l = newLab(t, func(p *puppet) tutti.Result {
+				out := applies(p)
+				l.line.sever()
+				for _, key := range []string{"db/x", "db/y"} {
+					p.say(ask{"op": "publish", "key": key, "value": 1})
+				}
+				return out
+			})
+			l.line.failing(func(op string, payload []byte) error {
+				if op == tutti.OpPublish && bytes.Contains(payload, []byte(`"db/y"`)) {
+					return tc.refuse
+				}
+				return nil
+			})
+			l.start()
+			job := l.job()
+			l.until(job, "run.gated")
+			l.line.until(tutti.OpPublish, 3)
+			lost := l.line.stopAt(tutti.OpResult, true)
+			l.line.mend()
+			<-lost.reached
+			l.kill()
+			l.line.failing(nil)
+			l.start()
+			l.line.until(tutti.OpResult, 2)
+			l.line.settle()
+			sent := l.line.payloads(tutti.OpResult)
+			if !bytes.Equal(sent[0], sent[len(sent)-1]) {
+				t.Errorf("sent at first:\n%s\nand then:\n%s", sent[0], sent[len(sent)-1])
+			}
+			if got := l.end(job); got.Outcome != tc.want {
+				t.Errorf("result %+v, want %s", got, tc.want)
+			}
+			for _, e := range l.fleet.Events() {
+				if e.Body.Kind() == "node.setback" {
+					t.Errorf("the node was set back: %+v", e.Body)
+				}
+			}
+		})
+	}
+}

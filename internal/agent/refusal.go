@@ -36,6 +36,20 @@ func (a *Agent) hopeless(run tutti.RunID, err error) bool {
 	return r.count >= a.opts.Refusals
 }
 
+// holdOff is how long a try is put off.
+type holdOff struct{ last time.Duration }
+
+// after returns how long to wait behind a try that came to nothing. A server that does not know whether this machine is the node
+// takes nothing until a person has said so: results with large reports are not sent each second.
+func (h *holdOff) after(err error) time.Duration {
+	if tutti.CodeOf(err) != tutti.CodeUnauthenticated {
+		h.last = 0
+		return retryAfter
+	}
+	h.last = min(max(2*h.last, retryAfter), claimEvery)
+	return h.last
+}
+
 // refused is sent instead of a result that the server does not take, so that its job does not wait for it. The run
 // failed: nobody but this node knows how it ended.
 func refused(run tutti.RunID, why string) tutti.Ended {

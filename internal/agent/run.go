@@ -295,7 +295,17 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 	if hasFile(dir, LocalFile) { // no server waits for it
 		return fmt.Errorf("keep the result of local run %s: %w", result.Run, err)
 	}
-	if _, sendErr := call[struct{}](context.WithoutCancel(ctx), a, tutti.OpResult, result); sendErr != nil {
+	tells, sendErr := told{Result: result}, error(nil)
+	if hasFile(dir, publishFile) {
+		sendErr = a.sendPublished(context.WithoutCancel(ctx), dir, &tells, false)
+	}
+	if errors.Is(sendErr, errDamaged) {
+		tells.Result, sendErr = unrecorded(tells.Result, sendErr), nil
+	}
+	if sendErr == nil {
+		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, tutti.OpResult, tells.Result)
+	}
+	if sendErr != nil {
 		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)
 	}
 	a.opts.Logger.Error("a result could not be kept, the server has it", "run", result.Run, "error", err)

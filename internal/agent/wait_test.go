@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 func TestTheDeadlineOfALockIsNoError(t *testing.T) {
@@ -28,5 +30,23 @@ func TestTheDeadlineOfALockIsNoError(t *testing.T) {
 	cancel(gone)
 	if released, err := waitLock(ctx, path, os.Getpid(), func() {}); released || !errors.Is(err, gone) {
 		t.Errorf("released %t, %v, want the cause", released, err)
+	}
+}
+
+// A machine that the server does not take for the node sends again, and less and less often; when the server says
+// something else, the pause is short again.
+func TestAMachineThatIsNotTakenHoldsOff(t *testing.T) {
+	var h holdOff
+	unknown := tutti.Errorf(tutti.CodeUnauthenticated, "two machines have the key of node db-01")
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		if got := h.after(unknown); got != want*time.Second {
+			t.Errorf("try %d is put off by %s, want %s", i+1, got, want*time.Second)
+		}
+	}
+	if got := h.after(errors.New("the line is cut")); got != retryAfter {
+		t.Errorf("after another error: %s, want %s", got, retryAfter)
+	}
+	if got := h.after(unknown); got != time.Second {
+		t.Errorf("at first again: %s", got)
 	}
 }

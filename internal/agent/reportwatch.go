@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/tutti-project/tutti"
+)
+
+// reportWatch counts the reports that come to Puppet's file: each is renamed onto the one before it, so that only the last
+// is there to be read. Who compares what has come with what was read knows whether one was replaced unseen.
+type reportWatch struct {
+	watcher *fsnotify.Watcher
+	mark    string        // a file of ours that is touched: its event comes behind all that happened before
+	marked  chan struct{} // it has come
+	bell    chan struct{} // rings when the report may be another one
+
+	mu     sync.Mutex
+	file   string
+	moved  string // the name that the last rename in the report's directory began with
+	writer string // the process that saved the last report
+	saves  int    // how often it did
+	at     place
+
+	followed int // the directories are those that were there when so many others had come
+}
+
+// place is how far the events were read.
+type place struct {
+	came   int // reports, each of another run
+	events int // that concern the report or a directory on the way to it
+	gaps   int // how often events were lost, or nobody watched
+	others int // how often a directory on the way to it was made, moved or removed
+}
+
+// mostSaves is how often one run saves its report: before and after it is sent to the Puppet Server.
+const mostSaves = 2
+
+// markWithin bounds the wait for the event of the mark, which takes no time.
+const markWithin = 30 * time.Second
+
+// newReportWatch watches nothing yet. mark is a file that it makes.
+func newReportWatch(mark string) (*reportWatch, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &reportWatch{watcher: watcher, mark: mark, marked: make(chan struct{}, 1), bell: make(chan struct{}, 1), at: place{gaps: 1}}
+	go w.read()
+	return w, nil
+}
+
+func (w *reportWatch) close() { w.watcher.Close() }
+
+// read reads the events as they come, so that the queue of the kernel does not run over, until the watch is closed.
+func (w *reportWatch) read() {
+	for {
+		select {
+		case e, open := <-w.watcher.Events:
+			if !open {
+				return
+			}
+			w.note(e)
+		case _, open := <-w.watcher.Errors:
+			if !open {
+				return
+			}
+			w.missed()
+			ring(w.bell)
+		}
+	}
+}
+
+// missed notes that something may have happened of which nobody knows.
+func (w *reportWatch) missed() place {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at.gaps++
+	return w.at
+}
+
+func (w *reportWatch) note(e fsnotify.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := filepath.Clean(e.Name)
+	switch {
+	case e.Name == "": // the kernel says that it watches a directory no more
+		return
+	case name == w.mark:
+		if e.Has(fsnotify.Chmod) {
+			ring(w.marked)
+		}
+		return
+	case name == w.file && e.Has(fsnotify.Create):
+		w.arrived()
+	case name == w.file: // it went, or somebody wrote into it
+	case strings.HasPrefix(w.file, name+string(filepath.Separator)):
+		if !e.Has(fsnotify.Create) && !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename) {
+			return
+		}
+		w.at.others++
+	default:
+		if e.Has(fsnotify.Rename) && filepath.Dir(name) == filepath.Dir(w.file) {
+			w.moved = name
+		}
+		return
+	}
+	w.at.events++
+	ring(w.bell)
+}
+
+// temporary is how Puppet names a report that is not there yet: by the day, the process and chance.
+var temporary = regexp.MustCompile(`^\d{8}-(\d+)-[0-9a-z]+(-\d+)?$`)
+
+// arrived counts a report. One process makes one run, which saves its report twice. w.mu is held.
+func (w *reportWatch) arrived() {
+	writer := ""
+	if rest, ok := strings.CutPrefix(w.moved, w.file); ok {
+		if m := temporary.FindStringSubmatch(rest); m != nil {
+			writer = m[1]
+		}
+	}
+	w.moved = ""
+	if writer == "" || writer != w.writer || w.saves == mostSaves {
+		w.at.came++
+		w.writer, w.saves = writer, 0
+	}
+	w.saves++
+}
+
+// follow watches the directory of the report, and all above it: one that is moved away says nothing itself. What is not
+// there yet is followed when it is made. others says which directories these are.
+func (w *reportWatch) follow(file string) (others int, err error) {
+	w.mu.Lock()
+	again := file != w.file || w.followed != w.at.others
+	if file != w.file {
+		w.at.gaps++
+	}
+	others = w.at.others
+	w.file, w.followed = file, others
+	w.mu.Unlock()
+	if again {
+		for _, path := range w.watcher.WatchList() {
+			_ = w.watcher.Remove(path) // it may have gone by itself
+		}
+	}
+	had := w.watcher.WatchList()
+	if !slices.Contains(had, w.mark) {
+		if err := os.WriteFile(w.mark, nil, 0o600); err != nil {
+			return others, err
+		}
+		if err := w.watcher.Add(w.mark); err != nil {
+			return others, err
+		}
+	}
+	for _, dir := range above(file) {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			break
+		}
+		if slices.Contains(had, dir) {
+			continue
+		}
+		if err := w.watcher.Add(dir); err != nil {
+			return others, err
+		}
+		if !again { // it is new, or the kernel has ended the watch of it
+			w.mu.Lock()
+			w.at.others++
+			w.mu.Unlock()
+		}
+	}
+	return others, nil
+}
+
+// above returns the directories on the way to a file, from the root on.
+func above(file string) []string {
+	var out []string
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		out = append(out, dir)
+		if dir == filepath.Dir(dir) {
+			slices.Reverse(out)
+			return out
+		}
+	}
+}
+
+// reach returns what has come, once all events up to now are read.
+func (w *reportWatch) reach(ctx context.Context) (place, error) {
+	select {
+	case <-w.marked: // of a mark that nobody waits for any more
+	default:
+	}
+	if err := os.Chmod(w.mark, 0o600); err != nil {
+		_ = w.watcher.Remove(w.mark) // follow makes another one
+		return place{}, err
+	}
+	timer := time.NewTimer(markWithin)
+	defer timer.Stop()
+	select {
+	case <-w.marked:
+	case <-ctx.Done():
+		return place{}, context.Cause(ctx)
+	case <-timer.C:
+		_ = w.watcher.Remove(w.mark)
+		return place{}, tutti.Errorf(tutti.CodeInternal, "the kernel tells of no change of %s within %s", w.mark, markWithin)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at, nil
+}
