@@ -89,6 +89,8 @@ type RunProved struct {
 	// Rests is when the run began, by its node's clock, that applied what the node
 	// has.
 	Rests time.Time `json:"rests,omitzero"`
+	// Clock is when that was by the clock of its agent.
+	Clock Clock `json:"clock,omitzero"`
 }
 
 // Kind implements Body.

@@ -22,7 +22,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	case *tutti.EpochBegun:
 		s.Epoch = b.Epoch
 	case *tutti.NodeSetBack:
-		s.setBack[b.Node] = &SetBack{NodeSetBack: b, Seq: e.Seq}
+		s.setBack[b.Node] = &SetBack{NodeSetBack: b, Seq: e.Seq, At: e.At}
 	case *tutti.NodeFacts:
 		s.facts[b.Node] = &Facts{NodeFacts: b, Seq: e.Seq, At: e.At}
 	case *tutti.JobStarted:
@@ -54,7 +54,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		return s.claim(e, b)
 	case *tutti.RunProved:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Proved, r.Rests = true, b.Rests
+			r.Proved, r.Rests, r.RestsAt = true, b.Rests, b.Clock
 			return s.pass(r)
 		}
 	case *tutti.RunGated:
@@ -160,6 +160,7 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	}
 	result := b.Result
 	r.Result, r.Told = &result, e.By == tutti.ActorNode(r.Node)
+	r.ToldSeq, r.ToldAt = e.Seq, e.At
 	s.endRun(e, r)
 	return s.report(r)
 }

@@ -124,6 +124,10 @@ type Run struct {
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
 	Told   bool        `json:"-"` // its Result is the node's own word
 
+	// When its Result came, which may be after it had ended for the server.
+	ToldSeq uint64    `json:"-"`
+	ToldAt  time.Time `json:"-"`
+
 	ByFacts bool          `json:"by_facts,omitempty"` // it was wanted only because the node's facts are other ones
 	Changed []tutti.Query `json:"-"`                  // its reasons, of a reaction
 
@@ -144,6 +148,7 @@ type Run struct {
 	GateWhy string            `json:"gate_why,omitempty"`
 	Proved  bool              `json:"proved,omitempty"` // stopped, because its node is good
 	Rests   time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
+	RestsAt tutti.Clock       `json:"-"`                // that, by the clock of its agent
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog wants published
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // what it was refused, see tutti.RunRefused
 	EndedAt time.Time         `json:"ended_at,omitzero"`
