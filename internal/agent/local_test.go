@@ -115,6 +115,35 @@ func TestALocalRun(t *testing.T) {
 	}
 }
 
+// TestWhatANoopRunWasTold: its job has answers of its own, which nobody has published. No later run has them as the last
+// known ones.
+func TestWhatANoopRunWasTold(t *testing.T) {
+	questions := []ask{dbX, {"op": "collect", "type": "Database"}}
+	l := newLab(t, applies)
+	l.served()
+	l.end(l.job())
+	l.ruby.does(func(p *puppet) tutti.Result {
+		for _, q := range questions {
+			if r := p.say(q); !r.OK {
+				t.Errorf("the server does not answer %v: %+v", q, r)
+			}
+		}
+		return applies(p)
+	})
+	l.end(l.fleet.Start("deploy", tutti.ModeNoop))
+	l.ruby.does(func(p *puppet) tutti.Result {
+		for _, q := range questions {
+			if r := p.say(q); r.Code != tutti.CodeUnavailable {
+				t.Errorf("a local run has what a noop run was told to %v: %+v", q, r)
+			}
+		}
+		return tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseCompile, Phase: "compile"}
+	})
+	if r := l.await(l.asked(tutti.ModeApply)); r.Outcome != tutti.Waiting {
+		t.Errorf("result %+v, want waiting", r)
+	}
+}
+
 // TestALocalRunWithoutAnAnswer: what was never answered ends it, though the server could be asked.
 func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	l := newLab(t, applies)
