@@ -438,6 +438,9 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return false, errNotGreeted
 	}
 	if err := a.flush(ctx); err != nil {
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // it comes to no claim
+			a.Denied(err)
+		}
 		return false, err
 	}
 	claimed, err := a.claim(ctx)

@@ -338,6 +338,24 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 	}
 }
 
+// TestAConflictIsKnownByAResult: a machine that is refused with what it tells does not come to a claim. It makes no safety run
+// then, and tells the same when it is the node again.
+func TestAConflictIsKnownByAResult(t *testing.T) {
+	l := newLab(t, applies)
+	l.line.refuseWith(tutti.OpResult, tutti.Errorf(tutti.CodeUnauthenticated, "two machines"))
+	l.start(impatient)
+	job := l.job()
+	l.line.until(tutti.OpResult, 2) // the first refusal is noted
+	if at, none := l.alone().Safety("db-01"); !strings.Contains(none, "two machines") {
+		t.Errorf("it makes a safety run at %s, or none because %q", at, none)
+	}
+	l.line.refuseWith(tutti.OpResult, nil)
+	if r := l.end(job); !r.Outcome.Good() {
+		t.Errorf("told later: %+v", r)
+	}
+	l.line.wait("the server to take it again", func() bool { return l.alone().Denied == "" })
+}
+
 // TestOneRunAtATime: a person waits for no run, and nobody begins beside one.
 func TestOneRunAtATime(t *testing.T) {
 	release := make(chan struct{})
