@@ -379,6 +379,9 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also of a result, behind which no claim comes
+			a.Denied(err)
+		}
 		if err != nil && away(err) {
 			again = min(again, a.safetyRuns(ctx))
 		}
@@ -438,9 +441,6 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 		return false, errNotGreeted
 	}
 	if err := a.flush(ctx); err != nil {
-		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // it comes to no claim
-			a.Denied(err)
-		}
 		return false, err
 	}
 	claimed, err := a.claim(ctx)
