@@ -6,7 +6,7 @@ import "time"
 var runEvents = []eventKind{
 	{func() Body { return new(RunWanted) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunClaimed) }, ScopeRun, TrailOperators, KeepOwn},
-	{func() Body { return new(RunCompiled) }, ScopeRun, TrailOperators, KeepWithRun},
+	{func() Body { return new(RunCompiled) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunAsked) }, ScopeRun, TrailOperators, KeepWithRun},
 	{func() Body { return new(RunProved) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunRefused) }, ScopeRun, TrailOperators, KeepWithRun},

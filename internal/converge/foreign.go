@@ -40,7 +40,7 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
 	last := s.engine.Last(node)
-	found, why := s.found(last, job, code)
+	found, why := s.found(node, last, job, code)
 	if why != "" && out.Need != Apply {
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
@@ -107,7 +107,7 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 
 // found returns a run that has changed nothing and has found that its node is not good, and says what; nil and the empty
 // string: there is none.
-func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
+func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
 	}
@@ -116,7 +116,21 @@ func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*en
 			return r, what
 		}
 	}
+	if r := last.Shown; r != nil && s.showsAnother(r, last.Passed, node, job, code) {
+		return r, fmt.Sprintf("run %s has compiled another catalog than its last run had, and was stopped", r.Run)
+	}
 	return nil, ""
+}
+
+// showsAnother reports whether a proof that was stopped has shown another catalog than that of the run that passed, by the code,
+// the answers and the facts of now.
+func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
+	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
+		return false
+	}
+	before, now := passed.Compiled, r.Compiled
+	same := before.Catalog == now.Catalog && before.Sources == now.Sources && before.Lib == now.Lib
+	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
 // foretold says what such a run has found that still counts. Its catalog was that of the last full run, or it had the code and the answers of now.

@@ -61,7 +61,9 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		return s.gate(e, b)
 	case *tutti.RunFinished:
 		return s.finishRun(e, b)
-	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunLost:
+	case *tutti.RunCompiled:
+		return s.compile(e, b)
+	case *tutti.RunWanted, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunLost:
 		s.applyRun(e)
 	case *tutti.ConvergeFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
@@ -127,11 +129,6 @@ func (s *State) applyRun(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.RunWanted:
 		s.wantRun(e, b)
-	case *tutti.RunCompiled:
-		if r := s.Runs[b.Run]; r != nil {
-			compiled := b.Compiled
-			r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
-		}
 	case *tutti.RunAsked:
 		if r := s.Runs[b.Run]; r != nil {
 			r.Asked = b.Reads
@@ -150,6 +147,20 @@ func (s *State) applyRun(e tutti.Event) {
 			s.endRun(e, r)
 		}
 	}
+}
+
+// compile notes what a run has compiled. What a proof shows counts until another one does, or the node is applied.
+func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
+	r := s.Runs[b.Run]
+	if r == nil {
+		return nil
+	}
+	compiled := b.Compiled
+	r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
+	if !r.Full() || !r.Proof {
+		return nil
+	}
+	return s.judgeBy(r, func(l *last) { l.shown = r.Run })
 }
 
 // finishRun notes the result of a run: the first one counts.
