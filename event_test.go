@@ -87,6 +87,7 @@ var (
 			Stopped:  true, NoopPending: true, Corrective: true, Overlapped: true, Degraded: true, Phase: "apply",
 			Counts:    tutti.Counts{Total: 5, Changed: 1, Failed: 1, Skipped: 1, OutOfSync: 2},
 			StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest, Log: aDigest, Record: aDigest,
+			Clock: tutti.Clock{Line: string(aRun), Count: 7},
 		}},
 		&tutti.RunCompiled{Run: aRun, Set: aDigest, Compiled: tutti.Compiled{
 			Catalog: aDigest, Sources: aDigest, Lib: aDigest, Facts: aDigest, Puppet: "8.10.0", Module: "0.3.0", Deferred: true, Values: []string{"db/ready"},
@@ -95,7 +96,7 @@ var (
 			By: "puppet", Set: aDigest, Count: 2, Failed: true, CatalogUUID: string(aRun), Lags: []tutti.Lag{{Node: aNode, Run: aRun}},
 			Waits: []tutti.Wait{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}, At: tutti.Place{Resource: "Class[Db]", File: "/x.pp", Line: 3}}},
 		}},
-		&tutti.RunProved{Run: aRun, Rests: at},
+		&tutti.RunProved{Run: aRun, Rests: at, Clock: tutti.Clock{Line: string(aRun), Count: 7}},
 		&tutti.ConvergeFinished{Job: "converge-1", Step: "converge", Verdict: tutti.VerdictStuck, Message: "who waits for what", Diverging: map[tutti.NodeName]tutti.Digest{aNode: aDigest}},
 		&tutti.Paused{Target: "db", Reason: "lunch", Until: at},
 		&tutti.Unpaused{Target: "db"},
@@ -103,8 +104,9 @@ var (
 		&tutti.RunForeign{Node: aNode, Foreign: tutti.Foreign{
 			Result: tutti.Result{
 				Run: aRun, Outcome: tutti.Changed, Corrective: true, Counts: tutti.Counts{Total: 5, Changed: 1}, StartedAt: at, EndedAt: at.Add(time.Second), Report: aDigest,
+				Clock: tutti.Clock{Line: string(aRun), Count: 7},
 			},
-			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
+			Environment: "production", Puppet: "8.10.0", Noop: true, Unwatched: true, Ago: time.Minute, Local: &tutti.Local{Safety: true, Away: true, Code: aDigest, As: aRun},
 		}},
 		&tutti.ExportsSet{Node: aNode, Run: aRun, Job: "deploy-1", Overlay: true, Set: aDigest, Count: 1, CatalogUUID: string(aRun)},
 		&tutti.SecretSealed{Secret: tutti.Secret{

@@ -6,7 +6,7 @@ import "time"
 var runEvents = []eventKind{
 	{func() Body { return new(RunWanted) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunClaimed) }, ScopeRun, TrailOperators, KeepOwn},
-	{func() Body { return new(RunCompiled) }, ScopeRun, TrailOperators, KeepWithRun},
+	{func() Body { return new(RunCompiled) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunAsked) }, ScopeRun, TrailOperators, KeepWithRun},
 	{func() Body { return new(RunProved) }, ScopeRun, TrailOperators, KeepOwn},
 	{func() Body { return new(RunRefused) }, ScopeRun, TrailOperators, KeepWithRun},
@@ -89,6 +89,8 @@ type RunProved struct {
 	// Rests is when the run began, by its node's clock, that applied what the node
 	// has.
 	Rests time.Time `json:"rests,omitzero"`
+	// Clock is when that was by the clock of its agent.
+	Clock Clock `json:"clock,omitzero"`
 }
 
 // Kind implements Body.

@@ -3,6 +3,7 @@ package tutti
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 )
 
 // Foreign is a run that Tutti did not start, as its node tells it: judged by the
@@ -18,6 +19,9 @@ type Foreign struct {
 	// Unwatched: it ended while nobody looked at the node. Others may have ended before it in that time, and nothing is
 	// known of them: a report replaces the one before it.
 	Unwatched bool `json:"unwatched,omitempty"`
+	// Ago is how long before it was told it had begun, at least, by a clock that nobody sets. Zero: nobody knows, and then it
+	// makes no node good.
+	Ago time.Duration `json:"ago,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023); nil:
 	// nobody knows who did.
 	Local *Local `json:"local,omitempty"`
@@ -63,6 +67,9 @@ func (f Foreign) Validate() error {
 	r := f.Result
 	if err := r.Validate(); err != nil {
 		return err
+	}
+	if f.Ago < 0 {
+		return Errorf(CodeInvalid, "foreign run %s: it began %s after it was told", r.Run, -f.Ago)
 	}
 	if f.Local != nil {
 		return f.validateLocal()

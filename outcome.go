@@ -170,10 +170,23 @@ type Result struct {
 	Counts    Counts        `json:"counts"`
 	StartedAt time.Time     `json:"started_at"`
 	EndedAt   time.Time     `json:"ended_at"`
-	Report    Digest        `json:"report,omitempty"`
-	Log       Digest        `json:"log,omitempty"`
-	Record    Digest        `json:"record,omitempty"`
+	// Clock is when the agent began the run; of a run that Tutti did not order, when it saw how that had ended.
+	Clock  Clock  `json:"clock,omitzero"`
+	Report Digest `json:"report,omitempty"`
+	Log    Digest `json:"log,omitempty"`
+	Record Digest `json:"record,omitempty"`
 }
+
+// Clock is a place in the order in which an agent has seen things happen on its node. It only grows, however the time of the
+// node is set. Zero: the agent does not count.
+type Clock struct {
+	// Line is a UUID. An agent that has lost its count begins another one, and nothing orders two lines.
+	Line  string `json:"line"`
+	Count uint64 `json:"count"`
+}
+
+// Before reports whether it is certain that a place comes before another one.
+func (c Clock) Before(o Clock) bool { return c.Line != "" && c.Line == o.Line && c.Count < o.Count }
 
 // Duration is the time of the Puppet process, measured by the agent.
 func (r Result) Duration() time.Duration { return r.EndedAt.Sub(r.StartedAt) }
@@ -224,6 +237,11 @@ func (r Result) Validate() error {
 		return Errorf(CodeInvalid, "result of run %s: waits for %d questions, at most %d", r.Run, len(r.Waits), MaxFailures)
 	case r.EndedAt.Before(r.StartedAt):
 		return Errorf(CodeInvalid, "result of run %s: ended before it started", r.Run)
+	}
+	if r.Clock != (Clock{}) {
+		if err := RunID(r.Clock.Line).Validate(); err != nil {
+			return Wrap(CodeInvalid, err, "result of run %s: clock", r.Run)
+		}
 	}
 	for _, w := range r.Waits {
 		if err := w.Validate(); err != nil {

@@ -62,6 +62,7 @@ type Spec struct {
 	EnvironmentPath string
 	Socket          string
 	StartedAt       time.Time
+	Clock           tutti.Clock // when that was
 }
 
 // Options are what an agent needs. Zero durations take the defaults.
@@ -158,6 +159,8 @@ type Agent struct {
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // why the server does not take this machine for the node
 
+	clockMu   sync.Mutex // of ClockFile
+	heardAt   map[tutti.RunID]time.Time
 	localAsks chan localAsk
 	aloneMu   sync.Mutex
 	alone     Alone
@@ -220,7 +223,7 @@ func New(opts Options) *Agent {
 		remote: make(chan tutti.RemoteRequest, remoteQueue), lookAgain: make(chan struct{}, 1),
 		collects: make(chan struct{}, 1), tellAgain: make(chan struct{}, 1), localAsks: make(chan localAsk),
 
-		told: map[tutti.RunID]bool{}, exchange: exchange,
+		told: map[tutti.RunID]bool{}, heardAt: map[tutti.RunID]time.Time{}, exchange: exchange,
 	}
 	a.code = codeStore{
 		dir: opts.Dir, call: opts.Bus.Call, signers: opts.Signers, needs: a.needsCode,
@@ -384,6 +387,9 @@ func (a *Agent) claims(ctx context.Context) error {
 		again := claimEvery
 		busy, err := a.claimOne(ctx)
 		a.setStuck(err)
+		if tutti.CodeOf(err) == tutti.CodeUnauthenticated { // also of a result, behind which no claim comes
+			a.Denied(err)
+		}
 		if err != nil && away(err) {
 			again = min(again, a.safetyRuns(ctx))
 		}

@@ -31,7 +31,7 @@ func Forget(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{BegunFile, SignedFile, ActionsFile, TicketFile, AloneFile} {
+	for _, name := range []string{BegunFile, SignedFile, ActionsFile, TicketFile, AloneFile, ClockFile} {
 		files = append(files, filepath.Join(dir, name))
 	}
 	for _, file := range files {

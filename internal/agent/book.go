@@ -37,6 +37,8 @@ type entry struct {
 	Asked     *askedEntry     `json:"asked,omitempty"`
 	// Overlapped are the Puppets that ran beside it and take no lock.
 	Overlapped []string `json:"overlapped,omitempty"`
+	// Gated is when it came to its gate: it has changed nothing before.
+	Gated *tutti.Clock `json:"gated,omitempty"`
 }
 
 type answerEntry struct {
@@ -179,6 +181,18 @@ func (b *book) overlapped() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.entries, func(e entry) bool { return len(e.Overlapped) > 0 })
+}
+
+// clock is when the run last came to its gate, else when it began.
+func (b *book) clock(began tutti.Clock) tutti.Clock {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		if e.Gated != nil {
+			began = *e.Gated
+		}
+	}
+	return began
 }
 
 // unanswered lists the questions that nobody could answer.

@@ -50,6 +50,8 @@ type heard struct {
 	Foreign tutti.Foreign `json:"foreign"`
 	Report  []byte        `json:"report"`
 	Nth     int           `json:"nth,omitempty"` // later ones have more, whatever their clock said
+	// Took is how long before it was seen the run had begun, see sees.
+	Took time.Duration `json:"took,omitempty"`
 	// Told is the server's epoch, as far as it was known, before this was told; nil: not told yet.
 	Told *tutti.Epoch `json:"told,omitempty"`
 }
@@ -413,7 +415,8 @@ func (a *Agent) hear(run tutti.Foreign, report []byte) error {
 	if len(before) > 0 {
 		nth += before[len(before)-1].Nth
 	}
-	return writeSealed(a.heardFile(run.Result.Run), heard{Foreign: run, Report: report, Nth: nth})
+	took := a.sees(&run)
+	return writeSealed(a.heardFile(run.Result.Run), heard{Foreign: run, Report: report, Nth: nth, Took: took})
 }
 
 func (a *Agent) foreignDir() string { return filepath.Join(a.opts.Dir, foreignDir) }
@@ -494,6 +497,7 @@ func (a *Agent) tellForeign(ctx context.Context, h heard, now tutti.Epoch) error
 		return err
 	}
 	file := a.heardFile(h.Foreign.Result.Run)
+	a.forgets(h.Foreign.Result.Run)
 	if !taken {
 		return os.Remove(file)
 	}
@@ -513,9 +517,7 @@ func (a *Agent) epoch() tutti.Epoch {
 // sendForeign reports whether the server has taken it, false: it never will. It returns an error if sending again may
 // help.
 func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
-	f := h.Foreign
-	f.Whole = f.Whole && h.Told == nil // what is told late makes nobody good: more may have happened since
-	message, err := tutti.EncodeForeign(f, h.Report)
+	message, err := tutti.EncodeForeign(a.asNews(h), h.Report)
 	if err != nil {
 		return false, err
 	}

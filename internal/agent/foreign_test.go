@@ -397,7 +397,7 @@ func TestARestoredServerIsToldAgain(t *testing.T) {
 	l.start(opt, quick)
 	l.knows(1)
 	backup := l.fleet.Log.Prefix(uint64(len(l.fleet.Everything())))
-	w.leave(t, strings.Replace(report(t, 1, foreignID(1)), `"result":`, `"whole":true,"result":`, 1))
+	w.leave(t, wholeReport(t, foreignID(1), 0))
 	l.line.wait("the run", func() bool { return len(l.told()) == 1 })
 	l.wantWhole(true)
 

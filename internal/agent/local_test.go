@@ -115,6 +115,35 @@ func TestALocalRun(t *testing.T) {
 	}
 }
 
+// TestWhatANoopRunWasTold: its job has answers of its own, which nobody has published. No later run has them as the last
+// known ones.
+func TestWhatANoopRunWasTold(t *testing.T) {
+	questions := []ask{dbX, {"op": "collect", "type": "Database"}}
+	l := newLab(t, applies)
+	l.served()
+	l.end(l.job())
+	l.ruby.does(func(p *puppet) tutti.Result {
+		for _, q := range questions {
+			if r := p.say(q); !r.OK {
+				t.Errorf("the server does not answer %v: %+v", q, r)
+			}
+		}
+		return applies(p)
+	})
+	l.end(l.fleet.Start("deploy", tutti.ModeNoop))
+	l.ruby.does(func(p *puppet) tutti.Result {
+		for _, q := range questions {
+			if r := p.say(q); r.Code != tutti.CodeUnavailable {
+				t.Errorf("a local run has what a noop run was told to %v: %+v", q, r)
+			}
+		}
+		return tutti.Result{Outcome: tutti.Failed, Reason: tutti.BecauseCompile, Phase: "compile"}
+	})
+	if r := l.await(l.asked(tutti.ModeApply)); r.Outcome != tutti.Waiting {
+		t.Errorf("result %+v, want waiting", r)
+	}
+}
+
 // TestALocalRunWithoutAnAnswer: what was never answered ends it, though the server could be asked.
 func TestALocalRunWithoutAnAnswer(t *testing.T) {
 	l := newLab(t, applies)
@@ -307,6 +336,24 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 		l.start(impatient)
 		l.line.wait("the server to take it again", func() bool { return l.alone().Denied == "" })
 	}
+}
+
+// TestAConflictIsKnownByAResult: a machine that is refused with what it tells does not come to a claim. It makes no safety run
+// then, and tells the same when it is the node again.
+func TestAConflictIsKnownByAResult(t *testing.T) {
+	l := newLab(t, applies)
+	l.line.refuseWith(tutti.OpResult, tutti.Errorf(tutti.CodeUnauthenticated, "two machines"))
+	l.start(impatient)
+	job := l.job()
+	l.line.until(tutti.OpResult, 2) // the first refusal is noted
+	if at, none := l.alone().Safety("db-01"); !strings.Contains(none, "two machines") {
+		t.Errorf("it makes a safety run at %s, or none because %q", at, none)
+	}
+	l.line.refuseWith(tutti.OpResult, nil)
+	if r := l.end(job); !r.Outcome.Good() {
+		t.Errorf("told later: %+v", r)
+	}
+	l.line.wait("the server to take it again", func() bool { return l.alone().Denied == "" })
 }
 
 // TestOneRunAtATime: a person waits for no run, and nobody begins beside one.

@@ -29,7 +29,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 	switch {
 	case err == nil:
 		out.Answer = answer
-		s.agent.known.keep(q, answer)
+		s.keepKnown(q, answer)
 	case ctx.Err() != nil: // the agent ends; its server is there for all it knows
 		return out, err
 	case away(err):
@@ -42,6 +42,13 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return out, err
 	}
 	return out, s.book.write(entry{Answer: &out})
+}
+
+// keepKnown keeps an answer as the last known one. What a job is told that changes nothing is only of that job.
+func (s *socket) keepKnown(q tutti.Query, answer any) {
+	if s.spec.Order.Mode == tutti.ModeApply {
+		s.agent.known.keep(q, answer)
+	}
 }
 
 // checkAnswered refuses what is no answer to the question of a node, or has not the value
@@ -159,7 +166,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 		switch {
 		case err == nil:
 			h.Data = level
-			s.agent.known.keep(hieraQuery, level)
+			s.keepKnown(hieraQuery, level)
 		case ctx.Err() != nil:
 			return nil, err
 		case away(err):
@@ -198,6 +205,11 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 		return nil, err
 	}
 	killpoint.Here("agent.gate-kept")
+	if at := s.agent.tick(); at != (tutti.Clock{}) {
+		if err := s.book.write(entry{Gated: &at}); err != nil {
+			return nil, err
+		}
+	}
 	if s.local {
 		return response{"verdict": tutti.GateGo, "reason": "a local run"}, nil
 	}

@@ -120,7 +120,7 @@ func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) er
 	}
 	spec := Spec{
 		Order: order, Node: a.opts.Node, EnvironmentPath: code.environments,
-		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(),
+		Socket: filepath.Join(dir, "socket"), StartedAt: time.Now().UTC(), Clock: a.tick(),
 	}
 	sock, err := a.listen(dir, spec)
 	if err != nil {
@@ -233,6 +233,7 @@ func (a *Agent) follow(ctx context.Context, dir string, spec Spec, process Proce
 // is set if the agent ended it.
 func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) error {
 	out := a.opts.Runner.Judge(dir, spec.Order.Run)
+	out.Clock = spec.Clock
 	local := hasFile(dir, LocalFile)
 	if !local {
 		a.collectFacts(dir)
@@ -258,6 +259,7 @@ func (a *Agent) conclude(ctx context.Context, dir string, spec Spec, why error) 
 	out.AskedMore = book.askedMore(record)
 	unanswered := book.unanswered()
 	out.Degraded, out.Overlapped = book.degraded(), book.overlapped()
+	out.Clock = book.clock(out.Clock)
 	switch {
 	case errors.Is(why, errTimeout):
 		out.Outcome, out.Reason = tutti.Failed, tutti.BecauseTimeout

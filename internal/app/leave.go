@@ -24,7 +24,7 @@ const agentUnit = "tutti-agent.service"
 
 // agentState is all that join and agent ever make in the state directory.
 // Whoever adds to it says so here, or `tutti leave` leaves it behind.
-var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", compileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
+var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", compileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
 // leftFile says that the server has let the node go: what is missing is to
 // clean up here.

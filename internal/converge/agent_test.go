@@ -223,7 +223,7 @@ func (s *sim) finish(result tutti.Result) {
 			}
 		}
 	}
-	result.StartedAt, result.EndedAt = r.ClaimedAt, s.now
+	result.StartedAt, result.EndedAt, result.Clock = r.ClaimedAt, s.now, s.clock
 	s.append(&tutti.RunFinished{Result: result})
 	if s.afterEnd != nil {
 		s.afterEnd(r.Node)

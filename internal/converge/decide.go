@@ -306,8 +306,9 @@ func (d *decision) prove(seat *seat) bool {
 		len(d.state.data.OutdatedOf(seat.node, d.job.ID, 1)) > 0 || !d.proves(r) {
 		return false
 	}
+	rests := d.state.engine.Last(seat.node).Passed
 	d.out = append(d.out,
-		&tutti.RunProved{Run: r.Run, Rests: d.state.engine.Last(seat.node).Passed.Began()},
+		&tutti.RunProved{Run: r.Run, Rests: rests.Began(), Clock: rests.Clock()},
 		&tutti.RunGated{Run: r.Run, Verdict: tutti.GateStop, Reason: "nothing can have changed since its last run: it is good"})
 	d.move(seat, compiling)
 	return true

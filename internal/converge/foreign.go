@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/retain"
 )
 
 // standing judges a node in the view of a job (empty: everybody's) that wants some
@@ -14,8 +16,15 @@ import (
 // (ADR 0011).
 func (s *State) standing(node tutti.NodeName, job tutti.JobID, code tutti.Digest, has Has) Standing {
 	out := s.ended(node, job, code, has)
-	if a := s.engine.Last(node).Applied; out.Need == Nothing && goingOn(a) {
-		out.Need, out.Run, out.why = Apply, a, fmt.Sprintf("run %s is going on: nobody knows yet how it ends", a.Run)
+	if out.Need != Nothing {
+		return out
+	}
+	last := s.engine.Last(node)
+	for _, r := range append([]*engine.Run{last.Applied}, last.Partial...) {
+		if goingOn(r) {
+			out.Need, out.Run, out.why = Apply, r, fmt.Sprintf("run %s is going on: nobody knows yet how it ends", r.Run)
+			return out
+		}
 	}
 	return out
 }
@@ -31,22 +40,29 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 	out := s.recorded(node, job, code, has)
 	agent := has.Program == tutti.ProgramAgent
 	last := s.engine.Last(node)
-	found, why := s.found(last, job, code)
+	found, why := s.found(node, last, job, code)
 	if why != "" && out.Need != Apply {
 		out.Foreign, out.Need, out.Run, out.why = out.Need == Nothing, Apply, found, why
 	}
+	var mends *engine.Run
+	if agent && !has.Recorded && len(out.Changed) == 0 { // else what it exports is not published
+		mends = s.mends(node, last, found)
+	}
 	for _, f := range last.Foreign { // the latest that says anything
-		told := (last.SetBack == nil || f.EndedSeq > last.SetBack.Seq) && (!out.Facts || f.EndedSeq > s.engine.Facts(node).Seq) && (why == "" || f.After(found))
+		failed := agent && !f.Foreign.Noop && !f.Outcome().Good()
 		switch {
+		case f == mends || mends != nil && mends.Undoes(f):
+			continue
 		case f.Foreign.Local != nil && !f.Foreign.Disturbs(): // also one that has failed before it changed anything
 			continue
+		case !failed && !f.Foreign.Disturbs():
+			continue
+		}
+		mends = nil // it came behind it, or beside it
+		switch {
 		case f.Foreign.Local != nil && f.Foreign.Local.Away && out.Need != Apply:
 			out.Need = Apply // and that reacts: such a run is made only while nothing else can react
-		case agent && !f.Foreign.Noop && !f.Outcome().Good():
-			out.Foreign, out.Need = out.Need == Nothing, Apply
-		case agent && !has.Recorded && f.Foreign.Whole && told && len(out.Changed) == 0: // else what it exports is not published
-			return Standing{Need: Nothing, Run: f}
-		case f.Foreign.Disturbs() && out.Need != Apply:
+		case failed || out.Need != Apply:
 			out.Foreign, out.Need = out.Need == Nothing, Apply
 		default:
 			continue
@@ -54,12 +70,44 @@ func (s *State) ended(node tutti.NodeName, job tutti.JobID, code tutti.Digest, h
 		out.Run, out.why = f, foreignWhy(f)
 		return out
 	}
+	if mends != nil {
+		return Standing{Need: Nothing, Run: mends}
+	}
 	return out
+}
+
+// mends returns the latest whole run of the node's daemon that makes the node good whatever was before, nil: there is none.
+// It certainly began when all had ended that is known of runs of ours, and behind what was told of the machine and its facts.
+func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) *engine.Run {
+	var latest *engine.Run
+	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
+	for _, f := range last.Foreign {
+		if f.Foreign.Whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
+			latest = f
+		}
+	}
+	if latest == nil {
+		return nil
+	}
+	ours := append([]*engine.Run{last.Applied, last.Passed, found}, last.Partial...)
+	if len(last.Partial) == retain.MaxPartial { // others are not kept; one that is claimed has seen the end of all before it
+		ours = append(ours, last.Claimed)
+	}
+	for _, r := range ours {
+		if !latest.Undoes(r) {
+			return nil
+		}
+	}
+	facts, back := s.engine.Facts(node), last.SetBack
+	if facts != nil && !latest.Since(facts.Seq, facts.At) || back != nil && !latest.Since(back.Seq, back.At) {
+		return nil
+	}
+	return latest
 }
 
 // found returns a run that has changed nothing and has found that its node is not good, and says what; nil and the empty
 // string: there is none.
-func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
+func (s *State) found(node tutti.NodeName, last engine.Last, job tutti.JobID, code tutti.Digest) (*engine.Run, string) {
 	if j := s.engine.Jobs[job]; j != nil && j.Mode == tutti.ModeNoop || last.Passed == nil {
 		return nil, ""
 	}
@@ -68,7 +116,21 @@ func (s *State) found(last engine.Last, job tutti.JobID, code tutti.Digest) (*en
 			return r, what
 		}
 	}
+	if r := last.Shown; r != nil && s.showsAnother(r, last.Passed, node, job, code) {
+		return r, fmt.Sprintf("run %s has compiled another catalog than its last run had, and was stopped", r.Run)
+	}
 	return nil, ""
+}
+
+// showsAnother reports whether a proof that was stopped has shown another catalog than that of the run that passed, by the code,
+// the answers and the facts of now.
+func (s *State) showsAnother(r, passed *engine.Run, node tutti.NodeName, job tutti.JobID, code tutti.Digest) bool {
+	if r.Gate != tutti.GateStop || passed.Compiled == nil || r.Compiled.Catalog == "" || passed.Compiled.Catalog == "" {
+		return false
+	}
+	before, now := passed.Compiled, r.Compiled
+	same := before.Catalog == now.Catalog && before.Sources == now.Sources && before.Lib == now.Lib
+	return !same && (code == "" || r.Code == code) && !s.changedSince(r, job) && !s.engine.Facts(node).Since(r)
 }
 
 // foretold says what such a run has found that still counts. Its catalog was that of the last full run, or it had the code and the answers of now.

@@ -37,10 +37,17 @@ func unwatched(f *tutti.Foreign) { f.Unwatched = true }
 
 func noop(f *tutti.Foreign) { f.Noop = true }
 
-// tell tells now of a run that began at a time.
+// tell tells now of a run that began at a time, and took a second.
 func (s *sim) tell(n tutti.NodeName, began time.Time, f tutti.Foreign) {
+	s.tellOf(n, began, began.Add(time.Second), f)
+}
+
+func (s *sim) tellOf(n tutti.NodeName, began, ended time.Time, f tutti.Foreign) {
 	f.Result.Run = tutti.RunID(fmt.Sprintf("f%08d-0000-4000-8000-000000000000", len(s.log)))
-	f.Result.StartedAt, f.Result.EndedAt = began, began.Add(time.Second)
+	f.Result.StartedAt, f.Result.EndedAt = began, ended
+	if f.Whole {
+		f.Ago = max(s.now.Sub(began), 1)
+	}
 	s.append(&tutti.RunForeign{Node: n, Foreign: f})
 }
 
@@ -134,10 +141,10 @@ func TestWhichRunIsLater(t *testing.T) {
 			s.tell("a", s.now, others(failed))
 			s.tell("a", s.now.Add(-time.Minute), others())
 		}, converge.Apply},
-		{"and a newer one is told first", func(s *sim) {
+		{"and a newer one is told first: when the other one ended is not known", func(s *sim) {
 			s.tell("a", s.now, others(whole))
 			s.tell("a", s.now.Add(-time.Minute), others(failed))
-		}, converge.Nothing},
+		}, converge.Apply},
 		{"ours came behind it", func(s *sim) { s.tell("a", s.now, others(changed)); s.now = s.now.Add(time.Minute); run(s) }, converge.Nothing},
 		{"ours came behind it, whose clock was wrong", func(s *sim) {
 			s.tell("a", s.now.Add(1000*time.Hour), others(changed))
@@ -152,7 +159,8 @@ func TestWhichRunIsLater(t *testing.T) {
 		}, converge.Apply},
 		{"told again", func(s *sim) {
 			s.tell("a", s.now, others(failed))
-			s.tell("a", s.now.Add(time.Second), others(whole))
+			s.now = s.now.Add(time.Second)
+			s.tell("a", s.now, others(whole))
 			s.append(s.log[len(s.log)-2].Body)
 		}, converge.Nothing},
 	} {

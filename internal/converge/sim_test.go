@@ -47,6 +47,7 @@ type sim struct {
 	mute     bool          // and none comes
 	delay    time.Duration // so long after a run
 	changes  int           // resources that a run changes
+	clock    tutti.Clock   // of the runs of ours
 	facts    map[tutti.NodeName]string
 	afterEnd func(tutti.NodeName) // a run of the node has ended
 	disabled bool                 // no node may run

@@ -22,7 +22,7 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 	case *tutti.EpochBegun:
 		s.Epoch = b.Epoch
 	case *tutti.NodeSetBack:
-		s.setBack[b.Node] = &SetBack{NodeSetBack: b, Seq: e.Seq}
+		s.setBack[b.Node] = &SetBack{NodeSetBack: b, Seq: e.Seq, At: e.At}
 	case *tutti.NodeFacts:
 		s.facts[b.Node] = &Facts{NodeFacts: b, Seq: e.Seq, At: e.At}
 	case *tutti.JobStarted:
@@ -54,14 +54,16 @@ func (s *State) fold(e tutti.Event) (gone []tutti.RunID) {
 		return s.claim(e, b)
 	case *tutti.RunProved:
 		if r := s.Runs[b.Run]; r != nil {
-			r.Proved, r.Rests = true, b.Rests
+			r.Proved, r.Rests, r.RestsAt = true, b.Rests, b.Clock
 			return s.pass(r)
 		}
 	case *tutti.RunGated:
 		return s.gate(e, b)
 	case *tutti.RunFinished:
 		return s.finishRun(e, b)
-	case *tutti.RunWanted, *tutti.RunCompiled, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunLost:
+	case *tutti.RunCompiled:
+		return s.compile(e, b)
+	case *tutti.RunWanted, *tutti.RunAsked, *tutti.RunRefused, *tutti.RunLost:
 		s.applyRun(e)
 	case *tutti.ConvergeFinished:
 		if st := s.step(b.Job, b.Step); st != nil {
@@ -127,11 +129,6 @@ func (s *State) applyRun(e tutti.Event) {
 	switch b := e.Body.(type) {
 	case *tutti.RunWanted:
 		s.wantRun(e, b)
-	case *tutti.RunCompiled:
-		if r := s.Runs[b.Run]; r != nil {
-			compiled := b.Compiled
-			r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
-		}
 	case *tutti.RunAsked:
 		if r := s.Runs[b.Run]; r != nil {
 			r.Asked = b.Reads
@@ -152,6 +149,20 @@ func (s *State) applyRun(e tutti.Event) {
 	}
 }
 
+// compile notes what a run has compiled. What a proof shows counts until another one does, or the node is applied.
+func (s *State) compile(e tutti.Event, b *tutti.RunCompiled) []tutti.RunID {
+	r := s.Runs[b.Run]
+	if r == nil {
+		return nil
+	}
+	compiled := b.Compiled
+	r.CompiledAt, r.Values, r.Set, r.Compiled, r.Asked = e.At, b.Values, b.Set, &compiled, b.Reads
+	if !r.Full() || !r.Proof {
+		return nil
+	}
+	return s.judgeBy(r, func(l *last) { l.shown = r.Run })
+}
+
 // finishRun notes the result of a run: the first one counts.
 func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	r := s.Runs[b.Result.Run]
@@ -160,6 +171,7 @@ func (s *State) finishRun(e tutti.Event, b *tutti.RunFinished) []tutti.RunID {
 	}
 	result := b.Result
 	r.Result, r.Told = &result, e.By == tutti.ActorNode(r.Node)
+	r.ToldSeq, r.ToldAt = e.Seq, e.At
 	s.endRun(e, r)
 	return s.report(r)
 }

@@ -21,7 +21,7 @@ func (s *State) tellForeign(e tutti.Event, b *tutti.RunForeign) []tutti.RunID {
 	}
 	s.Runs[id] = &Run{
 		Order:  tutti.Order{Run: id, Node: b.Node, Mode: mode, Environment: b.Environment},
-		Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At, EndedSeq: e.Seq,
+		Result: &b.Result, Foreign: &b.Foreign, EndedAt: e.At, EndedSeq: e.Seq, ToldAt: e.At, ToldSeq: e.Seq,
 	}
 	for _, id := range gone {
 		delete(s.Runs, id)
@@ -48,7 +48,7 @@ func (s *State) KeepsForeign(node tutti.NodeName, f tutti.Foreign) bool {
 // their start first.
 func (s *State) Foreigns(node tutti.NodeName) []*Run {
 	var out []*Run
-	for _, b := range s.foreign[node] {
+	for _, b := range s.foreign[node].ByStart() {
 		out = append(out, s.Runs[b.Result.Run])
 	}
 	return out
@@ -90,19 +90,51 @@ func (r *Run) Began() time.Time {
 	return time.Time{}
 }
 
-// After reports whether a foreign run is later than one of ours: it was told after
-// that passed its gate, and began later by their node's own clock, or ended later and ran beside it. Where ours has not
-// said when it began, what was told later is later.
+// Clock is when the run began by the clock of its agent; for a proof, the run by which the node is what it is.
+func (r *Run) Clock() tutti.Clock {
+	switch {
+	case r.Proved && !r.Rests.IsZero():
+		return r.RestsAt
+	case r.Result != nil:
+		return r.Result.Clock
+	}
+	return tutti.Clock{}
+}
+
+// After reports whether a foreign run may be later than one of ours, or may have gone on beside it. It is not if it was
+// told before that passed its gate, or if its agent saw its end before ours began. Only where neither agent counts, the
+// node's time decides; where ours has not said when it began, what was told later is later.
 func (r *Run) After(ours *Run) bool {
 	switch {
 	case ours == nil:
 		return true
 	case (ours.Passed() || ours.Proved) && ours.GatedSeq > r.EndedSeq: // a proof has looked at what was told
 		return false
+	case ours.Began().IsZero():
+		return r.EndedSeq > ours.ClaimedSeq
+	case r.Result.Clock != tutti.Clock{} || ours.Clock() != tutti.Clock{}:
+		return !r.Result.Clock.Before(ours.Clock())
 	case ours.Result != nil && ours.Result.Overlapped && r.Result.EndedAt.After(ours.Began()): // it ran beside ours
 		return true
-	case !ours.Began().IsZero():
-		return r.Result.StartedAt.After(ours.Began())
 	}
-	return r.EndedSeq > ours.ClaimedSeq
+	return r.Result.StartedAt.After(ours.Began())
+}
+
+// Since reports whether a foreign run certainly began behind an event of the log: it has found what there was then.
+func (r *Run) Since(seq uint64, at time.Time) bool {
+	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
+}
+
+// Undoes reports whether a foreign run certainly began when another run had ended, whoever began that: what that has left
+// a whole run has put right. Of one that was given up behind its gate nobody knows when it ends.
+func (r *Run) Undoes(other *Run) bool {
+	switch {
+	case other == nil || !other.touched():
+		return true
+	case other.Proved:
+		return r.Since(other.GatedSeq, other.GatedAt)
+	case other.Result == nil:
+		return false
+	}
+	return r.Since(other.ToldSeq, other.ToldAt) && !r.Result.Clock.Before(other.Result.Clock)
 }

@@ -132,7 +132,7 @@ func (s *State) pass(r *Run) []tutti.RunID {
 	if r == nil || !r.Full() {
 		return nil
 	}
-	return s.judgeBy(r, func(l *last) { l.passed = r.Run })
+	return s.judgeBy(r, func(l *last) { l.passed, l.shown = r.Run, "" })
 }
 
 // report notes a run that has sent a report as the last one of its kinds that did, unless a later one has.

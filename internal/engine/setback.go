@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/tutti-project/tutti"
 )
 
@@ -8,6 +10,7 @@ import (
 type SetBack struct {
 	*tutti.NodeSetBack
 	Seq uint64 // of the event
+	At  time.Time
 }
 
 // Compare says what it means that a node has begun no order above a fence: the last run

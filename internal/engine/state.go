@@ -36,11 +36,12 @@ type last struct {
 	passed   tutti.RunID // the last of those that passed its gate, or proved the node good
 	reported tutti.RunID // see Last.Reported
 	left     tutti.RunID // see Last.Left
+	shown    tutti.RunID // see Last.Shown
 	previews retain.Previews
 }
 
 func (l last) ids() []tutti.RunID {
-	out := []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left}
+	out := []tutti.RunID{l.claimed, l.applied, l.passed, l.reported, l.left, l.shown}
 	for _, p := range l.previews {
 		out = append(out, p.Run)
 	}
@@ -124,6 +125,10 @@ type Run struct {
 	Fenced bool        `json:"-"` // the node that claimed it keeps fences
 	Told   bool        `json:"-"` // its Result is the node's own word
 
+	// When its Result came, which may be after it had ended for the server.
+	ToldSeq uint64    `json:"-"`
+	ToldAt  time.Time `json:"-"`
+
 	ByFacts bool          `json:"by_facts,omitempty"` // it was wanted only because the node's facts are other ones
 	Changed []tutti.Query `json:"-"`                  // its reasons, of a reaction
 
@@ -144,6 +149,7 @@ type Run struct {
 	GateWhy string            `json:"gate_why,omitempty"`
 	Proved  bool              `json:"proved,omitempty"` // stopped, because its node is good
 	Rests   time.Time         `json:"rests,omitzero"`   // of a proof: when the run began that applied what the node has
+	RestsAt tutti.Clock       `json:"-"`                // that, by the clock of its agent
 	Values  []string          `json:"values,omitempty"` // the keys that its catalog wants published
 	Wants   []tutti.Grant     `json:"wants,omitempty"`  // what it was refused, see tutti.RunRefused
 	EndedAt time.Time         `json:"ended_at,omitzero"`
@@ -179,6 +185,8 @@ type Last struct {
 	Reported *Run
 	// Left is the latest of these that was a full run.
 	Left *Run
+	// Shown is the latest proof that has compiled since a full run passed its gate or proved its node good.
+	Shown *Run
 	// Previews are the latest that changed nothing and foretell what a full run would find, see retain.Previews.
 	Previews []*Run
 	// SetBack is set while no full run of the node has passed since it was set back.
@@ -194,7 +202,7 @@ type Last struct {
 // Last returns the last runs of a node.
 func (s *State) Last(node tutti.NodeName) Last {
 	l := s.last[node]
-	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed], Reported: s.Runs[l.reported], Left: s.Runs[l.left]}
+	out := Last{Claimed: s.Runs[l.claimed], Applied: s.Runs[l.applied], Passed: s.Runs[l.passed], Reported: s.Runs[l.reported], Left: s.Runs[l.left], Shown: s.Runs[l.shown]}
 	for _, p := range l.previews {
 		if r := s.Runs[p.Run]; r != nil {
 			out.Previews = append(out.Previews, r)

@@ -21,6 +21,7 @@ const (
 // shortened, or left out as the questions are, and its message says so: a result is never refused for it.
 func Result(r tutti.Result) tutti.Result {
 	r.Outcome, r.Phase, r.Cold, r.Message = tutti.Outcome(Words(string(r.Outcome))), Words(r.Phase), Words(r.Cold), Words(r.Message)
+	r.Clock.Line = Words(r.Clock.Line)
 	failures, changes, waits := make([]tutti.Failure, len(r.Failures)), make([]tutti.Change, len(r.Changes)), make([]tutti.Wait, len(r.Waits))
 	for i, f := range r.Failures {
 		failures[i] = failure(f, maxWords)

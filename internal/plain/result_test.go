@@ -42,7 +42,7 @@ func texts(v reflect.Value, at string, f func(at string, text reflect.Value)) {
 		if !checked[v.Type()] {
 			f(at, v)
 		}
-	case reflect.Bool, reflect.Int, reflect.Int64:
+	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint64:
 	default:
 		panic(at + " is of a kind that this test does not know: " + v.Kind().String())
 	}

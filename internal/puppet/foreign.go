@@ -119,9 +119,21 @@ func (r foreignReport) judge(out *tutti.Result) {
 		fail(out, tutti.BecauseCatalog, "the catalog was not applied to its end: "+tr.message())
 	case out.Counts.Failed > 0 || r.metric("failed") > 0 || r.metric("failed_to_restart") > 0:
 		fail(out, tutti.BecauseMachinery, fmt.Sprintf("the report says %s, and has resources that failed", r.Status))
+	case tr.postrun() != "": // Puppet ends with 1, and its report says nothing else of it
+		fail(out, tutti.BecauseMachinery, tr.postrun())
 	default:
 		out.Outcome = tutti.Outcome(r.Status)
 	}
+}
+
+// postrun is what Puppet says of a postrun_command that failed, in the words of its reader's language; empty: none did.
+func (tr trace) postrun() string {
+	for _, l := range tr.errors {
+		if l.Source == "Puppet" && strings.Contains(l.Message, "postrun_command") {
+			return l.Message
+		}
+	}
+	return ""
 }
 
 // withoutCatalog says why a run failed that applied nothing, by what Puppet logs in

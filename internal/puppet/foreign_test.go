@@ -117,6 +117,23 @@ func TestAForeignRunIsJudgedByItsReport(t *testing.T) {
 	}
 }
 
+// TestAForeignRunWhosePostrunCommandFailed: Puppet ends with 1, and reports what the catalog came to.
+func TestAForeignRunWhosePostrunCommandFailed(t *testing.T) {
+	for _, status := range []string{"changed", "unchanged"} {
+		text := foreign(t, "8.10.0", status, synced...)
+		text = strings.Replace(text, "logs:\n", "logs:\n- level: err\n  message: \"Could not run command from postrun_command: Execution of '/bin/false' returned 1: \"\n"+
+			"  source: Puppet\n  tags: []\n  time: '2026-11-21T22:29:13.0+00:00'\n  file:\n  line:\n", 1)
+		run, err := leave(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := run.Result; run.Whole || r.Outcome != tutti.Failed || r.Reason != tutti.BecauseMachinery || !strings.HasPrefix(r.Message, "Could not run command from postrun_command: ") ||
+			run.Disturbs() != (status == "changed") {
+			t.Errorf("%s: whole %t, disturbs %t, %+v", status, run.Whole, run.Disturbs(), r)
+		}
+	}
+}
+
 func TestAForeignRunIsTold(t *testing.T) {
 	run, err := leave(t, foreign(t, "7.23.0", "failed"))
 	if err != nil {

@@ -7,32 +7,36 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Foreigns are the runs of one node that Tutti did not start and that are kept, the
-// latest by their start first: the latest few, and the latest of each kind by which a
-// node is judged. Which these are does not depend on the order in which they are told.
+// Foreigns are the runs of one node that Tutti did not start and that are kept, in the order in which they were told: the
+// latest few by their start, and the latest of each kind by which a node is judged. Of these the latest are that began last,
+// that ended last, and that were told last: a short one pushes no long one out, and no time of the node the last word.
 type Foreigns []*tutti.RunForeign
 
 // kinds are those by which a node is judged (ADR 0011): what a later run does not
-// undo, by being good, is not forgotten for it.
+// undo, by being good, is not forgotten for it. What the agent did itself is judged in another way, and has kinds of its
+// own: one that did the same again as a run of ours counts for nothing.
 var kinds = []func(*tutti.RunForeign) bool{
-	func(b *tutti.RunForeign) bool { return b.Disturbs() },
-	func(b *tutti.RunForeign) bool { return !b.Noop && !b.Result.Outcome.Good() },
+	func(b *tutti.RunForeign) bool { return b.Local == nil && b.Disturbs() },
+	func(b *tutti.RunForeign) bool { return b.Local == nil && !b.Noop && !b.Result.Outcome.Good() },
 	func(b *tutti.RunForeign) bool { return b.Whole },
+	func(b *tutti.RunForeign) bool { return b.Local != nil && b.Disturbs() && !again(b) },
+	func(b *tutti.RunForeign) bool { return b.Local != nil && b.Disturbs() && again(b) },
 }
+
+func again(b *tutti.RunForeign) bool { return b.Local.As != "" && b.Result.Outcome.Good() }
 
 // Add returns the runs with one more. gone are those that are not kept any more for
 // it, or the one itself. One that is there changes nothing.
 func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID) {
-	at, _ := slices.BinarySearchFunc(f, one, func(a, b *tutti.RunForeign) int {
-		return cmp.Or(b.Result.StartedAt.Compare(a.Result.StartedAt), cmp.Compare(b.Result.Run, a.Result.Run))
-	})
 	if f.Has(one.Result.Run) {
 		return f, nil
 	}
-	all := slices.Insert(slices.Clone(f), at, one)
-	stays := Stay(all)
-	for i, b := range all {
-		if stays[i] {
+	all := append(slices.Clone(f), one)
+	told := slices.Clone(all)
+	slices.Reverse(told)
+	stays := stay(all.ByStart(), tutti.KeptForeign, told)
+	for _, b := range all {
+		if stays[b] {
 			kept = append(kept, b)
 		} else {
 			gone = append(gone, b.Result.Run)
@@ -41,14 +45,33 @@ func (f Foreigns) Add(one *tutti.RunForeign) (kept Foreigns, gone []tutti.RunID)
 	return kept, gone
 }
 
+// ByStart returns them in the order of their start, the latest first.
+func (f Foreigns) ByStart() Foreigns {
+	return slices.SortedFunc(slices.Values(f), func(a, b *tutti.RunForeign) int {
+		return cmp.Or(b.Result.StartedAt.Compare(a.Result.StartedAt), cmp.Compare(b.Result.Run, a.Result.Run))
+	})
+}
+
 // Stay says which of a node's runs are kept, given the latest first.
 func Stay(all []*tutti.RunForeign) []bool {
-	stays, had := make([]bool, len(all)), make([]bool, len(kinds))
+	stays, out := stay(all, tutti.KeptForeign), make([]bool, len(all))
 	for i, b := range all {
-		stays[i] = i < tutti.KeptForeign
-		for k, is := range kinds {
-			if is(b) && !had[k] {
-				stays[i], had[k] = true, true
+		out[i] = stays[b]
+	}
+	return out
+}
+
+// stay marks the first few, and the first of each kind in that order, in the order of their ends, and in others.
+func stay(all []*tutti.RunForeign, few int, orders ...[]*tutti.RunForeign) map[*tutti.RunForeign]bool {
+	stays := map[*tutti.RunForeign]bool{}
+	for _, b := range all[:min(few, len(all))] {
+		stays[b] = true
+	}
+	byEnd := slices.SortedStableFunc(slices.Values(all), func(a, b *tutti.RunForeign) int { return b.Result.EndedAt.Compare(a.Result.EndedAt) })
+	for _, order := range append(orders, all, byEnd) {
+		for _, is := range kinds {
+			if i := slices.IndexFunc(order, is); i >= 0 {
+				stays[order[i]] = true
 			}
 		}
 	}

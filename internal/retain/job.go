@@ -53,6 +53,7 @@ func needsDiverged(l *Ledger, e tutti.Event) bool {
 func noteWanted(l *Ledger, e tutti.Event) {
 	o := e.Body.(*tutti.RunWanted).Order
 	l.jobs[o.Run], l.nodes[o.Run], l.wanted[o.Run] = o.Job, o.Node, e.Seq
+	l.proofs[o.Run] = o.Full() && o.Proof
 	switch {
 	case o.Full():
 		l.applies[o.Run] = true
@@ -99,6 +100,14 @@ func notePassed(l *Ledger, e tutti.Event) {
 	id := tutti.RunID(e.Body.ID())
 	if node, wanted := l.nodes[id]; wanted && l.applies[id] {
 		l.passed[node] = id
+		delete(l.shown, node)
+	}
+}
+
+// noteCompiled: what a proof shows counts until another one does, or the node is applied.
+func noteCompiled(l *Ledger, e tutti.Event) {
+	if id := tutti.RunID(e.Body.ID()); l.proofs[id] {
+		l.shown[l.nodes[id]] = id
 	}
 }
 
@@ -132,6 +141,6 @@ func needsRun(l *Ledger, e tutti.Event) bool {
 	id := tutti.RunID(e.Body.ID())
 	job, wanted := l.jobs[id]
 	node := l.nodes[id]
-	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node].Has(id)
+	last := l.latest[node] == id || l.applied[node] == id || l.passed[node] == id || l.reported[node] == id || l.left[node] == id || l.preview[node].Has(id) || l.shown[node] == id
 	return wanted && (l.lives(job) || last || slices.Contains(l.partial[node], id) || !l.ended[id])
 }

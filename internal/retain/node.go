@@ -36,6 +36,7 @@ func noteRemoved(l *Ledger, e tutti.Event) {
 	delete(l.passed, node)
 	delete(l.reported, node)
 	delete(l.left, node)
+	delete(l.shown, node)
 	delete(l.preview, node)
 	delete(l.partial, node)
 	delete(l.last, withdrawnKey(node))

@@ -43,6 +43,8 @@ type Ledger struct {
 	passed   map[tutti.NodeName]tutti.RunID // and that passed its gate
 	reported map[tutti.NodeName]tutti.RunID // the last one whose report tells of resources
 	left     map[tutti.NodeName]tutti.RunID // the last full run of these
+	shown    map[tutti.NodeName]tutti.RunID // the last proof of each that has compiled since
+	proofs   map[tutti.RunID]bool
 	preview  map[tutti.NodeName]Previews
 	previews map[tutti.RunID]tutti.Order // runs without tags that change nothing: mode and code
 	since    map[tutti.NodeName]uint64   // its last claim: from there on its changes of values count
@@ -89,6 +91,8 @@ func New() *Ledger {
 		passed:   map[tutti.NodeName]tutti.RunID{},
 		reported: map[tutti.NodeName]tutti.RunID{},
 		left:     map[tutti.NodeName]tutti.RunID{},
+		shown:    map[tutti.NodeName]tutti.RunID{},
+		proofs:   map[tutti.RunID]bool{},
 		preview:  map[tutti.NodeName]Previews{},
 		previews: map[tutti.RunID]tutti.Order{},
 		since:    map[tutti.NodeName]uint64{},
@@ -141,6 +145,7 @@ var rules = map[string]rule{
 
 	"run.wanted":   {noteWanted, needsRun},
 	"run.claimed":  {noteClaimed, needsRun},
+	"run.compiled": {noteCompiled, needsRun},
 	"run.gated":    {noteGated, needsRun},
 	"run.proved":   {notePassed, needsRun},
 	"run.finished": {noteResult, needsRun},

@@ -106,7 +106,7 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 	switch {
 	case t.Left(ticket):
 		return tx.deny(tutti.ActorNode(n.Node), "speak for the node from a machine that is it no more",
-			tutti.Errorf(tutti.CodeRefused, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
+			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
 	case t.Conflicted == "" && t.Rival(ticket) && tx.server.presence.takesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
 		tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
@@ -114,7 +114,7 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 		return nil
 	}
 	return tx.deny(tutti.ActorNode(n.Node), "speak for a node that is two machines",
-		tutti.Errorf(tutti.CodeRefused, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
+		tutti.Errorf(tx.notNow, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
 }
 
 // fits refuses a message of a machine that is not the node, or of which that is not known.
@@ -127,7 +127,7 @@ func (tx *tx) fits(n *fold.Node) error {
 	}
 	if tx.ticket == "" && !tx.server.presence.greeted(n.Node, tx.server.opts.Silence) {
 		return tx.deny(tutti.ActorNode(n.Node), "speak without a ticket",
-			tutti.Errorf(tutti.CodeRefused, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
+			tutti.Errorf(tx.notNow, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
 	}
 	tx.server.ringHello(n.Key)
 	return tutti.Errorf(tutti.CodeUnavailable, "the ticket of node %s was exchanged since: it has to say hello first", n.Node)

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,10 +137,71 @@ func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
 	wantCode(t, f.db.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
 	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
-	wantCode(t, first.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeRefused, "two machines")
+	wantCode(t, first.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeUnauthenticated, "two machines")
 	if got := f.ending(order.Run); got != "" {
 		t.Errorf("run %s ended %s", order.Run, got)
 	}
+}
+
+// TestNothingIsLostOfANodeThatWasTwoMachines: what its machines tell meanwhile is not taken, and not refused for good. Of the
+// one that is kept it is taken then.
+func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
+	f := newFenced(t)
+	f.converge()
+	order := f.claim()
+	f.db.Gate(full(order.Run))
+	second := f.db
+	first := copied(t, second)
+	theirs, report := foreign(1, tutti.Changed)
+	message, err := tutti.EncodeForeign(theirs, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := func(n *servertest.Node) map[string]error {
+		_, foreignErr := f.Handle(tutti.WithTicket(servertest.Operator(), n.Ticket), n.Key, tutti.OpForeign, message)
+		_, blobErr := f.Handle(tutti.WithTicket(servertest.Operator(), n.Ticket), n.Key, tutti.OpBlobPut, []byte("a log"))
+		return map[string]error{
+			tutti.OpForeign: foreignErr, tutti.OpBlobPut: blobErr,
+			tutti.OpPublish: n.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: "db/ready", Value: []byte("true")}, nil),
+			tutti.OpFacts:   n.Call(tutti.OpFacts, tutti.FactsSeen{Run: order.Run, Facts: tutti.DigestOf(nil)}, nil),
+			tutti.OpResult:  n.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil),
+		}
+	}
+	refused := func(n *servertest.Node, who, says string) {
+		t.Helper()
+		for op, err := range tell(n) {
+			if tutti.CodeOf(err) != tutti.CodeUnauthenticated || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s tells %s: %v, want %s, %s", who, op, err, tutti.CodeUnauthenticated, says)
+			}
+		}
+	}
+	refused(first, "the first machine", "two machines")
+	refused(second, "its copy", "two machines")
+	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-2"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Hello(ticket("t6"), "boot-2"); err != nil {
+		t.Fatal(err)
+	}
+	refused(first, "the machine that was not kept", "an operator has kept another one")
+	if err := tell(second)[tutti.OpResult]; err != nil {
+		t.Errorf("the machine that was kept tells its result: %v", err)
+	}
+	if got := f.ending(order.Run); got != "changed" {
+		t.Errorf("run %s ended %q, want changed", order.Run, got)
+	}
+	if log := foreignIn(f.Events()); !slices.Contains(log, theirs.Result.Run) {
+		t.Errorf("told %v: the foreign run is lost", log)
+	}
+}
+
+func foreignIn(events []tutti.Event) (out []tutti.RunID) {
+	for _, e := range events {
+		if b, is := e.Body.(*tutti.RunForeign); is {
+			out = append(out, b.Result.Run)
+		}
+	}
+	return out
 }
 
 // A machine by itself is never two, whatever it loses.

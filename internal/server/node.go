@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
@@ -52,6 +53,7 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	if err := checkParts(op, payload); err != nil {
 		return nil, err
 	}
+	ctx = context.WithValue(ctx, opKey{}, op)
 	if op != tutti.OpHello && !s.presence.fits(key, tutti.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
 			_, err := tx.node(key) // says why not
@@ -77,6 +79,21 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 		return nil, tooLarge(len(raw), answer.Exports)
 	}
 	return raw, err
+}
+
+// opKey is of the operation that a node's message names.
+type opKey struct{}
+
+// tells are the operations by which a node says what was done on it.
+var tells = []string{tutti.OpResult, tutti.OpForeign, tutti.OpBlobPut, tutti.OpPublish, tutti.OpFacts, tutti.OpLive}
+
+// refusalOf is how a message is answered that comes from a machine that is not the node, or not now. What it tells it keeps
+// then, and tells again: it may be the one that is kept.
+func refusalOf(ctx context.Context) tutti.Code {
+	if op, _ := ctx.Value(opKey{}).(string); slices.Contains(tells, op) {
+		return tutti.CodeUnauthenticated
+	}
+	return tutti.CodeRefused
 }
 
 // encode is json.Marshal without escapes for HTML: these make six bytes of one.

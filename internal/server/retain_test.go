@@ -98,12 +98,38 @@ func (a *anything) step(t *rapid.T) {
 			_ = a.Emit(&tutti.OperatorRevoked{Operator: "ada"})
 		}
 	case "foreign": // past the bound of one in ten seconds
-		run, _ := foreign(rapid.IntRange(0, 12).Draw(t, "began"), rapid.SampledFrom([]tutti.Outcome{tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
-		run.Result.Run = tutti.RunID(string(run.Result.Run[:24]) + fmt.Sprintf("%012d", len(a.Events())))
-		_ = a.Emit(&tutti.RunForeign{Node: name, Foreign: run})
+		_ = a.Emit(&tutti.RunForeign{Node: name, Foreign: a.anyForeign(t)})
 	case "work":
 		a.work(t, a.node(name))
 	}
+}
+
+// anyForeign is a run of any kind that nobody ordered, which may have lasted, and is told at once or late.
+func (a *anything) anyForeign(t *rapid.T) tutti.Foreign {
+	f, _ := foreign(rapid.IntRange(0, 12).Draw(t, "began"), rapid.SampledFrom([]tutti.Outcome{tutti.Unchanged, tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
+	r := &f.Result
+	r.Run = tutti.RunID(string(r.Run[:24]) + fmt.Sprintf("%012d", len(a.Events())))
+	r.EndedAt = r.EndedAt.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "lasts")) * time.Minute)
+	if r.Outcome == tutti.Changed {
+		r.Counts.Changed = 1
+	}
+	if rapid.Bool().Draw(t, "counted") {
+		line := fmt.Sprintf("c0000000-0000-4000-8000-%012d", rapid.IntRange(0, 1).Draw(t, "line"))
+		r.Clock = tutti.Clock{Line: line, Count: uint64(len(a.Events()))}
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	case 0:
+		f.Whole, f.Ago = r.Outcome.Good(), time.Nanosecond
+	case 1:
+		f.Unwatched = true
+	case 2:
+		f.Noop = true
+	case 3:
+		f.Local = &tutti.Local{Away: rapid.Bool().Draw(t, "away")}
+	case 4:
+		f.Local = &tutti.Local{As: r.Run}
+	}
+	return f
 }
 
 func (a *anything) join(name tutti.NodeName, ttl time.Duration) {

@@ -238,7 +238,7 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 		if err := stillIn(ctx, tx.State); err != nil {
 			return err
 		}
-		tx.ticket = tutti.TicketOf(ctx)
+		tx.ticket, tx.notNow = tutti.TicketOf(ctx), refusalOf(ctx)
 		return work(tx)
 	}}
 	select {

@@ -26,6 +26,7 @@ type tx struct {
 	cuts   []int // numbers of events after which the append may be parted
 	server *Server
 	ticket tutti.Digest // of the message that the command serves
+	notNow tutti.Code   // answers it if it comes from a machine that is not the node, see refusalOf
 
 	// looks: the state is a version for readers. Nothing is emitted; records says that the work
 	// wanted to, and has to run again in the writer.

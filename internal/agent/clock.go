@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tutti-project/tutti"
+)
+
+// ClockFile has the count of what this agent has seen on its node (ADR 0011).
+const ClockFile = "clock.json"
+
+// newsFor is how long ago a whole foreign run may have ended to make its node good.
+const newsFor = time.Minute
+
+// tick counts one thing more, and is on disk when it returns. The zero one: it could not be counted.
+func (a *Agent) tick() tutti.Clock {
+	a.clockMu.Lock()
+	defer a.clockMu.Unlock()
+	path := filepath.Join(a.opts.Dir, ClockFile)
+	clock, err := readSealed[tutti.Clock](path)
+	if err != nil { // another line: what was counted before is before or behind nothing of it
+		if !errors.Is(err, fs.ErrNotExist) {
+			a.opts.Logger.Warn("what this node has seen is counted from the beginning again", "error", err)
+		}
+		clock = tutti.Clock{Line: uuid.NewString()}
+	}
+	clock.Count++
+	if err := writeSealed(path, clock); err != nil {
+		a.opts.Logger.Error("what this node has seen is not counted", "error", err)
+		return tutti.Clock{}
+	}
+	return clock
+}
+
+// sees notes that a run has just been seen that nobody ordered, and returns how long ago it had begun then. 0: the time of the
+// node says nothing of that.
+func (a *Agent) sees(run *tutti.Foreign) time.Duration {
+	run.Result.Clock = a.tick()
+	now := time.Now()
+	a.clockMu.Lock()
+	defer a.clockMu.Unlock()
+	a.heardAt[run.Result.Run] = now
+	return max(0, now.Sub(run.Result.StartedAt))
+}
+
+// asNews is a run of the outbox as it is told now. It is whole only as news: told for the first time by the agent that has
+// seen it, soon after its end. Of what is told later nobody knows what has happened since.
+func (a *Agent) asNews(h heard) tutti.Foreign {
+	f := h.Foreign
+	a.clockMu.Lock()
+	at, known := a.heardAt[f.Result.Run]
+	a.clockMu.Unlock()
+	f.Ago = 0
+	since := time.Since(at) // on a clock that nobody sets
+	late := since + max(0, h.Took-f.Result.Duration())
+	f.Whole = f.Whole && h.Told == nil && known && h.Took > 0 && late <= newsFor
+	if f.Whole {
+		f.Ago = since + max(h.Took, f.Result.Duration())
+	}
+	return f
+}
+
+// forgets drops what was noted of a run that left the outbox.
+func (a *Agent) forgets(run tutti.RunID) {
+	a.clockMu.Lock()
+	defer a.clockMu.Unlock()
+	delete(a.heardAt, run)
+}

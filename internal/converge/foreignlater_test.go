@@ -1,0 +1,319 @@
+package converge_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/converge"
+)
+
+// daemons is a fleet of one node that Puppet's daemon runs, too, an hour after its last run of ours.
+func daemons(t *testing.T) *sim {
+	t.Helper()
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.by(tutti.ProgramAgent)
+	s.all(first)
+	s.now = s.now.Add(time.Hour)
+	return s
+}
+
+// needs checks what a needs, also after a start of the server.
+func (s *sim) needs(t *testing.T, reason string, want converge.Need) {
+	t.Helper()
+	for _, when := range []string{"told", "after a start"} {
+		if got := s.standing("a"); got.Need != want {
+			t.Errorf("%s, %s: it needs %s because %q, want %s", reason, when, got.Need, got.Why(), want)
+		}
+		s.fold()
+	}
+}
+
+// passes begins a run of ours on a, and lets it pass its gate.
+func (s *sim) passes() tutti.RunID {
+	s.ids++
+	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0001-%012d", s.ids))
+	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program})
+}
+
+// orders begins a run of an order, and lets it pass its gate.
+func (s *sim) orders(o tutti.Order) tutti.RunID {
+	s.append(&tutti.RunWanted{Order: o})
+	s.append(&tutti.RunClaimed{Run: o.Run, Node: o.Node})
+	s.append(&tutti.RunCompiled{Run: o.Run, Reads: &tutti.Asked{}})
+	s.append(&tutti.RunGated{Run: o.Run, Verdict: tutti.GateGo})
+	return o.Run
+}
+
+// concludes ends a run that took as long as it was claimed.
+func (s *sim) concludes(id tutti.RunID, change ...func(*tutti.Result)) {
+	r := tutti.Result{Run: id, Outcome: tutti.Unchanged, StartedAt: s.engine.Runs[id].ClaimedAt, EndedAt: s.now}
+	for _, c := range change {
+		c(&r)
+	}
+	s.append(&tutti.RunFinished{Result: r})
+}
+
+func broken(r *tutti.Result) {
+	r.Outcome, r.Reason, r.Message = tutti.Failed, tutti.BecauseResources, "1 resource failed"
+}
+
+func mended(r *tutti.Result) { r.Outcome, r.Counts.Changed = tutti.Changed, 1 }
+
+// TestADaemonThatHadTheLockFirst: a daemon's run that ended before ours had Puppet's lock is told after our gate. It does
+// not make good what ours has left.
+func TestADaemonThatHadTheLockFirst(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		ours   func(*tutti.Result)
+		after  time.Duration // it is told, after our end
+		want   converge.Need
+	}{
+		{"ours failed", broken, -time.Second, converge.Apply},
+		{"ours failed, told after its end", broken, time.Second, converge.Apply},
+		{"ours was good", func(*tutti.Result) {}, -time.Second, converge.Nothing},
+	} {
+		s := daemons(t)
+		began := s.now
+		id := s.passes()
+		s.now = s.now.Add(20 * time.Second)
+		if tc.after < 0 {
+			s.tellOf("a", began.Add(time.Second), began.Add(3*time.Second), others(whole))
+		}
+		s.concludes(id, tc.ours)
+		if tc.after > 0 {
+			s.now = s.now.Add(tc.after)
+			s.tellOf("a", began.Add(time.Second), began.Add(3*time.Second), others(whole))
+		}
+		s.needs(t, tc.reason, tc.want)
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", s.now, others(whole))
+		s.needs(t, tc.reason+", and the next one of the daemon", converge.Nothing)
+	}
+}
+
+// TestAWholeRunBehindOneThatWasGivenUp: nobody knows how long a run goes on that was given up behind its gate.
+func TestAWholeRunBehindOneThatWasGivenUp(t *testing.T) {
+	s := daemons(t)
+	id := s.passes()
+	s.append(&tutti.RunLost{Run: id, Reason: "nothing is heard of its node"})
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(whole))
+	s.needs(t, "given up", converge.Apply)
+	s.now = s.now.Add(time.Minute)
+	s.concludes(id, broken)
+	s.needs(t, "it has failed", converge.Apply)
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(whole))
+	s.needs(t, "a whole one behind its end", converge.Nothing)
+}
+
+// tagged begins a run of ours with tags on a, and lets it pass its gate.
+func (s *sim) tagged() tutti.RunID {
+	s.ids++
+	id := tutti.RunID(fmt.Sprintf("00000000-0000-0000-0002-%012d", s.ids))
+	return s.orders(tutti.Order{Run: id, Node: "a", Mode: tutti.ModeApply, Program: s.program, Tags: []string{"web"}})
+}
+
+// TestARunWithTagsBehindAWholeRun: what it has left, no earlier run has made good.
+func TestARunWithTagsBehindAWholeRun(t *testing.T) {
+	for reason, ends := range map[string]func(*tutti.Result){"it failed": broken, "it changed something": mended} {
+		s := daemons(t)
+		s.tell("a", s.now, others(whole))
+		s.now = s.now.Add(time.Minute)
+		id := s.tagged()
+		s.now = s.now.Add(time.Minute)
+		s.concludes(id, ends)
+		s.needs(t, reason, converge.Apply)
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", s.now, others(whole))
+		s.needs(t, reason+", and a whole one came behind it", converge.Nothing)
+		for range 12 { // more than are kept
+			s.now = s.now.Add(time.Minute)
+			s.concludes(s.tagged())
+		}
+		s.needs(t, reason+", and many came behind that", converge.Apply)
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", s.now, others(whole))
+		s.needs(t, reason+", and a whole one behind them", converge.Nothing)
+		s.concludes(s.tagged(), ends)
+		s.needs(t, reason+", one more", converge.Apply)
+	}
+}
+
+// TestARunWithTagsThatGoesOn: nobody knows yet what it leaves.
+func TestARunWithTagsThatGoesOn(t *testing.T) {
+	for _, program := range []tutti.Program{tutti.ProgramAgent, tutti.ProgramApply} {
+		s := daemons(t)
+		s.program = program
+		s.all(first)
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", s.now, others(whole))
+		s.now = s.now.Add(time.Minute)
+		id := s.tagged()
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", s.now, others(whole)) // it may have begun before ours took the lock
+		s.needs(t, string(program), converge.Apply)
+		s.now = s.now.Add(time.Minute)
+		s.concludes(id)
+		s.needs(t, string(program)+", ended", converge.Nothing)
+	}
+}
+
+// TestWhatIsWorseBehindAWholeRun: a whole run makes good only what was there when it began.
+func TestWhatIsWorseBehindAWholeRun(t *testing.T) {
+	s := daemons(t)
+	s.concludes(s.passes(), broken)
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(whole))
+	s.needs(t, "a whole one behind ours, which failed", converge.Nothing)
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(changed))
+	s.needs(t, "another one changed something behind it", converge.Apply)
+	s.now = s.now.Add(time.Hour)
+	s.tell("a", s.now.Add(-30*time.Minute), others(changed)) // it is told late
+	s.tell("a", s.now, others(whole))
+	s.needs(t, "it began when the one before was told", converge.Apply)
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(whole))
+	s.needs(t, "the next one", converge.Nothing)
+}
+
+// TestAWholeRunIsNews: of what was known when it began it says something, and of nothing else.
+func TestAWholeRunIsNews(t *testing.T) {
+	facts := func(s *sim) {
+		s.append(&tutti.NodeFacts{Node: "a", FactsSeen: tutti.FactsSeen{Run: s.engine.Last("a").Claimed.Run, Facts: tutti.DigestOf([]byte("other"))}})
+	}
+	moved := func(s *sim) {
+		s.append(&tutti.NodeSetBack{Node: "a", Run: s.engine.Last("a").Claimed.Run, Moved: true})
+	}
+	for reason, happens := range map[string]func(*sim){"facts have changed": facts, "it is another machine": moved} {
+		s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+		s.by(tutti.ProgramAgent)
+		s.compiled = func(c *tutti.Compiled) { c.Facts = tutti.DigestOf([]byte("fact")) }
+		s.all(first)
+		s.now = s.now.Add(time.Hour)
+		began := s.now
+		s.now = s.now.Add(20 * time.Second)
+		happens(s)
+		stale := s.standing("a").Need
+		if stale == converge.Nothing {
+			t.Fatalf("%s, and it needs nothing: this test sees nothing", reason)
+		}
+		s.now = s.now.Add(10 * time.Second)
+		s.tellOf("a", began, began.Add(15*time.Second), others(whole))
+		s.needs(t, reason+" while it ran", stale)
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", s.now, others(whole))
+		s.needs(t, reason+" before it", converge.Nothing)
+	}
+	s := daemons(t)
+	s.concludes(s.passes(), broken)
+	s.now = s.now.Add(time.Minute)
+	late := others(whole, changed)
+	late.Ago = 0
+	late.Result.Run, late.Result.StartedAt, late.Result.EndedAt = "f1111111-0000-4000-8000-000000000000", s.now, s.now
+	s.append(&tutti.RunForeign{Node: "a", Foreign: late})
+	s.needs(t, "an agent that does not say when it began", converge.Apply)
+}
+
+// TestFactsThatGoBackBehindAForeignRun: the daemon has applied what other facts make, and these have gone.
+func TestFactsThatGoBackBehindAForeignRun(t *testing.T) {
+	s := newSim(t, map[tutti.NodeName]*manifest{"a": reads()})
+	s.by(tutti.ProgramAgent)
+	now := func(facts string) tutti.Digest { return tutti.DigestOf([]byte(facts)) }
+	s.compiled = func(c *tutti.Compiled) { c.Facts = now("A") }
+	s.all(first)
+	run := s.engine.Last("a").Claimed.Run
+	tell := func(facts string) {
+		s.now = s.now.Add(time.Minute)
+		s.append(&tutti.NodeFacts{Node: "a", FactsSeen: tutti.FactsSeen{Run: run, Facts: now(facts)}})
+		s.now = s.now.Add(time.Minute)
+	}
+	tell("B")
+	s.tell("a", s.now, others(whole, changed))
+	s.needs(t, "applied with the facts of now", converge.Nothing)
+	tell("A")
+	s.needs(t, "applied with the facts of before", converge.Apply)
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(whole, changed))
+	s.needs(t, "applied again", converge.Nothing)
+}
+
+// counted is what an agent says that counts.
+func counted(count uint64) func(*tutti.Foreign) {
+	return func(f *tutti.Foreign) { f.Result.Clock = onLine(1, count) }
+}
+
+func onLine(line int, count uint64) tutti.Clock {
+	return tutti.Clock{Line: fmt.Sprintf("c%07d-0000-4000-8000-000000000000", line), Count: count}
+}
+
+// TestTheCountOfTheNode: what the node's agent has seen in which order says which run is later, however its time is set.
+func TestTheCountOfTheNode(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		ours   tutti.Clock
+		told   tutti.Foreign
+		ended  time.Duration // since ours began, by the node's time
+		want   converge.Need
+	}{
+		{"seen behind ours, and the time was set back", onLine(1, 5), others(changed, counted(6)), -time.Hour, converge.Apply},
+		{"seen before ours, and the time was set back since", onLine(1, 5), others(changed, counted(4)), time.Hour, converge.Nothing},
+		{"the count was lost", onLine(2, 5), others(changed, counted(4)), -time.Hour, converge.Apply},
+		{"it is not counted", onLine(1, 5), others(changed), -time.Hour, converge.Apply},
+		{"ours is not counted", tutti.Clock{}, others(changed, counted(1)), -time.Hour, converge.Apply},
+		{"nothing is counted", tutti.Clock{}, others(changed), -time.Hour, converge.Nothing},
+		{"nothing is counted, and ours waited for its end", tutti.Clock{}, others(changed), time.Second, converge.Nothing},
+	} {
+		s := daemons(t)
+		id := s.passes()
+		began := s.now
+		s.now = s.now.Add(time.Minute)
+		s.concludes(id, func(r *tutti.Result) { r.Clock = tc.ours })
+		s.now = s.now.Add(time.Minute)
+		s.tellOf("a", began.Add(tc.ended-2*time.Hour), began.Add(tc.ended), tc.told)
+		s.needs(t, tc.reason, tc.want)
+	}
+}
+
+// TestAnAgentThatCountsNoClocks: an agent of an earlier release runs behind one that counts. Its runs do not come before
+// all others.
+func TestAnAgentThatCountsNoClocks(t *testing.T) {
+	s := daemons(t)
+	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 3) })
+	s.now = s.now.Add(time.Minute)
+	s.concludes(s.passes(), broken) // of the earlier release
+	s.now = s.now.Add(time.Second)
+	s.tell("a", s.now.Add(-30*time.Second), others(whole, counted(4)))
+	s.needs(t, "it began before ours was told", converge.Apply)
+	s.now = s.now.Add(time.Minute)
+	s.concludes(s.passes())
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now.Add(-time.Hour), others(failed, counted(5)))
+	s.needs(t, "told behind ours, and nothing shows that it was before", converge.Apply)
+}
+
+// TestTheCountBehindAProof: a proof stands where the run does on which it rests.
+func TestTheCountBehindAProof(t *testing.T) {
+	for _, tc := range []struct {
+		count uint64
+		want  converge.Need
+	}{{4, converge.Nothing}, {6, converge.Apply}} {
+		nodes := map[tutti.NodeName]*manifest{"a": reads()}
+		s := newSim(t, nodes)
+		s.clock = onLine(1, 5)
+		s.all(first)
+		s.clock = onLine(1, 7)
+		s.push("two", nodes)
+		s.now = s.now.Add(time.Hour)
+		s.all(first)
+		if !s.engine.Last("a").Passed.Proved {
+			t.Fatal("nothing was proved: this test sees nothing")
+		}
+		s.now = s.now.Add(time.Minute)
+		s.tell("a", epoch.Add(-time.Hour), others(changed, counted(tc.count)))
+		s.needs(t, fmt.Sprintf("count %d", tc.count), tc.want)
+	}
+}
