@@ -18,6 +18,9 @@ type Log interface {
 	// that is missing or whose link does not fit is CodeDamaged, one that was
 	// let go (Trimming) is CodeNotFound.
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
+	// LinkAt returns the link of the event seq, and reads no other event for
+	// that. CodeNotFound: the log has no such event, or has let it go.
+	LinkAt(ctx context.Context, seq uint64) (Digest, error)
 }
 
 // Trimming is a Log that lets its beginning go once a snapshot has what is still

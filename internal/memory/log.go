@@ -158,6 +158,19 @@ func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, 
 	}
 }
 
+// LinkAt implements tutti.Log.
+func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return "", tutti.Wrap(tutti.CodeUnavailable, err, "read the log")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := seq - l.gone.seq - 1; seq > l.gone.seq && i < uint64(len(l.entries)) {
+		return l.entries[i].Link, nil
+	}
+	return "", tutti.Errorf(tutti.CodeNotFound, "read the log: there is no event %d", seq)
+}
+
 // Snapshot implements tutti.Trimming.
 func (l *Log) Snapshot(context.Context) (tutti.Event, bool, error) {
 	l.mu.Lock()

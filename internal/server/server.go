@@ -121,6 +121,7 @@ type Server struct {
 	denials  denials
 	shares   *shares
 	readers  chan struct{} // taken by who reads the past, see inTurns
+	lookups  chan struct{} // taken by who looks up an old event, see Behind
 	asks     asks
 	asked    *sharedAsked
 	readings *readings
@@ -176,6 +177,7 @@ func New(opts Options) *Server {
 		asks:     newAsks(),
 		shares:   newShares(),
 		readers:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		lookups:  make(chan struct{}, lookupsAtOnce),
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
 		asked:    newSharedAsked(),

@@ -44,6 +44,7 @@ func TestLog(t *testing.T, open OpenLog) {
 		{"every entry is linked to the one before it", logLinks},
 		{"links go on behind what another writer appended", logLinksBehindOthers},
 		{"entries are what is read, byte for byte", logEntries},
+		{"the link of one event is told", logLinkAt},
 		{"the latest snapshot is found, also when the log is opened again", logSnapshot},
 		{"what a snapshot has is let go, the rest is read from there on", logTrim},
 		{"nothing is let go that the latest snapshot does not have", logTrimRefused},
