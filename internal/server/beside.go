@@ -25,6 +25,8 @@ const (
 	// bytesOfCost are the bytes of what a run hands over, of which few are compared, that cost one. What is as large
 	// as it may be takes most of what a node has at once.
 	bytesOfCost = 8
+	// costOfExport is what it costs, besides its bytes, to decide on an export that a node has not sent by itself.
+	costOfExport = 10
 	// costly is from where on a question waits for others.
 	costly = 100_000
 )
@@ -97,6 +99,9 @@ func (s *shares) decode(key tutti.NodeKey, payload []byte) error {
 
 // costOfGate is what it costs to read so many bytes that a run hands over.
 func costOfGate(size int) int { return costOfCall + size/bytesOfCost }
+
+// costOfServed is what it costs a node that so many exports are read and decided on, which somebody else has sent.
+func costOfServed(size, count int) int { return costOfGate(size) + costOfExport*count }
 
 // refuse notes that a run was refused a gate of so many bytes.
 func (s *shares) refuse(key tutti.NodeKey, run tutti.RunID, size int) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
@@ -52,6 +53,14 @@ const (
 
 // CostOfGate returns what it costs to read a gate of so many bytes.
 func CostOfGate(size int) int { return costOfGate(size) }
+
+// CostOfServed returns what it costs a node that so many exports of others are read.
+func CostOfServed(size, count int) int { return costOfServed(size, count) }
+
+// DecidesItself reports whether the writer decides by itself on so much.
+func DecidesItself(size, exports, keys int) bool {
+	return (&published{exports: make([]policy.Inspected, exports), keys: make([]string, keys)}).light(size)
+}
 
 // SpendAllBut takes a node's share, but for what is left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
