@@ -89,6 +89,16 @@ func (s *Server) Decides(ctx context.Context, node tutti.NodeName, exports []tut
 	return beside, s.do(ctx, func(tx *tx) error { return tx.mayPublish(tx.Registry.Nodes[node], nil, p) })
 }
 
+// CheckAnswer refuses an answer that nobody can pay for.
+func CheckAnswer(out any) error { return checkAnswer(out) }
+
+// RoomToRead is how many bytes more may be in memory of what is read for nodes.
+func (s *Server) RoomToRead() int64 {
+	s.readings.mu.Lock()
+	defer s.readings.mu.Unlock()
+	return s.readings.free
+}
+
 // TooLarge says what an answer of so many bytes is made of.
 func TooLarge(size int, exports []tutti.Export) error { return tooLarge(size, exports) }
 
