@@ -39,7 +39,7 @@ func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.C
 		return tutti.CreatedToken{}, err
 	}
 	out := tutti.CreatedToken{Token: id, Text: text}
-	err = s.do(ctx, func(tx *tx) error {
+	err = s.lasting(ctx, "make a token for "+in.Name, func(tx *tx) error {
 		out.Expires = tx.now.Add(in.TTL).UTC()
 		tx.emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires})
 		return nil
@@ -164,7 +164,7 @@ func (tx *tx) admit(in tutti.EnrolRequest, hash tutti.Digest) (*fold.Token, erro
 
 // ReplaceNode implements tutti.Nodes.
 func (s *Server) ReplaceNode(ctx context.Context, name tutti.NodeName) error {
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "replace node "+string(name), func(tx *tx) error {
 		n := tx.Registry.Nodes[name]
 		if n == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
@@ -179,7 +179,7 @@ func (s *Server) ReplaceNode(ctx context.Context, name tutti.NodeName) error {
 // RemoveNode implements tutti.Nodes.
 func (s *Server) RemoveNode(ctx context.Context, name tutti.NodeName) error {
 	var key tutti.NodeKey
-	err := s.do(ctx, func(tx *tx) error {
+	err := s.lasting(ctx, "remove node "+string(name), func(tx *tx) error {
 		n := tx.Registry.Nodes[name]
 		if n == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))

@@ -22,7 +22,7 @@ func (s *Server) SealSecret(ctx context.Context, in tutti.SealSecret) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "set "+in.Key, func(tx *tx) error {
 		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + in.Key, Key: in.Key}); err != nil {
 			return err
 		}
