@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -176,7 +175,7 @@ func New(opts Options) *Server {
 		access:   newAccess(),
 		asks:     newAsks(),
 		shares:   newShares(),
-		readers:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		readers:  make(chan struct{}, readersAtOnce),
 		lookups:  make(chan struct{}, lookupsAtOnce),
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
