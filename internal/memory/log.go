@@ -95,6 +95,9 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 		if err != nil {
 			return 0, tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
 		}
+		if len(raw) > tutti.MaxEvent {
+			return 0, tutti.Errorf(tutti.CodeInvalid, "append to the log: event %d of the batch has %d bytes, at most %d", i, len(raw), tutti.MaxEvent)
+		}
 		end = place{end.seq + 1, tutti.Link(end.link, raw)}
 		batch[i] = tutti.Entry{Seq: end.seq, Raw: raw, Link: end.link}
 	}
