@@ -92,7 +92,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 			t.Errorf("after ten seconds: %v", err)
 		}
 		for range 30 {
-			if err := f.web2.Call(tutti.OpAsk, tutti.Ask{For: "db-01", Query: tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}}, nil); err != nil {
+			if err := f.web2.Call(tutti.OpAsk, tutti.Ask{For: "web-01", Query: collects}, nil); err != nil {
 				t.Fatalf("a Puppet Server: %v", err)
 			}
 		}
