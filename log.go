@@ -5,12 +5,16 @@ import (
 	"iter"
 )
 
+// MaxEvent is how many bytes the JSON of an event may have. No honest one comes near it: what is large is kept as a blob.
+const MaxEvent = 64 << 20
+
 // Log is the one durable sequence of events, with one writer. A refused append
 // ends the writer: somebody else has written.
 type Log interface {
 	// Append stores the events, all or none, after the event with the sequence
 	// last (0: the log is empty) and returns the sequence of its last event
 	// when they are on disk. CodeConflict: last is not the log's last event.
+	// CodeInvalid: one of them has more than MaxEvent bytes, or is none.
 	// It sets Seq and Link of each event.
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
 	// Read yields the events after the sequence after, in order, up to the
@@ -18,6 +22,9 @@ type Log interface {
 	// that is missing or whose link does not fit is CodeDamaged, one that was
 	// let go (Trimming) is CodeNotFound.
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
+	// LinkAt returns the link of the event seq, and reads no other event for
+	// that. CodeNotFound: the log has no such event, or has let it go.
+	LinkAt(ctx context.Context, seq uint64) (Digest, error)
 }
 
 // Trimming is a Log that lets its beginning go once a snapshot has what is still

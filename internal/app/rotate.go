@@ -40,7 +40,11 @@ func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 		if err != nil {
 			return cli.CodeKeyRotation{}, err
 		}
-		return rotationNow(ctx, server, said)
+		out, err := rotationNow(ctx, server, said)
+		if len(out.Keys) > 0 {
+			out.NotVerified = notVerified(c.OperatorDir, said)
+		}
+		return out, err
 	}
 	r, err := newRotation(ctx, server, c.OperatorDir)
 	if err != nil {
@@ -376,6 +380,42 @@ func rotationNow(ctx context.Context, server cli.Server, said tutti.Signing) (cl
 		out.Missing = append(out.Missing, cli.NotThere{Node: n.Node, Why: notThere(n)})
 	}
 	return out, nil
+}
+
+// notVerified says why an operator's directory cannot tell whether the keys that a server names are those that sign; empty: they
+// are. It keeps nothing of what the server says.
+func notVerified(dir string, said tutti.Signing) string {
+	bundle, err := identity.LoadOperator(dir)
+	if errors.Is(err, identity.ErrMissing) {
+		return "there is no operator's directory here to verify them by"
+	}
+	var fleet tutti.Digest
+	var kept []tutti.Statement
+	if err == nil {
+		fleet, err = identity.KeepFleet(dir, bundle.Pin())
+	}
+	if err == nil {
+		kept, err = readTrust(dir)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	var own []ed25519.PublicKey
+	if bundle.CodeKey != nil {
+		own = append(own, publicOf(bundle.CodeKey))
+	}
+	if next, err := identity.NextCodeKey(dir); err == nil && next != nil {
+		own = append(own, publicOf(next))
+	}
+	switch _, _, err := identity.Chain(fleet, kept, said.Trust, own...); {
+	case err != nil && len(own) == 0:
+		return "there is no code.key in " + dir + " to verify them by"
+	case err != nil:
+		return err.Error()
+	case len(said.Trust) < len(kept):
+		return "the server shows an earlier statement about code keys than " + dir + " has: it was put back, or lies"
+	}
+	return ""
 }
 
 func notThere(n tutti.NodeView) string {

@@ -102,6 +102,61 @@ func TestWhatARotatedKeySignsIsNotSignedAgain(t *testing.T) {
 	}
 }
 
+// TestAStatusSaysWhatIsNotVerified: the server names the keys that sign. The operator's directory says whether that is so.
+func TestAStatusSaysWhatIsNotVerified(t *testing.T) {
+	p := newPusher(t, startServer(t))
+	stolen := load(t, p.conn.OperatorDir).CodeKey
+	if err := p.push("production", "one"); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []cli.RotateCodeKey{{}, {Finish: true}} {
+		if _, err := p.rotate(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	honest, dir := p.server, p.conn.OperatorDir
+	evil, err := identity.State(tutti.StatementTrust, tutti.Trusted{Fleet: load(t, dir).Pin(), Counter: 3, Keys: []string{identity.EncodeCodePublicKey(publicOf(stolen))}}, stolen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := t.TempDir()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.Name() == "code.key" || e.Name() == trustFile || e.IsDir() {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(without, e.Name()), raw, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func(*tutti.Signing) {}
+	for _, tc := range []struct {
+		reason string
+		dir    string
+		change func(*tutti.Signing)
+		want   string // empty: verified
+	}{
+		{"what is so", dir, same, ""},
+		{"the key of before comes back", dir, func(s *tutti.Signing) { s.Trust = append(s.Trust, evil) }, "which code keys to trust: "},
+		{"a log that was put back", dir, func(s *tutti.Signing) { s.Trust = s.Trust[:1] }, "an earlier statement"},
+		{"without the key", without, same, "there is no code.key in"},
+		{"root on the server", filepath.Join(without, "none"), same, "no operator's directory"},
+	} {
+		p.server, p.conn.OperatorDir = liar{honest, tc.change}, tc.dir
+		out, err := p.rotate(cli.RotateCodeKey{Status: true})
+		if err != nil || !strings.Contains(out.NotVerified, tc.want) || (out.NotVerified == "") != (tc.want == "") {
+			t.Errorf("%s: not verified because %q, %v; want %q", tc.reason, out.NotVerified, err, tc.want)
+		}
+	}
+}
+
 // TestCodeKeysThatNobodyHasSigned change nothing in an operator's directory: the key that signs is not lost, and the honest
 // server's statements are taken afterwards.
 func TestCodeKeysThatNobodyHasSigned(t *testing.T) {

@@ -26,6 +26,8 @@ type CodeKeyRotation struct {
 	Finished bool           `json:"finished"`       // by this command
 	There    int            `json:"there"`          // nodes that trust these keys
 	Missing  []NotThere     `json:"missing"`        // the others
+	// NotVerified says why nobody knows here whether these are the keys that sign: the server names them. Empty: they are.
+	NotVerified string `json:"not_verified,omitempty"`
 }
 
 // NotThere is a node that does not trust the keys that sign, and why.
@@ -57,7 +59,8 @@ your own code to its environment first, or list the operators again (tutti opera
 trust, distrust). Then repeat the command.
 
 The command can be stopped and repeated at any point: it finds out what is done.
---status says which nodes are not there yet, and changes nothing. --finish refuses
+--status says which nodes are not there yet, and changes nothing. It verifies the keys
+by the operator's directory, or says that it cannot. --finish refuses
 while one is missing, unless --leave names it: such a node trusts the old key until it
 is back, and follows then. Where the agent is too old, upgrade it.`,
 		Example: `    tutti rotate code-key
@@ -122,6 +125,9 @@ func printRotation(w io.Writer, r CodeKeyRotation, dir string) {
 	}
 	if len(r.Keys) == 0 {
 		return
+	}
+	if r.NotVerified != "" {
+		fmt.Fprintf(w, "Not verified, these keys are the server's word: %s.\n", tutti.Plain(r.NotVerified, maxLine))
 	}
 	fmt.Fprintf(w, "%s of %d there.\n", count(r.There, "node"), r.There+len(r.Missing))
 	for _, n := range r.Missing {

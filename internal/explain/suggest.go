@@ -79,7 +79,7 @@ func refusedIn(j *engine.Job, wants map[tutti.NodeName][]tutti.Grant) (failed []
 
 // lacking returns those of the grants that a node does not have.
 func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, wants []tutti.Grant) []tutti.Grant {
-	has := policy.ExportsOf(fleet, groups, node)
+	has, keys := policy.ExportsOf(fleet, groups, node), policy.KeysOf(fleet, groups, node)
 	var out []tutti.Grant
 	for _, g := range wants {
 		left := tutti.Grant{Dangerous: g.Dangerous}
@@ -93,12 +93,12 @@ func lacking(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, w
 			}
 		}
 		for _, key := range g.Write {
-			if policy.MayWrite(fleet, groups, node, key) != nil {
+			if !keys.Writes(key) {
 				left.Write = append(left.Write, key)
 			}
 		}
 		for _, key := range g.Read {
-			if policy.MayRead(fleet, groups, node, key) != nil {
+			if !keys.Reads(key) {
 				left.Read = append(left.Read, key)
 			}
 		}

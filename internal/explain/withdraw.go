@@ -23,8 +23,9 @@ func UngrantedBy(s *fold.State, f tutti.Fleet) []Ungranted {
 	for _, n := range s.Registry.Nodes {
 		groups := members.GroupsOf(n.Node, n.Groups)
 		u := Ungranted{Withdrawal: tutti.Withdrawal{Node: n.Node}}
+		keys := policy.KeysOf(f, groups, n.Node)
 		for _, key := range s.Data.OwnedBy(n.Node) {
-			if policy.MayWrite(f, groups, n.Node, key) != nil {
+			if !keys.Writes(key) {
 				u.Values = append(u.Values, key)
 			}
 		}

@@ -83,13 +83,13 @@ func (o *Operator) Clone() *Operator {
 
 // Admit says whether a certificate that our CA signed is good. One that is in no
 // log may be of a server that was made before the log had them; after a revocation
-// only those are good that are in it.
-func (o Operators) Admit(name, serial string) error {
+// only those are good that are in it, and have not ended.
+func (o Operators) Admit(name, serial string, now time.Time) error {
 	op := o[name]
 	if op == nil || op.Revoked.IsZero() {
 		return nil
 	}
-	if op.Knows(serial) {
+	if op.Knows(serial, now) {
 		return nil
 	}
 	return tutti.Errorf(tutti.CodeUnauthenticated, "operator %s was revoked at %s%s; a new certificate comes from another operator, or on the server from root: tutti operator create %s",
@@ -103,8 +103,14 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// Knows reports whether a certificate is in the log. Nil knows none.
-func (o *Operator) Knows(serial string) bool {
+// Knows reports whether a certificate was issued since the last revocation, and has not ended. Whoever has the key of one that
+// has ended, and the CA, could make it last longer. Nil knows none.
+func (o *Operator) Knows(serial string, now time.Time) bool {
+	return o.Had(serial) && now.Before(o.Serials[serial])
+}
+
+// Had reports whether a certificate was issued since the last revocation; it may have ended. Nil had none.
+func (o *Operator) Had(serial string) bool {
 	if o == nil {
 		return false
 	}

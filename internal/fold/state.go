@@ -113,7 +113,7 @@ func (s *State) Has(name tutti.NodeName, puppet string) converge.Has {
 	if n := s.Registry.Nodes[name]; n != nil {
 		groups = s.Registry.Groups(n)
 	}
-	mayRead := func(key string) bool { return policy.MayRead(f, groups, name, key) == nil }
+	mayRead := policy.KeysOf(f, groups, name).Reads
 	meant := func(targets []string) bool { return tutti.Targets(targets, name, groups) }
 	return converge.Has{MayRead: mayRead, Meant: meant, Puppet: puppet, Program: s.ProgramOf(name), Environment: f.Environment.Name, Recorded: policy.Compiles(f)}
 }

@@ -95,6 +95,9 @@ func (l *Log) Append(ctx context.Context, last uint64, events []tutti.Event) (ui
 		if err != nil {
 			return 0, tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
 		}
+		if len(raw) > tutti.MaxEvent {
+			return 0, tutti.Errorf(tutti.CodeInvalid, "append to the log: event %d of the batch has %d bytes, at most %d", i, len(raw), tutti.MaxEvent)
+		}
 		end = place{end.seq + 1, tutti.Link(end.link, raw)}
 		batch[i] = tutti.Entry{Seq: end.seq, Raw: raw, Link: end.link}
 	}
@@ -156,6 +159,19 @@ func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, 
 			}
 		}
 	}
+}
+
+// LinkAt implements tutti.Log.
+func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return "", tutti.Wrap(tutti.CodeUnavailable, err, "read the log")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := seq - l.gone.seq - 1; seq > l.gone.seq && i < uint64(len(l.entries)) {
+		return l.entries[i].Link, nil
+	}
+	return "", tutti.Errorf(tutti.CodeNotFound, "read the log: there is no event %d", seq)
 }
 
 // Snapshot implements tutti.Trimming.

@@ -205,6 +205,9 @@ func (l *Log) encode(ctx context.Context, e tutti.Event) (*nats.Msg, tutti.Diges
 	if err != nil {
 		return nil, "", tutti.Wrap(tutti.CodeInvalid, err, "append to the log")
 	}
+	if len(raw) > tutti.MaxEvent {
+		return nil, "", tutti.Errorf(tutti.CodeInvalid, "append to the log: a %s event has %d bytes, at most %d", e.Body.Kind(), len(raw), tutti.MaxEvent)
+	}
 	msg := nats.NewMsg(subjectOf(e.Body))
 	if len(raw) <= maxInline {
 		msg.Data = raw

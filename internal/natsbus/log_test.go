@@ -71,6 +71,11 @@ func TestTornBatchIsNotRead(t *testing.T) {
 	}
 	_, err = again.Append(t.Context(), last-1, []tutti.Event{setValue("x")})
 	wantCode(t, err, tutti.CodeConflict)
+	for seq, code := range map[uint64]tutti.Code{1: "", 2: "", 3: tutti.CodeNotFound, 4: tutti.CodeNotFound} {
+		if _, err := again.LinkAt(t.Context(), seq); tutti.CodeOf(err) != code {
+			t.Errorf("LinkAt(%d): %v, want code %q", seq, err, code)
+		}
+	}
 	if got := again.Torn(); got != 4 {
 		t.Errorf("torn up to %d, want 4", got)
 	}

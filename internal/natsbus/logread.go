@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,21 @@ func (l *Log) Entries(ctx context.Context, after uint64) iter.Seq2[tutti.Entry, 
 			}
 		}
 	}
+}
+
+// LinkAt implements tutti.Log.
+func (l *Log) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
+	if seq == 0 { // the bus would refuse it as no sequence
+		return "", tutti.Errorf(tutti.CodeNotFound, "read the log: there is no event 0")
+	}
+	m, err := l.get(ctx, seq)
+	if err != nil {
+		return "", err
+	}
+	if whole, err := l.whole(ctx, m); err != nil || !whole {
+		return "", cmp.Or(err, tutti.Errorf(tutti.CodeNotFound, "read the log: nobody has seen event %d: its append is not whole", seq))
+	}
+	return m.link, nil
 }
 
 // chain yields the messages of whole appends after the sequence after, up to the

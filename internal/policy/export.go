@@ -78,19 +78,31 @@ func (x *Exports) OldDangers() []string {
 // May returns nil if the node may export the resource: one grant admits the whole of it.
 func (x *Exports) May(e tutti.Export) error { return x.may(inspect(e)) }
 
-func (x *Exports) may(e Inspected) error {
+// admits is may without the text of a refusal, which takes much longer than the decision.
+func (x *Exports) admits(e Inspected) bool {
+	_, refused := x.refuses(e)
+	return !refused
+}
+
+// refuses reports whether no grant admits a resource, and why the first one of its type does not; empty: there is none.
+func (x *Exports) refuses(e Inspected) (why string, refused bool) {
 	if x.old[e.Type] {
-		return nil
+		return "", false
 	}
-	why := ""
 	for _, g := range x.types[e.Type] {
 		said := g.refuses(e, x.node)
 		if said == "" {
-			return nil
+			return "", false
 		}
-		if why == "" {
-			why = said
-		}
+		why = cmp.Or(why, said)
+	}
+	return why, true
+}
+
+func (x *Exports) may(e Inspected) error {
+	why, refused := x.refuses(e)
+	if !refused {
+		return nil
 	}
 	if why == "" {
 		return refuse(x.fleet, x.groups, x.node, "export resources of type "+e.Type, "no grant", wanted(e))
@@ -170,7 +182,7 @@ func (x *Exports) Only(exports []tutti.Export) []tutti.Export {
 	return slices.DeleteFunc(exports, func(one tutti.Export) bool {
 		e := inspect(one)
 		is := counts[e.Type].with(e)
-		if x.may(e) != nil || is.count > x.Most(e.Type) || is.mib() > x.MostMiB(e.Type) {
+		if !x.admits(e) || is.count > x.Most(e.Type) || is.mib() > x.MostMiB(e.Type) {
 			return true
 		}
 		counts[e.Type] = is

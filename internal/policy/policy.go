@@ -20,33 +20,12 @@ import (
 
 // MayWrite returns nil if the node may set and unset the key.
 func MayWrite(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, key string) error {
-	if tutti.MatchPattern(own(node), key) {
-		return nil
-	}
-	pattern := func(p string) bool { return tutti.MatchPattern(p, key) }
-	for _, g := range granted(fleet, groups) {
-		// What the fleet file would refuse without the word is refused here, too: the
-		// fleet may come from an older release, or from no file.
-		safe := func(p string) bool { return pattern(p) && (g.Dangerous || !tutti.DangerousPattern(p)) }
-		if slices.ContainsFunc(g.Write, safe) {
-			return nil
-		}
-	}
-	return refuse(fleet, groups, node, fmt.Sprintf("write %q", key), "no grant", tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
+	return KeysOf(fleet, groups, node).MayWrite(key)
 }
 
 // MayRead returns nil if the node may read the key.
 func MayRead(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, key string) error {
-	if tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(node), key) {
-		return nil
-	}
-	pattern := func(p string) bool { return tutti.MatchPattern(p, key) }
-	for _, g := range granted(fleet, groups) {
-		if slices.ContainsFunc(g.Read, pattern) || slices.ContainsFunc(g.Write, pattern) {
-			return nil
-		}
-	}
-	return refuse(fleet, groups, node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
+	return KeysOf(fleet, groups, node).MayRead(key)
 }
 
 // MayCompile returns nil if the node may compile for others, who run by their

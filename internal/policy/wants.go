@@ -23,7 +23,7 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	lacks := map[string]int{} // how many resources, up to maxLooked
 	for _, e := range exports {
 		counts[e.Type] = counts[e.Type].with(e)
-		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && x.may(e) != nil {
+		if lacks[e.Type] < maxLooked && len(lacks) <= maxWants && !x.admits(e) {
 			lacks[e.Type]++
 			out.add(wanted(e))
 		}
@@ -36,13 +36,14 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 			out.add(x.more(name, n))
 		}
 	}
+	keys := KeysOf(fleet, groups, node)
 	for _, key := range writes {
-		if MayWrite(fleet, groups, node, key) != nil {
+		if !keys.Writes(key) {
 			out.add(tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
 		}
 	}
 	for _, key := range reads {
-		if MayRead(fleet, groups, node, key) != nil {
+		if !keys.Reads(key) {
 			out.add(tutti.Grant{Read: []string{key}})
 		}
 	}

@@ -38,6 +38,63 @@ func TestWantsAreOfSomeKilobytes(t *testing.T) {
 	}
 }
 
+// A node that wants thousands of things without a grant gets no text about each: the text names its groups, in order, and the
+// smallest of them.
+func TestWantsWriteNoRefusals(t *testing.T) {
+	const groups, things, most = 200, 5000, 10 // allocations of each
+	var fleet tutti.Fleet
+	var in []tutti.GroupName
+	for i := range groups {
+		name := tutti.GroupName(fmt.Sprint("g", i))
+		in = append(in, name)
+		fleet.Groups = append(fleet.Groups, tutti.Group{Name: name, Nodes: []tutti.NodeName{"web-01"}})
+		fleet.Grants = append(fleet.Grants, tutti.Grant{To: name, Write: []string{fmt.Sprint("app/", i, "/**")}})
+	}
+	var keys []string
+	var exports []tutti.Export
+	for i := range things {
+		keys = append(keys, fmt.Sprint("k", i))
+		exports = append(exports, tutti.Export{Type: fmt.Sprintf("T%c%c", 'a'+i/maxLooked/26, 'a'+i/maxLooked%26), Title: fmt.Sprint(i)})
+	}
+	inspected := policy.Inspect(exports)
+	for what, wants := range map[string]func() []tutti.Grant{
+		"keys to write": func() []tutti.Grant { return policy.Wants(fleet, in, "web-01", nil, keys, nil) },
+		"keys to read":  func() []tutti.Grant { return policy.Wants(fleet, in, "web-01", nil, nil, keys) },
+		"exports":       func() []tutti.Grant { return policy.Wants(fleet, in, "web-01", inspected, nil, nil) },
+	} {
+		if got := wants(); len(got) != 1 || len(got[0].Write)+len(got[0].Read)+len(got[0].Types) != 100 {
+			t.Errorf("%s: want the first 100, got %+v", what, got)
+		}
+		if got := testing.AllocsPerRun(1, func() { wants() }) / things; got > most {
+			t.Errorf("%s: %.1f allocations of each of %d, at most %d", what, got, things, most)
+		}
+	}
+}
+
+// Of many keys each is decided on as one alone is.
+func TestManyKeysAreDecidedOnAsOneIs(t *testing.T) {
+	fleet := tutti.Fleet{Grants: []tutti.Grant{
+		{To: "web", Write: []string{"app/**", "one", "a/b", "shared/**", "node/x/**"}, Read: []string{"secret/**", "odd**"}},
+		{To: "web", Write: []string{"node/y/**"}, Dangerous: true},
+		{To: "db", Write: []string{"**"}, Read: []string{"**"}},
+	}}
+	keys := policy.KeysOf(fleet, inWeb, "web-01")
+	for round := range 10 {
+		for _, key := range []string{
+			"", "/", "app", "app/", "app/x", "app/x/y", "apple/x", "one", "one/x", "on", "a/b", "a/b/c", "shared/x", "shared/hiera/x", "shared", "node/x/k", "node/y/k",
+			"node/web-01/k", "node/web-01", "node/web-011/k", "secret/x", "secret", "odd", "oddly/x", "oddly", "else",
+		} {
+			writes, reads := policy.MayWrite(fleet, inWeb, "web-01", key), policy.MayRead(fleet, inWeb, "web-01", key)
+			if keys.Writes(key) != (writes == nil) || keys.Reads(key) != (reads == nil) {
+				t.Errorf("round %d: %q: writes %v, reads %v; one alone: %v, %v", round, key, keys.Writes(key), keys.Reads(key), writes, reads)
+			}
+		}
+	}
+}
+
+// maxLooked is how many resources of a type are looked at that are refused.
+const maxLooked = 50
+
 // What was refused later cannot replace what was refused first, or each refusal would be something new.
 func TestWhatIsWantedFirstStays(t *testing.T) {
 	keys := func(from int) (out []string) {

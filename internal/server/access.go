@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
@@ -29,7 +30,8 @@ const maxStrange = 100
 
 // note takes note of whose certificate the log does not know, if the keys are rotated. The lock is held.
 func (a access) note(v *visit) {
-	if !*a.rotates || a.operators.Admit(v.name, v.serial) != nil || a.operators[v.name].Knows(v.serial) {
+	now := time.Now()
+	if !*a.rotates || a.operators.Admit(v.name, v.serial, now) != nil || a.operators[v.name].Knows(v.serial, now) {
 		return
 	}
 	if len(a.strange) < maxStrange || a.strange[v.name] != "" {
@@ -66,10 +68,11 @@ type visit struct {
 // admit refuses who was revoked (CodeUnauthenticated), who has no access, and while the keys are rotated who has a certificate
 // that the log does not know (CodeRefused): whoever stole the keys can make one.
 func (v *visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
-	if err := operators.Admit(v.name, v.serial); err != nil {
+	now := time.Now()
+	if err := operators.Admit(v.name, v.serial, now); err != nil {
 		return err
 	}
-	if rotates && !operators[v.name].Knows(v.serial) {
+	if rotates && !operators[v.name].Knows(v.serial, now) {
 		return v.isStrange("and the keys of the server are rotated: ")
 	}
 	if len(v.verbs) == 0 {
@@ -80,7 +83,7 @@ func (v *visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet)
 
 // isStrange refuses a visit because the log does not know its certificate.
 func (v *visit) isStrange(when string) error {
-	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, %ssomebody who stole the keys could have made it; "+
+	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made it; "+
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.serial, v.name, when, v.name)
 }
 

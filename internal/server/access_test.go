@@ -43,6 +43,18 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
+	f := newShopOfStrangers(t)
+	for _, name := range []string{"ada", "webber", "deployer", "watcher", "app", "pipeline", "viewer", "reader"} {
+		if err := f.Emit(&tutti.OperatorIssued{Operator: name, Serial: "serial", Expires: time.Now().AddDate(0, 0, 30)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// newShopOfStrangers is one whose log knows no certificate.
+func newShopOfStrangers(t *testing.T) *shop {
+	t.Helper()
 	f := &shop{servertest.Start(t), t}
 	f.Join("web-01")
 	f.Join("db-01", "db")
@@ -50,7 +62,7 @@ func newShop(t *testing.T) *shop {
 	return f
 }
 
-// as is a visit of an operator by any of these verbs, until the test ends.
+// as is a visit of an operator by any of these verbs, until the test ends, with a certificate that the log knows.
 func (f *shop) as(name string, verbs ...tutti.Verb) context.Context {
 	f.t.Helper()
 	return f.with(name, "serial", verbs...)
@@ -357,7 +369,7 @@ func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 
 // TestExplainAccess says beforehand what a call would say.
 func TestExplainAccess(t *testing.T) {
-	f := newShop(t)
+	f := newShopOfStrangers(t)
 	for _, tc := range []struct {
 		in   tutti.AskAccess
 		may  bool

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/servertest"
 )
 
 // An answer has no more bytes than what it is made of: a text of `<` is not six times as long.
@@ -45,4 +48,123 @@ func TestAnAnswerThatIsTooLargeNamesWhoFillsIt(t *testing.T) {
 	err := server.TooLarge(70_000_000, exports)
 	wantCode(t, err, tutti.CodeInternal, "the answer has 70000000 bytes, at most 67108864; the largest of 15 exports from 5 nodes are those of n4 (5090 bytes), n3 (4072 bytes), n2 (3054 bytes)")
 	wantCode(t, server.TooLarge(70_000_000, nil), tutti.CodeInternal, "at most 67108864")
+}
+
+// mib are so many exports of almost a MiB each.
+func mib(count int) []tutti.Export {
+	text := json.RawMessage(`"` + strings.Repeat("x", 1<<20-100) + `"`)
+	var out []tutti.Export
+	for i := range count {
+		e := database(fmt.Sprint(i))
+		e.Parameters["x"] = text
+		out = append(out, e)
+	}
+	return out
+}
+
+// TestLargeAnswersArePaidFor: some bytes ask for all that others export. Who asks for himself pays for it as if he had sent it, and
+// is answered later; others are answered at once. A Puppet Server asks for all nodes that it compiles for, and does not pay.
+func TestLargeAnswersArePaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, order := started(t, tutti.ModeApply)
+		f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
+		exports := mib(7)
+		f.db.Gate(tutti.Gate{Run: order.Run, Exports: exports})
+		f.db.Finish(order.Run)
+		run1, run2 := f.web1.MustClaim().Run, f.web2.MustClaim().Run
+		ask := func(n *servertest.Node, run tutti.RunID) error {
+			return n.Call(tutti.OpAsk, tutti.Ask{Run: run, Query: collects}, nil)
+		}
+		answered := 0
+		var refused error
+		for ; refused == nil && answered < 30; answered++ {
+			refused = ask(f.web1, run1)
+		}
+		wantCode(t, refused, tutti.CodeUnavailable, "ask again in")
+		if answered--; answered < 5 || answered > 12 {
+			t.Errorf("%d answers of 7 MiB at once, want about 10", answered)
+		}
+		if err := ask(f.web2, run2); err != nil {
+			t.Errorf("another node: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := ask(f.web1, run1); err != nil {
+			t.Errorf("after ten seconds: %v", err)
+		}
+		for range 30 {
+			if err := f.web2.Call(tutti.OpAsk, tutti.Ask{For: "web-01", Query: collects}, nil); err != nil {
+				t.Fatalf("a Puppet Server: %v", err)
+			}
+		}
+
+		for i := range 4 {
+			set(t, f.Fleet, fmt.Sprint("shared/hiera/large", i), `"`+strings.Repeat("x", 60_000)+`"`)
+		}
+		hiera := func() error { return f.web1.Call(tutti.OpHiera, tutti.HieraAsk{Run: run1}, nil) }
+		f.SpendAllBut(f.web1.Key, 20_000)
+		wantCode(t, hiera(), tutti.CodeUnavailable, "ask again in")
+		time.Sleep(time.Second)
+		if err := hiera(); err != nil {
+			t.Errorf("hiera after a second: %v", err)
+		}
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLargeAnswersHaveRoom: what is in memory of answers until they are sent counts with all that is read for nodes, and of one node
+// there is one. A Puppet Server has one for each node that it compiles for.
+func TestLargeAnswersHaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, order := started(t, tutti.ModeApply)
+		f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
+		f.db.Gate(tutti.Gate{Run: order.Run, Exports: mib(3)})
+		f.db.Finish(order.Run)
+		run := f.web1.MustClaim().Run
+		all := f.RoomToRead()
+		answers := make(chan *tutti.Turn, 8)
+		ask := func(n *servertest.Node, in tutti.Ask) {
+			in.Query = collects
+			ctx, turn := tutti.WithTurn(t.Context(), func() {})
+			go func() {
+				if err := n.CallWithin(ctx, tutti.OpAsk, in, nil); err != nil {
+					t.Error(err)
+				}
+				answers <- turn
+			}()
+			synctest.Wait()
+		}
+		const size = 3 * (1<<20 - 100)
+		want := func(when string, answered int) {
+			t.Helper()
+			used := all - f.RoomToRead()
+			if len(answers) != answered || used < int64(answered)*2*size || used > int64(answered)*3*size {
+				t.Errorf("%s: %d answers are in memory, and %d bytes of room used; want %d answers", when, len(answers), used, answered)
+			}
+		}
+		ask(f.web1, tutti.Ask{Run: run})
+		want("one", 1)
+		ask(f.web1, tutti.Ask{Run: run})
+		want("a second one of the same node", 1)
+		ask(f.web2, tutti.Ask{For: "web-01"})
+		ask(f.web2, tutti.Ask{For: "web-02"})
+		want("two of a Puppet Server", 3)
+		for range 3 {
+			(<-answers).End()
+		}
+		synctest.Wait()
+		want("when these are sent", 1)
+		(<-answers).End()
+		want("at the end", 0)
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An answer that the bus does not take is none that a node can wait for.
+func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
+	wantCode(t, server.CheckAnswer(&tutti.Answered{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
+	wantCode(t, server.CheckAnswer(&tutti.Answered{Exports: mib(64)}), "", "")
 }

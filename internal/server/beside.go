@@ -22,9 +22,11 @@ const (
 	// costOfCall and costOfByte are what it costs to read a question.
 	costOfCall = 1_000
 	costOfByte = 5
-	// bytesOfCost are the bytes of what a run hands over, of which few are compared, that cost one. What is as large
-	// as it may be takes most of what a node has at once.
+	// bytesOfCost are the bytes of what a run hands over, of which few are compared, and of an answer that cost one. What is
+	// as large as it may be takes most of what a node has at once.
 	bytesOfCost = 8
+	// costOfExport is what it costs, besides its bytes, to decide on an export that a node has not sent by itself.
+	costOfExport = 10
 	// costly is from where on a question waits for others.
 	costly = 100_000
 )
@@ -79,7 +81,7 @@ func (s *shares) pay(key tutti.NodeKey, cost int, now time.Time) error {
 	}
 	if left < cost {
 		wait := time.Duration(float64(cost-left) / costEach * float64(time.Second))
-		return tutti.Errorf(tutti.CodeUnavailable, "this node has asked for more than its share of comparisons; ask again in %s", wait.Round(time.Millisecond))
+		return tutti.Errorf(tutti.CodeUnavailable, "this node has asked for more than its share of comparisons and bytes; ask again in %s", wait.Round(time.Millisecond))
 	}
 	s.left[key] = share{left - cost, now}
 	return nil
@@ -97,6 +99,9 @@ func (s *shares) decode(key tutti.NodeKey, payload []byte) error {
 
 // costOfGate is what it costs to read so many bytes that a run hands over.
 func costOfGate(size int) int { return costOfCall + size/bytesOfCost }
+
+// costOfServed is what it costs a node that so many exports are read and decided on, which somebody else has sent.
+func costOfServed(size, count int) int { return costOfGate(size) + costOfExport*count }
 
 // refuse notes that a run was refused a gate of so many bytes.
 func (s *shares) refuse(key tutti.NodeKey, run tutti.RunID, size int) {
@@ -165,36 +170,79 @@ func (s *Server) beforeLarge(ctx context.Context, op string, payload []byte, may
 }
 
 // inquiry is a question of a node: check says whether it may ask, and what that costs; answer
-// answers it.
+// makes the answer in out, which has nothing before.
 type inquiry struct {
 	check  func(tx *tx) (cost int, err error)
 	answer func(tx *tx) error
+	out    any
+	on     tutti.NodeName // on whose behalf a Puppet Server asks; empty: a node asks for itself
 }
 
-// answerBeside answers a question that the node has a share for.
+// answerBeside answers a question that the node has a share for. A node that asks for itself pays for the bytes of its answer, too:
+// all that it has at once is enough for any answer. What is large waits until there is room for it, and is made again then.
 func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) error {
-	cost := 0
-	err := s.inVersion(ctx, func(tx *tx) (err error) {
+	cost, err := s.answerOnce(ctx, key, q, s.shares.pay)
+	if err != nil {
+		return err
+	}
+	if err := checkAnswer(q.out); err != nil {
+		return err
+	}
+	size, memory := sizeOfAnswer(q.out)
+	if q.on == "" {
+		if err := s.shares.pay(key, min(int(size)/bytesOfCost, costAtOnce-cost), time.Now()); err != nil {
+			return err
+		}
+	}
+	if memory <= smallReading {
+		return nil
+	}
+	forget(q.out)
+	turn := key
+	if q.on != "" {
+		turn += tutti.NodeKey(" for " + q.on) // as if that node had asked: a Puppet Server compiles for many at once
+	}
+	leave, err := s.readings.enter(ctx, turn, memory)
+	if err != nil {
+		return err
+	}
+	_, err = s.answerOnce(ctx, key, q, func(tutti.NodeKey, int, time.Time) error { return nil })
+	if err == nil {
+		if now, _ := sizeOfAnswer(q.out); now > size+size/4 {
+			err = tutti.Errorf(tutti.CodeUnavailable, "the answer has grown from %d to %d bytes while it waited; ask again", size, now)
+		}
+	}
+	if err != nil {
+		leave()
+		return err
+	}
+	tutti.TurnOf(ctx).AfterAnswer(leave)
+	return nil
+}
+
+// answerOnce makes the answer to a question that pay has let pass, and returns what it has cost.
+func (s *Server) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) (cost int, err error) {
+	err = s.inVersion(ctx, func(tx *tx) (err error) {
 		if cost, err = q.check(tx); err != nil || cost >= costly {
 			return err
 		}
-		if err := s.shares.pay(key, cost, tx.now); err != nil {
+		if err := pay(key, cost, tx.now); err != nil {
 			return err
 		}
 		return q.answer(tx)
 	})
 	if err != nil || cost < costly {
-		return err
+		return cost, err
 	}
-	if err := s.shares.pay(key, cost, time.Now()); err != nil {
-		return err
+	if err := pay(key, cost, time.Now()); err != nil {
+		return cost, err
 	}
 	leave, err := s.shares.enter(ctx)
 	if err != nil {
-		return err
+		return cost, err
 	}
 	defer leave()
-	return s.inVersion(ctx, func(tx *tx) error {
+	return cost, s.inVersion(ctx, func(tx *tx) error {
 		if _, err := q.check(tx); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 // is paid: by its size, by counting while decoding, and by what answering takes.
 const (
 	maxSmall   = 64 << 10 // of a message of a few fields
+	maxLight   = 100      // exports and keys of one run that the writer decides on by itself
 	maxHead    = 1 << 20  // of a message before the content that it carries
 	maxFilters = 1 << 20  // of all filters that one gate reads by
 	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that are

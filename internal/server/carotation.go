@@ -37,10 +37,7 @@ func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotat
 	}
 	var phase tutti.RotationPhase
 	var nodes []tutti.NodeKey
-	err = s.do(ctx, func(tx *tx) error {
-		if err := tx.isKnown(ctx, "rotate the keys of the server"); err != nil {
-			return err
-		}
+	err = s.lasting(ctx, "rotate the keys of the server", func(tx *tx) error {
 		next, changes, err := tx.rotate(in, sets)
 		if err != nil {
 			return err

@@ -21,7 +21,9 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	if err := s.Behind(ctx, in.Seen); err != nil {
-		s.wentBack(s.presence.named(key), err)
+		if tutti.CodeOf(err) == tutti.CodeDamaged { // else nobody knows yet
+			s.wentBack(s.presence.named(key), err)
+		}
 		return nil, err
 	}
 	in.Version = plain.Words(in.Version)

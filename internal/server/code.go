@@ -90,7 +90,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 	if out.Signed, err = s.opts.Blobs.Put(ctx, signed); err != nil {
 		return out, err
 	}
-	return out, s.do(ctx, func(tx *tx) error {
+	return out, s.lasting(ctx, "push code", func(tx *tx) error {
 		if in.Statement != nil { // a rotation of the key may have ended meanwhile
 			if _, err := s.opts.Identity.Said(tx.Registry.Trust, *in.Statement); err != nil {
 				return err
@@ -155,7 +155,7 @@ func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
 // ReleaseCode implements tutti.Codes.
 func (s *Server) ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error) {
 	var out tutti.CodeReleased
-	return out, s.do(ctx, func(tx *tx) error {
+	return out, s.lasting(ctx, "release code", func(tx *tx) error {
 		if environment == "" {
 			environment = tx.Fleet().Environment.Name
 		}
@@ -275,7 +275,7 @@ func (s *Server) setFleet(ctx context.Context, set *tutti.FleetSet) error {
 			kept[digest] = true
 		}
 		done := false
-		if err := s.do(ctx, func(tx *tx) (err error) {
+		if err := s.lasting(ctx, "push a fleet file", func(tx *tx) (err error) {
 			if err := tx.mayReplace(ctx, set.Fleet, set.Digest); err != nil {
 				return err
 			}

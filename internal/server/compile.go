@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
@@ -233,11 +234,10 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 
 // withServed returns a gate with what the run's Puppet Server has handed over in
 // place of whatever the node says of it, which has not seen it, and of what that is
-// (nil: nothing).
-func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gate) (tutti.Gate, *tutti.Served, error) {
-	var served *tutti.Served
+// (nil: nothing). leave has to follow as with readings.enter.
+func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gate) (out tutti.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
-	err := s.do(ctx, func(tx *tx) error {
+	err = s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, in.Run)
 		if err == nil && r.Program == tutti.ProgramAgent {
 			in.Exports = nil
@@ -246,11 +246,33 @@ func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gat
 		return err
 	})
 	if err != nil || served == nil {
-		return in, nil, err
+		return in, nil, func() {}, err
+	}
+	if leave, err = s.enterServed(ctx, key, served); err != nil {
+		return in, nil, nil, err
 	}
 	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
-	in.Exports, err = explain.ServedExports(ctx, s.opts.Blobs, served)
-	return in, served, tutti.Wrap("", err, "exports of run %s", in.Run)
+	if in.Exports, err = explain.ServedExports(ctx, s.opts.Blobs, served); err != nil {
+		leave()
+		return in, nil, nil, tutti.Wrap("", err, "exports of run %s", in.Run)
+	}
+	return in, served, leave, nil
+}
+
+// enterServed lets a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them, and
+// waits until they may be read.
+func (s *Server) enterServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (leave func(), err error) {
+	if served.Count == 0 {
+		return func() {}, nil
+	}
+	size, _, err := s.sizeOf(ctx, served.Set)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.shares.pay(key, costOfServed(int(size), served.Count), time.Now()); err != nil {
+		return nil, err
+	}
+	return s.readings.enter(ctx, key, costOfRecord*size)
 }
 
 // absentKeys are the hiera keys of a run that had no value.

@@ -71,6 +71,11 @@ func (b *between) Get(ctx context.Context, digest tutti.Digest) ([]byte, error) 
 	return b.Blobs.Get(ctx, digest)
 }
 
+// Size implements tutti.Sizing.
+func (b *between) Size(ctx context.Context, digest tutti.Digest) (int64, error) {
+	return b.Blobs.(tutti.Sizing).Size(ctx, digest)
+}
+
 // A gate is decided by the record that counts then: if the Puppet Server compiles
 // anew while the gate is made of the last record, the node asks again.
 func TestAGateOfAnotherRecord(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
@@ -53,6 +54,14 @@ const (
 // CostOfGate returns what it costs to read a gate of so many bytes.
 func CostOfGate(size int) int { return costOfGate(size) }
 
+// CostOfServed returns what it costs a node that so many exports of others are read.
+func CostOfServed(size, count int) int { return costOfServed(size, count) }
+
+// DecidesItself reports whether the writer decides by itself on so much.
+func DecidesItself(size, exports, keys int) bool {
+	return (&published{exports: make([]policy.Inspected, exports), keys: make([]string, keys)}).light(size)
+}
+
 // SpendAllBut takes a node's share, but for what is left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
 	s.shares.mu.Lock()
@@ -78,6 +87,16 @@ func (s *Server) Decides(ctx context.Context, node tutti.NodeName, exports []tut
 	})
 	between()
 	return beside, s.do(ctx, func(tx *tx) error { return tx.mayPublish(tx.Registry.Nodes[node], nil, p) })
+}
+
+// CheckAnswer refuses an answer that nobody can pay for.
+func CheckAnswer(out any) error { return checkAnswer(out) }
+
+// RoomToRead is how many bytes more may be in memory of what is read for nodes.
+func (s *Server) RoomToRead() int64 {
+	s.readings.mu.Lock()
+	defer s.readings.mu.Unlock()
+	return s.readings.free
 }
 
 // TooLarge says what an answer of so many bytes is made of.

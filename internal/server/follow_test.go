@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -36,6 +37,36 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 		"rotate the keys of the server": func(thief context.Context) error {
 			_, err := f.RotateCA(thief, tutti.RotateCA{Step: tutti.RotationBegin})
 			return err
+		},
+		"push a fleet file": func(thief context.Context) error {
+			_, err := f.SetFleet(thief, tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: shop\naccess: [{to: bob, may: admin}]\n")})
+			return err
+		},
+		"push code": func(thief context.Context) error {
+			_, err := f.PushCode(thief, tutti.CodePush{SignedCode: servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "other"})})
+			return err
+		},
+		"release code":        func(thief context.Context) error { _, err := f.ReleaseCode(thief, ""); return err },
+		"remove node web-01":  func(thief context.Context) error { return f.RemoveNode(thief, "web-01") },
+		"replace node web-01": func(thief context.Context) error { return f.ReplaceNode(thief, "web-01") },
+		"keep node web-01":    func(thief context.Context) error { return f.KeepNode(thief, tutti.KeepNode{Node: "web-01"}) },
+		"make a token for web-02": func(thief context.Context) error {
+			_, err := f.CreateToken(thief, tutti.CreateToken{Name: "web-02"})
+			return err
+		},
+		"revoke the token x": func(thief context.Context) error { return f.RevokeToken(thief, "x") },
+		"set shared/x":       func(thief context.Context) error { return f.SetValue(thief, "shared/x", []byte("1")) },
+		"unset shared/x":     func(thief context.Context) error { return f.UnsetValue(thief, "shared/x") },
+		"pause web-01": func(thief context.Context) error {
+			_, err := f.Pause(thief, tutti.Pause{Target: "web-01", Reason: "x"})
+			return err
+		},
+		"unpause web-01": func(thief context.Context) error { return f.Unpause(thief, "web-01") },
+		"say which code keys sign": func(thief context.Context) error {
+			return f.TrustKeys(thief, servertest.State(tutti.StatementTrust, tutti.Trusted{}, "operator"))
+		},
+		"say who signs actions": func(thief context.Context) error {
+			return f.TrustOperators(thief, servertest.State(tutti.StatementOperators, tutti.Trusted{}, "operator"))
 		},
 		"let operator mallory in": func(thief context.Context) error {
 			_, err := f.IssueOperator(thief, tutti.IssueOperator{Operator: "mallory", Request: []byte("request"), Follows: true})
@@ -139,4 +170,46 @@ func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnEndedCertificateIsUnknown: its key is somewhere, and whoever stole the CA can make it a certificate of the same number that
+// ends later. It is one that the log does not know.
+func TestAnEndedCertificateIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startTurning(t)
+		own, leave := issue(t, f.Fleet, "bob")
+		defer leave()
+		out, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "bob", Request: []byte("request")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		renew := func(who context.Context) error { _, err := f.RenewOperator(who, []byte("request")); return err }
+		if err := renew(own); err != nil {
+			t.Errorf("while it is good: %v", err)
+		}
+		time.Sleep(servertest.OperatorLife)
+		wantCode(t, renew(own), tutti.CodeRefused, "or it has ended")
+		again, leave, err := f.Admit(t.Context(), "bob", out.Serial)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave()
+		wantCode(t, renew(again), tutti.CodeRefused, "or it has ended")
+		f.must(tutti.RotationBegin)
+		_, _, err = f.Admit(t.Context(), "bob", out.Serial)
+		wantCode(t, err, tutti.CodeRefused, "or it has ended")
+		f.must(tutti.RotationAbandon)
+		if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "bob", Last: true}); err != nil {
+			t.Fatal(err)
+		}
+		if out, err = f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "bob", Request: []byte("request")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(servertest.OperatorLife)
+		_, _, err = f.Admit(t.Context(), "bob", out.Serial)
+		wantCode(t, err, tutti.CodeUnauthenticated, "was revoked")
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

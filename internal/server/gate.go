@@ -39,15 +39,16 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	// What no catalog can publish is no reason to keep it.
 	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
-	in, served, err := s.withServed(ctx, key, in)
+	in, served, leave, err := s.withServed(ctx, key, in)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
 	var out tutti.Gated
-	// What is large and refused is refused beside the writer, which only records it. What is small waits for no reader.
+	// What is much and refused is refused beside the writer, which only records it. What is little waits for no reader.
 	decide := s.inVersion
-	if len(payload) <= maxSmall {
+	if h.publishes.light(len(payload)) {
 		decide = s.do
 	}
 	err = decide(ctx, func(tx *tx) (err error) {

@@ -141,7 +141,7 @@ func (s *Server) ringHello(key tutti.NodeKey) {
 
 // KeepNode implements tutti.Nodes.
 func (s *Server) KeepNode(ctx context.Context, in tutti.KeepNode) error {
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "keep node "+string(in.Node), func(tx *tx) error {
 		n := tx.Registry.Nodes[in.Node]
 		if n == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(in.Node))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/retain"
@@ -68,8 +69,15 @@ func (s *Server) history(ctx context.Context, after uint64) iter.Seq2[tutti.Even
 	}
 }
 
-// atATurn is how much of the past somebody reads before others have a turn.
-const atATurn = 64
+const (
+	// atATurn is how much of the past somebody reads before others have a turn.
+	atATurn = 64
+	// readersAtOnce is how many read the past at once, on any machine: the log reads in batches that have a deadline of their own,
+	// and the more go on at once the later each one comes.
+	readersAtOnce = 2
+	// turnWait is how long somebody waits for a turn.
+	turnWait = time.Minute
+)
 
 // inTurns yields what seq does. It reads when a slot is free, so many at a time: however many read the past at once, they leave
 // the processors to the writer and to nodes. While it yields it holds no slot: whoever is slow keeps nobody waiting.
@@ -83,8 +91,12 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 		defer stop()
 		more := true
 		turn := func() (read []one, err error) {
+			patience := time.NewTimer(turnWait)
+			defer patience.Stop()
 			select {
 			case slots <- struct{}{}:
+			case <-patience.C:
+				return nil, tutti.Errorf(tutti.CodeUnavailable, "waited %s for others who read the past; ask again", turnWait)
 			case <-ctx.Done():
 				return nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others who read the past")
 			}

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tutti-project/tutti"
 )
@@ -79,4 +81,49 @@ func TestThePastIsReadInTurns(t *testing.T) {
 			t.Errorf("%v, want that it says what it waited for", err)
 		}
 	}
+}
+
+// TestTwoReadThePastOnAnyMachine: the others wait, and are told so if it takes too long.
+func TestTwoReadThePastOnAnyMachine(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64))
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 6
+		s := New(Options{})
+		var reading atomic.Int64
+		pass, done := make(chan struct{}), make(chan error, callers)
+		slow := func(yield func(int, error) bool) {
+			reading.Add(1)
+			<-pass
+			yield(1, nil)
+		}
+		for range callers {
+			go func() {
+				var last error
+				for _, err := range inTurns(t.Context(), s.readers, slow) {
+					last = err
+				}
+				done <- last
+			}()
+		}
+		synctest.Wait()
+		if now := reading.Load(); now != 2 {
+			t.Errorf("%d read the past at once, want 2", now)
+		}
+		time.Sleep(turnWait + time.Second)
+		synctest.Wait()
+		if len(done) != callers-2 {
+			t.Errorf("%d have stopped waiting, want %d", len(done), callers-2)
+		}
+		for range len(done) {
+			if err := <-done; tutti.CodeOf(err) != tutti.CodeUnavailable {
+				t.Errorf("who has waited for long: %v, want CodeUnavailable", err)
+			}
+		}
+		close(pass)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Errorf("who reads: %v", err)
+			}
+		}
+	})
 }

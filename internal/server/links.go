@@ -50,6 +50,10 @@ func (s *Server) Position() tutti.Position {
 	return tutti.Position{}
 }
 
+// lookupsAtOnce is how many events that are in memory no more are looked up at once, for all who name one. Anybody who may call
+// can name them, in a message of some bytes.
+const lookupsAtOnce = 2
+
 // Behind refuses whoever has seen this server further than it is, or on another log
 // (ADR 0018). While nobody serves it says nothing.
 func (s *Server) Behind(ctx context.Context, seen tutti.Position) error {
@@ -59,15 +63,33 @@ func (s *Server) Behind(ctx context.Context, seen tutti.Position) error {
 	}
 	link := s.links.of(seen.Seq)
 	if link == "" && seen.Epoch == here.Epoch && seen.Seq > 0 && seen.Seq < here.Seq {
-		for e, err := range s.opts.Log.Read(ctx, seen.Seq-1) {
-			if err != nil {
-				break // it was let go: the snapshot stands for it
-			}
-			link = e.Link // of another event, if that one is not there
-			break
+		var err error
+		if link, err = s.linkOfOld(ctx, seen.Seq); err != nil {
+			return err
 		}
 	}
 	return here.Behind(seen, link)
+}
+
+// noLink is no event's: the log has none at a sequence that somebody has seen.
+const noLink tutti.Digest = "none"
+
+// linkOfOld looks up the link of one event that is on disk, empty if it was let go: the snapshot stands for it.
+func (s *Server) linkOfOld(ctx context.Context, seq uint64) (tutti.Digest, error) {
+	select {
+	case s.lookups <- struct{}{}:
+		defer func() { <-s.lookups }()
+	case <-ctx.Done():
+		return "", tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others whose last seen event is looked up")
+	}
+	link, err := s.opts.Log.LinkAt(ctx, seq)
+	switch {
+	case tutti.CodeOf(err) != tutti.CodeNotFound:
+		return link, err
+	case seq <= (past{s}).Through():
+		return "", nil
+	}
+	return noLink, nil
 }
 
 // arrived notes that all events so far are on disk.

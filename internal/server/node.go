@@ -74,8 +74,12 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	if err != nil || out == nil {
 		return nil, err
 	}
-	raw, err := encode(out)
-	if answer, is := out.(*tutti.Answered); err == nil && is && len(raw) > maxAnswered {
+	answer, is := out.(*tutti.Answered)
+	if !is {
+		return encode(out)
+	}
+	raw, err := encodeAnswered(answer)
+	if err == nil && len(raw) > maxAnswered {
 		return nil, tooLarge(len(raw), answer.Exports)
 	}
 	return raw, err

@@ -18,7 +18,7 @@ func (w *writer) noteFirst(ctx context.Context) error {
 	if first == nil {
 		return nil
 	}
-	if op := w.state.Registry.Operators[first.Operator]; op != nil && (op.Knows(first.Serial) || !op.Revoked.IsZero() || w.state.Registry.Rotation.Last != nil) {
+	if op := w.state.Registry.Operators[first.Operator]; op != nil && (op.Had(first.Serial) || !op.Revoked.IsZero() || w.state.Registry.Rotation.Last != nil) {
 		return nil
 	}
 	return w.emitFirst(ctx, first)
@@ -33,10 +33,7 @@ func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tut
 	if err != nil {
 		return out, err
 	}
-	return out, s.do(ctx, func(tx *tx) error {
-		if err := tx.isKnown(ctx, "let operator "+in.Operator+" in"); err != nil {
-			return err
-		}
+	return out, s.lasting(ctx, "let operator "+in.Operator+" in", func(tx *tx) error {
 		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
 		return nil
 	})
@@ -73,10 +70,7 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 	if err != nil {
 		return out, err
 	}
-	return out, s.do(ctx, func(tx *tx) error {
-		if err := tx.isKnown(ctx, "renew a certificate"); err != nil {
-			return err
-		}
+	return out, s.lasting(ctx, "renew a certificate", func(tx *tx) error {
 		if n := tx.Registry.Operators[name].IssuedSince(tx.now.Add(-renewalsIn)); n >= maxRenewals {
 			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
 				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
@@ -86,23 +80,30 @@ func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tut
 	})
 }
 
-// isKnown refuses to whoever shows a certificate that the log does not know what would outlast it: other certificates, and
-// another CA. Whoever stole the CA may have made it.
+// isKnown refuses to whoever shows a certificate that the log does not know, or that has ended, what would outlast it: who is in
+// the fleet and who may do what, code, data, pauses, other certificates, and another CA. Whoever stole the CA may have made it.
 func (tx *tx) isKnown(ctx context.Context, what string) error {
 	v := visitOf(ctx)
-	if v == nil || tx.Registry.Operators[v.name].Knows(v.serial) {
+	if v == nil || tx.Registry.Operators[v.name].Knows(v.serial, tx.now) {
 		return nil
 	}
 	return tx.deny(actorOperator+v.name, what, v.isStrange("and so it takes no part in that: "))
 }
 
+// lasting is do for what outlasts whoever asks for it: see isKnown.
+func (s *Server) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
+	return s.do(ctx, func(tx *tx) error {
+		if err := tx.isKnown(ctx, what); err != nil {
+			return err
+		}
+		return work(tx)
+	})
+}
+
 // RevokeOperator implements tutti.Operators.
 func (s *Server) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) error {
 	in.Reason = plain.Line(in.Reason)
-	return s.do(ctx, func(tx *tx) error {
-		if err := tx.isKnown(ctx, "revoke operator "+in.Operator); err != nil {
-			return err
-		}
+	return s.lasting(ctx, "revoke operator "+in.Operator, func(tx *tx) error {
 		if tx.Registry.Operators[in.Operator] == nil {
 			return tutti.Errorf(tutti.CodeNotFound, "no operator %q is known; see: tutti operator list", in.Operator)
 		}
@@ -132,7 +133,7 @@ func (tx *tx) othersRemain(actor, revoked string) bool {
 
 // RevokeToken implements tutti.Tokens.
 func (s *Server) RevokeToken(ctx context.Context, id tutti.TokenID) error {
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "revoke the token "+string(id), func(tx *tx) error {
 		t := tx.Registry.Tokens[id]
 		switch {
 		case t == nil:

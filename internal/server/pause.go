@@ -20,7 +20,7 @@ func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, er
 		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause for %s ends before it begins", in.For)
 	}
 	var out tutti.PauseView
-	return out, s.do(ctx, func(tx *tx) error {
+	return out, s.lasting(ctx, "pause "+in.Target, func(tx *tx) error {
 		if !tx.IsTarget(in.Target) {
 			return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file, and no such node; see: tutti node list", in.Target)
 		}
@@ -39,7 +39,7 @@ func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, er
 
 // Unpause implements tutti.Pauses.
 func (s *Server) Unpause(ctx context.Context, target string) error {
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "unpause "+target, func(tx *tx) error {
 		if err := tx.mayPause(ctx, "unpause", target); err != nil {
 			return err
 		}

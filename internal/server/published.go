@@ -42,6 +42,11 @@ func publishing(exports []tutti.Export, keys []string) *published {
 	return &published{exports: policy.Inspect(exports), keys: keys}
 }
 
+// light reports whether the writer decides on it by itself, which takes less time than to wait for a version for readers.
+func (p *published) light(size int) bool {
+	return size <= maxSmall && len(p.exports)+len(p.keys) <= maxLight
+}
+
 // mayPublish refuses, before anything is applied, a catalog that exports or wants
 // published what its node has no grant for. The run may be none of ours: nil.
 func (tx *tx) mayPublish(n *fold.Node, r *engine.Run, p *published) error {
@@ -66,8 +71,9 @@ func (tx *tx) ungranted(n *fold.Node, exports []policy.Inspected, keys []string)
 	if refused, err := policy.ExportsOf(fleet, groups, n.Node).MayAll(exports); err != nil {
 		return "export " + refused, err
 	}
+	granted := policy.KeysOf(fleet, groups, n.Node)
 	for _, key := range keys {
-		if err := policy.MayWrite(fleet, groups, n.Node, key); err != nil {
+		if err := granted.MayWrite(key); err != nil {
 			return "write " + key, err
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
@@ -86,5 +88,58 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	f.db.Finish(order.Run)
 	if err := f.web1.Call(tutti.OpAsk, tutti.Ask{Run: f.web1.MustClaim().Run, Query: collects}, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is much is decided beside the writer, however few bytes it has: a message of 64 KiB names thousands of keys, and one of 100
+// bytes all that a Puppet Server has handed over.
+func TestWhatIsMuchIsDecidedBesideTheWriter(t *testing.T) {
+	for _, tc := range []struct {
+		size, exports, keys int
+		itself              bool
+	}{
+		{100, 1, 1, true},
+		{60_000, 50, 50, true},
+		{60_000, 51, 50, false},
+		{60_000, 0, 5000, false},
+		{100, 49_000, 0, false},
+		{100_000, 1, 0, false},
+	} {
+		if got := server.DecidesItself(tc.size, tc.exports, tc.keys); got != tc.itself {
+			t.Errorf("%d bytes, %d exports and %d keys: the writer decides by itself %v, want %v", tc.size, tc.exports, tc.keys, got, tc.itself)
+		}
+	}
+}
+
+// A node pays at its gate for what its Puppet Server has handed over: each gate reads all of it.
+func TestServedExportsArePaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, run := begun(t)
+		var exports []tutti.Export
+		for i := range 300 {
+			exports = append(exports, database(fmt.Sprint(i)))
+		}
+		raw, err := json.Marshal(exports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run, Exports: exports}})
+		f.SpendAllBut(f.db.Key, server.CostOfServed(len(raw), len(exports))*3/4)
+		gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.DigestOf(nil)}}
+		wantCode(t, f.db.Call(tutti.OpGate, gate, nil), tutti.CodeUnavailable, "ask again in")
+		time.Sleep(time.Second)
+		if got := f.db.Gate(gate); got.Verdict != tutti.GateGo {
+			t.Errorf("after a second: %+v", got)
+		}
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// However much a Puppet Server hands over, its node can pay for it.
+func TestTheMostThatIsServedCanBePaidFor(t *testing.T) {
+	if got := server.CostOfServed(server.LargestGate, data.MaxExports); got > server.CostAtOnce {
+		t.Errorf("it costs %d, and a node has %d", got, server.CostAtOnce)
 	}
 }

@@ -32,6 +32,7 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	var out tutti.Answered
 	var asker data.Asker
 	return &out, s.answerBeside(ctx, key, inquiry{
+		out: &out, on: in.For,
 		check: func(tx *tx) (cost int, err error) {
 			if asker, err = tx.mayAsk(key, in); err != nil {
 				return 0, err
@@ -126,6 +127,7 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	var out tutti.HieraData
 	var asker data.Asker
 	return &out, s.answerBeside(ctx, key, inquiry{
+		out: &out, on: in.For,
 		check: func(tx *tx) (cost int, err error) {
 			_, asker, err = tx.asking(key, in.Run, in.For)
 			return min(costOfKey*tx.Data.HieraCount(asker.Node), maxAskCost), err

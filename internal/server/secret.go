@@ -22,7 +22,7 @@ func (s *Server) SealSecret(ctx context.Context, in tutti.SealSecret) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "set "+in.Key, func(tx *tx) error {
 		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: "set " + in.Key, Key: in.Key}); err != nil {
 			return err
 		}
@@ -234,10 +234,11 @@ func (tx *tx) ownPieces(n *fold.Node) []tutti.OwnPiece {
 	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // it opens what others read
 		return tx.Data.PiecesOf(n.Node)
 	}
+	keys := policy.KeysOf(tx.Fleet(), groups, n.Node)
 	return slices.DeleteFunc(tx.Data.PiecesOf(n.Node), func(p tutti.OwnPiece) bool {
 		secret, _ := tx.Data.Secret(p.Key)
 		owner := secret.View.Owner
-		return owner != "" && owner != n.Node && policy.MayRead(tx.Fleet(), groups, n.Node, p.Key) != nil
+		return owner != "" && owner != n.Node && !keys.Reads(p.Key)
 	})
 }
 

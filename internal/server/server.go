@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -121,6 +120,7 @@ type Server struct {
 	denials  denials
 	shares   *shares
 	readers  chan struct{} // taken by who reads the past, see inTurns
+	lookups  chan struct{} // taken by who looks up an old event, see Behind
 	asks     asks
 	asked    *sharedAsked
 	readings *readings
@@ -175,7 +175,8 @@ func New(opts Options) *Server {
 		access:   newAccess(),
 		asks:     newAsks(),
 		shares:   newShares(),
-		readers:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		readers:  make(chan struct{}, readersAtOnce),
+		lookups:  make(chan struct{}, lookupsAtOnce),
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
 		asked:    newSharedAsked(),

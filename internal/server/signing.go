@@ -103,7 +103,7 @@ func (s *Server) SignCode(ctx context.Context, in tutti.CodeSign) error {
 	if err := s.opts.Space(); err != nil {
 		return err
 	}
-	return s.do(ctx, func(tx *tx) error {
+	return s.lasting(ctx, "sign code", func(tx *tx) error {
 		said, err := s.opts.Identity.Said(tx.Registry.Trust, in.Statement)
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (s *Server) TrustKeys(ctx context.Context, in tutti.Statement) error {
 		return err
 	}
 	var keys []tutti.NodeKey
-	err := s.do(ctx, func(tx *tx) error {
+	err := s.lasting(ctx, "say which code keys sign", func(tx *tx) error {
 		for _, there := range tx.Registry.Trust {
 			if there.Kind == in.Kind && bytes.Equal(there.Body, in.Body) {
 				return nil
@@ -185,7 +185,7 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 		return err
 	}
 	var keys []tutti.NodeKey
-	err := s.do(ctx, func(tx *tx) error {
+	err := s.lasting(ctx, "say who signs actions", func(tx *tx) error {
 		next, err := s.opts.Identity.Operators(tx.Registry.Trust, in)
 		if err != nil {
 			return tx.deny(tutti.Actor(ctx), "say who signs actions", err)

@@ -38,6 +38,10 @@ func (l tornLog) Read(ctx context.Context, after uint64) iter.Seq2[tutti.Event, 
 	}
 }
 
+func (l tornLog) LinkAt(ctx context.Context, seq uint64) (tutti.Digest, error) {
+	return l.Log.LinkAt(ctx, max(seq, torn)-torn) // 0 is no event
+}
+
 func TestAServerWritesBehindATornAppend(t *testing.T) {
 	f := servertest.Start(t, func(o *server.Options) { o.Log = tornLog{memory.NewLog()} })
 	for _, key := range []string{"shared/a", "shared/b"} {
@@ -49,4 +53,11 @@ func TestAServerWritesBehindATornAppend(t *testing.T) {
 	if err != nil || len(values) != 2 || values[0].Seq != torn+2 || values[1].Seq != torn+3 {
 		t.Errorf("values %+v, %v; want two, with the sequences of the log behind that of its epoch: 4 and 5", values, err)
 	}
+}
+
+// TestAnEventThatNobodyCanHaveSeen: whoever has seen what is torn here has seen it whole elsewhere, on a log that was put back.
+func TestAnEventThatNobodyCanHaveSeen(t *testing.T) {
+	f := servertest.Start(t, func(o *server.Options) { o.Log = tornLog{memory.NewLog()} })
+	seen := tutti.Position{Epoch: f.Position().Epoch, Seq: torn, Link: tutti.DigestOf([]byte("whole"))}
+	wantCode(t, f.Behind(t.Context(), seen), tutti.CodeDamaged, "its log has gone back")
 }

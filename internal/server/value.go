@@ -36,11 +36,11 @@ func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
 	if err != nil {
 		return err
 	}
-	return s.do(ctx, func(tx *tx) error {
-		what := "set"
-		if in.Withdraw {
-			what = "unset"
-		}
+	what := "set"
+	if in.Withdraw {
+		what = "unset"
+	}
+	return s.lasting(ctx, what+" "+in.Key, func(tx *tx) error {
 		if err := tx.may(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbData}, What: what + " " + in.Key, Key: in.Key}); err != nil {
 			return err
 		}

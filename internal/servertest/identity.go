@@ -92,7 +92,7 @@ func (i *Identity) Revoked() []tutti.NodeKey {
 }
 
 // OperatorLife is how long a certificate is good that IssueOperator makes.
-const OperatorLife = time.Hour
+const OperatorLife = 30 * 24 * time.Hour
 
 // IssueOperator implements server.Identity. The certificate is the name, its
 // serial number `serial-` and a number.

@@ -44,6 +44,7 @@ func TestLog(t *testing.T, open OpenLog) {
 		{"every entry is linked to the one before it", logLinks},
 		{"links go on behind what another writer appended", logLinksBehindOthers},
 		{"entries are what is read, byte for byte", logEntries},
+		{"the link of one event is told", logLinkAt},
 		{"the latest snapshot is found, also when the log is opened again", logSnapshot},
 		{"what a snapshot has is let go, the rest is read from there on", logTrim},
 		{"nothing is let go that the latest snapshot does not have", logTrimRefused},
@@ -243,7 +244,10 @@ func logLarge(t *testing.T, log tutti.Log, _ func() tutti.Log) {
 	last := mustAppend(t, log, 0, events[3:4]...)
 	mustAppend(t, log, last, events[:3]...)
 	mustAppend(t, log, last+3, events[4:]...)
-	wantLog(t, log, 0, append([]tutti.Event{events[3], events[0], events[1], events[2]}, events[4:]...))
+	want := append([]tutti.Event{events[3], events[0], events[1], events[2]}, events[4:]...)
+	_, err := log.Append(t.Context(), last+5, []tutti.Event{value("fits", 1), value("too large", strings.Repeat("x", tutti.MaxEvent))})
+	wantCode(t, err, tutti.CodeInvalid)
+	wantLog(t, log, 0, want)
 }
 
 func logManyEvents(t *testing.T, log tutti.Log, _ func() tutti.Log) {

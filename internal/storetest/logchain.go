@@ -101,6 +101,35 @@ func logEntries(t *testing.T, log tutti.Log, _ func() tutti.Log) {
 	}
 }
 
+func logLinkAt(t *testing.T, log tutti.Log, reopen func() tutti.Log) {
+	first := []tutti.Event{value("a", 1), value("b", strings.Repeat("x", 200<<10)), value("c", 3)}
+	last := mustAppend(t, log, 0, first...)
+	taken := []tutti.Event{snapshot(first[2]), value("d", 4)}
+	mustAppend(t, log, last, taken...)
+	wantLinks := func(log tutti.Log, events ...tutti.Event) {
+		for _, e := range events {
+			if got, err := log.LinkAt(t.Context(), e.Seq); err != nil || got != e.Link {
+				t.Errorf("LinkAt(%d): %s, %v, want %s", e.Seq, got, err, e.Link)
+			}
+		}
+	}
+	wantNone := func(log tutti.Log, seqs ...uint64) {
+		for _, seq := range seqs {
+			_, err := log.LinkAt(t.Context(), seq)
+			wantCode(t, err, tutti.CodeNotFound)
+		}
+	}
+	wantLinks(log, append(first, taken...)...)
+	wantNone(log, 0, 6, 99)
+	if err := trimming(t, log).Trim(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []tutti.Log{log, reopen()} {
+		wantLinks(l, taken...)
+		wantNone(l, 0, 1, 2, 3, 6)
+	}
+}
+
 func snapshot(through tutti.Event) tutti.Event {
 	return tutti.Event{At: logTime, By: "server", Body: &tutti.SnapshotTaken{
 		Through: through.Seq, Link: through.Link, State: tutti.DigestOf(nil), Events: int(through.Seq),

@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Keys says which keys one node may write and read. It is made once for many keys. One goroutine at a time may use it.
+type Keys struct {
+	fleet       tutti.Fleet
+	node        tutti.NodeName
+	groups      []tutti.GroupName
+	granted     bool // write and read are known
+	write, read patterns
+}
+
+// KeysOf returns what the grants of a fleet let a node write and read.
+func KeysOf(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName) *Keys {
+	return &Keys{fleet: fleet, node: node, groups: groups}
+}
+
+// MayWrite returns nil if the node may set and unset the key.
+func (k *Keys) MayWrite(key string) error {
+	if k.Writes(key) {
+		return nil
+	}
+	return refuse(k.fleet, k.groups, k.node, fmt.Sprintf("write %q", key), "no grant", tutti.Grant{Write: []string{key}, Dangerous: tutti.DangerousPattern(key)})
+}
+
+// MayRead returns nil if the node may read the key.
+func (k *Keys) MayRead(key string) error {
+	if k.Reads(key) {
+		return nil
+	}
+	return refuse(k.fleet, k.groups, k.node, fmt.Sprintf("read %q", key), "no grant", tutti.Grant{Read: []string{key}})
+}
+
+// Writes is MayWrite without the text of a refusal, which takes much longer than the decision.
+func (k *Keys) Writes(key string) bool {
+	return tutti.MatchPattern(own(k.node), key) || k.look().write.cover(key)
+}
+
+// Reads is MayRead without the text of a refusal.
+func (k *Keys) Reads(key string) bool {
+	return tutti.MatchPattern("shared/**", key) || tutti.MatchPattern(own(k.node), key) || k.look().read.cover(key)
+}
+
+// look looks the grants up, at the first key that takes one.
+func (k *Keys) look() *Keys {
+	if k.granted {
+		return k
+	}
+	k.granted = true
+	for _, g := range granted(k.fleet, k.groups) {
+		k.read.add(g.Read...)
+		k.read.add(g.Write...)
+		for _, p := range g.Write {
+			// What the fleet file would refuse without the word is refused here, too: the
+			// fleet may come from an older release, or from no file.
+			if g.Dangerous || !tutti.DangerousPattern(p) {
+				k.write.add(p)
+			}
+		}
+	}
+	return k
+}
+
+// patterns are patterns of keys (see tutti.MatchPattern). Few keys are compared with each of them. Of many, a key is looked up,
+// and each of its beginnings.
+type patterns struct {
+	all           []string
+	asked         int
+	exact, begins map[string]bool // begins: `a/b/` for `a/b/**`
+	others        []string
+}
+
+// fewKeys are those for which it takes less to compare than to look up.
+const fewKeys = 8
+
+func (ps *patterns) add(more ...string) { ps.all = append(ps.all, more...) }
+
+// cover reports whether one of the patterns covers a key.
+func (ps *patterns) cover(key string) bool {
+	matches := func(p string) bool { return tutti.MatchPattern(p, key) }
+	if ps.asked++; ps.asked <= fewKeys {
+		return slices.ContainsFunc(ps.all, matches)
+	}
+	if ps.exact == nil {
+		ps.index()
+	}
+	if ps.exact[key] || slices.ContainsFunc(ps.others, matches) {
+		return true
+	}
+	for i := range max(len(key), 1) - 1 { // a key that ends there is not below it
+		if key[i] == '/' && ps.begins[key[:i+1]] {
+			return true
+		}
+	}
+	return false
+}
+
+func (ps *patterns) index() {
+	ps.exact, ps.begins = map[string]bool{}, map[string]bool{}
+	for _, p := range ps.all {
+		prefix, deep := strings.CutSuffix(p, "**")
+		switch {
+		case !deep:
+			ps.exact[p] = true
+		case strings.HasSuffix(prefix, "/"):
+			ps.begins[prefix] = true
+		default:
+			ps.others = append(ps.others, p)
+		}
+	}
+}
