@@ -61,6 +61,9 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			_, err := f.Pause(thief, tutti.Pause{Target: "web-01", Reason: "x"})
 			return err
 		},
+		"disable Puppet": func(thief context.Context) error {
+			return f.AskNodes(thief, tutti.AskNodes{Action: tutti.RemoteDisable, On: "all"}, func([]tutti.NodeAnswer) error { return nil })
+		},
 		"unpause web-01": func(thief context.Context) error { return f.Unpause(thief, "web-01") },
 		"say which code keys sign": func(thief context.Context) error {
 			return f.TrustKeys(thief, servertest.State(tutti.StatementTrust, tutti.Trusted{}, "operator"))

@@ -25,6 +25,11 @@ func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]t
 	if err := in.Validate(); err != nil {
 		return err
 	}
+	if in.Action.Effect() { // which lasts on the nodes
+		if err := s.lasting(ctx, string(in.Action)+" Puppet", func(*tx) error { return nil }); err != nil {
+			return err
+		}
+	}
 	chosen, err := selector.Parse(in.On)
 	if err != nil {
 		return err
