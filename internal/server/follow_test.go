@@ -62,7 +62,7 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			return err
 		},
 		"disable Puppet": func(thief context.Context) error {
-			return f.AskNodes(thief, tutti.AskNodes{Action: tutti.RemoteDisable, On: "all"}, func([]tutti.NodeAnswer) error { return nil })
+			return f.AskNodes(thief, tutti.AskNodes{Action: tutti.RemoteDisable, On: "connected"}, func([]tutti.NodeAnswer) error { return nil })
 		},
 		"unpause web-01": func(thief context.Context) error { return f.Unpause(thief, "web-01") },
 		"say which code keys sign": func(thief context.Context) error {
