@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
@@ -62,16 +61,12 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 	if err != nil {
 		return tutti.Enrolled{}, err
 	}
-	if err := s.mayJoin(ctx, in, hash); err != nil {
-		return tutti.Enrolled{}, err
-	}
 	var old tutti.NodeKey
 	var told tutti.Enrolled
 	err = s.do(ctx, func(tx *tx) error {
 		t, err := tx.admit(in, hash)
 		if err != nil {
-			who, what := tx.joining(in, hash)
-			return tx.deny(who, what, err)
+			return tx.denyJoin(in, hash, err)
 		}
 		if err := tx.trusted(&told); err != nil {
 			return err
@@ -109,32 +104,14 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 	return out, err
 }
 
-// mayJoin refuses beside the writer whom it would refuse: anybody may ask, as often as he likes, and nodes wait for the writer.
-// An entry of a refusal is the writer's, and what is only counted does not cost it anything.
-func (s *Server) mayJoin(ctx context.Context, in tutti.EnrolRequest, hash tutti.Digest) error {
-	var who, what string
-	err := s.look(ctx, func(v explain.View) error {
-		tx := &tx{State: v.State, now: v.Now, server: s, looks: true}
-		_, err := tx.admit(in, hash)
-		if err != nil {
-			who, what = tx.joining(in, hash)
-		}
-		return err
-	})
-	if who != "" {
-		s.Denied(ctx, who, what, err)
-	}
-	return err
-}
-
-// joining says who tries to join, and what: whoever has shown a token's secret is known by the token,
+// denyJoin records who may not join: whoever has shown a token's secret is known by the token,
 // so that a flood of strangers does not hide that somebody else has it.
-func (tx *tx) joining(in tutti.EnrolRequest, hash tutti.Digest) (who, what string) {
-	who, what = "key:"+string(in.Key), "join as "+string(in.Name)
+func (tx *tx) denyJoin(in tutti.EnrolRequest, hash tutti.Digest, err error) error {
+	who, what := "key:"+string(in.Key), "join as "+string(in.Name)
 	if t := tx.Registry.Tokens[in.Token]; t != nil && t.Hash == hash {
 		who, what = "token:"+string(t.Token), what+" with the key "+string(in.Key)
 	}
-	return who, what
+	return tx.deny(who, what, err)
 }
 
 // renew gives a node a new JWT for its own key, as long as it is one.
