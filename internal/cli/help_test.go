@@ -11,7 +11,10 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
-const maxShort = 70
+const (
+	maxShort     = 70 // characters of a Short
+	maxUngrouped = 6  // commands in a list without headings
+)
 
 // verbs are the first words of all Shorts. A new command may add one.
 var verbs = strings.Fields(`Ask Be Boot Bring Build Check Copy Count Cut Delay Deploy Disable Enable End Execute Find Join Keep Let
@@ -25,12 +28,29 @@ var oldShorts = []string{
 	"tutti server init",
 }
 
-// TestHelp: what docs/style.md says of Short holds for each command.
-func TestHelp(t *testing.T) {
+// eachCommand calls do with every command that help lists.
+func eachCommand(t *testing.T, do func(c *cobra.Command)) {
+	t.Helper()
 	seen := 0
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		seen++
+		do(c)
+		for _, sub := range c.Commands() {
+			if !sub.Hidden {
+				walk(sub)
+			}
+		}
+	}
+	walk(cli.NewRoot(cli.Deps{}))
+	if seen < 50 {
+		t.Errorf("%d commands: this test sees nothing", seen)
+	}
+}
+
+// TestHelp: what docs/style.md says of Short holds for each command.
+func TestHelp(t *testing.T) {
+	eachCommand(t, func(c *cobra.Command) {
 		old := slices.Contains(oldShorts, c.CommandPath())
 		switch says := wrongShort(c.Short); {
 		case says != "" && !old:
@@ -38,14 +58,21 @@ func TestHelp(t *testing.T) {
 		case says == "" && old:
 			t.Errorf("%s: Short is in order now: take it out of oldShorts", c.CommandPath())
 		}
-		for _, sub := range c.Commands() {
-			walk(sub)
+	})
+}
+
+// TestHelpHasGroups: long lists of commands have headings, and then each command is under one.
+func TestHelpHasGroups(t *testing.T) {
+	eachCommand(t, func(c *cobra.Command) {
+		if len(c.Groups()) == 0 && len(c.Commands()) > maxUngrouped {
+			t.Errorf("%s: %d commands in one list: add groups", c.CommandPath(), len(c.Commands()))
 		}
-	}
-	walk(cli.NewRoot(cli.Deps{}))
-	if seen < 50 {
-		t.Errorf("%d commands: this test sees nothing", seen)
-	}
+		for _, sub := range c.Commands() {
+			if len(c.Groups()) > 0 && sub.GroupID == "" {
+				t.Errorf("%s is in no group", sub.CommandPath())
+			}
+		}
+	})
 }
 
 // wrongShort says what is wrong with a command's Short.

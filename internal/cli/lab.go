@@ -76,11 +76,9 @@ func newLabCommand(o *options) *cobra.Command {
 		Long: `A lab is a set of hosts on this machine: each boots Debian's own systemd and has
 its own network. It needs root on Linux.`,
 	}
-	cmd.AddCommand(
-		newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l),
-		newLabBaseCommand(l), newLabRunCommand(l),
-	)
-	cmd.AddCommand(append(newLabFaultCommands(l.Faults), newLabChaosCommand(o))...)
+	group(cmd, "Hosts", newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l))
+	group(cmd, "Faults", append(newLabFaultCommands(l.Faults), newLabChaosCommand(o))...)
+	group(cmd, "Bases", newLabBaseCommand(l), newLabRunCommand(l))
 	return cmd
 }
 

@@ -21,8 +21,8 @@ type OperatorCreate struct {
 
 func newOperatorCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "operator", Short: "Let operators in and out"}
-	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o),
-		newOperatorKeyCommand(o), newOperatorTrustCommand(o), newOperatorDistrustCommand(o))
+	group(cmd, "Certificates", newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o))
+	group(cmd, "Signed actions", newOperatorKeyCommand(o), newOperatorTrustCommand(o), newOperatorDistrustCommand(o))
 	return cmd
 }
 

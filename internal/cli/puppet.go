@@ -36,10 +36,10 @@ puppet, agent and facts. "true" is every node.
 Exit code 0: all have done it; 1: some have failed or refused; 9: all others have,
 but some are away, silent, or nobody knows whether they are meant.`,
 	}
-	cmd.AddCommand(
-		newPuppetStatusCommand(o), newPuppetCountCommand(o), newPuppetLastRunCommand(o), newPuppetSummaryCommand(o), newPuppetResourceCommand(o),
-		newPuppetEnableCommand(o), newPuppetDisableCommand(o), newPuppetRunOnceCommand(o), newPuppetRunAllCommand(o),
-	)
+	group(cmd, "Ask",
+		newPuppetStatusCommand(o), newPuppetCountCommand(o), newPuppetLastRunCommand(o), newPuppetSummaryCommand(o), newPuppetResourceCommand(o))
+	group(cmd, "Control",
+		newPuppetEnableCommand(o), newPuppetDisableCommand(o), newPuppetRunOnceCommand(o), newPuppetRunAllCommand(o))
 	return cmd
 }
 

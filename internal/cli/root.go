@@ -122,15 +122,27 @@ Exit codes:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newSecretCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
-		newRotateCommand(o), newDemoCommand(o), newLabCommand(o),
-	)
+	addCommands(root, o)
 	badInput(root)
 	root.SetOut(&visibleWriter{file: os.Stdout})
 	root.SetErr(&visibleWriter{file: os.Stderr})
 	return root
+}
+
+// addCommands adds all commands, in the groups that the help shows.
+func addCommands(root *cobra.Command, o *options) {
+	group(root, "Run",
+		newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o))
+	group(root, "Look",
+		newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o), newPlanCommand(o))
+	group(root, "Fleet",
+		newCodeCommand(o), newDataCommand(o), newSecretCommand(o), newNodeCommand(o), newOperatorCommand(o), newTokenCommand(o), newGrantsCommand(o))
+	group(root, "Set up",
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newPolicyCommand(o),
+		newRotateCommand(o), newPuppetServerCommand(o), newModuleCommand(o))
+	group(root, "Lab", newLabCommand(o), newDemoCommand(o))
+	root.SetHelpCommandGroupID("Set up")
+	root.SetCompletionCommandGroupID("Set up")
 }
 
 // badInput gives the errors of all commands' arguments their code.
