@@ -32,7 +32,7 @@ With PATH the command prints that file, or lists the files of that directory.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Path = strings.Join(args, "")
 			if in.Before && in.Path == "" {
-				return tutti.Errorf(tutti.CodeInvalid, "--previous wants a path in the code; for all files: tutti code show --previous .")
+				return tutti.Errorf(tutti.CodeInvalid, "--previous needs a path in the code; for all files: tutti code show --previous .")
 			}
 			server, err := o.connect()
 			if err != nil {

@@ -52,7 +52,7 @@ root on every node that collects what they export.`,
 				return printJSON(cmd.OutOrStdout(), got)
 			}
 			if got.Job == "" && !got.Old {
-				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended that could say what is missing; run: tutti converge --noop")
+				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended yet, so nothing shows which grants are missing; run: tutti converge --noop")
 			}
 			printSuggested(cmd.OutOrStdout(), got)
 			return nil

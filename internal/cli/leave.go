@@ -29,7 +29,7 @@ func newLeaveCommand(o *options) *cobra.Command {
 	var in LeaveNode
 	cmd := &cobra.Command{
 		Use:   "leave",
-		Short: "Undo the join: this machine is no node afterwards",
+		Short: "Undo the join: this machine is not a node afterwards",
 		Long: `Tells the server, which withdraws what the node published. Then it stops the agent and
 removes its unit and its state. It keeps what Puppet applied, and the program tutti.
 It refuses while a run goes on.`,

@@ -258,7 +258,7 @@ the command itself ends it.`,
 			return r.runs(cmd, start(n))
 		}
 		if rerun <= 0 || start(n).detach {
-			return tutti.Errorf(tutti.CodeInvalid, "--rerun wants a time above 0 between two rounds, as in 30m, and somebody who stays: no --detach")
+			return tutti.Errorf(tutti.CodeInvalid, "--rerun needs a positive time between two rounds, such as 30m, and cannot be combined with --detach")
 		}
 		for cmd.Context().Err() == nil {
 			next := time.NewTimer(rerun)

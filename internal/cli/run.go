@@ -66,7 +66,7 @@ func (o *options) launch(cmd *cobra.Command, l launch, in tutti.StartJob) error 
 	if !l.noPush {
 		_, _, err := o.push(cmd, server, l.file, pushChanged)
 		if tutti.CodeOf(err) == tutti.CodeRefused { // who may run may not push
-			err = tutti.Wrap("", err, "what is here is not what the server has, and --no-push would run that")
+			err = tutti.Wrap("", err, "the server has other code or another fleet file than this directory; --no-push runs what the server has")
 		}
 		if err != nil {
 			return err

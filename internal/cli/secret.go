@@ -310,15 +310,15 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(bytes.TrimSuffix(raw, []byte("\n"))) == 0:
-		return nil, tutti.Errorf(tutti.CodeInvalid, "nothing came on standard input")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is empty: it has to bring the value")
 	case !utf8.Valid(raw):
-		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not text in UTF-8: encode it (base64), and decode it in the code")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is not UTF-8 text: encode it (base64), and decode it in the code")
 	}
 	if asString {
 		return json.Marshal(string(bytes.TrimSuffix(raw, []byte("\n"))))
 	}
 	if !json.Valid(raw) || string(bytes.TrimSpace(raw)) == "null" {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not a value in JSON; for a string as it is: --string")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is not a JSON value; for a plain string add --string")
 	}
 	return bytes.TrimSpace(raw), nil
 }

@@ -46,7 +46,7 @@ func newServerCommand(o *options) *cobra.Command {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d: at least 1", run.KeepJobs)
 			}
 			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: at least 1, and more than nothing", run.KeepReports, run.KeepReportsFor)
+				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: both must be positive", run.KeepReports, run.KeepReportsFor)
 			}
 			if run.ScrubEvery < 0 {
 				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s: 0 (never) or more", run.ScrubEvery)
