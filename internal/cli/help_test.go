@@ -180,7 +180,7 @@ func commandsOf(line string) ([]string, error) {
 	for i, word := range words {
 		switch {
 		case strings.HasPrefix(word, "#"), i > 0 && (words[i-1] == "<" || words[i-1] == ">"):
-		case !strings.Contains("|<>", word):
+		case !slices.Contains([]string{"|", "<", ">"}, word):
 			args = append(args, strings.Trim(word, `'"`))
 		case len(args) > 0:
 			if args[0] == "tutti" {
