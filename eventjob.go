@@ -133,7 +133,7 @@ func (b *LeaseChanged) ID() string { return string(b.Job) }
 // Validate refuses a state that no fold knows.
 func (b *LeaseChanged) Validate() error {
 	if !slices.Contains(LeaseStates, b.State) {
-		return Errorf(CodeInvalid, "job %q: node %s is in state %q, which is none of a lease", string(b.Job), b.Node, string(b.State))
+		return Errorf(CodeInvalid, "job %q: node %s is in state %q, which is not a state of a lease", string(b.Job), b.Node, string(b.State))
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (x Exclusive) Validate() error {
 	case x.Lease < MinLease || x.Lease > MaxLease:
 		return Errorf(CodeInvalid, "exclusive: a lease of %s; it may last from %s to %s", x.Lease, MinLease, MaxLease)
 	case x.Wait <= 0:
-		return Errorf(CodeInvalid, "exclusive: other runs are waited for for %s; it must be longer than nothing", x.Wait)
+		return Errorf(CodeInvalid, "exclusive: wait %s must be positive", x.Wait)
 	case len(x.Reason) > MaxLeaseReason || x.Reason != Plain(x.Reason, MaxLeaseReason):
 		return Errorf(CodeInvalid, "exclusive: the reason %q is no line of at most %d bytes", x.Reason, MaxLeaseReason)
 	}

@@ -114,7 +114,7 @@ func (a Answered) Validate(q Query) error {
 		good = a.Found == (len(a.Value) > 0) && a.Found == (a.Digest.Validate() == nil)
 	}
 	if !good || a.Seq == 0 {
-		return Errorf(CodeInternal, "the server's answer to a %s question is none: found %t, %d bytes, digest %q, as of %d", q.Kind, a.Found, len(a.Value), string(a.Digest), a.Seq)
+		return Errorf(CodeInternal, "the server's answer to a %s question is invalid: found %t, %d bytes, digest %q, as of %d", q.Kind, a.Found, len(a.Value), string(a.Digest), a.Seq)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (h HieraData) Validate() error {
 		good = good && h.Digests[key].Validate() == nil
 	}
 	if !good {
-		return Errorf(CodeInternal, "the server's hiera data is none: %d keys, %d digests, as of %d", len(h.Data), len(h.Digests), h.Seq)
+		return Errorf(CodeInternal, "the server's hiera data is invalid: %d keys, %d digests, as of %d", len(h.Data), len(h.Digests), h.Seq)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (a AskNodes) Validate() error {
 	case !slices.Contains(RemoteActions, a.Action):
 		return Errorf(CodeInvalid, "action %q: there are %s", string(a.Action), joinWords(RemoteActions))
 	case a.Wait < 0 || a.Wait > MaxRemoteWait:
-		return Errorf(CodeInvalid, "nodes cannot be waited for for %s, at most %s", a.Wait, MaxRemoteWait)
+		return Errorf(CodeInvalid, "wait %s for nodes: want 0s to %s", a.Wait, MaxRemoteWait)
 	case len(a.Signed) > 0 && !a.Action.Effect() || len(a.Signed) > maxSignedActions:
 		return Errorf(CodeInvalid, "%d signed actions for %s: only enable and disable are signed, at most %d for one question", len(a.Signed), a.Action, maxSignedActions)
 	case (a.Message != "" || a.Force) && a.Action != RemoteDisable:

@@ -285,7 +285,7 @@ const MaxSleep = 24 * time.Hour
 // Validate refuses a time that does not pass, and one that is longer than MaxSleep.
 func (s SleepStep) Validate() error {
 	if s.For <= 0 || s.For > MaxSleep {
-		return Errorf(CodeInvalid, "sleep: %s; it must be longer than nothing and at most %d hours", s.For, MaxSleep/time.Hour)
+		return Errorf(CodeInvalid, "sleep: %s must be positive and at most %d hours", s.For, MaxSleep/time.Hour)
 	}
 	return nil
 }

@@ -68,5 +68,5 @@ func (c *content) inFiles(dir string) error {
 	if err != nil || damage == "" || last >= c.seq {
 		return err
 	}
-	return tutti.Errorf(tutti.CodeDamaged, "content that was acknowledged is damaged: %s; at a start all behind it in that file would be cut off; %s", damage, restoreHint)
+	return tutti.Errorf(tutti.CodeDamaged, "acknowledged content is damaged: %s; a start would cut off everything after it in that file; %s", damage, restoreHint)
 }

@@ -92,7 +92,7 @@ func (h *head) inLog(ctx context.Context, l *natsbus.Log) error {
 	end := l.End()
 	switch {
 	case h.seq == 0 && end > 0:
-		h.logger.Warn("there is no file head beside the log: whether the log has lost its end cannot be told; it is made anew", "seq", end)
+		h.logger.Warn("the log has no file head: the server cannot tell whether the log has lost its end; it makes a new file head", "seq", end)
 		return nil
 	case end < h.seq:
 		return h.lost(end, "")

@@ -233,7 +233,7 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 				t.Fatalf("%v, %v", found, err)
 			}
 			edit(t, found[0], func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw })
-		}, everything, []string{"content that was acknowledged is damaged", "1.blk at byte", "tutti server restore"}},
+		}, everything, []string{"acknowledged content is damaged", "1.blk at byte", "tutti server restore"}},
 		{"log and head are gone together", func(t *testing.T, s stored) {
 			if err := errors.Join(os.RemoveAll(filepath.Join(s.dir, "jetstream")), os.Remove(filepath.Join(s.dir, headFile))); err != nil {
 				t.Fatal(err)
@@ -299,7 +299,7 @@ func TestALogThatHasWhatWasAcknowledgedIsServed(t *testing.T) {
 			if err := os.Remove(filepath.Join(s.dir, headFile)); err != nil {
 				t.Fatal(err)
 			}
-		}, "there is no file head"},
+		}, "the log has no file head"},
 		{"a damaged head", func(t *testing.T, s stored) {
 			edit(t, filepath.Join(s.dir, headFile), func(raw []byte) []byte { raw[5] ^= 1; return raw })
 		}, "the file head is damaged"},

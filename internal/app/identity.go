@@ -148,7 +148,7 @@ func (s *serverIdentity) Next(trust []tutti.Statement, next tutti.Statement) (tu
 		return tutti.KeysTrusted{}, err
 	}
 	if after.Counter == before.Counter {
-		return tutti.KeysTrusted{}, tutti.Errorf(tutti.CodeConflict, "which code keys to trust: statement %d is there already, and it is another one", before.Counter)
+		return tutti.KeysTrusted{}, tutti.Errorf(tutti.CodeConflict, "which code keys to trust: a different statement %d is there already", before.Counter)
 	}
 	out := tutti.KeysTrusted{Counter: after.Counter, Statement: next}
 	for _, key := range after.Keys {

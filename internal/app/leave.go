@@ -51,7 +51,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
 	member, err := loadMembership(identityDir(o.Dir))
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		return out, tutti.Errorf(tutti.CodeNotFound, "this machine is no node: there is no membership in %s", o.Dir)
+		return out, tutti.Errorf(tutti.CodeNotFound, "this machine is not a node: %s has no membership", o.Dir)
 	}
 	if err != nil {
 		return out, err

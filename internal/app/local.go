@@ -136,7 +136,7 @@ func (local) Log(dir, run string, yield func(tutti.LogLine) error) (cli.LocalRun
 	})
 	switch {
 	case len(fits) == 0 && run == "":
-		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run has begun on this node, or none is kept: %s", dir)
+		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run of this node is kept in %s", dir)
 	case len(fits) == 0:
 		return cli.LocalRun{}, tutti.Errorf(tutti.CodeNotFound, "no run %q is kept on this node; see: tutti local status", run)
 	case len(fits) > 1 && run != "":

@@ -33,7 +33,7 @@ func unusable(err error, mend string) error {
 	case err == nil:
 		return nil
 	case tutti.CodeOf(err) == tutti.CodeNotFound:
-		return tutti.Wrap("", err, "this machine is no node yet, join it with: tutti join")
+		return tutti.Wrap("", err, "this machine is not a node yet, join it with: tutti join")
 	case errors.Is(err, identity.ErrExposed):
 		return err // says what to do
 	}

@@ -69,7 +69,7 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 	}
 	err := read(archive.Handler{File: func(name string, content []byte) error {
 		if name != serverConfigFile && path.Dir(name) != "identity" {
-			return tutti.Errorf(tutti.CodeInvalid, "the backup has a file %q, which is none of a server's", name)
+			return tutti.Errorf(tutti.CodeInvalid, "the backup contains %q, which is not a file of a server", name)
 		}
 		return durable.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), content, 0o600)
 	}})

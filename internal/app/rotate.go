@@ -129,7 +129,7 @@ func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
 	for _, name := range leave {
 		i := slices.IndexFunc(state.Missing, func(n cli.NotThere) bool { return n.Node == name })
 		if i < 0 {
-			return tutti.Errorf(tutti.CodeInvalid, "--leave %s: there is no such node among those that are not there yet: tutti rotate code-key --status", name)
+			return tutti.Errorf(tutti.CodeInvalid, "--leave %s: no such node among those that do not trust the new key yet; see: tutti rotate code-key --status", name)
 		}
 		state.Missing = slices.Delete(state.Missing, i, i+1)
 	}

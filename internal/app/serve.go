@@ -70,7 +70,7 @@ func guard(ctx context.Context, group *errgroup.Group, d denier, p parts, visito
 	group.Go(func() error { return visitors.Watch(ctx, p.sys) })
 	group.Go(func() error {
 		p.bus.Guard(ctx, embed.GuardOptions{Violated: visitors.Violated, Refused: func(from string, count int) {
-			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "%d connections at once that do not say who they are were ended", count))
+			d.stranger(from, "finish TLS with the nodes' port", tutti.Errorf(tutti.CodeUnauthenticated, "ended %d connections that did not say who they are", count))
 		}})
 		return nil
 	})

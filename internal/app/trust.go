@@ -80,7 +80,7 @@ func (s *signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
 	case s.acting == nil:
 		return nil, nil
 	case in == nil:
-		return nil, tutti.Errorf(tutti.CodeRefused, "this node does nothing that no operator has signed, and nobody has signed this")
+		return nil, tutti.Errorf(tutti.CodeRefused, "this node does only what an operator has signed, and no operator has signed this")
 	}
 	said, err := identity.Action(*s.acting, *in)
 	return &said, err

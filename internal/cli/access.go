@@ -12,7 +12,7 @@ import (
 )
 
 func newAccessCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "access", Short: "Say who may do what"}
+	cmd := &cobra.Command{Use: "access", Short: "Explain which operators may do what"}
 	cmd.AddCommand(newAccessExplainCommand(o))
 	return cmd
 }
@@ -22,15 +22,19 @@ func newAccessExplainCommand(o *options) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "explain OPERATOR VERB [TARGET]",
-		Short: "Say whether an operator may do something, and by which line",
-		Long: `Says whether an operator may do something by the access of the fleet file that the
-server has, and by which line, or which line is missing.
+		Short: "Explain whether an operator may do something, and by which line",
+		Long: `Looks in the access section of the fleet file that the server has. Names the line that
+lets the operator do it, or the line that is missing.
 
 The verbs: ` + verbList() + `.
-TARGET is a group or a node for run and puppet, and a key for data. Without one it
-is asked for all nodes, or for any key.
+TARGET is a group or a node for run and puppet, and a key for data. Without TARGET
+the command asks for all nodes, or for any key.
 
-Exit code 0: yes; 3: no.`,
+Exit code:
+   0  the operator may do it
+   3  the operator may not do it`,
+		Example: `  tutti access explain ada run web-01 --plan deploy
+  tutti access explain ada data shared/app/version`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Operator, in.Verb, in.Plan = args[0], tutti.Verb(args[1]), tutti.PlanName(plan)
@@ -63,8 +67,8 @@ Exit code 0: yes; 3: no.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&plan, "plan", "", "for run: a plan; `converge` and `puppet` are what the commands of these names start")
-	cmd.Flags().BoolVar(&in.Noop, "noop", false, "for run: with --noop")
+	cmd.Flags().StringVar(&plan, "plan", "", "for run: the plan; \"converge\" and \"puppet\" stand for these commands")
+	cmd.Flags().BoolVar(&in.Noop, "noop", false, "for run: ask for runs with --noop")
 	return cmd
 }
 
@@ -80,14 +84,16 @@ func newAuditWhoCouldCommand(o *options) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use:   "who-could VERB [TARGET]",
-		Short: "List who could do something at a time, and by which line",
-		Long: `Lists the operators who had a good certificate and a verb at a time, by the audit
-trail, with the lines of the fleet file of then.
+		Short: "List who could do something at a given time, and by which line",
+		Long: `Lists the operators who had a valid certificate and the verb at that time. It reads the
+audit trail, and names the lines of the fleet file of that time.
 
 The verbs: ` + verbList() + `.
-TARGET is a key for data, and a node for all other verbs. Without one those are
-listed who had the verb for anything at all. Root on the server could always do
-everything, and is not listed.`,
+TARGET is a key for data, and a node for all other verbs. Without TARGET the command
+lists everyone who had the verb for anything at all. Root on the server could always
+do everything and is not listed.`,
+		Example: `  tutti audit who-could run
+  tutti audit who-could data shared/app/version --at 36h`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, target := tutti.Verb(args[0]), ""
@@ -141,6 +147,6 @@ everything, and is not listed.`,
 			return table(cmd.OutOrStdout(), "OPERATOR\tCERTIFICATE ENDS\tBY", rows)
 		},
 	}
-	cmd.Flags().StringVar(&at, "at", "", "the time: 2026-07-01, 2026-07-01T12:00:00Z, or how long ago (36h); now, without")
+	cmd.Flags().StringVar(&at, "at", "", "the time: 2026-07-01, 2026-07-01T12:00:00Z, or how long ago (36h); default: now")
 	return cmd
 }

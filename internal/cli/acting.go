@@ -29,14 +29,15 @@ type OperatorsTrusted struct {
 func newOperatorKeyCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
-		Short: "Print the public key by which this operator signs actions",
-		Long: `Prints the public key by which this operator signs what nodes are to change, as
-"tutti puppet disable" does. The key is made in the operator's directory if there is
-none. Nodes take it when somebody with the code-signing key says so:
+		Short: "Print the public key with which this operator signs actions",
+		Long: `Prints the public key with which this operator signs changes on nodes, such as
+"tutti puppet disable". If the operator's directory has no such key, the command makes
+one. Nodes accept the key after somebody with the code-signing key has added it:
 
     tutti operator key > ada.pem                # on ada's machine
     tutti operator trust ada --key ada.pem      # where the code-signing key is`,
-		Args: cobra.NoArgs,
+		Example: "  tutti operator key > ada.pem",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			key, err := o.deps.OperatorsKey(o.conn.OperatorDir)
 			if err != nil {
@@ -51,12 +52,15 @@ func newOperatorTrustCommand(o *options) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "trust [NAME]",
-		Short: "Let an operator sign what nodes are to change",
-		Long: `Signs, with the code-signing key, the list of operators whose word lets nodes enable
-and disable Puppet. Without NAME it adds the operator who asks. From the first such
-list on, nodes enable and disable nothing that no operator of the list has signed for
-them: not for other operators, not for root on the server, and not for a server that
-was taken over.`,
+		Short: "Trust an operator's key, so that nodes accept their signed changes",
+		Long: `Signs the list of operators who may have nodes enable and disable Puppet. The list is
+signed with the code-signing key. Without NAME the command adds the operator who runs it.
+
+Once a node has such a list, it enables and disables Puppet only if an operator of
+the list has signed for it. It refuses all others: operators who are not on the list,
+root on the server, and a server that an attacker has taken over.`,
+		Example: `  tutti operator trust
+  tutti operator trust ada --key ada.pem`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			own, err := o.deps.OperatorsKey(o.conn.OperatorDir)
@@ -80,15 +84,16 @@ was taken over.`,
 			return o.trustOperator(cmd, in)
 		},
 	}
-	cmd.Flags().StringVar(&file, "key", "", "the file with the operator's public key (default: the own one)")
+	cmd.Flags().StringVar(&file, "key", "", "the file with the operator's public key (default: your own key)")
 	return cmd
 }
 
 func newOperatorDistrustCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "distrust NAME",
-		Short: "Let an operator sign nothing more that nodes are to change",
-		Args:  cobra.ExactArgs(1),
+		Use:     "distrust NAME",
+		Short:   "Remove an operator's key, so that nodes refuse their changes",
+		Example: "  tutti operator distrust ada",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.trustOperator(cmd, TrustOperator{Name: args[0], Remove: true})
 		},

@@ -47,16 +47,17 @@ type JoinedNode struct {
 
 // rootFlag is for tests: a node has one Puppet.
 func rootFlag(f *pflag.FlagSet, root *string) {
-	f.StringVar(root, "root", "/", "below this Puppet is looked for")
+	f.StringVar(root, "root", "/", "directory below which to look for Puppet")
 	_ = f.MarkHidden("root")
 }
 
 func newAgentCommand(o *options) *cobra.Command {
 	var run AgentRun
 	cmd := &cobra.Command{
-		Use:   "agent",
-		Short: "Run the agent of this node",
-		Args:  cobra.NoArgs,
+		Use:     "agent",
+		Short:   "Run the agent of this node",
+		Example: "  tutti agent --policy /etc/tutti/policy",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.deps.RunAgent(cmd.Context(), run)
 		},
@@ -64,9 +65,9 @@ func newAgentCommand(o *options) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&run.Dir, "dir", DefaultAgentDir, "state directory")
 	rootFlag(f, &run.Root)
-	f.StringVar(&run.Policy, "policy", DefaultPolicy, "who may ask this node's Puppet for what; without that file: see tutti policy check --help")
-	f.DurationVar(&run.Warm, "warm", 10*time.Minute, "how long Puppet stays loaded for the next run; 0: each run starts a Puppet of its own")
-	f.DurationVar(&run.FactsEvery, "facts-every", 10*time.Minute, "how often facts are collected besides after each run, to see changes; 0: never")
+	f.StringVar(&run.Policy, "policy", DefaultPolicy, "file that says who may ask this node's Puppet for what; see tutti policy check --help")
+	f.DurationVar(&run.Warm, "warm", 10*time.Minute, "how long Puppet stays loaded for the next run; 0: each run starts a new Puppet")
+	f.DurationVar(&run.FactsEvery, "facts-every", 10*time.Minute, "how often to collect facts between runs, to see changes; 0: never")
 	f.DurationVar(&run.Beat, "beat", 5*time.Second, "time between heartbeats")
 	cmd.AddCommand(newAgentRotateKeyCommand(o))
 	return cmd
@@ -77,12 +78,14 @@ func newAgentRotateKeyCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate-key",
 		Short: "Rotate the key of this node's secrets, as root",
-		Long: `Makes another key for the secrets of this node. The agent seals all that is sealed to
-the node to that key, and tells the server: no secret changes, nobody runs or waits
-for it. Operators who have sealed to this node say: tutti secret trust NODE.
-What came to the node before can still be opened with the old key (node.x25519.old),
-which the next rotation removes. Interrupted at any point, the agent goes on.`,
-		Args: cobra.NoArgs,
+		Long: `Makes a new key for the secrets of this node. The agent seals the node's secrets again,
+to the new key, and tells the server. No secret changes, and no node runs or waits.
+Operators who have sealed secrets to this node then run: tutti secret trust NODE.
+
+The old key (node.x25519.old) still opens what came to the node before. The next
+rotation removes it. If the rotation is interrupted, the agent finishes it.`,
+		Example: "  tutti agent rotate-key",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.deps.RotateBox(cmd.Context(), dir); err != nil {
 				return err
@@ -100,16 +103,21 @@ func newJoinCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join",
 		Short: "Make this machine a node, with a token from standard input",
-		Long: `Reads a join token (tutti token create) from standard input or a file, makes the
-node's keys here, enrols them, and starts the agent's systemd unit.
-If Puppet has another name for this machine (its certname), join says what follows
-and what mends it; the machine is a node nevertheless.
+		Long: `Reads a join token (tutti token create) from standard input or a file. Makes the node's
+keys on this machine, enrols them, and starts the agent's systemd unit. If Puppet has
+another name for this machine (its certname), join says what follows and how to mend
+it. The machine becomes a node all the same.
 
 With --again a node keeps its keys, its data, and what it trusts: the code keys and
 the list of operators who sign actions. If the server names a code key that no pinned
 key has signed for, join changes nothing and names both. Add --trust-code-key DIGEST
-if the operators have said that the new key is right. --trust-code-key refuses a
-server that names another key, or one more; while a rotation goes on, give it twice.`,
+if the operators have confirmed the new key.
+
+--trust-code-key refuses a server that names any other key. While the operators
+rotate the key, give the flag twice.`,
+		Example: `  tutti join --token-file token
+  tutti token create --name web-01 | ssh web-01 tutti join
+  tutti join --again < token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := readToken(cmd.InOrStdin(), file)
@@ -140,8 +148,8 @@ server that names another key, or one more; while a rotation goes on, give it tw
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
 	f.StringVar(&file, "token-file", "", "read the token from this file instead of standard input")
 	f.StringVar(&name, "name", "", "the node's name (default: the token's, else this host's)")
-	f.BoolVar(&in.Again, "again", false, "this machine is a node that the server does not let in any more; it keeps its keys and data")
-	f.StringSliceVar(&in.CodeKeys, "trust-code-key", nil, "the digest of the operators' code-signing key: trust it, and a server that names no other one; both while it is rotated")
+	f.BoolVar(&in.Again, "again", false, "rejoin with the existing keys and data, after the server stopped accepting this node")
+	f.StringSliceVar(&in.CodeKeys, "trust-code-key", nil, "trust the code-signing key with this digest, and refuse a server that names another; may be repeated")
 	f.BoolVar(&in.Unit, "unit", true, "install and start the systemd unit tutti-agent")
 	rootFlag(f, &in.Root)
 	return cmd

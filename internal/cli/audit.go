@@ -18,7 +18,7 @@ import (
 )
 
 func newAuditCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Show who did what, and verify that nobody changed it"}
+	cmd := &cobra.Command{Use: "audit", Short: "Show who did what, and verify the log"}
 	cmd.AddCommand(newAuditListCommand(o), newAuditVerifyCommand(o), newAuditWhoCouldCommand(o))
 	return cmd
 }
@@ -41,8 +41,10 @@ func newAuditListCommand(o *options) *cobra.Command {
 	var f auditFilter
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what operators did, what was denied, who joined and left, and how jobs ended",
-		Args:  cobra.NoArgs,
+		Short: "List what operators did, denials, joins, leaves and ends of jobs",
+		Example: `  tutti audit list --since 36h
+  tutti audit list --who operator:ada --denied`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if f.since, err = parseSince(since, time.Now()); err != nil {
@@ -72,9 +74,9 @@ func newAuditListCommand(o *options) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&after, "after", 0, "only what is after this sequence")
-	flags.StringVar(&since, "since", "", "only what is not older: a time (2026-07-01, 2026-07-01T12:00:00Z) or a duration (36h)")
-	flags.StringVar(&f.who, "who", "", "only what this one did or tried: operator:ada, node:web, or the name alone")
+	flags.Uint64Var(&after, "after", 0, "only entries after this sequence number")
+	flags.StringVar(&since, "since", "", "only entries since then: a time (2026-07-01, 2026-07-01T12:00:00Z) or how long ago (36h)")
+	flags.StringVar(&f.who, "who", "", "only what this operator or node did or tried: operator:ada, node:web, or the name alone")
 	flags.BoolVar(&f.denied, "denied", false, "only what was denied")
 	cmd.MarkFlagsMutuallyExclusive("after", "since")
 	return cmd
@@ -119,15 +121,17 @@ type verified struct {
 func newAuditVerifyCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
-		Short: "Verify that no entry of the log was changed, removed or moved since the last time",
-		Long: `Reads all entries of the log and verifies each one's link to the one before it.
-Then the log must contain the last entry that the verification before has seen,
-which the operator's directory remembers (audit.head). The server's word is not
-taken for either. Entries whose time is over (400 days) need not be there.
-Of runs and what they publish the server keeps digests alone when it lets the log go.
-The count says how many came so: a server that was taken over can hide an act that way
-from whoever has no copy of it (tutti server --audit-syslog).`,
-		Args: cobra.NoArgs,
+		Short: "Verify that nobody changed, removed or moved an entry of the log",
+		Long: `Reads all entries of the log and verifies the link of each entry to the one before it.
+Then the log must contain the last entry of the previous verification, which the
+operator's directory remembers (audit.head). The command does not rely on the
+server's word for either. Entries older than 400 days may be gone.
+
+When the server drops old runs and what they published, it keeps only their digests.
+The command prints how many entries came as digests. A server that an attacker has
+taken over can hide an act that way, unless you keep a copy (tutti server --audit-syslog).`,
+		Example: "  tutti audit verify",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file := filepath.Join(o.conn.OperatorDir, auditHeadFile)
 			known, err := readAuditHead(file)

@@ -45,11 +45,16 @@ func newServerBackupCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Copy the server into a file, as of one event; - is standard output",
-		Long: `Copies configuration, identity, log and content. The server may run: then it is
-asked through its local socket. FILE holds the key of the fleet's CA: whoever
-has it is the fleet's server. Keep it encrypted.
-With --into DIR the file is named by the time, and older ones are removed. The
+		Long: `Copies configuration, identity, log and content. The server may run meanwhile: the
+command then asks it through its local socket.
+
+The backup contains the key of the fleet's CA. Anyone who has the backup can act as
+the fleet's server. Keep it encrypted.
+
+With --into DIR the command names the file by the time and removes older backups. The
 timer tutti-backup does that each day: systemctl enable --now tutti-backup.timer`,
+		Example: `  tutti server backup tutti.backup
+  tutti server backup --into /var/backups/tutti --keep 7`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 == (in.Into != "") {
@@ -93,14 +98,18 @@ func newServerNewEpochCommand(o *options) *cobra.Command {
 	var above uint64
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
-		Short: "Say that this log, which was put back, is the fleet's from now on",
-		Long: `Nodes and operators refuse a server whose log has gone back, and one of two that
-were made from one log. Say here which one is right: its next start begins the
-next epoch, and everybody goes on with it. What it does not know is lost, and
-nodes that have run meanwhile run once more. "server restore" does this itself.
-The number of an epoch is a time. If it was seen while a clock was ahead, the error
-says above which number to begin. The server must not run.`,
-		Args: cobra.NoArgs,
+		Short: "Declare this log the right one, after its files were put back",
+		Long: `Nodes and operators refuse a server whose log has gone back. They also refuse one of
+two servers that were made from one log. This command marks the right one: its next
+start begins the next epoch, and everybody accepts it. What this log does not contain
+is lost. Nodes that have run since then run once more.
+
+Stop the server first. "tutti server restore" begins a new epoch by itself.
+
+The number of an epoch is a time. If a clock was ahead when somebody saw it, the
+error says which number to give with --above.`,
+		Example: "  tutti server new-epoch --dir /var/lib/tutti/server",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.deps.Backups.NewEpoch(dir, above); err != nil {
 				return err
@@ -109,7 +118,7 @@ says above which number to begin. The server must not run.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", DefaultServerDir, "data directory")
-	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a higher number than this one, which somebody has seen")
+	cmd.Flags().Uint64Var(&above, "above", 0, "begin an epoch with a higher number than this one; the error that asks for it names it")
 	return cmd
 }
 
@@ -117,11 +126,12 @@ func newServerRestoreCommand(o *options) *cobra.Command {
 	dir := DefaultServerDir
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a server's data directory from a backup",
-		Long: `Verifies the whole backup, then makes the directory, which must be empty or not
-exist. Nodes and operators find the server under the name that it had, and come
-by themselves. What was acknowledged after the backup is lost.`,
-		Args: cobra.ExactArgs(1),
+		Short: "Restore a server's data directory from a backup",
+		Long: `Verifies the whole backup, then makes the directory. The directory must be empty or not
+exist. Nodes and operators find the server under its old name and come back by
+themselves. What the server acknowledged after the backup is lost.`,
+		Example: "  tutti server restore tutti.backup",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			made, err := o.deps.Backups.Restore(cmd.Context(), args[0], dir)
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Chaos says what befalls a fleet on lab hosts.
+// Chaos says which faults a fleet on lab hosts suffers.
 type Chaos struct {
 	Lab  string // empty: the only one
 	Plan tutti.PlanName
@@ -24,23 +24,26 @@ func newLabChaosCommand(o *options) *cobra.Command {
 	var in Chaos
 	cmd := &cobra.Command{
 		Use:   "chaos [flags] PLAN",
-		Short: "Execute a plan again and again while faults befall the lab's hosts, and judge",
-		Long: `Execute a plan again and again while faults befall the lab's hosts: they are cut
-off, slowed down or lose their power; agents and the server are killed or
-stopped. The faults follow from a seed, which is printed first: the same seed
-on the same hosts is the same schedule. In the end all is healed, the plan runs
-once more undisturbed, and what the log and the nodes have is compared: every
-job has its verdict, nothing started twice or without a claim, no node ran
-two Puppets at once, no result is missing, nobody was given up who was there, and
-everybody is back. Then every node that is called good makes a noop run, which
-must find nothing.
+		Short: "Test a fleet: run a plan while the lab's hosts suffer faults",
+		Long: `Runs a plan again and again while the lab's hosts suffer faults. Hosts are cut off,
+slowed down or lose their power. Agents and the server are killed or stopped. The
+faults follow from a seed, which the command prints first. The same seed on the same
+hosts gives the same schedule.
 
-With --turns, one node after that is set back to an earlier state, one is replaced
-by another machine, the server is restored from a backup, and if a host of the lab
-has not joined, a node is cloned to it. After each the plan runs again, and good
-nodes are looked at before and after it.
+In the end the command heals all hosts and runs the plan once more without faults.
+Then it compares the log with the nodes:
 
-What is not as it must be is printed, and the exit code is 1.`,
+  - Every job has a verdict, and no result is missing.
+  - Nothing started twice or without a claim, and no node ran two Puppets at once.
+  - The server gave up no node that was there, and every node is back.
+  - Every node that is called good makes a noop run, which finds nothing.
+
+With --turns the command then changes machines. One node is set back to an earlier
+state, and one is replaced by another machine. The server is restored from a backup.
+If a host of the lab has not joined, a node is cloned to it. The plan runs again after
+each of these, and the command checks the good nodes before and after it.
+
+If a check fails, the command prints what is wrong and ends with exit code 1.`,
 		Example: "  tutti lab chaos deploy --lab swift --seed 7 --for 2m",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,8 +68,8 @@ What is not as it must be is printed, and the exit code is 1.`,
 		},
 	}
 	labFlag(cmd, &in.Lab)
-	cmd.Flags().Uint64Var(&in.Seed, "seed", 0, "of the schedule (default: some number, which is printed)")
+	cmd.Flags().Uint64Var(&in.Seed, "seed", 0, "seed of the schedule (default: a random number, which is printed)")
 	cmd.Flags().BoolVar(&in.Turns, "turns", false, "then replace, clone and set back nodes, and restore the server")
-	cmd.Flags().DurationVar(&in.For, "for", 2*time.Minute, "how long faults come and go")
+	cmd.Flags().DurationVar(&in.For, "for", 2*time.Minute, "how long hosts suffer faults")
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newCodeCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "code", Short: "Bring Puppet code and the fleet file to the server"}
+	cmd := &cobra.Command{Use: "code", Short: "Push, show and release Puppet code and the fleet file"}
 	cmd.AddCommand(newCodePushCommand(o), newCodeShowCommand(o), newCodeReleaseCommand(o))
 	return cmd
 }
@@ -35,15 +35,20 @@ func newCodePushCommand(o *options) *cobra.Command {
 	what := pushAll
 	cmd := &cobra.Command{
 		Use:   "push",
-		Short: "Sign the environment and send it with the fleet file",
-		Long: `Signs the environment and sends it with the fleet file. In a reactive fleet the
-nodes run with new code by themselves, as reaction: code of the fleet file says.
-If more nodes than ask_above begin at once, the push wants a yes. --dry-run says
-which nodes need a run, and what the fleet file takes back. --fleet-only leaves the
-code as it is, and takes no code-signing key; where there is one, it signs the file.
+		Short: "Sign the environment and send it to the server with the fleet file",
+		Long: `In a reactive fleet the nodes run with new code by themselves, as "reaction: code" of
+the fleet file says. If more nodes than ask_above begin at once, the push asks first.
+--dry-run says which nodes need a run, and what the fleet file withdraws.
 
-What is there already is not signed again. --again does it, with a higher counter: for
-code that a server has from a backup, after nodes have begun later code.`,
+--fleet-only sends the fleet file and leaves the code as it is. It works without a
+code-signing key. If there is one, it signs the fleet file.
+
+Code that the server has already is not signed again. Use --again if the server was
+restored from a backup after nodes had begun later code. It signs the code with a
+higher counter.`,
+		Example: `  tutti code push --dry-run
+  tutti code push -f tutti.yaml
+  tutti code push --fleet-only`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -87,7 +92,7 @@ code that a server has from a backup, after nodes have begun later code.`,
 		},
 	}
 	fileFlag(cmd, &file)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what is withdrawn")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing: say which nodes need a run, and what the fleet file withdraws")
 	cmd.Flags().BoolVar(&fleetOnly, "fleet-only", false, "send the fleet file alone")
 	cmd.Flags().BoolVar(&again, "again", false, "sign the code again with a higher counter, though the server has it")
 	o.addYes(cmd)
@@ -97,9 +102,11 @@ code that a server has from a backup, after nodes have begun later code.`,
 func newCodeReleaseCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release [ENVIRONMENT]",
-		Short: "Let nodes run by themselves with code that is held",
-		Long: `Lets nodes run by themselves with code that is held, because the fleet file says
-reaction: {code: confirm} or {code: {canary: N}}.`,
+		Short: "Release held code: nodes run with it by themselves",
+		Long: `Code is held if the fleet file says "reaction: {code: confirm}" or
+"reaction: {code: {canary: N}}". After the release, nodes run with it by themselves.`,
+		Example: `  tutti code release
+  tutti code release production`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()

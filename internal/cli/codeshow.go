@@ -18,18 +18,21 @@ func newCodeShowCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [PATH]",
 		Short: "Show which code nodes run with, and what has changed in it",
-		Long: `Shows the code that was pushed last: who pushed it and when, whether it is held, how
-many nodes have it, and which files differ from the code before. While code is held,
-the code before is the one that nodes run with by themselves; else it is the one that
-was pushed before.
-With PATH it prints that file of the code, or lists the files below that directory:
-"tutti code show ." lists all. With --previous the path is one of the code before.`,
-		Example: `    tutti code show modules/ntp/manifests/init.pp`,
-		Args:    cobra.MaximumNArgs(1),
+		Long: `Shows the code that was pushed last: who pushed it, when, whether it is held, and how
+many nodes have it. It lists the files that differ from the previous code. While code
+is held, the previous code is the one that nodes run with by themselves. Otherwise it
+is the one that was pushed before.
+
+With PATH the command prints that file, or lists the files of that directory.
+"tutti code show ." lists all. With --previous, PATH is a path in the previous code.`,
+		Example: `  tutti code show
+  tutti code show modules/ntp/manifests/init.pp
+  tutti code show --previous .`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Path = strings.Join(args, "")
 			if in.Before && in.Path == "" {
-				return tutti.Errorf(tutti.CodeInvalid, "--previous wants a path in the code; for all files: tutti code show --previous .")
+				return tutti.Errorf(tutti.CodeInvalid, "--previous needs a path in the code; for all files: tutti code show --previous .")
 			}
 			server, err := o.connect()
 			if err != nil {

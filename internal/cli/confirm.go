@@ -40,14 +40,10 @@ func (o *options) confirm(cmd *cobra.Command, what string) error {
 
 // terminal is where a person answers what is asked on standard error; nil: there is nobody.
 func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
-	is := func(stream any) bool {
-		f, ok := stream.(*os.File)
-		return ok && term.IsTerminal(int(f.Fd()))
-	}
-	if is(cmd.InOrStdin()) {
+	if isTerminal(cmd.InOrStdin()) {
 		return cmd.InOrStdin(), func() {}
 	}
-	if !is(cmd.ErrOrStderr()) {
+	if !isTerminal(cmd.ErrOrStderr()) {
 		return nil, nil
 	}
 	f, err := os.Open("/dev/tty")
@@ -55,4 +51,13 @@ func terminal(cmd *cobra.Command) (answers io.Reader, done func()) {
 		return nil, nil
 	}
 	return f, func() { f.Close() }
+}
+
+// isTerminal: a person sits at stream, which a command reads from or writes to.
+func isTerminal(stream any) bool {
+	if w, ok := stream.(*visibleWriter); ok {
+		stream = w.file
+	}
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -24,9 +24,10 @@ shared/hiera/K, and at node/NAME/hiera/K on that node.`,
 
 func newDataListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list [PREFIX]",
-		Short: "List values with who set them",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "list [PREFIX]",
+		Short:   "List values and who set them",
+		Example: "  tutti data list shared/app",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -54,9 +55,10 @@ func newDataListCommand(o *options) *cobra.Command {
 
 func newDataGetCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "get KEY",
-		Short: "Print a value as JSON",
-		Args:  cobra.ExactArgs(1),
+		Use:     "get KEY",
+		Short:   "Print a value as JSON",
+		Example: "  tutti data get shared/app/version",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -87,12 +89,15 @@ func newDataSetCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY [VALUE]",
 		Short: "Set a value: JSON, from the argument or from standard input",
-		Long: `Sets a value: JSON, from the argument or from standard input. In a reactive fleet
-whoever has read another one runs; if that are more nodes than the fleet file's
-ask_above, the change wants a yes. --dry-run says who would run, and when.
+		Long: `Takes the value as JSON, from the argument or from standard input. In a reactive fleet
+every node that reads the value runs. If more nodes than the fleet file's ask_above
+would run, the command asks first. --dry-run says which nodes would run, and when.
 
-With --secret the value comes from standard input alone, and is sealed to the nodes
-that it is --for before it leaves this machine; see tutti secret.`,
+With --secret the value comes from standard input only. It is sealed to the nodes
+that --for names before it leaves this machine. See: tutti secret --help`,
+		Example: `  tutti data set shared/app/version 1.2 --string
+  tutti data set shared/app/ports < ports.json
+  tutti data set --secret shared/app/token --for group:web --string < token`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
@@ -161,9 +166,10 @@ func valueOf(stdin io.Reader, args []string, asString bool) (json.RawMessage, er
 func newDataUnsetCommand(o *options) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "unset KEY",
-		Short: "Remove a value",
-		Args:  cobra.ExactArgs(1),
+		Use:     "unset KEY",
+		Short:   "Remove a value",
+		Example: "  tutti data unset shared/app/version --dry-run",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {

@@ -68,7 +68,7 @@ What these runs publish may cause more.
 `, ""},
 		{"what would, if somebody converged", "unset k --dry-run", passive, nil, "Directly, this causes 9 runs with the next `tutti converge`; by themselves nodes do not run:\n" +
 			"  a, b, c, d, e, 4 more\nWhat these runs publish may cause more.\n", ""},
-		{"nobody", "set k 1 --dry-run", tutti.Effect{}, nil, "No run: nobody has read it, or whoever has would be told the same.\n", ""},
+		{"nobody", "set k 1 --dry-run", tutti.Effect{}, nil, "No run: no node has read it, or every reader would get the same answer.\n", ""},
 		{"for programs", "set k 1 --dry-run --json", tutti.Effect{Runs: 1}, nil, "{\n  \"runs\": 1,\n  \"reactive\": false\n}\n", ""},
 	} {
 		server := &effectServer{effect: tc.effect}

@@ -37,8 +37,10 @@ type demoLine struct {
 func newDemoCommand(o *options) *cobra.Command {
 	var in Demo
 	cmd := &cobra.Command{
-		Use:       "demo " + strings.Join(Demos, "|"),
-		Short:     "Deploy an example on hosts of a lab, and use it",
+		Use:   "demo " + strings.Join(Demos, "|"),
+		Short: "Deploy an example on hosts of a lab, and use it",
+		Example: `  tutti demo web
+  tutti demo swift --converge --keep`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: Demos,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +62,7 @@ func newDemoCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&in.Keep, "keep", false, "keep the lab afterwards")
-	cmd.Flags().BoolVar(&in.Converge, "converge", false, "without a plan: the order is inferred from what the nodes read and publish")
+	cmd.Flags().BoolVar(&in.Converge, "converge", false, "converge without a plan: the order follows from what the nodes read and publish")
 	cmd.Flags().StringVar(&in.Release, "release", "", "Debian release: trixie (Puppet 8, the default) or bookworm (Puppet 7)")
 	cmd.Flags().StringVar(&in.Dir, "examples", "examples", "directory with the examples")
 	return cmd

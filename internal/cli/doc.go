@@ -1,3 +1,36 @@
 // Package cli is the command line: flags, arguments and what a person sees. It
 // reaches everything else through the interfaces and functions that it declares.
+//
+// # Rules of the terminal
+//
+// All commands follow these rules:
+//
+//   - Standard output carries the result of the command and nothing else.
+//   - Standard error carries hints, questions, nodes that did not answer, and
+//     errors. Main prints an error once, as "tutti: TEXT". A command that has
+//     already said what is wrong returns a CommandExit, which prints nothing.
+//   - With --json standard output is JSON: one document, or one object a line
+//     while a job is watched. Hints and errors stay text on standard error.
+//   - Nothing is coloured or drawn again except the live tree of a job. The tree
+//     needs a terminal as standard output and a TERM that is not "dumb". It has
+//     no colours if NO_COLOR is set. Its lines are cut to the terminal's width.
+//   - A pipe or a file gets plain lines. No line is cut to a width, and a line
+//     that was printed is never taken back.
+//   - All text goes through a visibleWriter: texts of nodes, operators and
+//     servers cannot move the cursor or change colours. Only rawOf writes bytes
+//     as they are, such as a file of the code or a backup.
+//   - A text that somebody else has written stays in its line and its cell: see
+//     printLine and table.
+//   - A command that changes much asks first, on standard error. It reads the
+//     answer from the terminal. Without a terminal it changes nothing unless
+//     --yes is given.
+//   - An interrupt (Ctrl-C) ends the command. A job goes on, because it lives on
+//     the server.
+//   - Exit codes are part of the interface: see exit.go and "tutti --help".
+//
+// # Rules of the help
+//
+// docs/style.md has them, and TestHelp checks them: a Short begins with a verb,
+// a sentence of a Long makes one statement, and each command that does something
+// shows an example.
 package cli

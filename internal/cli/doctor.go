@@ -29,9 +29,15 @@ func newDoctorCommand(o *options) *cobra.Command {
 	var in Examine
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is wrong with this machine, and what mends it",
-		Long: `Looks at the server, the node and the operator that live here, each if it does.
-It changes nothing. Exit code 0: all is well, perhaps with hints; 1: there are findings.`,
+		Short: "Diagnose this machine, and say how to mend it",
+		Long: `Checks the server, the node and the operator that live on this machine. It skips those
+that do not, and changes nothing.
+
+Exit code:
+   0  all is well, perhaps with hints
+   1  there are findings`,
+		Example: `  tutti doctor
+  tutti doctor --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in.Connection = o.conn

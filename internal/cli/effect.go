@@ -54,7 +54,7 @@ func effectLine(e tutti.Effect) string {
 // effectText is an effect with nodes.
 func effectText(e tutti.Effect) string {
 	if e.Runs == 0 {
-		return "No run: nobody has read it, or whoever has would be told the same.\n"
+		return "No run: no node has read it, or every reader would get the same answer.\n"
 	}
 	text := strings.Replace(effectLine(e), "this directly causes", "Directly, this causes", 1)
 	if !e.Reactive {

@@ -38,16 +38,17 @@ const exitCodes = `   0  success
    1  the job failed: runs failed, or a wait timed out; nodes failed or refused what
       they were asked; doctor, chaos or policy check found something
    2  bad input: nothing was changed
-   3  refused: no grant, no certificate, a token that does not fit
+   3  refused: no grant, no certificate, or a token that does not fit
    4  the server cannot be reached, or did not answer in time
    5  the job was cancelled
-   6  what is stored is damaged or not what was stored: nothing was changed
-   7  converge: all that is not good waits for a missing answer
+   6  stored data is damaged or is not what was stored: nothing was changed
+   7  converge: every node that is not good waits for a missing answer
    8  converge: nodes keep changing each other's data
-   9  all is good but for nodes that are not connected, do not answer, or are paused
-  10  a job that the server began: nodes are not good, and run later or for a person
-  70  a mistake of tutti itself
- 130  interrupted; a job goes on`
+   9  every reachable node is good; some are disconnected, silent or paused
+  10  a job that the server began: some nodes are not good; they run later, or when
+      a person runs them
+  70  an error in tutti itself
+ 130  interrupted; the job goes on`
 
 // ExitCode is the exit code that belongs to an error.
 func ExitCode(err error) int {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,20 +14,20 @@ import (
 func newExplainCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Say why a node, a value or a resource is as it is",
-		Long: `Every run records what it read and what it published. From that, and from the
-log, these commands say who changed what, when, in which job and run.`,
+		Short: "Explain why a node, a value or a resource is as it is",
+		Long: `Every run records what it read and what it published. From these records and the log,
+the commands say who changed what, when, in which job and run.`,
 	}
 	cmd.AddCommand(
-		newExplanationCommand(o, "node NODE", "Why a node is good, stale, suspect, waiting or failed", 1,
+		newExplanationCommand(o, "node NODE", "Explain why a node is good, stale, suspect, waiting or failed", "web-01", 1,
 			func(ctx context.Context, s Server, args []string) (tutti.NodeExplanation, error) {
 				return s.ExplainNode(ctx, tutti.NodeName(args[0]))
 			}, printNodeExplanation),
-		newExplanationCommand(o, "value KEY", "Where a value comes from, what it was before, and who reads it", 1,
+		newExplanationCommand(o, "value KEY", "Explain where a value comes from, its history, and who reads it", "shared/app/version", 1,
 			func(ctx context.Context, s Server, args []string) (tutti.ValueExplanation, error) {
 				return s.ExplainValue(ctx, args[0])
 			}, printValueExplanation),
-		newExplanationCommand(o, "resource NODE 'TYPE[TITLE]'", "What the last run did to a resource, and what was read where it is declared", 2,
+		newExplanationCommand(o, "resource NODE 'TYPE[TITLE]'", "Explain what the last run did to a resource, and what it read for it", "web-01 'Service[nginx]'", 2,
 			func(ctx context.Context, s Server, args []string) (tutti.ResourceExplanation, error) {
 				return s.ExplainResource(ctx, tutti.ExplainResource{Node: tutti.NodeName(args[0]), Resource: args[1]})
 			}, printResourceExplanation),
@@ -36,13 +37,14 @@ log, these commands say who changed what, when, in which job and run.`,
 
 // newExplanationCommand makes a command that asks for an explanation and prints it.
 func newExplanationCommand[Out any](
-	o *options, use, summary string, args int,
+	o *options, use, summary, example string, args int,
 	ask func(context.Context, Server, []string) (Out, error), show func(io.Writer, Out, time.Time),
 ) *cobra.Command {
 	return &cobra.Command{
-		Use:   use,
-		Short: summary,
-		Args:  cobra.ExactArgs(args),
+		Use:     use,
+		Short:   summary,
+		Example: "  tutti explain " + strings.Fields(use)[0] + " " + example,
+		Args:    cobra.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {

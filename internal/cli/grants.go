@@ -20,15 +20,24 @@ func newGrantsCommand(o *options) *cobra.Command {
 func newGrantsSuggestCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "suggest [JOB]",
-		Short: "Print the grants that runs were refused for, to be read and pasted",
+		Short: "Print the grants that runs lacked, as lines of the fleet file",
 		Long: `Prints, as lines of the fleet file, the grants that the nodes' code needs and does not
-have: what the runs of the last "tutti converge --noop" were refused, or those of
-another job. A noop changes nothing on a node, so this is the way to find the
-grants of a new fleet: converge --noop, suggest, read, paste, push, and again until
-nothing is printed. Of a fleet file of before 0.3.0 it also prints what its grants
-admit today and do not after the next push.
-Read each line before you paste it: with "dangerous: true" the nodes of the group
-are root on every node that collects what they export.`,
+have. It takes them from the runs of the last "tutti converge --noop", or from those
+of another job. A noop changes nothing on a node.
+
+To find the grants of a new fleet, repeat until nothing is printed:
+
+    tutti converge --noop
+    tutti grants suggest      # read the lines, and paste them into the fleet file
+    tutti code push
+
+If the fleet file was written for a release before 0.3.0, the command also prints what
+its grants allow today and will not allow after the next push.
+
+Read each line before you paste it. With "dangerous: true" the nodes of the group are
+root on every node that collects what they export.`,
+		Example: `  tutti converge --noop
+  tutti grants suggest`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
@@ -43,7 +52,7 @@ are root on every node that collects what they export.`,
 				return printJSON(cmd.OutOrStdout(), got)
 			}
 			if got.Job == "" && !got.Old {
-				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended that could say what is missing; run: tutti converge --noop")
+				return tutti.Errorf(tutti.CodeNotFound, "no noop converge has ended yet, so nothing shows which grants are missing; run: tutti converge --noop")
 			}
 			printSuggested(cmd.OutOrStdout(), got)
 			return nil

@@ -15,12 +15,17 @@ func newGraphCommand(o *options) *cobra.Command {
 	var dot bool
 	cmd := &cobra.Command{
 		Use:   "graph [TARGET]",
-		Short: "Show who reads what whom publishes, as their last runs recorded it",
-		Long: `Shows the dependencies of a fleet (or of those of a group or one node) that follow
-from the records of its runs: who publishes into which questions, and who asks them.
-A soft edge is one of exports, which are there when their node has compiled; a hard
-one is of values, which are there when it has applied; an explicit one is of the
-fleet file (order).`,
+		Short: "Show which nodes read what other nodes publish",
+		Long: `Shows the dependencies of the fleet, of a group, or of one node. They follow from what
+the nodes' last runs recorded: what each run published, and what each run asked for.
+
+There are three kinds of edges:
+
+  soft      of exports, which exist after their node has compiled
+  hard      of values, which exist after their node has applied
+  explicit  of the fleet file (order)`,
+		Example: `  tutti graph web
+  tutti graph --dot | dot -Tsvg`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
@@ -43,7 +48,7 @@ fleet file (order).`,
 			return printGraph(cmd.OutOrStdout(), g)
 		},
 	}
-	cmd.Flags().BoolVar(&dot, "dot", false, "print it for Graphviz: tutti graph --dot | dot -Tsvg")
+	cmd.Flags().BoolVar(&dot, "dot", false, "print the graph for Graphviz")
 	return cmd
 }
 

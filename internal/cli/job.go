@@ -19,9 +19,10 @@ func newJobCommand(o *options) *cobra.Command {
 
 func newJobListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List jobs, the latest first",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List jobs, the latest first",
+		Example: "  tutti job list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -60,9 +61,10 @@ func newJobListCommand(o *options) *cobra.Command {
 func newJobShowCommand(o *options) *cobra.Command {
 	var with jobParts
 	cmd := &cobra.Command{
-		Use:   "show [JOB]",
-		Short: "Show how a job's steps and runs ended (default: the latest job)",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "show [JOB]",
+		Short:   "Show how a job's steps and runs ended (default: the latest job)",
+		Example: "  tutti job show --changes",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -97,8 +99,8 @@ func newJobShowCommand(o *options) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&with.reads, "reads", false, "also what every run read and published")
-	cmd.Flags().BoolVar(&with.changes, "changes", false, "also what changed and failed, the same on many nodes once (reads the reports of at most 1,000 runs)")
+	cmd.Flags().BoolVar(&with.reads, "reads", false, "also show what every run read and published")
+	cmd.Flags().BoolVar(&with.changes, "changes", false, "also show changes and failures, each once for all its nodes (reads at most 1,000 reports)")
 	return cmd
 }
 
@@ -277,9 +279,10 @@ func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job,
 
 func newJobWatchCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "watch [JOB]",
-		Short: "Show a job until its end (default: the latest job)",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "watch [JOB]",
+		Short:   "Watch a job until its end (default: the latest job)",
+		Example: "  tutti job watch",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -293,9 +296,10 @@ func newJobWatchCommand(o *options) *cobra.Command {
 func newJobCancelCommand(o *options) *cobra.Command {
 	var in tutti.CancelJob
 	cmd := &cobra.Command{
-		Use:   "cancel JOB",
-		Short: "Let nothing more of a job begin; runs that go on end by themselves",
-		Args:  cobra.ExactArgs(1),
+		Use:     "cancel JOB",
+		Short:   "Cancel a job: start nothing more; current runs finish",
+		Example: "  tutti job cancel JOB --reason 'wrong group'",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -316,7 +320,7 @@ func newJobCancelCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")
-	cmd.Flags().BoolVar(&in.Now, "now", false, "interrupt the Puppet runs that go on")
+	cmd.Flags().BoolVar(&in.Now, "now", false, "also interrupt the current Puppet runs")
 	o.addYes(cmd)
 	return cmd
 }

@@ -31,7 +31,7 @@ type Lab struct {
 	Bases func(ctx context.Context, file string) (dirs []string, err error)
 	// Run runs a command in a throwaway copy of a base.
 	Run func(ctx context.Context, run LabRun) error
-	// Faults befall hosts.
+	// Faults are what hosts can suffer.
 	Faults LabFaults
 }
 
@@ -73,14 +73,12 @@ func newLabCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Make real hosts on this machine, to try and test fleets",
-		Long: `A lab is a set of hosts on this machine: each boots Debian's own systemd and has
-its own network. It needs root on Linux.`,
+		Long: `A lab is a set of hosts on this machine. Each host boots Debian's own systemd and has
+its own network. A lab needs root on Linux.`,
 	}
-	cmd.AddCommand(
-		newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l),
-		newLabBaseCommand(l), newLabRunCommand(l),
-	)
-	cmd.AddCommand(append(newLabFaultCommands(l.Faults), newLabChaosCommand(o))...)
+	group(cmd, "Hosts", newLabUpCommand(l), newLabDownCommand(l), newLabListCommand(l), newLabExecCommand(l))
+	group(cmd, "Faults", append(newLabFaultCommands(l.Faults), newLabChaosCommand(o))...)
+	group(cmd, "Bases", newLabBaseCommand(l), newLabRunCommand(l))
 	return cmd
 }
 
@@ -89,9 +87,10 @@ func newLabUpCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Boot the hosts of a lab file and wait until they run",
-		Long: `Boot the hosts of a lab file and wait until they run. The first time, the base is
-built, which takes a minute or more; after that four hosts take seconds.`,
-		Args: cobra.ExactArgs(1),
+		Long: `Boots the hosts of a lab file and waits until they run. The first time it also builds
+the base, which takes a minute or more. After that, four hosts take seconds.`,
+		Example: "  tutti lab up lab.yaml",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			view, err := l.Up(cmd.Context(), args[0])
 			if err != nil {
@@ -106,9 +105,10 @@ built, which takes a minute or more; after that four hosts take seconds.`,
 
 func newLabDownCommand(l Lab) *cobra.Command {
 	return &cobra.Command{
-		Use:   "down [NAME]",
-		Short: "Remove a lab with all it left on this machine, also after its making was killed",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "down [NAME]",
+		Short:   "Remove a lab and all it created, even if creating it was interrupted",
+		Example: "  tutti lab down swift",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) == 1 {
@@ -122,9 +122,10 @@ func newLabDownCommand(l Lab) *cobra.Command {
 func newLabListCommand(l Lab) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List labs and their hosts",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List labs and their hosts",
+		Example: "  tutti lab list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			views, err := l.List(cmd.Context())
 			if err != nil {
@@ -166,7 +167,7 @@ func newLabExecCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "exec [--lab NAME] HOST -- COMMAND [ARG...]",
 		Short:   "Run a command on a host, as root",
-		Long:    "Run a command on a host, as root. Standard files and the exit code are the command's own.",
+		Long:    `Runs a command on a host, as root. Standard files and the exit code are the command's own.`,
 		Example: "  tutti lab exec storage-01 -- systemctl status",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,9 +181,11 @@ func newLabExecCommand(l Lab) *cobra.Command {
 
 func newLabBaseCommand(l Lab) *cobra.Command {
 	return &cobra.Command{
-		Use:   "base FILE",
-		Short: "Build the bases of a lab file's hosts unless they are cached, and print their directories",
-		Args:  cobra.ExactArgs(1),
+		Use:     "base FILE",
+		Short:   "Build the bases of a lab file's hosts, and print their directories",
+		Long:    `A base that is in the cache is not built again.`,
+		Example: "  tutti lab base lab.yaml",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dirs, err := l.Bases(cmd.Context(), args[0])
 			if err != nil {
@@ -202,9 +205,9 @@ func newLabRunCommand(l Lab) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command in a throwaway copy of a base",
-		Long: `Run a command in a throwaway copy of a base, on this machine's network. What it
-writes outside of its binds is gone at the end, and nothing that it starts
-outlives it. The exit code is the command's own.`,
+		Long: `Runs a command in a throwaway copy of a base, on this machine's network. At the end
+everything is gone that the command wrote outside of its binds. No process that it
+started outlives it. The exit code is the command's own.`,
 		Example: `  tutti lab run --package puppet-agent --bind .:/code --dir /code -- puppet parser validate manifests`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// LabFaults are what can befall a host of the named lab, the only one if the
+// LabFaults are what a host of the named lab can suffer, the only lab if the
 // name is empty. A host that is in that state already is no error.
 type LabFaults struct {
 	Cut, Heal, Kill, Start func(ctx context.Context, lab, host string) error
@@ -24,9 +24,9 @@ type LabFaults struct {
 
 func newLabFaultCommands(f LabFaults) []*cobra.Command {
 	return []*cobra.Command{
-		newLabFaultCommand("cut", "Part a host from all others; the host itself sees nothing but silence", f.Cut),
-		newLabFaultCommand("heal", "Join a host to the others again, with a link that is not slow", f.Heal),
-		newLabFaultCommand("kill", "Cut a host's power: all its processes are gone at once, its disk stays", f.Kill),
+		newLabFaultCommand("cut", "Disconnect a host from all others; the host itself sees only silence", f.Cut),
+		newLabFaultCommand("heal", "Reconnect a host to the others, with a link that is not slow", f.Heal),
+		newLabFaultCommand("kill", "Power a host off: all its processes are gone at once, its disk stays", f.Kill),
 		newLabFaultCommand("start", "Boot a host that was killed, with its disk, name and address", f.Start),
 		newLabSlowCommand(f), newLabRelayCommand(f),
 	}
@@ -56,8 +56,9 @@ func newLabSlowCommand(f LabFaults) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slow [--lab NAME] HOST (--delay TIME | --loss PERCENT | --off)...",
 		Short: "Delay a host's packets and lose some of them",
-		Long: `Delay a host's packets and lose some of them, each way: a round trip takes twice
-the delay. It replaces how slow the link was. --off, or heal, ends it.`,
+		Long: `Delays a host's packets and loses some of them, in each direction. A round trip takes
+twice the delay. The command replaces an earlier delay and loss. --off, or
+"tutti lab heal", ends both.`,
 		Example: "  tutti lab slow storage-01 --delay 100ms --loss 5%",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,9 +74,9 @@ the delay. It replaces how slow the link was. --off, or heal, ends it.`,
 	}
 	labFlag(cmd, &lab)
 	flags := cmd.Flags()
-	flags.DurationVar(&delay, "delay", 0, "of each packet, like 100ms")
-	flags.StringVar(&loss, "loss", "0%", "part of the packets that is lost, like 5%")
-	flags.BoolVar(&off, "off", false, "end it")
+	flags.DurationVar(&delay, "delay", 0, "delay of each packet, like 100ms")
+	flags.StringVar(&loss, "loss", "0%", "share of the packets that is lost, like 5%")
+	flags.BoolVar(&off, "off", false, "end the delay and the loss")
 	cmd.MarkFlagsMutuallyExclusive("off", "delay")
 	cmd.MarkFlagsMutuallyExclusive("off", "loss")
 	return cmd
@@ -93,7 +94,7 @@ func parsePercent(text string) (float64, error) {
 
 func newLabRelayCommand(f LabFaults) *cobra.Command {
 	return &cobra.Command{
-		Use: "relay PORT TAP DELAY LOSS", Short: "Be the process behind a slow link", Hidden: true, Args: cobra.ExactArgs(4),
+		Use: "relay PORT TAP DELAY LOSS", Short: "Relay the packets of a slow link", Hidden: true, Args: cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.Relay(cmd.Context(), args) },
 	}
 }

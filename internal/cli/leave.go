@@ -29,11 +29,12 @@ func newLeaveCommand(o *options) *cobra.Command {
 	var in LeaveNode
 	cmd := &cobra.Command{
 		Use:   "leave",
-		Short: "Make this machine what it was before it joined",
-		Long: `Tells the server, which withdraws what the node published, stops the agent and
-removes its unit and its state. What Puppet applied stays, and so does tutti
-itself. It is refused while a run goes on.`,
-		Args: cobra.NoArgs,
+		Short: "Undo the join: this machine is not a node afterwards",
+		Long: `Tells the server, which withdraws what the node published. Then it stops the agent and
+removes its unit and its state. It keeps what Puppet applied, and the program tutti.
+It refuses while a run goes on.`,
+		Example: "  tutti leave",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.confirm(cmd, "leave the fleet and remove "+in.Dir); err != nil {
 				return err
@@ -57,7 +58,7 @@ itself. It is refused while a run goes on.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Dir, "dir", DefaultAgentDir, "the agent's state directory")
-	f.BoolVar(&in.Offline, "offline", false, "do not ask the server; results that it does not have are lost")
+	f.BoolVar(&in.Offline, "offline", false, "do not tell the server; results that the server does not have are lost")
 	o.addYes(cmd)
 	return cmd
 }

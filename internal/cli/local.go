@@ -58,9 +58,10 @@ func newLocalCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Run Puppet on this node while its server is away, as root",
-		Long: `For the person on call, on the node itself. Nothing here needs the server.
-A local run has the code of the last full run that passed its gate here, and the
-last known answers. It publishes nothing. The server is told of it when it is back.`,
+		Long: `Use these commands on the node itself, when the server cannot be reached. None of them
+needs the server. A local run uses the code of the last full run that passed its gate
+here, and the last known answers. It publishes nothing. The agent reports the run to
+the server when the server is back.`,
 	}
 	cmd.AddCommand(newLocalStatusCommand(o), newLocalRunCommand(o), newLocalLogCommand(o))
 	return cmd
@@ -69,9 +70,10 @@ last known answers. It publishes nothing. The server is told of it when it is ba
 func newLocalStatusCommand(o *options) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show what this node knows of its server, its code and its last runs",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Short:   "Show what this node knows of its server, its code and its last runs",
+		Example: "  tutti local status",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.deps.Local.Status(dir)
 			if err != nil {
@@ -93,10 +95,12 @@ func newLocalRunCommand(o *options) *cobra.Command {
 	var noop bool
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Run Puppet here now, with the code and the answers that are known here",
-		Long: `The agent begins the run, under the same lock and with the same record as one that
-the server orders. A question that was never answered before ends it as waiting:
-then nothing is changed. Exit code 0: it ended good.`,
+		Short: "Run Puppet now, with the code and answers that this node knows",
+		Long: `The agent starts the run, with the same lock and the same record as a run that the
+server orders. If the run asks a question that was never answered before, it ends as
+waiting and changes nothing. Exit code 0 means that the run ended good.`,
+		Example: `  tutti local run --noop
+  tutti local run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			mode := tutti.ModeApply
@@ -125,16 +129,17 @@ then nothing is changed. Exit code 0: it ended good.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", DefaultAgentDir, "the agent's state directory")
-	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing, say what would be changed")
+	cmd.Flags().BoolVar(&noop, "noop", false, "change nothing, show what would change")
 	return cmd
 }
 
 func newLocalLogCommand(o *options) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "log [RUN]",
-		Short: "Print the log of a run of this node, without an argument of the latest",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "log [RUN]",
+		Short:   "Print the log of a run of this node (default: the latest run)",
+		Example: "  tutti local log",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run := ""
 			if len(args) == 1 {

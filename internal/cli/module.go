@@ -17,7 +17,7 @@ type ModuleInstalled struct {
 type InstallModule func(modules string) (ModuleInstalled, error)
 
 func newModuleCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "module", Short: "Take the Puppet module tutti out of this program"}
+	cmd := &cobra.Command{Use: "module", Short: "Install the Puppet module tutti for CI and IDEs"}
 	cmd.AddCommand(newModuleInstallCommand(o))
 	return cmd
 }
@@ -25,13 +25,15 @@ func newModuleCommand(o *options) *cobra.Command {
 func newModuleInstallCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "install DIR",
-		Short: "Put the Puppet module tutti into DIR/tutti, for CI and IDEs",
-		Long: `Writes the Puppet module tutti of this release to DIR/tutti, so that code which uses
-its types and functions compiles outside of Tutti: in CI, in an IDE, and with puppet
-apply by hand. There it publishes nothing, and functions give their defaults. A module
-that another release has written is replaced, anything else is left alone.
-Nodes need no such copy: their agents have the module. Do not push it with the code,
-and keep it off the modulepath of nodes: a run with two modules is refused.`,
+		Short: "Install the Puppet module tutti into DIR/tutti, for CI and IDEs",
+		Long: `Writes the Puppet module tutti of this release to DIR/tutti. Code that uses its types
+and functions then compiles outside of Tutti: in CI, in an IDE, and with puppet apply.
+There the module publishes nothing, and its functions return their defaults. The
+command replaces a module that another release has written. It leaves anything else
+alone.
+
+Nodes do not need this copy, because their agents have the module. Do not push it with
+the code, and keep it off the nodes' modulepath: a run with two modules is refused.`,
 		Example: "  tutti module install spec/fixtures/modules",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

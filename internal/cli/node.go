@@ -18,9 +18,9 @@ func newNodeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Show and remove nodes"}
 	cmd.AddCommand(
 		newNodeListCommand(o), newNodeShowCommand(o),
-		newNodeChangeCommand(o, "replace NODE", "Let another machine take over a node's name with its next token",
+		newNodeChangeCommand(o, "replace NODE", "Replace a node's machine: another joins with the node's next token",
 			"Node %s may be replaced: the next token that fits lets another machine in under this name.\n", Server.ReplaceNode),
-		newNodeChangeCommand(o, "remove NODE", "Take a node out: its identity ends and what it published goes",
+		newNodeChangeCommand(o, "remove NODE", "Remove a node: end its identity and withdraw what it published",
 			"Node %s is removed.\n", Server.RemoveNode),
 		newNodeKeepCommand(o),
 	)
@@ -30,14 +30,16 @@ func newNodeCommand(o *options) *cobra.Command {
 func newNodeKeepCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keep NODE [BOOT]",
-		Short: "Say which one of two machines with a node's key is the node",
-		Long: `A copied disk is a second machine with the same key: the node is conflicted, and
-nothing is taken from it. "tutti node show NODE" lists the machines. BOOT is how
-the boot id, or the ticket, of the right one begins. The others are refused from
-then on; make each of them a node of its own, or switch it off.
-Without BOOT: the next machine that speaks with the node's key, which lets in an
-agent that was downgraded.`,
-		Args: cobra.RangeArgs(1, 2),
+		Short: "Keep one of two machines that have the same node key",
+		Long: `After a disk was copied, two machines have the same key. The node is then conflicted,
+and the server accepts nothing from it. "tutti node show NODE" lists the machines.
+BOOT is the beginning of the boot id, or of the ticket, of the right one. From then on
+the server refuses the others. Make each of them a separate node, or switch it off.
+
+Without BOOT the server accepts the next machine that connects with the node's key. Use
+this for an agent that was downgraded.`,
+		Example: "  tutti node keep web-01 3f2a",
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -62,9 +64,10 @@ agent that was downgraded.`,
 
 func newNodeListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the nodes, how they stand and how their last run ended",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the nodes, their state and how their last run ended",
+		Example: "  tutti node list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -203,9 +206,10 @@ func outcome(o tutti.Outcome, r tutti.Reason) string {
 
 func newNodeShowCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show NODE",
-		Short: "Show a node: whether it is good, its last run, and what that read and published",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show NODE",
+		Short:   "Show a node: its state, its last run, what it read and published",
+		Example: "  tutti node show web-01",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -275,9 +279,10 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 // newNodeChangeCommand makes a command that asks first and then changes a node.
 func newNodeChangeCommand(o *options, use, summary, done string, change nodeChange) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   use,
-		Short: summary,
-		Args:  cobra.ExactArgs(1),
+		Use:     use,
+		Short:   summary,
+		Example: "  tutti node " + strings.Fields(use)[0] + " web-01",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {

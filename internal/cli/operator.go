@@ -20,17 +20,18 @@ type OperatorCreate struct {
 }
 
 func newOperatorCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "operator", Short: "Let operators in and out"}
-	cmd.AddCommand(newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o),
-		newOperatorKeyCommand(o), newOperatorTrustCommand(o), newOperatorDistrustCommand(o))
+	cmd := &cobra.Command{Use: "operator", Short: "Manage operators: their certificates and signing keys"}
+	group(cmd, "Certificates", newOperatorListCommand(o), newOperatorCreateCommand(o), newOperatorRequestCommand(o), newOperatorRevokeCommand(o))
+	group(cmd, "Signed actions", newOperatorKeyCommand(o), newOperatorTrustCommand(o), newOperatorDistrustCommand(o))
 	return cmd
 }
 
 func newOperatorListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the operators and when their certificates end",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the operators and when their certificates end",
+		Example: "  tutti operator list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -75,17 +76,19 @@ func newOperatorCreateCommand(o *options) *cobra.Command {
 	var request string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Let an operator in",
-		Long: `Makes a key here, has the server sign a certificate for it, and writes both to
-a directory: hand it to the operator, who names it with --operator or
-$TUTTI_OPERATOR. Better, the operator makes the key, and it never travels:
+		Short: "Create an operator: issue a certificate for their key",
+		Long: `Makes a key here, has the server sign a certificate for it, and writes both to a
+directory. Give the directory to the operator, who names it with --operator or
+$TUTTI_OPERATOR. It is better if the operator makes the key, so that it never travels:
 
     tutti operator request ada --out ~/.config/tutti > ada.csr      # on ada's machine
     tutti operator create ada --request ada.csr --out ada           # here; hand back the files in ada/
                                                                     # to be put into ~/.config/tutti
 
-With --code-key, the key that signs code goes along: who has it decides what
-runs as root on every node. A certificate is good for a year and renews by itself.`,
+--code-key adds the key that signs code. Anyone who has this key decides what runs as
+root on every node. A certificate is valid for a year and renews by itself.`,
+		Example: `  tutti operator create ada --out ada
+  tutti operator create ada --request ada.csr --out ada`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Name = args[0]
@@ -112,7 +115,7 @@ runs as root on every node. A certificate is good for a year and renews by itsel
 	}
 	f := cmd.Flags()
 	f.StringVar(&in.Out, "out", "", "directory for the credentials (default: NAME)")
-	f.BoolVar(&in.CodeKey, "code-key", false, "give the code-signing key along")
+	f.BoolVar(&in.CodeKey, "code-key", false, "also give the operator the code-signing key")
 	f.StringVar(&request, "request", "", "sign the request in this file instead of making a key")
 	return cmd
 }
@@ -120,9 +123,10 @@ runs as root on every node. A certificate is good for a year and renews by itsel
 func newOperatorRequestCommand(o *options) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use:   "request NAME",
-		Short: "Make a key here and print a request for its certificate",
-		Args:  cobra.ExactArgs(1),
+		Use:     "request NAME",
+		Short:   "Make a key here and print a request for its certificate",
+		Example: "  tutti operator request ada > ada.csr",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				out = o.conn.OperatorDir
@@ -142,9 +146,10 @@ func newOperatorRequestCommand(o *options) *cobra.Command {
 func newOperatorRevokeCommand(o *options) *cobra.Command {
 	var in tutti.RevokeOperator
 	cmd := &cobra.Command{
-		Use:   "revoke NAME",
-		Short: "End all certificates that an operator has, and what he does with them now",
-		Args:  cobra.ExactArgs(1),
+		Use:     "revoke NAME",
+		Short:   "Revoke an operator's certificates and end open sessions",
+		Example: "  tutti operator revoke ada --reason 'left the team'",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Operator = args[0]
 			server, err := o.connect()
@@ -162,7 +167,7 @@ func newOperatorRevokeCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the log")
-	cmd.Flags().BoolVar(&in.Last, "last", false, "also if nobody is left with a certificate")
+	cmd.Flags().BoolVar(&in.Last, "last", false, "revoke even if no operator with a certificate is left")
 	o.addYes(cmd)
 	return cmd
 }

@@ -13,11 +13,17 @@ func newPauseCommand(o *options) *cobra.Command {
 	var in tutti.Pause
 	cmd := &cobra.Command{
 		Use:   "pause [TARGET] --reason TEXT",
-		Short: "Keep converging and reactions away from a group, a node or the whole fleet",
-		Long: `Until it is unpaused, or for a time, nothing begins on the target by ` + "`tutti\nconverge`" + `, a converge step of a plan, or by itself. Runs that have passed their
-gates end, those before it are stopped there. Plans run (tutti run): who starts
-one means it. Another pause of the same target replaces the first; a node may be
-paused by itself and by its groups, and runs when all of them have ended.`,
+		Short: "Pause a group, a node or the fleet: no converging, no reactions",
+		Long: `Pauses a group, a node, or the whole fleet (without TARGET). Until the pause ends,
+nothing starts there by itself, by "tutti converge", or by a converge step of a plan.
+Runs that have passed their gates finish. Runs before their gates stop there.
+
+A pause does not hold back plans: "tutti run" runs on paused nodes.
+
+Another pause of the same target replaces the first. A node can be paused by itself and
+by several groups. It runs again when all its pauses have ended.`,
+		Example: `  tutti pause web --reason 'load test' --for 2h
+  tutti pause --reason 'network maintenance'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Reason == "" {
@@ -45,17 +51,18 @@ paused by itself and by its groups, and runs when all of them have ended.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&in.Reason, "reason", "", "why, for whoever wonders")
-	f.DurationVar(&in.For, "for", 0, "how long, like 2h; without: until it is unpaused")
+	f.StringVar(&in.Reason, "reason", "", "why, shown to everyone who asks")
+	f.DurationVar(&in.For, "for", 0, "how long, like 2h; default: until tutti unpause")
 	cmd.AddCommand(newPauseListCommand(o))
 	return cmd
 }
 
 func newPauseListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List what is paused",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List what is paused",
+		Example: "  tutti pause list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -79,9 +86,10 @@ func newPauseListCommand(o *options) *cobra.Command {
 
 func newUnpauseCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "unpause [TARGET]",
-		Short: "End a pause of a group, a node or the whole fleet",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "unpause [TARGET]",
+		Short:   "Resume a group, a node or the whole fleet after a pause",
+		Example: "  tutti unpause web",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := ""
 			if len(args) > 0 {

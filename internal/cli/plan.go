@@ -19,9 +19,10 @@ func newPlanCommand(o *options) *cobra.Command {
 func newPlanListCommand(o *options) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the plans",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the plans",
+		Example: "  tutti plan list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, _, err := readFleet(file)
 			if err != nil {
@@ -44,9 +45,10 @@ func newPlanListCommand(o *options) *cobra.Command {
 func newPlanShowCommand(o *options) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "show [PLAN]",
-		Short: "Show the steps of a plan, what each waits for and where it runs",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "show [PLAN]",
+		Short:   "Show the steps of a plan, what each waits for and where it runs",
+		Example: "  tutti plan show deploy",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, _, err := readFleet(file)
 			if err != nil {

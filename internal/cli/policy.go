@@ -18,20 +18,28 @@ func newPolicyCommand(o *options) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
 		Short: "Find rules of a node's policy that can never match or fail open",
-		Long: `Reads a policy as an agent would (its groups of callers are in FILE.groups) and
-says which rules can never match (commas for spaces, words that are no action or
-nobody, what earlier rules match already), and which fail open. Needs no server.
+		Long: `Reads a policy as an agent would. Its groups of callers are in FILE.groups. The command
+needs no server. It reports two kinds of rules:
 
-A rule has four or five columns, parted by tabs:
+  - Rules that can never match: commas for spaces, unknown words, or an earlier rule
+    that already matches all of it.
+  - Rules that fail open.
+
+A rule has four or five columns, separated by tabs:
   allow|deny  CALLERS  ACTIONS  FACTS  [CLASSES]
-The first rule of which all columns match decides; without one the line
-"policy default", without that: deny. In conditions "not" binds tighter than
-"and", and "and" tighter than "or". A node without the file lets operators ask for
-status, last_run_summary, facts, enable, disable and runonce, and denies resource.
+The first rule of which all columns match decides. If none matches, the line
+"policy default" decides. Without that line the answer is deny. In conditions "not" binds
+tighter than "and", and "and" tighter than "or".
 
-Exit code 0: nothing found; 1: findings; 2: no policy that an agent understands,
-which denies everything.`,
-		Args: cobra.ExactArgs(1),
+Without the file a node lets operators ask for status, last_run_summary, facts, enable,
+disable and runonce. It denies resource.
+
+Exit code:
+   0  nothing found
+   1  findings
+   2  FILE is not a policy that an agent understands: the agent denies everything`,
+		Example: "  tutti policy check /etc/tutti/policy",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := o.deps.CheckPolicy(args[0])
 			if err != nil {

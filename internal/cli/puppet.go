@@ -23,23 +23,25 @@ func newPuppetCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "puppet",
 		Short: "Ask and control the Puppet of many nodes at once",
-		Long: `Each command asks the nodes that --on selects, and has an answer or a reason for
-every one of them: a node that says nothing is named.
+		Long: `Each command asks the nodes that --on selects. It prints an answer or a reason for every
+one of them. It also names nodes that do not answer.
 
-A selector is an expression (CEL) that is true for the nodes that are meant:
+A selector is an expression (CEL) that is true for the selected nodes:
   "web" in groups                       facts.os.family == "Debian"
   node.startsWith("web-")               outcome == "failed" && reason == "compile"
   now - last_run > duration("2h")       has(facts.role) && facts.role == "db"
 It knows node, groups, outcome, reason, last_run, now, connected, running, paused,
-puppet, agent and facts. "true" is every node.
+puppet, agent and facts. "true" selects every node.
 
-Exit code 0: all have done it; 1: some have failed or refused; 9: all others have,
-but some are away, silent, or nobody knows whether they are meant.`,
+Exit code:
+   0  all selected nodes have done it
+   1  some have failed or refused
+   9  some are away or silent, or it is unknown whether they are selected`,
 	}
-	cmd.AddCommand(
-		newPuppetStatusCommand(o), newPuppetCountCommand(o), newPuppetLastRunCommand(o), newPuppetSummaryCommand(o), newPuppetResourceCommand(o),
-		newPuppetEnableCommand(o), newPuppetDisableCommand(o), newPuppetRunOnceCommand(o), newPuppetRunAllCommand(o),
-	)
+	group(cmd, "Ask",
+		newPuppetStatusCommand(o), newPuppetCountCommand(o), newPuppetLastRunCommand(o), newPuppetSummaryCommand(o), newPuppetResourceCommand(o))
+	group(cmd, "Control",
+		newPuppetEnableCommand(o), newPuppetDisableCommand(o), newPuppetRunOnceCommand(o), newPuppetRunAllCommand(o))
 	return cmd
 }
 
@@ -128,25 +130,31 @@ func newPuppetStatusCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteStatus}}
 	return r.command(&cobra.Command{
 		Use: "status", Args: cobra.NoArgs, Short: "Show what the Puppet of each node is doing, and whether it is enabled",
+		Example: `  tutti puppet status --on '"web" in groups'`,
 	}, showStatus)
 }
 
 func newPuppetCountCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteStatus}}
-	return r.command(&cobra.Command{Use: "count", Args: cobra.NoArgs, Short: "Count the nodes by what their Puppet is doing"}, showCount)
+	return r.command(&cobra.Command{
+		Use: "count", Args: cobra.NoArgs, Short: "Count the nodes by what their Puppet is doing",
+		Example: "  tutti puppet count",
+	}, showCount)
 }
 
 func newPuppetLastRunCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteSummary}}
 	return r.command(&cobra.Command{
 		Use: "last-run-summary", Args: cobra.NoArgs, Short: "Show the summary that Puppet keeps of its last run on each node",
+		Example: `  tutti puppet last-run-summary --on 'node == "web-01"'`,
 	}, showLastRun)
 }
 
 func newPuppetSummaryCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteSummary}}
 	return r.command(&cobra.Command{
-		Use: "summary", Args: cobra.NoArgs, Short: "Show how the last runs of the nodes compare: resources, failures, times",
+		Use: "summary", Args: cobra.NoArgs, Short: "Compare the last runs of the nodes: resources, failures, times",
+		Example: "  tutti puppet summary",
 	}, showSummary)
 }
 
@@ -154,9 +162,10 @@ func newPuppetResourceCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteResource}}
 	cmd := r.command(&cobra.Command{
 		Use: "resource TYPE [NAME]", Args: cobra.RangeArgs(1, 2), Short: "Show a resource as it is on each node; changes nothing",
-		Long: `Reads a resource, or all of a type, with Puppet's own providers (puppet resource).
-It starts Puppet, which takes seconds. A node denies it unless its policy allows
-the action "resource".`,
+		Long: `Reads a resource, or all resources of a type, with Puppet's own providers (puppet
+resource). It starts Puppet, which takes seconds. A node denies it unless the node's
+policy allows the action "resource".`,
+		Example: `  tutti puppet resource service nginx --on '"web" in groups'`,
 	}, showResource)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -175,10 +184,11 @@ the action "resource".`,
 func newPuppetEnableCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteEnable}}
 	cmd := r.command(&cobra.Command{
-		Use: "enable", Args: cobra.NoArgs, Short: "Let Puppet run again; where it may, nothing changes",
+		Use: "enable", Args: cobra.NoArgs, Short: "Enable Puppet (no effect where it is enabled)",
 		Long: `Lets Puppet run again, as "puppet agent --enable" does.
 
 ` + signHelp,
+		Example: `  tutti puppet enable --on 'node == "web-01"'`,
 	}, showChange)
 	r.addYes(cmd)
 	return cmd
@@ -187,28 +197,32 @@ func newPuppetEnableCommand(o *options) *cobra.Command {
 func newPuppetDisableCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteDisable}}
 	cmd := r.command(&cobra.Command{
-		Use: "disable", Args: cobra.NoArgs, Short: "Keep Puppet from running; where it is disabled, the first message stays",
-		Long: `Disables Puppet as "puppet agent --disable" does, in Puppet's own file: every puppet
-agent run is refused until it is enabled. Where it is disabled already that is
-said, and the message stays which is there, unless --force replaces it.
+		Use: "disable", Args: cobra.NoArgs, Short: "Disable Puppet (where it is disabled, the message stays)",
+		Long: `Disables Puppet as "puppet agent --disable" does, in Puppet's own file. Puppet then
+refuses every agent run until it is enabled. If Puppet is disabled already, the command
+says so and keeps the message that is there. --force replaces the message.
 
 ` + signHelp,
+		Example: `  tutti puppet disable --on '"web" in groups' -m 'disk is being replaced'`,
 	}, showChange)
 	r.addYes(cmd)
-	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "why, for whoever wonders (default: who and when)")
+	cmd.Flags().StringVarP(&r.in.Message, "message", "m", "", "why, shown to everyone who asks (default: who and when)")
 	cmd.Flags().BoolVar(&r.in.Force, "force", false, "replace the message of a node that is disabled already")
 	return cmd
 }
 
 // signHelp is what enable and disable say of signatures.
-const signHelp = `Where operators sign what nodes are to change (tutti operator trust), the command names
-the nodes that it signs for. A node that the expression cannot mean by its name is
-refused. If the expression asks for more than "node", as for groups or facts, the
-server alone knows which nodes are meant: the command asks first, or wants --yes.`
+const signHelp = `If operators sign changes on nodes (tutti operator trust), the command names the nodes
+that it signs for. It refuses a node whose name the expression cannot mean. If the
+expression uses more than "node", such as groups or facts, only the server knows which
+nodes are selected. The command then asks first, or needs --yes.`
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
-	cmd := &cobra.Command{Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may, all at once"}
+	cmd := &cobra.Command{
+		Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may run, all at once",
+		Example: `  tutti puppet runonce --on '"web" in groups' --noop`,
+	}
 	r.flags(cmd)
 	start := r.startFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return r.runs(cmd, start(0)) }
@@ -218,20 +232,23 @@ func newPuppetRunOnceCommand(o *options) *cobra.Command {
 func newPuppetRunAllCommand(o *options) *cobra.Command {
 	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
-		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may, N at a time",
-		Long: `Keeps N runs in flight: as one ends, the next begins. Each node is first asked
-whether it may run (its policy, disabled, another run); those that may not, are
-away or silent are named, and make the exit code another one than 0.
+		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may run, N at a time",
+		Long: `Keeps N runs in flight: when one ends, the next begins. Each node is first asked whether
+it may run. A node may not run if its policy denies it, if its Puppet is disabled, or
+while another run goes on. The command names nodes that may not run, are away or are
+silent. Its exit code is then not 0.
 
-With --rerun 30m it begins anew when all are through, at the earliest half an hour
-after it began, and asks the nodes again each time, until it is interrupted. What
-goes wrong in one round is said, and the next one comes all the same; only what is
-wrong with the command ends it.`,
+With --rerun 30m the command begins again when all runs are through, at the earliest half
+an hour after it began. It asks the nodes again each time, until it is interrupted.
+A failure in one round is printed and does not stop the next round. Only an error in
+the command itself ends it.`,
+		Example: `  tutti puppet runall 10 --on true
+  tutti puppet runall 5 --on 'now - last_run > duration("2h")' --rerun 30m`,
 	}
 	r.flags(cmd)
 	start := r.startFlags(cmd)
 	var rerun time.Duration
-	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin anew when all are through, and not before this time has passed, until interrupted")
+	cmd.Flags().DurationVar(&rerun, "rerun", 0, "begin again when all are through, at the earliest after this time, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n, err := strconv.Atoi(args[0])
 		if err != nil || n < 1 {
@@ -241,7 +258,7 @@ wrong with the command ends it.`,
 			return r.runs(cmd, start(n))
 		}
 		if rerun <= 0 || start(n).detach {
-			return tutti.Errorf(tutti.CodeInvalid, "--rerun wants a time above 0 between two rounds, as in 30m, and somebody who stays: no --detach")
+			return tutti.Errorf(tutti.CodeInvalid, "--rerun needs a positive time between two rounds, such as 30m, and cannot be combined with --detach")
 		}
 		for cmd.Context().Err() == nil {
 			next := time.NewTimer(rerun)

@@ -24,7 +24,7 @@ type PuppetServerInstalled struct {
 type InstallPuppetServer func(o PuppetServerInstall) (PuppetServerInstalled, error)
 
 func newPuppetServerCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "puppet-server", Short: "Let a Puppet Server compile with Tutti's answers"}
+	cmd := &cobra.Command{Use: "puppet-server", Short: "Install Tutti's module on a Puppet Server"}
 	cmd.AddCommand(newPuppetServerInstallCommand(o))
 	return cmd
 }
@@ -33,13 +33,15 @@ func newPuppetServerInstallCommand(o *options) *cobra.Command {
 	var in PuppetServerInstall
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Put the module tutti on the Puppet Server of this host",
-		Long: `Run it on a Puppet Server that is a node. It copies the module tutti of this release
-to the modulepath that all environments share, and lets the node's agent open a
-socket for the Puppet Server. It changes no file of the Puppet Server's: what is to
-be set there, it says. Run it again after an upgrade of Tutti, and reload the Puppet
-Server then.`,
-		Args: cobra.NoArgs,
+		Short: "Install the module tutti on the Puppet Server of this host",
+		Long: `Run this command on a Puppet Server that is a node. It copies the module tutti of this
+release to the modulepath that all environments share. It also lets the node's agent
+open a socket for the Puppet Server. It changes no file of the Puppet Server: it prints
+the settings that you have to make there.
+
+After an upgrade of Tutti, run the command again and reload the Puppet Server.`,
+		Example: "  tutti puppet-server install",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			done, err := o.deps.InstallPuppetServer(in)
 			if err != nil {

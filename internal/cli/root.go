@@ -64,7 +64,7 @@ type Deps struct {
 	SignAction func(ctx context.Context, s Server, c Connection, in tutti.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
 	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
-	// Chaos lets faults befall a fleet on a lab and returns what must not be.
+	// Chaos lets a fleet on a lab suffer faults, and returns what is wrong afterwards.
 	Chaos func(ctx context.Context, c Connection, in Chaos, say func(format string, args ...any)) ([]string, error)
 	// InstallPuppetServer puts the module on the Puppet Server of this machine.
 	InstallPuppetServer InstallPuppetServer
@@ -105,8 +105,8 @@ func NewRoot(d Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tutti",
 		Short: "Orchestrate Puppet and OpenVox fleets",
-		Long: `Tutti brings multi-node systems up in the right order with Puppet, and knows
-what happened: every run records what it read and what it published.
+		Long: `Tutti brings multi-node systems up in the right order with Puppet. It knows what
+happened: every run records what it read and what it published.
 
 Exit codes:
 ` + exitCodes,
@@ -115,22 +115,34 @@ Exit codes:
 		SilenceErrors: true,
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&o.conn.Server, "server", "", "URL of the server (default: what the operator's directory says)")
+	f.StringVar(&o.conn.Server, "server", "", "URL of the server (default: the one in the operator's directory)")
 	f.StringVar(&o.conn.OperatorDir, "operator", defaultOperatorDir(), "directory with the operator's credentials; also $TUTTI_OPERATOR")
-	f.StringVar(&o.conn.Socket, "socket", DefaultSocket, "the server's local socket, used where there are no credentials")
+	f.StringVar(&o.conn.Socket, "socket", DefaultSocket, "the server's local socket, used if there are no credentials")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return tutti.Errorf(tutti.CodeInvalid, "%v; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(
-		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newLocalCommand(o), newTokenCommand(o), newNodeCommand(o), newOperatorCommand(o),
-		newCodeCommand(o), newGrantsCommand(o), newPlanCommand(o), newRunCommand(o), newConvergeCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newPuppetServerCommand(o), newModuleCommand(o), newPolicyCommand(o), newJobCommand(o), newDataCommand(o), newSecretCommand(o), newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o),
-		newRotateCommand(o), newDemoCommand(o), newLabCommand(o),
-	)
+	addCommands(root, o)
 	badInput(root)
 	root.SetOut(&visibleWriter{file: os.Stdout})
 	root.SetErr(&visibleWriter{file: os.Stderr})
 	return root
+}
+
+// addCommands adds all commands, in the groups that the help shows.
+func addCommands(root *cobra.Command, o *options) {
+	group(root, "Run",
+		newRunCommand(o), newConvergeCommand(o), newJobCommand(o), newPauseCommand(o), newUnpauseCommand(o), newPuppetCommand(o), newLocalCommand(o))
+	group(root, "Look",
+		newExplainCommand(o), newGraphCommand(o), newAuditCommand(o), newAccessCommand(o), newDoctorCommand(o), newPlanCommand(o), newPolicyCommand(o))
+	group(root, "Fleet",
+		newCodeCommand(o), newDataCommand(o), newSecretCommand(o), newNodeCommand(o), newOperatorCommand(o), newTokenCommand(o), newGrantsCommand(o))
+	group(root, "Set up",
+		newServerCommand(o), newAgentCommand(o), newJoinCommand(o), newLeaveCommand(o), newRotateCommand(o),
+		newPuppetServerCommand(o), newModuleCommand(o))
+	group(root, "Lab", newLabCommand(o), newDemoCommand(o))
+	root.SetHelpCommandGroupID("Set up")
+	root.SetCompletionCommandGroupID("Set up")
 }
 
 // badInput gives the errors of all commands' arguments their code.

@@ -37,7 +37,7 @@ type NotThere struct {
 }
 
 func newRotateCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "rotate", Short: "Replace keys of the fleet while nodes work"}
+	cmd := &cobra.Command{Use: "rotate", Short: "Rotate the fleet's keys while nodes and operators work"}
 	cmd.AddCommand(newRotateCACommand(o), newRotateCodeKeyCommand(o))
 	return cmd
 }
@@ -48,24 +48,25 @@ func newRotateCodeKeyCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "code-key",
 		Short: "Replace the key that signs code, on all nodes",
-		Long: `Makes a new code-signing key in the operator's directory and lets nodes trust both
-keys, because the old one says so. Code that is in use is signed by the new key, too.
-When all nodes trust both, --finish lets them trust the new key alone. Then hand
+		Long: `Makes a new code-signing key in the operator's directory. Nodes then trust both keys,
+because the old key has signed the new one. The new key also signs the code that is
+in use. When all nodes trust both, --finish lets them trust only the new key. Then give
 code.key to the operators who had the old one.
 
-Before the new key signs what is in use, the command names all of it and asks: what a
-thief of the old key has pushed would stay good. If something there is not yours, push
-your own code to its environment first, or list the operators again (tutti operator
-trust, distrust). Then repeat the command.
+Before the new key signs the code in use, the command names all of it and asks.
+Otherwise code that a thief of the old key has pushed would stay valid. If something
+there is not yours, push your own code to its environment first. If the list of
+operators is not yours, sign it again (tutti operator trust, distrust). Then repeat the
+command.
 
-The command can be stopped and repeated at any point: it finds out what is done.
---status says which nodes are not there yet, and changes nothing. It verifies the keys
-by the operator's directory, or says that it cannot. --finish refuses
-while one is missing, unless --leave names it: such a node trusts the old key until it
-is back, and follows then. Where the agent is too old, upgrade it.`,
-		Example: `    tutti rotate code-key
-    tutti rotate code-key --status
-    tutti rotate code-key --finish --leave db-03`,
+You can stop and repeat the command at any point. It finds out what is done. --status
+says which nodes do not trust the new key yet, and changes nothing. It verifies the
+keys by the operator's directory, or says that it cannot. --finish refuses while such a
+node is left, unless --leave names it. A node that you leave trusts the old key until it
+is back, and follows then. If its agent is too old, upgrade it.`,
+		Example: `  tutti rotate code-key
+  tutti rotate code-key --status
+  tutti rotate code-key --finish --leave db-03`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, n := range leave {

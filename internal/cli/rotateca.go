@@ -16,30 +16,33 @@ func newRotateCACommand(o *options) *cobra.Command {
 	var leave, leaveOperators []string
 	cmd := &cobra.Command{
 		Use:   "ca",
-		Short: "Make a new CA and new keys that let nodes in, step by step",
-		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its bus, while
-nodes and operators go on. Use it after a backup of the server was stolen, before
-the CA ends, and as often as you like. Say the steps in this order:
+		Short: "Rotate the fleet's CA and the keys of its bus, step by step",
+		Long: `Replaces the fleet's CA, the server's certificate, and the keys of its bus, while nodes
+and operators work. Use it after somebody stole a backup of the server, and before the
+CA ends. You can rotate as often as you like. Give the steps in this order:
 
-    tutti rotate ca              makes the new keys beside the old ones; all are told both
-    tutti rotate ca --status     shows who is not there yet
+    tutti rotate ca              makes the new keys; nodes and operators learn both
+    tutti rotate ca --status     shows who does not know the new keys yet
     tutti rotate ca --switch     the new keys issue; nodes and operators renew as they connect
     tutti rotate ca --finish     ends the old keys
 
-Each step can be said again; after a crash it goes on where it was. A node that is
-away follows when it comes back, at any time before --finish. --finish refuses while
-somebody has credentials of the old keys alone. Name each one who is to be left
-behind with --leave or --leave-operator: such a node joins again afterwards (tutti
-join --again), such an operator is created again. If no operator would be left, or
-none who is admin, it takes --last, too.
+You can repeat each step. After a crash it goes on where it was. A node that is away
+follows when it comes back, at any time before --finish.
 
---abandon goes back to the old keys. After --switch that takes a second --abandon,
-when nodes and operators have come back.
+--finish refuses while a node or an operator has credentials of the old keys only. Name
+those that you want to leave behind with --leave or --leave-operator. Such a node
+joins again afterwards (tutti join --again). Such an operator is created again. If no
+operator would be left, or no operator who is admin, --finish also needs --last.
 
-Code is signed by another key, which this does not touch. If somebody else has
-control of the server itself, new keys are in their hands, too: make a new fleet.`,
-		Example: "  tutti rotate ca --finish --leave web-07",
-		Args:    cobra.NoArgs,
+--abandon goes back to the old keys. After --switch it takes a second --abandon, when
+nodes and operators have come back.
+
+The command does not touch the key that signs code. If somebody else controls the
+server itself, they have the new keys too. Then make a new fleet.`,
+		Example: `  tutti rotate ca
+  tutti rotate ca --status
+  tutti rotate ca --finish --leave web-07`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in := tutti.RotateCA{Step: tutti.RotationBegin, LeaveOperators: leaveOperators, Last: last}
 			for _, name := range leave {

@@ -18,10 +18,13 @@ func newRunCommand(o *options) *cobra.Command {
 	var exclusive string
 	cmd := &cobra.Command{
 		Use:   "run PLAN",
-		Short: "Push the code if it changed, execute a plan and show it; or show a run",
-		Long: `Pushes code and fleet file if they changed, starts the plan as a job and shows
-it until its end. The job lives on the server: ending this command, or losing
-the connection, ends nothing.`,
+		Short: "Push the code if it changed, run a plan and show it; or show a run",
+		Long: `Pushes code and fleet file if they changed. Then it starts the plan as a job and shows
+the job until its end. The job lives on the server. It goes on if you end this command
+or lose the connection.`,
+		Example: `  tutti run deploy --noop
+  tutti run deploy --exclusive 'release 1.2'
+  tutti run deploy --detach`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := tutti.StartJob{Plan: tutti.PlanName(args[0]), Mode: tutti.ModeApply}
@@ -63,7 +66,7 @@ func (o *options) launch(cmd *cobra.Command, l launch, in tutti.StartJob) error 
 	if !l.noPush {
 		_, _, err := o.push(cmd, server, l.file, pushChanged)
 		if tutti.CodeOf(err) == tutti.CodeRefused { // who may run may not push
-			err = tutti.Wrap("", err, "what is here is not what the server has, and --no-push would run that")
+			err = tutti.Wrap("", err, "the server has other code or another fleet file than this directory; --no-push runs what the server has")
 		}
 		if err != nil {
 			return err

@@ -21,14 +21,17 @@ func newRunShowCommand(o *options) *cobra.Command {
 	var logs bool
 	cmd := &cobra.Command{
 		Use:   "show RUN|NODE",
-		Short: "Show what a run changed and where it failed, by Puppet's report",
-		Long: `Shows a run: how it ended, its resources by outcome, what changed and failed with
-old and new value, the slowest resources, and the warnings and errors of its log.
-RUN is the run's id, or a beginning or an end of it that no other run has. NODE is
-the name of a node and shows its latest run, which may go on. A name comes before a
-part of an id. What Puppet marks Sensitive is [redacted].`,
-		Example: "  tutti run show web-01",
-		Args:    cobra.ExactArgs(1),
+		Short: "Show what a run changed and where it failed, from Puppet's report",
+		Long: `Shows how a run ended, its resources by outcome, and the slowest resources. For changes
+and failures it shows the old and the new value. It also shows the warnings and errors of
+the run's log. What Puppet marks Sensitive is [redacted].
+
+RUN is the run's id. The beginning or the end of the id is enough if no other run has
+it. NODE shows the latest run of that node, even while it goes on. If the argument fits
+both, it is the name of the node.`,
+		Example: `  tutti run show web-01
+  tutti run show web-01 --logs`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -48,7 +51,7 @@ part of an id. What Puppet marks Sensitive is [redacted].`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&logs, "logs", false, "the whole log, not its warnings and errors alone")
+	cmd.Flags().BoolVar(&logs, "logs", false, "show the whole log, not only its warnings and errors")
 	return cmd
 }
 

@@ -50,9 +50,9 @@ func newSecretCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
 		Short: "Seal values to nodes, so that nobody else can read them",
-		Long: `A secret is a value that is sealed to nodes before it leaves this machine: server,
-backups and other nodes have it in sealed form alone. On its nodes Puppet gets it
-as Sensitive. Set one with:
+		Long: `A secret is a value that is sealed to nodes before it leaves this machine. The server,
+the backups and all other nodes have only the sealed form. On its nodes Puppet gets
+the value as Sensitive. Set a secret with:
 
   tutti data set --secret KEY --for group:web --string < FILE`,
 	}
@@ -65,12 +65,15 @@ func newSecretInitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the recovery key of the fleet's secrets, once",
-		Long: `Makes the key to which each secret is sealed besides its nodes, so that it can be
-sealed to nodes that come later. It lies in the operator's directory
-(recovery.key); its public half goes into the fleet file. Give a copy to the
-operators who set secrets, and keep one where a loss of this machine does not
-reach it: without it each secret has to be set again. Never keep it on the server.`,
-		Args: cobra.NoArgs,
+		Long: `Each secret is sealed to its nodes and to the recovery key. The recovery key is needed
+to seal the secret to nodes that come later. The command writes it to the operator's
+directory (recovery.key). Its public half goes into the fleet file.
+
+Give a copy to the operators who set secrets. Keep another copy where a loss of this
+machine does not reach it. Without the key you have to set each secret again. Never keep
+the key on the server.`,
+		Example: "  tutti secret init",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			do := o.deps.Sealer.Init
 			if show {
@@ -91,12 +94,15 @@ reach it: without it each secret has to be set again. Never keep it on the serve
 func newSecretListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List secrets: for whom, who waits, what is to be rotated",
-		Long: `Lists secrets. WAITING are nodes that a secret is for and that it is not sealed to:
-tutti secret reseal. TO ROTATE are nodes that had it and that it is not for any
-more, and those of which a machine had it that was replaced: they may know it, until
-it has another value: tutti secret rotate.`,
-		Args: cobra.NoArgs,
+		Short: "List secrets: their nodes, and which to reseal or to rotate",
+		Long: `WAITING lists nodes that should have the secret and do not have it yet. Run
+"tutti secret reseal" for them.
+
+TO ROTATE lists nodes that may know the value although the secret is no longer for them.
+It also lists nodes of which a former machine may know the value. Run
+"tutti secret rotate" to give the secret another value.`,
+		Example: "  tutti secret list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -132,10 +138,13 @@ func newSecretResealCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal [KEY...]",
 		Short: "Seal secrets to the nodes that lack them",
-		Long: `Seals secrets (all, if none is named) to the nodes that they are for and that
-lack them, because they have joined since. It takes the recovery key. It names the
-nodes that you seal to for the first time, and asks. Nobody who has a secret runs
-again for it. With --for, one secret is for other targets from now on.`,
+		Long: `Seals secrets to nodes that have joined since the secrets were set. Without KEY it
+seals all secrets. It needs the recovery key. It names the nodes that you seal to for
+the first time, and asks. Nodes that have the secret already do not run again.
+
+--for gives one secret other targets from now on.`,
+		Example: `  tutti secret reseal
+  tutti secret reseal shared/app/token --for group:web`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(targets) > 0 && len(args) != 1 {
 				return tutti.Errorf(tutti.CodeInvalid, "--for changes one secret: name its KEY")
@@ -224,9 +233,10 @@ func newSecretRotateCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate KEY",
 		Short: "Set another value of a secret, for the same nodes",
-		Long: `Reads another value from standard input, and seals it for whom the secret is.
-In a reactive fleet its readers run.`,
-		Args: cobra.ExactArgs(1),
+		Long: `Reads another value from standard input and seals it to the nodes of the secret. In a
+reactive fleet its readers run.`,
+		Example: "  tutti secret rotate shared/app/token --string < token",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -300,15 +310,15 @@ func secretOf(cmd *cobra.Command, asString bool) (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case len(bytes.TrimSuffix(raw, []byte("\n"))) == 0:
-		return nil, tutti.Errorf(tutti.CodeInvalid, "nothing came on standard input")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is empty: it has to bring the value")
 	case !utf8.Valid(raw):
-		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not text in UTF-8: encode it (base64), and decode it in the code")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is not UTF-8 text: encode it (base64), and decode it in the code")
 	}
 	if asString {
 		return json.Marshal(string(bytes.TrimSuffix(raw, []byte("\n"))))
 	}
 	if !json.Valid(raw) || string(bytes.TrimSpace(raw)) == "null" {
-		return nil, tutti.Errorf(tutti.CodeInvalid, "what came on standard input is not a value in JSON; for a string as it is: --string")
+		return nil, tutti.Errorf(tutti.CodeInvalid, "standard input is not a JSON value; for a plain string add --string")
 	}
 	return bytes.TrimSpace(raw), nil
 }
@@ -332,10 +342,11 @@ func newSecretTrustCommand(o *options) *cobra.Command {
 	var recovery bool
 	cmd := &cobra.Command{
 		Use:   "trust [NODE...]",
-		Short: "Take other keys of nodes than before for theirs",
-		Long: `Seals refuse a node whose key is another one than this operator has sealed to
-before: a server that was taken over could name a key of its own. After a machine
-was replaced, this takes its present key.`,
+		Short: "Trust the new keys of nodes, after their machines were replaced",
+		Long: `The commands that seal refuse a node whose key is not the one that this operator sealed
+to before. Otherwise a server that an attacker has taken over could name its own key.
+After a machine was replaced, this command trusts the node's present key.`,
+		Example: "  tutti secret trust web-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !recovery {
 				return tutti.Errorf(tutti.CodeInvalid, "name a NODE, or --recovery")
@@ -354,6 +365,6 @@ was replaced, this takes its present key.`,
 			return o.done(cmd, "", map[string]any{"nodes": nodes, "recovery": recovery})
 		},
 	}
-	cmd.Flags().BoolVar(&recovery, "recovery", false, "take the recovery key of the fleet file")
+	cmd.Flags().BoolVar(&recovery, "recovery", false, "trust the recovery key of the fleet file")
 	return cmd
 }

@@ -38,13 +38,15 @@ func newServerCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run the server: the log, the bus and the engine",
-		Args:  cobra.NoArgs,
+		Example: `  tutti server --dir /var/lib/tutti/server
+  tutti server --audit-syslog`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if run.KeepJobs < 1 {
 				return tutti.Errorf(tutti.CodeInvalid, "--keep-jobs %d: at least 1", run.KeepJobs)
 			}
 			if run.KeepReports < 1 || run.KeepReportsFor <= 0 {
-				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: at least 1, and more than nothing", run.KeepReports, run.KeepReportsFor)
+				return tutti.Errorf(tutti.CodeInvalid, "--keep-reports %d --keep-reports-for %s: both must be positive", run.KeepReports, run.KeepReportsFor)
 			}
 			if run.ScrubEvery < 0 {
 				return tutti.Errorf(tutti.CodeInvalid, "--scrub-every %s: 0 (never) or more", run.ScrubEvery)
@@ -62,14 +64,14 @@ func newServerCommand(o *options) *cobra.Command {
 	f.StringVar(&run.Bus, "bus", "", "address for nodes (default: as init said)")
 	f.IntVar(&run.MaxRuns, "max-runs", 0, "Puppet runs at once in the fleet (0: no limit but those of the steps)")
 	f.IntVar(&run.MaxCompiles, "max-compiles", 200, "nodes that compile at once while they converge")
-	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work does not take (0: 64, or a twentieth of a smaller disk)")
-	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "finished jobs that stay, with their runs; older ones go, except from the audit trail")
-	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "reports that stay, with their logs, the latest; what became of a run is known as long as its job stays")
-	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long they stay at most")
-	f.DurationVar(&run.ScrubEvery, "scrub-every", 7*24*time.Hour, "how often all stored content is read, to find what the disk has lost (0: never); a backup reads it, too")
+	f.IntVar(&run.Reserve, "reserve", 0, "MiB of the disk that new work leaves free (0: 64, or a twentieth of a smaller disk)")
+	f.IntVar(&run.KeepJobs, "keep-jobs", 1000, "how many finished jobs to keep, with their runs; older ones stay only in the audit trail")
+	f.IntVar(&run.KeepReports, "keep-reports", 20_000, "how many reports to keep, with their logs; a run's outcome stays as long as its job")
+	f.DurationVar(&run.KeepReportsFor, "keep-reports-for", 90*24*time.Hour, "how long to keep reports at most")
+	f.DurationVar(&run.ScrubEvery, "scrub-every", 7*24*time.Hour, "how often to read all stored content, to find what the disk has lost (0: never); a backup also reads it")
 	f.StringVar(&run.AuditFile, "audit-file", "", "append each entry of the audit trail to this file, as a line of JSON, as it happens")
 	f.BoolVar(&run.AuditSyslog, "audit-syslog", false, "send each entry of the audit trail to syslog (facility authpriv), as it happens")
-	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "a node silent for so long is lost")
+	f.DurationVar(&run.Silence, "lost-after", 30*time.Second, "how long a node may be silent before it is lost")
 	cmd.AddCommand(newServerInitCommand(o), newServerBackupCommand(o), newServerRestoreCommand(o), newServerNewEpochCommand(o))
 	return cmd
 }
@@ -78,11 +80,12 @@ func newServerInitCommand(o *options) *cobra.Command {
 	var in ServerInit
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a server: its CA, its bus, the first operator and the code-signing key",
-		Long: `Makes the server's data directory and, in the operator's directory, the first
-operator's certificate and the code-signing key. The key is not on the server
-afterwards: move the directory to the operator's machine.`,
-		Args: cobra.NoArgs,
+		Short: "Make a server: its CA, its bus, the first operator, the signing key",
+		Long: `Makes the server's data directory. In the operator's directory it makes the first
+operator's certificate and the code-signing key. The server does not keep that key:
+move the operator's directory to the operator's machine.`,
+		Example: "  tutti server init --host tutti.example.org --unit",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in.OperatorDir = o.conn.OperatorDir
 			if in.Host == "" {

@@ -10,16 +10,17 @@ import (
 )
 
 func newTokenCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Let machines in"}
+	cmd := &cobra.Command{Use: "token", Short: "Manage the tokens with which machines join"}
 	cmd.AddCommand(newTokenCreateCommand(o), newTokenListCommand(o), newTokenRevokeCommand(o))
 	return cmd
 }
 
 func newTokenListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the tokens that nobody has used yet",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the tokens that nobody has used yet",
+		Example: "  tutti token list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -43,9 +44,10 @@ func newTokenListCommand(o *options) *cobra.Command {
 
 func newTokenRevokeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "revoke TOKEN",
-		Short: "End a token that nobody has used",
-		Args:  cobra.ExactArgs(1),
+		Use:     "revoke TOKEN",
+		Short:   "End a token that nobody has used",
+		Example: "  tutti token revoke TOKEN",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server, err := o.connect()
 			if err != nil {
@@ -69,11 +71,13 @@ func newTokenCreateCommand(o *options) *cobra.Command {
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "create --name PATTERN",
-		Short: "Print a token with which one machine can join",
-		Long: `Prints a join token. The first machine that presents it under a name that fits
-PATTERN owns it. Hand it over on standard input:
+		Short: "Create a token with which one machine can join",
+		Long: `Prints a join token. It belongs to the first machine that presents it under a name that
+fits PATTERN. Hand it to that machine on standard input:
 
     tutti token create --name web-01 | ssh web-01 tutti join`,
+		Example: `  tutti token create --name web-01 --group web
+  tutti token create --name 'web-*' --ttl 10m`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.Name == "" {
@@ -101,6 +105,6 @@ PATTERN owns it. Hand it over on standard input:
 	f := cmd.Flags()
 	f.StringVar(&in.Name, "name", "", "the node's name, or a pattern with *")
 	f.StringSliceVar(&groups, "group", nil, "a group that the token fixes (may be given again)")
-	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is good")
+	f.DurationVar(&in.TTL, "ttl", time.Hour, "how long the token is valid")
 	return cmd
 }

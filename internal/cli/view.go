@@ -9,10 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// view shows a job while it goes on. Rules for all of them: standard output is
-// for the job, standard error for hints; nothing is coloured that is not on a
-// terminal; NO_COLOR is honoured; a line that was printed is never taken back
-// but in the live tree.
+// view shows a job while it goes on. The rules of the terminal are in doc.go.
 type view interface {
 	// show is called after progress has taken w in.
 	show(w tutti.Watched)

@@ -85,9 +85,9 @@ func unit(p Process, verb string) []Finding {
 		if p.Said != "" {
 			what += "; it said: " + p.Said
 		}
-		return one(what, "nothing happens here until it does", "systemctl start "+p.Unit+"; journalctl -u "+p.Unit)
+		return one(what, "it does no work until it runs", "systemctl start "+p.Unit+"; journalctl -u "+p.Unit)
 	case !p.Running:
-		return one(fmt.Sprintf("the %s of %s does not run", verb, p.Dir), "nothing happens here until it does", fmt.Sprintf("tutti %s --dir %s", verb, p.Dir))
+		return one(fmt.Sprintf("the %s of %s does not run", verb, p.Dir), "it does no work until it runs", fmt.Sprintf("tutti %s --dir %s", verb, p.Dir))
 	case p.Unit != "" && !p.Enabled:
 		return one(p.Unit+" is not enabled", "after the next boot it does not run", "systemctl enable "+p.Unit)
 	}
@@ -109,8 +109,8 @@ func processes(p Process, verb string) []Finding {
 	if len(p.Pids) < 2 {
 		return nil
 	}
-	return one(fmt.Sprintf("%d processes want to be the %s of %s: %v", len(p.Pids), verb, p.Dir, p.Pids),
-		"only the one with the lock works, and the others try for ever", "end those that no unit started: kill PID")
+	return one(fmt.Sprintf("%d processes run as the %s of %s: %v", len(p.Pids), verb, p.Dir, p.Pids),
+		"only the process with the lock works; the others retry without end", "end the processes that no unit started: kill PID")
 }
 
 func disk(p Process, verb string) []Finding {
@@ -126,7 +126,7 @@ func permissions(p Process, _ string) []Finding {
 		return nil
 	}
 	return one("others may read "+strings.Join(p.Exposed, ", "),
-		"whoever has read these keys is this machine; the process refuses to start with them", "chmod go= "+strings.Join(p.Exposed, " ")+"; consider the keys as known to others")
+		"anyone who has read these keys can act as this machine; the process refuses to start with them", "chmod go= "+strings.Join(p.Exposed, " ")+"; assume that others know the keys")
 }
 
 func credentials(f Facts) (out []Finding) {
@@ -157,16 +157,16 @@ func reach(l Link) []Finding {
 		return nil
 	}
 	return one(fmt.Sprintf("%s cannot be reached: %v", l.Address, l.Err),
-		"name, route, firewall or the server itself: nothing comes through", "on the server: tutti doctor; here: getent hosts and ss -tn for "+l.Address)
+		"no connection gets through: a wrong name, a route, a firewall, or the server is down", "on the server: tutti doctor; here: getent hosts and ss -tn for "+l.Address)
 }
 
 func wrongCA(l Link) []Finding {
 	if !l.WrongCA {
 		return nil
 	}
-	return one(fmt.Sprintf("who answers at %s has no certificate of this fleet's CA: %v", l.Address, l.Err),
-		"another fleet's server, one that was made anew, or somebody between; nothing is said to it",
-		"if the fleet's CA was rotated meanwhile: tutti join --again with a new token; if the server was made anew: tutti leave --offline, then tutti join")
+	return one(fmt.Sprintf("the server at %s has no certificate of this fleet's CA: %v", l.Address, l.Err),
+		"it is another fleet's server, a server that was made again, or somebody in between; this machine sends it nothing",
+		"if the fleet's CA was rotated: tutti join --again with a new token; if the server was made again: tutti leave --offline, then tutti join")
 }
 
 func clock(f Facts) []Finding {
@@ -203,7 +203,7 @@ func syncAlways(f Facts) []Finding {
 	if f.Server == nil || !f.Server.Running || f.Server.SyncAlways {
 		return nil
 	}
-	return one("the server does not fsync each write", "a loss of power loses what was acknowledged", "start it with this release's unit: systemctl restart tutti-server")
+	return one("the server does not fsync each write", "a power loss destroys acknowledged events", "start it with this release's unit: systemctl restart tutti-server")
 }
 
 // backupAge is a day, and what a daily timer needs besides.
@@ -219,7 +219,7 @@ func backup(f Facts) []Finding {
 		what, since = "this server has no backup", f.Server.Made
 	}
 	if r := f.Server.Rotation; (r.Phase == tutti.RotationSwitched || r.Phase == tutti.RotationFinished) && r.Since.After(since) {
-		return one(what+", before the CA was rotated", "nodes and operators that have followed do not take a server that is restored from it", "tutti server backup FILE")
+		return one(what+", before the CA was rotated", "nodes and operators that know the new CA refuse a server that is restored from it", "tutti server backup FILE")
 	}
 	if f.Now.Sub(since) <= backupAge {
 		return nil
@@ -238,16 +238,16 @@ func rotation(f Facts) (out []Finding) {
 	r := f.Server.Rotation
 	if r.Phase.Rotates() && f.Now.Sub(r.Since) > rotationStands {
 		out = append(out, Finding{What: fmt.Sprintf("the rotation of the CA is %s since %s, and %d are behind", r.Phase, r.Since.UTC().Format(time.RFC3339), len(r.Behind)),
-			Means: "whoever has the old keys can still be the server", Mend: "tutti rotate ca --status; then tutti rotate ca --switch, --finish or --abandon"})
+			Means: "anyone who has the old keys can still act as the server", Mend: "tutti rotate ca --status; then tutti rotate ca --switch, --finish or --abandon"})
 	}
 	for _, b := range r.Behind {
 		if b.Foreign {
-			out = append(out, Finding{What: fmt.Sprintf("node %s: %s", b.Node, b.Why), Means: "somebody else can be the server for it",
+			out = append(out, Finding{What: fmt.Sprintf("node %s: %s", b.Node, b.Why), Means: "somebody else can act as the server for this node",
 				Mend: fmt.Sprintf("look at the node; tutti node remove %s; then join it again with new keys", b.Node)})
 		}
 	}
 	for _, node := range r.Left {
-		out = append(out, Finding{What: fmt.Sprintf("node %s was left behind by the rotation of the CA", node), Means: "it is not let in any more",
+		out = append(out, Finding{What: fmt.Sprintf("node %s was left behind by the rotation of the CA", node), Means: "the server refuses it",
 			Mend: fmt.Sprintf("tutti token create --name %s | ssh %s tutti join --again", node, node)})
 	}
 	return out
@@ -287,14 +287,14 @@ func nodes(f Facts) []Finding {
 		if len(n.TooOldFor) > 0 {
 			out = append(out, Finding{
 				What: fmt.Sprintf("node %s: %s", n.Node, tutti.TooOld(n.Node, n.Version, n.TooOldFor)), Means: "a run that asks for this fails there at once",
-				Mend: "install this server's release on the node; its Puppet runs go on meanwhile",
+				Mend: "install this server's release on the node; its Puppet runs go on",
 			})
 		}
 		switch {
 		case n.Conflicted != "":
-			out = append(out, Finding{What: n.Conflicted, Means: "nothing is taken from either of them, and nothing begins there", Mend: fmt.Sprintf("tutti node show %s, then tutti node keep %s BOOT", n.Node, n.Node)})
+			out = append(out, Finding{What: n.Conflicted, Means: "the server accepts nothing from either machine and starts nothing there", Mend: fmt.Sprintf("tutti node show %s, then tutti node keep %s BOOT", n.Node, n.Node)})
 		case n.Trouble != "":
-			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it begins no run until that has passed", Mend: "on the node: tutti doctor"})
+			out = append(out, Finding{What: fmt.Sprintf("node %s says: %s", n.Node, n.Trouble), Means: "it starts no run until that is over", Mend: "on the node: tutti doctor"})
 		case n.SeenAt.IsZero():
 			out = append(out, Finding{What: fmt.Sprintf("node %s was not heard of since the server started", n.Node), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		case f.Now.Sub(n.SeenAt) > silent:
@@ -341,14 +341,14 @@ func module(n Node) []Finding {
 	if n.Unit != "" {
 		mend = "systemctl restart " + n.Unit
 	}
-	return one(n.Module, "agent and module speak to each other in another release's words, or in none of ours", mend)
+	return one(n.Module, "the agent and its Puppet module are from different releases, or the module is not Tutti's", mend)
 }
 
 func locks(n Node) (out []Finding) {
 	for _, l := range n.Locks {
 		out = append(out, Finding{
 			What:  fmt.Sprintf("%s is the lock of process %d, which is gone", l.Path, l.PID),
-			Means: "Puppet takes it over at its next run; until then it looks as if one ran", Mend: "rm " + l.Path,
+			Means: "Puppet takes the lock over at its next run; until then it looks as if Puppet ran", Mend: "rm " + l.Path,
 		})
 	}
 	return out
@@ -356,13 +356,13 @@ func locks(n Node) (out []Finding) {
 
 func runs(n Node) (out []Finding) {
 	if len(n.Unended) > 0 {
-		out = append(out, Finding{What: "begun, without an end and without a process: " + join(n.Unended), Means: "the agent has not concluded them: it does not run, or cannot write", Mend: "start the agent; it ends them as interrupted"})
+		out = append(out, Finding{What: "unfinished runs without a process: " + join(n.Unended), Means: "the agent has not ended these runs: it does not run, or cannot write", Mend: "start the agent; it ends them as interrupted"})
 	}
 	if len(n.Unsent) > 0 {
-		out = append(out, Finding{What: "ended, and the server does not have the result: " + join(n.Unsent), Means: "their jobs wait for it", Mend: "let the agent reach the server; it sends them by itself"})
+		out = append(out, Finding{What: "finished runs whose result the server does not have: " + join(n.Unsent), Means: "their jobs wait for it", Mend: "let the agent reach the server; it sends them by itself"})
 	}
 	if len(n.Refused) > 0 {
-		out = append(out, Finding{What: "ended, and the server did not take the result: " + join(n.Refused), Means: "the server knows them as failed; how they ended is in their directories only", Mend: fmt.Sprintf("tutti local status says why; then run the node again: tutti converge %s", n.Name)})
+		out = append(out, Finding{What: "finished runs whose result the server did not accept: " + join(n.Refused), Means: "the server counts these runs as failed; only their directories say how they ended", Mend: fmt.Sprintf("tutti local status says why; then run the node again: tutti converge %s", n.Name)})
 	}
 	return out
 }
@@ -386,7 +386,7 @@ func slowFacts(n Node) []Finding {
 	}
 	return []Finding{{
 		What:  "facts that take long, in each of the last runs: " + strings.Join(costs, ", "),
-		Means: "every collection of facts costs that much, Tutti's and everybody else's",
+		Means: "every collection of facts takes that long, for Tutti and for everyone else",
 		Mend:  fmt.Sprintf("if they change seldom, in %s: facts : { ttls : [ %s ] }; if nobody reads them: blocklist instead of ttls", n.FacterConf, strings.Join(ttls, ", ")),
 		Hint:  true,
 	}}

@@ -100,7 +100,7 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"somebody has set the certname", func(f *doctor.Facts) { f.Node.Certname = doctor.Certname{Name: "db", Configured: true} }, "certname", "set certname db-01"},
 		{"the module was edited", func(f *doctor.Facts) { f.Node.Module = "changed" }, "module", "systemctl restart tutti-agent"},
 		{"Puppet was killed", func(f *doctor.Facts) { f.Node.Locks = []doctor.Lock{{Path: "/lock", PID: 9}} }, "locks", "rm /lock"},
-		{"a run never ended", func(f *doctor.Facts) { f.Node.Unended = []tutti.RunID{"r"} }, "runs", "begun"},
+		{"a run never ended", func(f *doctor.Facts) { f.Node.Unended = []tutti.RunID{"r"} }, "runs", "unfinished"},
 		{"Facter loads all lenses", func(f *doctor.Facts) {
 			f.Node.FacterConf, f.Node.Slow = "/f.conf", []doctor.Fact{{Name: "augeas", Cost: 1930 * time.Millisecond}, {Name: "b", Cost: time.Second}}
 		}, "facts", `augeas 1.9 s, b 1.0 sif they change seldom, in /f.conf: facts : { ttls : [ { "augeas" : 1 days }, { "b" : 1 days } ] }`},

@@ -11,7 +11,7 @@ import (
 func (r *reader) duration(n *yaml.Node, what string) time.Duration {
 	d, ok := r.anyDuration(n, what)
 	if ok && d <= 0 {
-		r.report(follow(n), "leave the key out for the default", "%s: %s; it must be longer than nothing", what, follow(n).Value)
+		r.report(follow(n), "leave the key out for the default", "%s: %s must be positive", what, follow(n).Value)
 	}
 	return d
 }

@@ -85,7 +85,7 @@ func OpenRecovery(v tutti.SealedValue, private string) (json.RawMessage, error) 
 func open(v tutti.SealedValue, private string) (text tutti.SecretText, err error) {
 	identity, err := age.ParseX25519Identity(private)
 	if err != nil {
-		return text, tutti.Errorf(tutti.CodeInvalid, "the private key is none") // err has the key
+		return text, tutti.Errorf(tutti.CodeInvalid, "the private key is invalid") // err has the key
 	}
 	r, err := age.Decrypt(bytes.NewReader(v.Sealed), identity)
 	if err != nil {

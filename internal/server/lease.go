@@ -105,5 +105,5 @@ func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in 
 			return out, nil
 		}
 	}
-	return nil, tutti.Errorf(tutti.CodeInvalid, "plan %q runs on no node: there is nothing that it could have to itself", string(plan.Name))
+	return nil, tutti.Errorf(tutti.CodeInvalid, "plan %q runs on no node, so it cannot be exclusive", string(plan.Name))
 }

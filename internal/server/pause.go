@@ -15,7 +15,7 @@ func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, er
 	reason := plain.Line(in.Reason)
 	switch {
 	case reason == "":
-		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause needs a reason, for whoever wonders why nothing happens")
+		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause needs a reason, so that others see why nothing runs")
 	case in.For < 0:
 		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause for %s ends before it begins", in.For)
 	}

@@ -39,7 +39,7 @@ func TestEveryNodeIsAnsweredFor(t *testing.T) {
 		{"empty", tutti.RemoteStatus, tutti.RemoteReply{Verdict: tutti.RemoteOK}, tutti.RemoteFailed, "has no status"},
 		{"another's", tutti.RemoteStatus, tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Summary: &tutti.RunSummary{}}}, tutti.RemoteFailed, "has no status"},
 		{"a state that is none", tutti.RemoteStatus, tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Status: &tutti.PuppetStatus{Status: "fine"}}}, tutti.RemoteFailed, "has no status"},
-		{"a verdict that is the server's", tutti.RemoteStatus, tutti.RemoteReply{Verdict: tutti.RemoteAway, Message: "x"}, tutti.RemoteFailed, "the node's answer is none"},
+		{"a verdict that is the server's", tutti.RemoteStatus, tutti.RemoteReply{Verdict: tutti.RemoteAway, Message: "x"}, tutti.RemoteFailed, "the node's answer has no known verdict"},
 		{"no reason", tutti.RemoteStatus, tutti.RemoteReply{Verdict: tutti.RemoteRefused}, tutti.RemoteFailed, "does not say why"},
 		{"disabled, and enabled", tutti.RemoteDisable, tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Status: good}}, tutti.RemoteFailed, "its status is stopped"},
 		{"no summary", tutti.RemoteSummary, tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Status: good}}, tutti.RemoteFailed, "has no summary"},

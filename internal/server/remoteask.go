@@ -127,7 +127,7 @@ func (a asks) answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
 }
 
 // errOver is for who comes too late.
-var errOver = tutti.Errorf(tutti.CodeConflict, "nobody waits for this any more: do nothing")
+var errOver = tutti.Errorf(tutti.CodeConflict, "the request is over, nobody waits for it: do nothing")
 
 // act lets a node go ahead, once; nil is the only yes.
 func (a asks) act(key tutti.NodeKey, request string) (asked bool, err error) {
@@ -162,7 +162,7 @@ func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteR
 		return out
 	case tutti.RemoteOK:
 	default:
-		return fail("the node's answer is none")
+		return fail("the node's answer has no known verdict")
 	}
 	switch request.Action {
 	case tutti.RemoteSummary:

@@ -105,7 +105,7 @@ func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tut
 // checkStored refuses a catalog that PuppetDB would refuse.
 func checkStored(in tutti.CompiledFor) error {
 	if tutti.RunID(in.CatalogUUID).Validate() != nil {
-		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: its catalog_uuid %q is none", string(in.For), in.CatalogUUID)
+		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
 	}
 	if in.Run == "" { // an agent that gives none
 		return nil
