@@ -53,12 +53,12 @@ func (a Access) Has(operator string, verb Verb) bool {
 
 // String returns the entry as a fleet file has it, in one line.
 func (a Access) String() string {
-	parts := []string{"to: " + inList(a.To), "may: " + inList(a.May)}
+	parts := []string{"to: " + InList(a.To), "may: " + InList(a.May)}
 	if len(a.Plans) > 0 {
-		parts = append(parts, "plans: "+inList(a.Plans))
+		parts = append(parts, "plans: "+InList(a.Plans))
 	}
 	if len(a.Groups) > 0 {
-		parts = append(parts, "groups: "+inList(a.Groups))
+		parts = append(parts, "groups: "+InList(a.Groups))
 	}
 	if a.Noop {
 		parts = append(parts, "noop: true")
@@ -67,20 +67,6 @@ func (a Access) String() string {
 		parts = append(parts, "keys: ["+quoted(a.Keys)+"]")
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// inList is a word alone, or a list of words, in YAML.
-func inList[T ~string](list []T) string {
-	words := make([]string, len(list))
-	for i, w := range list {
-		if words[i] = string(w); !yamlWordRE.MatchString(words[i]) || slices.Contains(yamlOthers, strings.ToLower(words[i])) {
-			words[i] = `"` + words[i] + `"`
-		}
-	}
-	if len(words) == 1 {
-		return words[0]
-	}
-	return "[" + strings.Join(words, ", ") + "]"
 }
 
 // yamlWordRE is what YAML reads as text without quotes, but for yamlOthers.
@@ -97,57 +83,4 @@ func ValidateOperator(name string) error {
 		return Errorf(CodeInvalid, "operator name %q: lower-case letters, digits, '.', '_', '@' and '-' only, at most 63", name)
 	}
 	return nil
-}
-
-// AskAccess asks whether an operator may do something. Target is a group or a node, or for VerbData a key; empty: all
-// nodes, or any key.
-type AskAccess struct {
-	Operator string   `json:"operator"`
-	Verb     Verb     `json:"verb"`
-	Target   string   `json:"target,omitempty"`
-	Plan     PlanName `json:"plan,omitempty"`
-	Noop     bool     `json:"noop,omitempty"`
-}
-
-// Validate checks names.
-func (a AskAccess) Validate() error {
-	if err := ValidateOperator(a.Operator); err != nil {
-		return err
-	}
-	if !slices.Contains(Verbs, a.Verb) {
-		return Errorf(CodeInvalid, "there is no verb %q; there are: %s", string(a.Verb), inList(Verbs))
-	}
-	if (a.Plan != "" || a.Noop) && a.Verb != VerbRun {
-		return Errorf(CodeInvalid, "a plan and noop narrow %s, and nothing else", VerbRun)
-	}
-	if a.Target != "" && !slices.Contains([]Verb{VerbRun, VerbPuppet, VerbData}, a.Verb) {
-		return Errorf(CodeInvalid, "%s has no target: nothing narrows it", a.Verb)
-	}
-	return nil
-}
-
-// What says it for people.
-func (a AskAccess) What() string {
-	words := []string{string(a.Verb)}
-	if a.Plan != "" {
-		words = append(words, string(a.Plan))
-	}
-	switch {
-	case a.Target != "":
-		words = append(words, "on "+a.Target)
-	case a.Verb == VerbRun || a.Verb == VerbPuppet:
-		words = append(words, "on all nodes")
-	case a.Verb == VerbData:
-		words = append(words, "of any key")
-	}
-	if a.Noop {
-		words = append(words, "with --noop")
-	}
-	return strings.Join(words, " ")
-}
-
-// AccessAnswer says whether, and by which entry of the fleet file, or what is missing.
-type AccessAnswer struct {
-	May bool   `json:"may"`
-	Why string `json:"why"`
 }

@@ -74,33 +74,9 @@ func (o Order) Needs() []Capability {
 // Needs returns what an agent must know to answer a question with the action.
 func (a RemoteAction) Needs() Capability { return Capability("remote." + string(a)) }
 
-// Bounds of what a claim says.
-const (
-	maxCapabilities = 200
-	maxCapability   = 64  // bytes
-	maxAgentVersion = 100 // bytes
-)
-
-// Validate refuses a list that no agent writes.
-func (c Claim) Validate() error {
-	if len(c.Knows) > maxCapabilities || len(c.Version) > maxAgentVersion {
-		return Errorf(CodeInvalid, "claim: %d capabilities and a version of %d bytes, at most %d and %d", len(c.Knows), len(c.Version), maxCapabilities, maxAgentVersion)
-	}
-	if c.Seen.Epoch.Number > MaxEpoch {
-		return Errorf(CodeInvalid, "claim: epoch %d was seen, at most %d", c.Seen.Epoch.Number, uint64(MaxEpoch))
-	}
-	for _, name := range c.Knows {
-		if len(name) > maxCapability {
-			return Errorf(CodeInvalid, "claim: a capability of %d bytes, at most %d", len(name), maxCapability)
-		}
-	}
-	return nil
-}
-
-// Lacks returns those of the needs that the agent does not know. An agent that lists
+// Lacking returns those of the needs that an agent that knows these does not know. An agent that lists
 // nothing is one of release 0.2.0 or before.
-func (c Claim) Lacks(needs []Capability) []Capability {
-	knows := c.Knows
+func Lacking(knows, needs []Capability) []Capability {
 	if len(knows) == 0 {
 		for name := range strings.FieldsSeq(firstRelease) {
 			knows = append(knows, Capability(name))
@@ -121,5 +97,5 @@ func TooOld(node NodeName, version string, lacks []Capability) string {
 	if version == "" {
 		version = "of release 0.2.0 or before"
 	}
-	return fmt.Sprintf("its agent (%s) does not know %s: upgrade tutti on %s", version, joinWords(lacks), node)
+	return fmt.Sprintf("its agent (%s) does not know %s: upgrade tutti on %s", version, JoinWords(lacks), node)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // plainFields are the fields of an Order that no capability has a name for: whose order it
@@ -64,7 +65,7 @@ func TestCapabilitiesOfTheFirstRelease(t *testing.T) {
 		"compile", "debug", "exclusive", "fresh_facts", "noop", "puppet_agent", "remote.disable", "remote.enable", "remote.facts",
 		"remote.last_run_summary", "remote.resource", "remote.runonce", "remote.status", "run", "skip_tags", "tags",
 	}
-	if lacks := (tutti.Claim{}).Lacks(append(first, "new")); !slices.Equal(lacks, []tutti.Capability{"new"}) {
+	if lacks := tutti.Lacking(nil, append(first, "new")); !slices.Equal(lacks, []tutti.Capability{"new"}) {
 		t.Errorf("an agent of 0.2.0 lacks %v of what it knew and of what is new", lacks)
 	}
 	for _, c := range first {
@@ -73,7 +74,7 @@ func TestCapabilitiesOfTheFirstRelease(t *testing.T) {
 		}
 	}
 	later := slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(first, c) })
-	if lacks := (tutti.Claim{}).Lacks(later); !slices.Equal(lacks, later) {
+	if lacks := tutti.Lacking(nil, later); !slices.Equal(lacks, later) {
 		t.Errorf("an agent of 0.2.0 lacks %v, want all that is later: %v", lacks, later)
 	}
 	if names := tutti.Capabilities(); !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
@@ -94,7 +95,7 @@ func TestLacks(t *testing.T) {
 		{"it lists nothing", nil, []tutti.Capability{"run", "debug"}, nil},
 	}
 	for _, tc := range cases {
-		if diff := cmp.Diff(tc.want, tutti.Claim{Knows: tc.knows}.Lacks(tc.needs)); diff != "" {
+		if diff := cmp.Diff(tc.want, tutti.Lacking(tc.knows, tc.needs)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
 	}
@@ -104,14 +105,14 @@ func TestClaimsAreBounded(t *testing.T) {
 	long := tutti.Capability(strings.Repeat("x", 65))
 	cases := []struct {
 		reason string
-		claim  tutti.Claim
+		claim  wire.Claim
 		code   tutti.Code
 	}{
-		{"what this release says", tutti.Claim{Version: "0.3.0", Knows: tutti.Capabilities()}, ""},
-		{"what 0.2.0 says", tutti.Claim{}, ""},
-		{"a long name", tutti.Claim{Knows: []tutti.Capability{long}}, tutti.CodeInvalid},
-		{"many names", tutti.Claim{Knows: make([]tutti.Capability, 201)}, tutti.CodeInvalid},
-		{"a long version", tutti.Claim{Version: strings.Repeat("1", 101)}, tutti.CodeInvalid},
+		{"what this release says", wire.Claim{Version: "0.3.0", Knows: tutti.Capabilities()}, ""},
+		{"what 0.2.0 says", wire.Claim{}, ""},
+		{"a long name", wire.Claim{Knows: []tutti.Capability{long}}, tutti.CodeInvalid},
+		{"many names", wire.Claim{Knows: make([]tutti.Capability, 201)}, tutti.CodeInvalid},
+		{"a long version", wire.Claim{Version: strings.Repeat("1", 101)}, tutti.CodeInvalid},
 	}
 	for _, tc := range cases {
 		if code := tutti.CodeOf(tc.claim.Validate()); code != tc.code {
@@ -145,7 +146,7 @@ func TestAnOrderIsReadAsAWholeOrNotAtAll(t *testing.T) {
 		{"none, and something new", `{"expect":"change","news":[1]}`, nil, ""},
 	}
 	for _, tc := range cases {
-		var got tutti.Claimed
+		var got wire.Claimed
 		if err := json.Unmarshal([]byte(tc.text), &got); err != nil {
 			t.Errorf("%s: %v", tc.reason, err)
 			continue
@@ -161,7 +162,7 @@ func TestAnOrderIsReadAsAWholeOrNotAtAll(t *testing.T) {
 			t.Errorf("%s: refused with %v, want %q in it", tc.reason, err, tc.unknown)
 		}
 	}
-	var got tutti.Claimed
+	var got wire.Claimed
 	if err := json.Unmarshal([]byte(`{"order":[]}`), &got); err == nil {
 		t.Errorf("an order that names no run: %+v", got)
 	}

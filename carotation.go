@@ -1,21 +1,8 @@
 package tutti
 
 import (
-	"context"
 	"slices"
-	"time"
 )
-
-// Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
-type Rotations interface {
-	// RotateCA takes a step, or carries on one that was cut off. CodeConflict: it is not its turn, or somebody is
-	// behind who was not named.
-	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
-	// ShowCARotation says how far the rotation is and who is behind.
-	ShowCARotation(ctx context.Context) (CARotation, error)
-	// FollowRotation is Operators.RenewOperator by the CA that issues now, for who takes all CAs that come with it.
-	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
-}
 
 // RotationPhase is how far a rotation of the CA has come.
 type RotationPhase string
@@ -44,39 +31,6 @@ const (
 	RotationFinish  RotationStep = "finish"
 	RotationAbandon RotationStep = "abandon"
 )
-
-// RotateCA is a step, with those who may be left behind by its end.
-type RotateCA struct {
-	Step           RotationStep `json:"step"`
-	Leave          []NodeName   `json:"leave,omitempty"`
-	LeaveOperators []string     `json:"leave_operators,omitempty"`
-	Last           bool         `json:"last,omitempty"` // allows to leave nobody who gets in, or nobody who is admin
-}
-
-// CARotation is how far a rotation is. Without a phase there was none.
-type CARotation struct {
-	Phase RotationPhase `json:"phase,omitempty"`
-	Since time.Time     `json:"since,omitzero"` // the last step
-	CA    Digest        `json:"ca"`             // of the set that was there before, while two are trusted
-	Next  Digest        `json:"next,omitempty"` // of the new set, while two are trusted
-	// Behind are those whom the next end would lock out; after the end, nodes that still trust the set that is gone.
-	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left are those whom the last end has locked out and who have not come back.
-	Left          []NodeName `json:"left,omitempty"`
-	LeftOperators []string   `json:"left_operators,omitempty"`
-	Nodes         int        `json:"nodes"` // of the fleet
-	Operators     int        `json:"operators"`
-}
-
-// BehindRotation is a node or an operator who has not followed a rotation.
-type BehindRotation struct {
-	Node     NodeName  `json:"node,omitempty"`
-	Operator string    `json:"operator,omitempty"`
-	Why      string    `json:"why"`
-	SeenAt   time.Time `json:"seen_at,omitzero"` // since the server was started
-	// Foreign: the node trusts a CA that was never this server's.
-	Foreign bool `json:"foreign,omitempty"`
-}
 
 // KeySet names a set of the server's keys: by its CA (the digest of the CA's public key, as in join tokens) and
 // by the public key that signs nodes' JWTs.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 var update = flag.Bool("update", false, "write the fixtures of events that have none; others are never changed")
@@ -321,13 +322,13 @@ func TestEventsAreViewed(t *testing.T) {
 			if diff := cmp.Diff(c.raw+"\n", string(encode(t, e))); diff != "" {
 				t.Errorf("-came +handed on\n%s", diff)
 			}
-			w := tutti.Watched{}
+			w := api.Watched{}
 			if err := json.Unmarshal([]byte(`{"event":`+c.raw+`}`), &w); err != nil || w.Event == nil || w.Event.Body.Kind() != c.kind {
 				t.Errorf("watched: %+v, %v", w, err)
 			}
 		})
 	}
-	var w tutti.Watched
+	var w api.Watched
 	if err := json.Unmarshal([]byte(`{"live":{"at":"2026-01-02T03:04:05Z"}}`), &w); err != nil || w.Event != nil || w.Live == nil {
 		t.Errorf("live: %+v, %v", w, err)
 	}

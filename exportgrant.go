@@ -122,30 +122,6 @@ func OldDangerousExport(name string) bool {
 	return slices.Contains([]string{"Cron", "Exec", "File", "Package", "Ssh_authorized_key", "User"}, name)
 }
 
-// OldGrants says which nodes may export what by grants of before 0.3.0, or returns the empty string.
-func OldGrants(nodes []NodeView) string {
-	var types []string
-	first, count := NodeName(""), 0
-	for _, n := range nodes {
-		if len(n.OldGrants) == 0 {
-			continue
-		}
-		if count++; count == 1 {
-			first = n.Node
-		}
-		types = append(types, n.OldGrants...)
-	}
-	if count == 0 {
-		return ""
-	}
-	who := "node " + string(first)
-	if count > 1 {
-		who = fmt.Sprintf("node %s and %d more", first, count-1)
-	}
-	slices.Sort(types)
-	return fmt.Sprintf("%s may export %s by grants of a fleet file of before 0.3.0: that means root on who collects it", who, strings.Join(slices.Compact(types), ", "))
-}
-
 // String returns the grant as a fleet file has it, in one line.
 func (g Grant) String() string {
 	parts := []string{"to: " + string(g.To)}

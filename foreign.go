@@ -1,8 +1,6 @@
 package tutti
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 )
 
@@ -98,31 +96,4 @@ func (f Foreign) validateLocal() error {
 		return f.Local.Code.Validate()
 	}
 	return nil
-}
-
-// EncodeForeign returns the message OpForeign: the run, and its report.
-func EncodeForeign(f Foreign, report []byte) ([]byte, error) {
-	head, err := json.Marshal(f)
-	return append(append(head, '\n'), report...), err
-}
-
-// DecodeForeign reads what EncodeForeign wrote; the report shares memory with the
-// message. CodeInvalid: it is something else. CodeConflict: the report is cut off, and
-// to be sent again.
-func DecodeForeign(message []byte) (Foreign, []byte, error) {
-	head, report, _ := bytes.Cut(message, []byte("\n"))
-	var f Foreign
-	if err := json.Unmarshal(head, &f); err != nil {
-		return f, nil, Wrap(CodeInvalid, err, "message %q", OpForeign)
-	}
-	if err := f.Validate(); err != nil {
-		return f, nil, err
-	}
-	if f.Result.Report == "" && len(report) == 0 { // a local run that came to none
-		return f, nil, nil
-	}
-	if DigestOf(report) != f.Result.Report {
-		return f, nil, Errorf(CodeConflict, "foreign run %s: the report is not the one that it names; send it again", f.Result.Run)
-	}
-	return f, report, nil
 }

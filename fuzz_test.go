@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/hostile"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // FuzzEvent: an entry of the log is refused with a code, or is an event whose
@@ -75,7 +76,7 @@ func FuzzClaimed(f *testing.F) {
 		f.Add([]byte(raw), uint64(i+1))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
-		var c tutti.Claimed
+		var c wire.Claimed
 		if json.Unmarshal(hostile.Mangle(raw, seed), &c) != nil || c.Order == nil {
 			return
 		}
@@ -87,7 +88,7 @@ func FuzzClaimed(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again tutti.Claimed
+		var again wire.Claimed
 		if err := json.Unmarshal(once, &again); err != nil || again.Unknown != nil {
 			t.Fatalf("%v, %v: what was read is not read again\n%s", err, again.Unknown, once)
 		}

@@ -1,22 +1,12 @@
 package tutti
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 )
-
-// Remotes is the remote control of the nodes' Puppets.
-type Remotes interface {
-	// AskNodes asks the nodes that a selector selects, and yields one answer for each
-	// of them, those that are there together: also for nodes that say nothing. An error
-	// of yield ends it. CodeInvalid: the question or the selector is wrong, nobody was asked;
-	// CodeNotFound: no node is selected.
-	AskNodes(ctx context.Context, in AskNodes, yield func([]NodeAnswer) error) error
-}
 
 // RemoteAction is what is asked of a node's Puppet, named as policies name it.
 type RemoteAction string
@@ -50,38 +40,6 @@ const (
 	DefaultRemoteWait = 10 * time.Second
 )
 
-// AskNodes is a question of an operator to many nodes.
-type AskNodes struct {
-	Action  RemoteAction `json:"action"`
-	On      string       `json:"on"`                // a selector; empty: all nodes
-	Message string       `json:"message,omitempty"` // disable: why
-	// Force replaces the message of a node that is disabled already.
-	Force bool          `json:"force,omitempty"`
-	Type  string        `json:"type,omitempty"`  // resource
-	Title string        `json:"title,omitempty"` // resource; empty: all of the type
-	Wait  time.Duration `json:"wait,omitempty"`  // 0: DefaultRemoteWait
-	// Signed are statements of kind StatementAction, each for some of the nodes: then those are asked, and On says
-	// how they were chosen. None: the operator has signed nothing.
-	Signed []Statement `json:"signed,omitempty"`
-}
-
-// Validate refuses what no node could answer.
-func (a AskNodes) Validate() error {
-	switch {
-	case !slices.Contains(RemoteActions, a.Action):
-		return Errorf(CodeInvalid, "action %q: there are %s", string(a.Action), joinWords(RemoteActions))
-	case a.Wait < 0 || a.Wait > MaxRemoteWait:
-		return Errorf(CodeInvalid, "wait %s for nodes: want 0s to %s", a.Wait, MaxRemoteWait)
-	case len(a.Signed) > 0 && !a.Action.Effect() || len(a.Signed) > maxSignedActions:
-		return Errorf(CodeInvalid, "%d signed actions for %s: only enable and disable are signed, at most %d for one question", len(a.Signed), a.Action, maxSignedActions)
-	case (a.Message != "" || a.Force) && a.Action != RemoteDisable:
-		return Errorf(CodeInvalid, "%s takes no message; only disable does", a.Action)
-	case (a.Type != "" || a.Title != "") != (a.Action == RemoteResource):
-		return Errorf(CodeInvalid, "a resource's type belongs to the action resource, and to no other")
-	}
-	return RemoteRequest{Action: a.Action, Message: a.Message, Type: a.Type, Title: a.Title}.Validate()
-}
-
 // RemoteVerdict is what became of a question to one node.
 type RemoteVerdict string
 
@@ -94,23 +52,6 @@ const (
 	RemoteAway      RemoteVerdict = "away"      // not connected: not asked
 	RemoteUndecided RemoteVerdict = "undecided" // nobody knows whether it is selected
 )
-
-// NodeAnswer is one node's answer, or that there is none.
-type NodeAnswer struct {
-	Node    NodeName      `json:"node"`
-	Verdict RemoteVerdict `json:"verdict"`
-	Message string        `json:"message,omitempty"`
-	Rule    string        `json:"rule,omitempty"` // of the node's policy, that allowed or refused it
-	Took    time.Duration `json:"took,omitempty"` // from the question to the answer
-	// What the server knows of the node's last run, which Puppet's files may not.
-	LastRun RunID     `json:"last_run,omitempty"`
-	RunAt   time.Time `json:"run_at,omitzero"`
-	Outcome Outcome   `json:"outcome,omitempty"`
-	Reason  Reason    `json:"reason,omitempty"`
-	Foreign bool      `json:"foreign,omitempty"` // Tutti did not start that run
-	Local   *Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
-	RemoteAnswer
-}
 
 // RemoteAnswer is what an action found out; which field is set follows from it.
 type RemoteAnswer struct {
@@ -174,7 +115,7 @@ type RemoteRequest struct {
 func (r *RemoteRequest) UnmarshalJSON(raw []byte) error {
 	type fields RemoteRequest
 	var in fields
-	unknown := strictly(raw, &in)
+	unknown := Strictly(raw, &in)
 	if unknown != nil {
 		if err := json.Unmarshal(raw, &in); err != nil {
 			return err
@@ -192,7 +133,7 @@ func (r RemoteRequest) Validate() error {
 	case r.Unknown != nil:
 		return Wrap(CodeInvalid, r.Unknown, "a question of a later release")
 	case !slices.Contains(RemoteActions, r.Action):
-		return Errorf(CodeInvalid, "action %q: this release knows %s", string(r.Action), joinWords(RemoteActions))
+		return Errorf(CodeInvalid, "action %q: this release knows %s", string(r.Action), JoinWords(RemoteActions))
 	case len(r.Message) > MaxRemoteMessage:
 		return Errorf(CodeInvalid, "a message of %d bytes, at most %d", len(r.Message), MaxRemoteMessage)
 	case strings.ContainsFunc(r.Message, unicode.IsControl):
@@ -265,17 +206,6 @@ type (
 		Decisions []RemoteDecision `json:"decisions"`
 	}
 )
-
-func joinWords[T ~string](words []T) string {
-	var b strings.Builder
-	for i, w := range words {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(string(w))
-	}
-	return b.String()
-}
 
 // remoteEvents are the kinds of events of the remote control.
 var remoteEvents = []eventKind{

@@ -1,12 +1,10 @@
 package tutti
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A secret is a value that is sealed to the nodes that are to have it, and to the recovery key of the
@@ -219,33 +217,12 @@ func (*SecretSealed) Kind() string { return "secret.sealed" }
 // ID implements Body.
 func (b *SecretSealed) ID() string { return b.Key }
 
-// Secrets are the sealed values. The server never has one in clear.
-type Secrets interface {
-	// Recipients says to whom a secret for some targets is to be sealed now.
-	Recipients(ctx context.Context, targets []string) (Recipients, error)
-	// SealSecret gives a key a secret, or pieces to the one that it has. CodeConflict: the secret has changed
-	// meanwhile, or a node has another key by now, or is no target.
-	SealSecret(ctx context.Context, in SealSecret) error
-	// ListSecrets is sorted by key.
-	ListSecrets(ctx context.Context) ([]SecretView, error)
-	// RecoverSecret returns a secret as it is sealed to the recovery key, without pieces.
-	RecoverSecret(ctx context.Context, key string) (Secret, error)
-	// SecretEffect is Values.Effect of a new secret for some targets.
-	SecretEffect(ctx context.Context, in AskSecretEffect) (Effect, error)
-}
-
 // SealSecret brings a secret. Adds: to the one that is there, whose ID it has; else it is a new one. Moves: it is for
 // these targets from now on, and comes with Recovery.
 type SealSecret struct {
 	Secret
 	Adds  bool `json:"adds,omitempty"`
 	Moves bool `json:"moves,omitempty"`
-}
-
-// AskSecretEffect asks what a new secret would cause.
-type AskSecretEffect struct {
-	Key string   `json:"key"`
-	For []string `json:"for"`
 }
 
 // Recipients are the nodes of some targets.
@@ -260,22 +237,6 @@ type Recipients struct {
 type Recipient struct {
 	Node   NodeName `json:"node"`
 	BoxKey string   `json:"box_key"` // X25519, base64
-}
-
-// SecretView is a secret as it is known to whoever cannot open it. The nodes are sorted.
-type SecretView struct {
-	Key     string     `json:"key"`
-	ID      string     `json:"id"`
-	For     []string   `json:"for"`
-	Owner   NodeName   `json:"owner,omitempty"`
-	By      string     `json:"by"`
-	At      time.Time  `json:"at"`
-	Sealed  []NodeName `json:"sealed"`            // targets that it is sealed to
-	Waiting []NodeName `json:"waiting,omitempty"` // targets that it is not sealed to
-	// It is to be rotated because of these: it was sealed to them, and they are no targets; it was sealed to a machine that
-	// had this name before.
-	Former   []NodeName `json:"former,omitempty"`
-	Replaced []NodeName `json:"replaced,omitempty"`
 }
 
 // SecretRules are what the fleet file says about secrets.

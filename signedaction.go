@@ -56,7 +56,7 @@ const (
 	maxActionLife  = time.Hour
 	maxNonce       = 64 // bytes
 	// maxSignedActions bounds the statements of one question.
-	maxSignedActions = 1000
+	MaxSignedActions = 1000
 )
 
 // Validate refuses what no signer means.

@@ -143,7 +143,7 @@ func (s Step) Target() string {
 // validateKind refuses a step that is of no kind, of several, or of an unknown one.
 func (s Step) validateKind() error {
 	if s.Unknown != nil {
-		return Errorf(CodeInvalid, "its kind %q is not known to this release; there are %s", string(s.Unknown.Kind), joinWords(StepKinds()))
+		return Errorf(CodeInvalid, "its kind %q is not known to this release; there are %s", string(s.Unknown.Kind), JoinWords(StepKinds()))
 	}
 	kinds := 0
 	for _, row := range stepKinds {
@@ -152,7 +152,7 @@ func (s Step) validateKind() error {
 		}
 	}
 	if kinds != 1 {
-		return Errorf(CodeInvalid, "it has %d kinds; it has to be one of %s", kinds, joinWords(StepKinds()))
+		return Errorf(CodeInvalid, "it has %d kinds; it has to be one of %s", kinds, JoinWords(StepKinds()))
 	}
 	if s.Sleep != nil {
 		return s.Sleep.Validate()

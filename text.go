@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -75,4 +76,30 @@ func InEnvironment(path string) string {
 		return inside
 	}
 	return path
+}
+
+// JoinWords returns them with commas between them.
+func JoinWords[T ~string](words []T) string {
+	var b strings.Builder
+	for i, w := range words {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(w))
+	}
+	return b.String()
+}
+
+// InList is a word alone, or a list of words, in YAML.
+func InList[T ~string](list []T) string {
+	words := make([]string, len(list))
+	for i, w := range list {
+		if words[i] = string(w); !yamlWordRE.MatchString(words[i]) || slices.Contains(yamlOthers, strings.ToLower(words[i])) {
+			words[i] = `"` + words[i] + `"`
+		}
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "[" + strings.Join(words, ", ") + "]"
 }

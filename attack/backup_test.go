@@ -12,8 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // follow lets a node follow a rotation of the server's keys, as an agent does.
@@ -28,8 +30,8 @@ func (n *node) follow() {
 		if err != nil {
 			return err
 		}
-		var should tutti.ToPin
-		if err := n.call(n.fleet.t.Context(), tutti.OpTrust, tutti.Pinned{CAs: pins, Issuer: issuer}, &should); err != nil {
+		var should wire.ToPin
+		if err := n.call(n.fleet.t.Context(), wire.OpTrust, tutti.Pinned{CAs: pins, Issuer: issuer}, &should); err != nil {
 			return err
 		}
 		next, err := n.membership.Follow(should, n.conn.Proved())
@@ -181,18 +183,18 @@ func TestStolenBackup(t *testing.T) {
 	stays := map[string]func() error{
 		"renews": func() error { _, err := open.RenewOperator(t.Context(), request); return err },
 		"lets another one in": func() error {
-			_, err := open.IssueOperator(t.Context(), tutti.IssueOperator{Operator: "mallory", Request: request})
+			_, err := open.IssueOperator(t.Context(), api.IssueOperator{Operator: "mallory", Request: request})
 			return err
 		},
 		"puts admin out": func() error {
-			return open.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin", Last: true})
+			return open.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin", Last: true})
 		},
 		"rotates": func() error {
-			_, err := open.RotateCA(t.Context(), tutti.RotateCA{Step: tutti.RotationBegin})
+			_, err := open.RotateCA(t.Context(), api.RotateCA{Step: tutti.RotationBegin})
 			return err
 		},
 		"gives a rotation up": func() error {
-			_, err := open.RotateCA(t.Context(), tutti.RotateCA{Step: tutti.RotationAbandon, LeaveOperators: []string{"admin"}, Last: true})
+			_, err := open.RotateCA(t.Context(), api.RotateCA{Step: tutti.RotationAbandon, LeaveOperators: []string{"admin"}, Last: true})
 			return err
 		},
 	}

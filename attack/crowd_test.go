@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -43,7 +44,7 @@ func TestStrangersWhoFinishTLS(t *testing.T) {
 			f.works("during")
 			for i := range 5 {
 				fresh := f.join(tutti.NodeName([]string{"taken", "b", "c", "d", "e"}[i])) // comes from the same address as they
-				if err := fresh.call(t.Context(), tutti.OpClaim, tutti.Claim{}, nil); err != nil {
+				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 					t.Errorf("a node that comes now: %v", err)
 				}
 				if _, err := f.issued(fmt.Sprintf("bob-%d", i)).ListJobs(t.Context()); err != nil {

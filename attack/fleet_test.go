@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/engine"
@@ -194,12 +195,12 @@ func (f *fleet) works(when string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
-	id, err := f.admin.StartJob(ctx, tutti.StartJob{Plan: "every", Mode: tutti.ModeApply})
+	id, err := f.admin.StartJob(ctx, api.StartJob{Plan: "every", Mode: tutti.ModeApply})
 	if err != nil {
 		f.t.Fatalf("%s the attack no job starts: %v", when, err)
 	}
 	state := engine.NewState()
-	err = f.admin.WatchJob(ctx, tutti.WatchJob{Job: id, Follow: true}, func(w tutti.Watched) error {
+	err = f.admin.WatchJob(ctx, api.WatchJob{Job: id, Follow: true}, func(w api.Watched) error {
 		if w.Event != nil {
 			state.Apply(*w.Event)
 		}
@@ -228,7 +229,7 @@ func (f *fleet) authority() *identity.Authority {
 func (f *fleet) events() []tutti.Event {
 	f.t.Helper()
 	var out []tutti.Event
-	err := f.admin.ReadAudit(f.t.Context(), tutti.ReadAudit{}, func(entry tutti.AuditEntry) error {
+	err := f.admin.ReadAudit(f.t.Context(), api.ReadAudit{}, func(entry api.AuditEntry) error {
 		var e tutti.Event
 		if err := json.Unmarshal(entry.Raw, &e); err != nil {
 			return err

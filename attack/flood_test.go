@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -54,7 +55,7 @@ func TestHalfOpenConnections(t *testing.T) {
 			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
 			f.works("during") // over connections that are there
 			fresh := f.join("taken")
-			if err := fresh.call(t.Context(), tutti.OpClaim, tutti.Claim{}, nil); err != nil {
+			if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
 				t.Errorf("a node that comes now: %v", err)
 			}
 			if _, err := f.issued("bob").ListJobs(t.Context()); err != nil {

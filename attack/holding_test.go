@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -26,7 +26,7 @@ func (f *fleet) viewer(t *testing.T) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := f.admin.IssueOperator(t.Context(), tutti.IssueOperator{Operator: "viewer", Request: request})
+	out, err := f.admin.IssueOperator(t.Context(), api.IssueOperator{Operator: "viewer", Request: request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func (f *fleet) viewer(t *testing.T) *tls.Config {
 		t.Fatal(err)
 	}
 	source := fleetFile + "\naccess:\n  - {to: admin, may: admin}\n  - {to: \"*\", may: view}\n"
-	if _, err := f.admin.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
+	if _, err := f.admin.SetFleet(t.Context(), api.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
 		t.Fatal(err)
 	}
 	config := bundle.TLS()

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // lie is what a node says that is not true, and what it gets for it.
@@ -39,8 +41,8 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 	speak := "speak for run " + string(theirs)
 	compile := "compile for " + string(victim.name)
 	long := strings.Repeat("x", 600)
-	export := func(types ...string) tutti.Gate {
-		g := tutti.Gate{Run: run}
+	export := func(types ...string) wire.Gate {
+		g := wire.Gate{Run: run}
 		for _, kind := range types {
 			g.Exports = append(g.Exports, tutti.Export{Type: kind, Title: "x"})
 		}
@@ -52,73 +54,73 @@ func lies(own tutti.Order, theirs tutti.RunID, asked string, victim *node) []lie
 		return r
 	}
 	return []lie{
-		{"an order is for who asks, whatever the message says", tutti.OpClaim, map[string]any{"node": "node-01", "run": theirs}, []tutti.Code{""}, ""},
-		{"not a message", tutti.OpClaim, "node-01", invalid, ""},
-		{"a ticket that anybody guesses", tutti.OpHello, tutti.Hello{Next: "1"}, invalid, ""},
+		{"an order is for who asks, whatever the message says", wire.OpClaim, map[string]any{"node": "node-01", "run": theirs}, []tutti.Code{""}, ""},
+		{"not a message", wire.OpClaim, "node-01", invalid, ""},
+		{"a ticket that anybody guesses", wire.OpHello, wire.Hello{Next: "1"}, invalid, ""},
 
-		{"the gate of another node's run", tutti.OpGate, tutti.Gate{Run: theirs}, refused, speak},
-		{"the gate of no run", tutti.OpGate, tutti.Gate{Run: tutti.RunID(up)}, refused, "speak for run " + up},
-		{"an export of a type without a grant", tutti.OpGate, export("Cron"), refused, "export Cron"},
-		{"a catalog that is no digest", tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(up)}}, invalid, ""},
+		{"the gate of another node's run", wire.OpGate, wire.Gate{Run: theirs}, refused, speak},
+		{"the gate of no run", wire.OpGate, wire.Gate{Run: tutti.RunID(up)}, refused, "speak for run " + up},
+		{"an export of a type without a grant", wire.OpGate, export("Cron"), refused, "export Cron"},
+		{"a catalog that is no digest", wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(up)}}, invalid, ""},
 
-		{"a question for another node's run", tutti.OpAsk, tutti.Ask{Run: theirs, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, refused, speak},
-		{"a value that is another node's", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, "read node/node-01/secret"},
-		{"a path", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/" + up}}, invalid, ""},
-		{"a path to what is its own and back", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/taken/../node-01/secret"}}, invalid, ""},
-		{"a kind of question that is none", tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: "sql", Key: "x"}}, invalid, ""},
+		{"a question for another node's run", wire.OpAsk, wire.Ask{Run: theirs, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, refused, speak},
+		{"a value that is another node's", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, "read node/node-01/secret"},
+		{"a path", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/" + up}}, invalid, ""},
+		{"a path to what is its own and back", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/taken/../node-01/secret"}}, invalid, ""},
+		{"a kind of question that is none", wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: "sql", Key: "x"}}, invalid, ""},
 
-		{"the hiera level of another node", tutti.OpHiera, tutti.HieraAsk{Run: theirs}, refused, speak},
+		{"the hiera level of another node", wire.OpHiera, wire.HieraAsk{Run: theirs}, refused, speak},
 
-		{"compiling for another node", tutti.OpCompile, tutti.Compile{Run: theirs, For: victim.name}, refused, compile},
-		{"a question as a compile host", tutti.OpAsk, tutti.Ask{Run: theirs, For: victim.name, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, compile},
-		{"the hiera level of another node, as a compile host", tutti.OpHiera, tutti.HieraAsk{For: victim.name}, refused, compile},
-		{"exports of another node's run", tutti.OpCompiled, tutti.CompiledFor{For: victim.name, Gate: tutti.Gate{Run: theirs, Exports: []tutti.Export{{Type: "Database", Title: "x"}}}}, refused, compile},
-		{"compiling for itself", tutti.OpCompile, tutti.Compile{Run: run, For: "taken"}, refused, "compile for taken"},
+		{"compiling for another node", wire.OpCompile, wire.Compile{Run: theirs, For: victim.name}, refused, compile},
+		{"a question as a compile host", wire.OpAsk, wire.Ask{Run: theirs, For: victim.name, Query: tutti.Query{Kind: tutti.QueryValue, Key: "node/node-01/secret"}}, refused, compile},
+		{"the hiera level of another node, as a compile host", wire.OpHiera, wire.HieraAsk{For: victim.name}, refused, compile},
+		{"exports of another node's run", wire.OpCompiled, wire.CompiledFor{For: victim.name, Gate: wire.Gate{Run: theirs, Exports: []tutti.Export{{Type: "Database", Title: "x"}}}}, refused, compile},
+		{"compiling for itself", wire.OpCompile, wire.Compile{Run: run, For: "taken"}, refused, "compile for taken"},
 
-		{"a value for another node's run", tutti.OpPublish, tutti.Publish{Run: theirs, Key: "honest/x", Value: json.RawMessage("1")}, refused, speak},
-		{"a value of another node", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/node-01/x", Value: json.RawMessage("1")}, refused, "write node/node-01/x"},
-		{"a value of another group", tutti.OpPublish, tutti.Publish{Run: run, Key: "honest/x", Value: json.RawMessage("1")}, refused, "write honest/x"},
-		{"a value of operators", tutti.OpPublish, tutti.Publish{Run: run, Key: "shared/hiera/x", Value: json.RawMessage("1")}, refused, "write shared/hiera/x"},
-		{"withdrawing what another owns", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/node-01/secret", Withdraw: true}, refused, "write node/node-01/secret"},
-		{"a key that climbs", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/../node-01/x", Value: json.RawMessage("1")}, invalid, ""},
-		{"a key that is too long", tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/" + long, Value: json.RawMessage("1")}, invalid, ""},
+		{"a value for another node's run", wire.OpPublish, wire.Publish{Run: theirs, Key: "honest/x", Value: json.RawMessage("1")}, refused, speak},
+		{"a value of another node", wire.OpPublish, wire.Publish{Run: run, Key: "node/node-01/x", Value: json.RawMessage("1")}, refused, "write node/node-01/x"},
+		{"a value of another group", wire.OpPublish, wire.Publish{Run: run, Key: "honest/x", Value: json.RawMessage("1")}, refused, "write honest/x"},
+		{"a value of operators", wire.OpPublish, wire.Publish{Run: run, Key: "shared/hiera/x", Value: json.RawMessage("1")}, refused, "write shared/hiera/x"},
+		{"withdrawing what another owns", wire.OpPublish, wire.Publish{Run: run, Key: "node/node-01/secret", Withdraw: true}, refused, "write node/node-01/secret"},
+		{"a key that climbs", wire.OpPublish, wire.Publish{Run: run, Key: "node/taken/../node-01/x", Value: json.RawMessage("1")}, invalid, ""},
+		{"a key that is too long", wire.OpPublish, wire.Publish{Run: run, Key: "node/taken/" + long, Value: json.RawMessage("1")}, invalid, ""},
 
-		{"facts after another node's run", tutti.OpFacts, tutti.FactsSeen{Run: theirs, Facts: tutti.DigestOf(nil)}, refused, speak},
-		{"facts with names of no end", tutti.OpFacts, tutti.FactsSeen{Run: own.Run, Facts: tutti.DigestOf(nil), Changed: []string{long}}, invalid, ""},
-		{"a foreign run under the id of another node's, without a report", tutti.OpForeign, tutti.Foreign{Result: result(theirs)}, invalid, ""},
-		{"the result of another node's run", tutti.OpResult, result(theirs), refused, speak},
-		{"the result of a run that is no UUID", tutti.OpResult, result(tutti.RunID(up)), invalid, ""},
-		{"an outcome that is none", tutti.OpResult, res(func(r *tutti.Result) { r.Outcome = "glorious" }), invalid, ""},
-		{"a report that is nowhere", tutti.OpResult, res(func(r *tutti.Result) { r.Report = digest }), []tutti.Code{tutti.CodeConflict}, ""},
-		{"a report that is a path", tutti.OpResult, res(func(r *tutti.Result) { r.Report = tutti.Digest(up) }), invalid, ""},
+		{"facts after another node's run", wire.OpFacts, tutti.FactsSeen{Run: theirs, Facts: tutti.DigestOf(nil)}, refused, speak},
+		{"facts with names of no end", wire.OpFacts, tutti.FactsSeen{Run: own.Run, Facts: tutti.DigestOf(nil), Changed: []string{long}}, invalid, ""},
+		{"a foreign run under the id of another node's, without a report", wire.OpForeign, tutti.Foreign{Result: result(theirs)}, invalid, ""},
+		{"the result of another node's run", wire.OpResult, result(theirs), refused, speak},
+		{"the result of a run that is no UUID", wire.OpResult, result(tutti.RunID(up)), invalid, ""},
+		{"an outcome that is none", wire.OpResult, res(func(r *tutti.Result) { r.Outcome = "glorious" }), invalid, ""},
+		{"a report that is nowhere", wire.OpResult, res(func(r *tutti.Result) { r.Report = digest }), []tutti.Code{tutti.CodeConflict}, ""},
+		{"a report that is a path", wire.OpResult, res(func(r *tutti.Result) { r.Report = tutti.Digest(up) }), invalid, ""},
 
-		{"a file that is not of its code", tutti.OpBlobGet, tutti.BlobGet{Run: run, Digest: digest}, refused, "fetch " + string(digest)},
-		{"a file by its path", tutti.OpBlobGet, tutti.BlobGet{Run: run, Digest: tutti.Digest(up)}, refused, "fetch " + up},
-		{"a file for another node's run", tutti.OpBlobGet, tutti.BlobGet{Run: theirs, Digest: digest}, refused, speak},
-		{"code for another node's run", tutti.OpCode, tutti.CodeGet{Run: theirs}, refused, speak},
-		{"code that it was not told to run", tutti.OpCode, tutti.CodeGet{Run: run, Code: digest}, refused, "fetch code " + string(digest)},
+		{"a file that is not of its code", wire.OpBlobGet, wire.BlobGet{Run: run, Digest: digest}, refused, "fetch " + string(digest)},
+		{"a file by its path", wire.OpBlobGet, wire.BlobGet{Run: run, Digest: tutti.Digest(up)}, refused, "fetch " + up},
+		{"a file for another node's run", wire.OpBlobGet, wire.BlobGet{Run: theirs, Digest: digest}, refused, speak},
+		{"code for another node's run", wire.OpCode, wire.CodeGet{Run: theirs}, refused, speak},
+		{"code that it was not told to run", wire.OpCode, wire.CodeGet{Run: run, Code: digest}, refused, "fetch code " + string(digest)},
 
-		{"a blob of any size and name is what it is", tutti.OpBlobPut, map[string]any{"digest": digest, "size": -1}, []tutti.Code{""}, ""},
-		{"a JWT for another key: there is no such field", tutti.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
-		{"trust for another node: there is no such field, and the JWT is its own", tutti.OpTrust, map[string]any{"key": victim.Key, "node": victim.name, "cas": []tutti.Digest{digest}, "issuer": "A"}, []tutti.Code{""}, ""},
-		{"trust in CAs without end", tutti.OpTrust, tutti.Pinned{CAs: slices.Repeat([]tutti.Digest{digest}, 1000)}, invalid, ""},
-		{"who opens a secret of another node's run", tutti.OpRecipients, tutti.AskRecipients{Run: theirs, Key: "node/taken/x"}, refused, speak},
-		{"who opens a secret that is another node's", tutti.OpRecipients, tutti.AskRecipients{Run: run, Key: "node/node-01/secret"}, refused, "write node/node-01/secret"},
-		{"secrets of another node: there is no such field", tutti.OpPieces, map[string]any{"node": victim.name}, []tutti.Code{""}, ""},
-		{"a path as a key for secrets", tutti.OpBox, tutti.NewBox{BoxKey: up}, invalid, ""},
-		{"another node's secret, sealed to its own key", tutti.OpBox, tutti.NewBox{
-			BoxKey: base64.StdEncoding.EncodeToString(slices.Repeat([]byte{9}, 32)), Pieces: []tutti.OwnPiece{{Key: "node/node-01/secret", ID: "x", Sealed: []byte("x")}},
+		{"a blob of any size and name is what it is", wire.OpBlobPut, map[string]any{"digest": digest, "size": -1}, []tutti.Code{""}, ""},
+		{"a JWT for another key: there is no such field", wire.OpRenew, map[string]any{"key": victim.Key, "node": victim.name}, []tutti.Code{""}, ""},
+		{"trust for another node: there is no such field, and the JWT is its own", wire.OpTrust, map[string]any{"key": victim.Key, "node": victim.name, "cas": []tutti.Digest{digest}, "issuer": "A"}, []tutti.Code{""}, ""},
+		{"trust in CAs without end", wire.OpTrust, tutti.Pinned{CAs: slices.Repeat([]tutti.Digest{digest}, 1000)}, invalid, ""},
+		{"who opens a secret of another node's run", wire.OpRecipients, wire.AskRecipients{Run: theirs, Key: "node/taken/x"}, refused, speak},
+		{"who opens a secret that is another node's", wire.OpRecipients, wire.AskRecipients{Run: run, Key: "node/node-01/secret"}, refused, "write node/node-01/secret"},
+		{"secrets of another node: there is no such field", wire.OpPieces, map[string]any{"node": victim.name}, []tutti.Code{""}, ""},
+		{"a path as a key for secrets", wire.OpBox, wire.NewBox{BoxKey: up}, invalid, ""},
+		{"another node's secret, sealed to its own key", wire.OpBox, wire.NewBox{
+			BoxKey: base64.StdEncoding.EncodeToString(slices.Repeat([]byte{9}, 32)), Pieces: []wire.OwnPiece{{Key: "node/node-01/secret", ID: "x", Sealed: []byte("x")}},
 		}, []tutti.Code{tutti.CodeConflict}, ""},
-		{"leaving for another node: there is no such field, and its own run goes on", tutti.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
-		{"a beat in another's name: there is no such field", tutti.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
-		{"something live of another node's run", tutti.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
-		{"acting on a question that nobody asked", tutti.OpAct, tutti.RemoteAct{Request: "made up"}, []tutti.Code{tutti.CodeConflict}, ""},
-		{"acting on a question to another node", tutti.OpAct, tutti.RemoteAct{Request: asked}, refused, "act on a question that it was not asked"},
-		{"the answer to a question to another node", tutti.OpAnswer, tutti.RemoteReply{Request: asked, Verdict: tutti.RemoteOK}, refused, "answer a question that it was not asked"},
-		{"an answer in another's name: there is no such field", tutti.OpAnswer, map[string]any{"request": "made up", "node": victim.name, "verdict": "ok"}, []tutti.Code{""}, ""},
-		{"an answer that is none", tutti.OpAnswer, "ok", invalid, ""},
-		{"an answer of 200 KiB", tutti.OpAnswer, tutti.RemoteReply{Request: "made up", Message: strings.Repeat(long, 400)}, invalid, ""},
-		{"how a node stands that is no report", tutti.OpLease, "enabled", invalid, ""},
+		{"leaving for another node: there is no such field, and its own run goes on", wire.OpLeave, map[string]any{"node": victim.name}, []tutti.Code{tutti.CodeConflict}, ""},
+		{"a beat in another's name: there is no such field", wire.OpBeat, map[string]any{"node": victim.name, "run": theirs}, []tutti.Code{""}, ""},
+		{"something live of another node's run", wire.OpLive, []tutti.Live{{Run: theirs, Node: victim.name, Phase: "apply"}}, refused, speak},
+		{"acting on a question that nobody asked", wire.OpAct, tutti.RemoteAct{Request: "made up"}, []tutti.Code{tutti.CodeConflict}, ""},
+		{"acting on a question to another node", wire.OpAct, tutti.RemoteAct{Request: asked}, refused, "act on a question that it was not asked"},
+		{"the answer to a question to another node", wire.OpAnswer, tutti.RemoteReply{Request: asked, Verdict: tutti.RemoteOK}, refused, "answer a question that it was not asked"},
+		{"an answer in another's name: there is no such field", wire.OpAnswer, map[string]any{"request": "made up", "node": victim.name, "verdict": "ok"}, []tutti.Code{""}, ""},
+		{"an answer that is none", wire.OpAnswer, "ok", invalid, ""},
+		{"an answer of 200 KiB", wire.OpAnswer, tutti.RemoteReply{Request: "made up", Message: strings.Repeat(long, 400)}, invalid, ""},
+		{"how a node stands that is no report", wire.OpLease, "enabled", invalid, ""},
 		{"an operation that is none", "shutdown", nil, invalid, ""},
 	}
 }
@@ -130,12 +132,12 @@ func TestLies(t *testing.T) {
 	if err := f.admin.SetValue(t.Context(), "node/node-01/secret", json.RawMessage(`"for node-01"`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.admin.StartJob(t.Context(), tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply}); err != nil {
+	if _, err := f.admin.StartJob(t.Context(), api.StartJob{Plan: "taken", Mode: tutti.ModeApply}); err != nil {
 		t.Fatal(err)
 	}
-	var claimed tutti.Claimed
+	var claimed wire.Claimed
 	f.eventually(func() error {
-		if err := taken.call(t.Context(), tutti.OpClaim, tutti.Claim{}, &claimed); err != nil || claimed.Order == nil {
+		if err := taken.call(t.Context(), wire.OpClaim, wire.Claim{}, &claimed); err != nil || claimed.Order == nil {
 			return tutti.Errorf(tutti.CodeInternal, "nothing to claim: %v", err)
 		}
 		return nil
@@ -148,8 +150,8 @@ func TestLies(t *testing.T) {
 	slices.SortStableFunc(all, func(a, b lie) int { return rank(a.op) - rank(b.op) })
 	passed := false
 	for _, l := range all {
-		if !passed && l.op != tutti.OpGate {
-			if err := taken.call(t.Context(), tutti.OpGate, tutti.Gate{Run: claimed.Order.Run}, nil); err != nil {
+		if !passed && l.op != wire.OpGate {
+			if err := taken.call(t.Context(), wire.OpGate, wire.Gate{Run: claimed.Order.Run}, nil); err != nil {
 				t.Fatal(err)
 			}
 			passed = true
@@ -161,7 +163,7 @@ func TestLies(t *testing.T) {
 		if strings.Contains(string(reply), "for node-01") {
 			t.Errorf("%s: %s: it got %s", l.op, l.reason, reply)
 		}
-		if err == nil && (l.op == tutti.OpRenew || l.op == tutti.OpTrust) {
+		if err == nil && (l.op == wire.OpRenew || l.op == wire.OpTrust) {
 			wantOwnJWT(t, reply, taken)
 		}
 		if l.audit != "" {
@@ -203,9 +205,9 @@ func (f *fleet) askVictim(victim *node) string {
 	f.t.Cleanup(func() { cancel(); <-ended })
 	go func() {
 		defer close(ended)
-		_ = f.admin.AskNodes(ctx, tutti.AskNodes{
+		_ = f.admin.AskNodes(ctx, api.AskNodes{
 			Action: tutti.RemoteEnable, On: `node == "` + string(victim.name) + `"`, Wait: tutti.MaxRemoteWait,
-		}, func([]tutti.NodeAnswer) error { return nil })
+		}, func([]api.NodeAnswer) error { return nil })
 	}()
 	var asked string
 	f.eventually(func() error {
@@ -222,7 +224,7 @@ func (f *fleet) askVictim(victim *node) string {
 
 // rank puts the gate first.
 func rank(op string) int {
-	if op == tutti.OpGate {
+	if op == wire.OpGate {
 		return 0
 	}
 	return 1
@@ -240,10 +242,10 @@ func (f *fleet) runOf(name tutti.NodeName) tutti.RunID {
 	return run
 }
 
-// operations are the words of message.go that a node may ask.
+// operations are the words of wire/message.go that a node may ask.
 func operations(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../message.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../wire/message.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // node is a machine that has joined.
@@ -31,7 +33,7 @@ type node struct {
 // join makes a machine a node, as `tutti join` does, and connects it.
 func (f *fleet) join(name tutti.NodeName) *node {
 	f.t.Helper()
-	token, err := f.admin.CreateToken(f.t.Context(), tutti.CreateToken{Name: string(name)})
+	token, err := f.admin.CreateToken(f.t.Context(), api.CreateToken{Name: string(name)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -105,16 +107,16 @@ func (n *node) work() {
 
 // pass claims a run and ends it well; false: there was none, or no answer.
 func (n *node) pass(ctx context.Context) bool {
-	var claimed tutti.Claimed
-	if n.call(ctx, tutti.OpClaim, tutti.Claim{}, &claimed) != nil || claimed.Order == nil {
+	var claimed wire.Claimed
+	if n.call(ctx, wire.OpClaim, wire.Claim{}, &claimed) != nil || claimed.Order == nil {
 		return false
 	}
-	var gated tutti.Gated
-	if n.call(ctx, tutti.OpGate, tutti.Gate{Run: claimed.Order.Run}, &gated) != nil || gated.Verdict != tutti.GateGo {
+	var gated wire.Gated
+	if n.call(ctx, wire.OpGate, wire.Gate{Run: claimed.Order.Run}, &gated) != nil || gated.Verdict != tutti.GateGo {
 		return false
 	}
 	n.started = append(n.started, claimed.Order.Run)
-	return n.call(ctx, tutti.OpResult, result(claimed.Order.Run), nil) == nil
+	return n.call(ctx, wire.OpResult, result(claimed.Order.Run), nil) == nil
 }
 
 func result(run tutti.RunID) tutti.Result {
@@ -159,7 +161,7 @@ func (n *node) raw(t *testing.T, from string, options ...nats.Option) (*nats.Con
 // wantOwnJWT fails unless the answer to a renewal is for the node's own key.
 func wantOwnJWT(t *testing.T, reply json.RawMessage, n *node) {
 	t.Helper()
-	var renewed tutti.Renewed
+	var renewed wire.Renewed
 	if err := json.Unmarshal(reply, &renewed); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -20,7 +21,7 @@ func (f *fleet) issued(name string) *httpapi.Client {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	out, err := f.admin.IssueOperator(f.t.Context(), tutti.IssueOperator{Operator: name, Request: request})
+	out, err := f.admin.IssueOperator(f.t.Context(), api.IssueOperator{Operator: name, Request: request})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -40,13 +41,13 @@ func TestRevokedOperator(t *testing.T) {
 	if _, err := eve.ListJobs(t.Context()); err != nil { // the connection is kept
 		t.Fatal(err)
 	}
-	job, err := f.admin.StartJob(t.Context(), tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply})
+	job, err := f.admin.StartJob(t.Context(), api.StartJob{Plan: "taken", Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
 	watching, watched := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		watched <- eve.WatchJob(t.Context(), tutti.WatchJob{Job: job, Follow: true}, func(tutti.Watched) error {
+		watched <- eve.WatchJob(t.Context(), api.WatchJob{Job: job, Follow: true}, func(api.Watched) error {
 			select {
 			case watching <- struct{}{}:
 			default:
@@ -55,7 +56,7 @@ func TestRevokedOperator(t *testing.T) {
 		})
 	}()
 	<-watching
-	if err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+	if err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, "the watch", <-watched, tutti.CodeUnauthenticated)
@@ -96,10 +97,10 @@ func TestLastOperator(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Operator != "admin" || list[0].Certificates != 1 || !list[0].CodeKey {
 		t.Fatalf("operators %+v, %v: want the first one", list, err)
 	}
-	err = f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin"})
+	err = f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin"})
 	wantCode(t, "revoke the last operator", err, tutti.CodeConflict)
 	f.works("during")
-	if err := f.admin.RevokeOperator(t.Context(), tutti.RevokeOperator{Operator: "admin", Last: true}); err != nil {
+	if err := f.admin.RevokeOperator(t.Context(), api.RevokeOperator{Operator: "admin", Last: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.admin.ListJobs(t.Context())

@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestStolenCredentials: somebody has copied a node's identity and comes with it
@@ -36,27 +38,27 @@ func TestStolenCredentials(t *testing.T) {
 	ctx := t.Context()
 
 	t.Run("can", func(t *testing.T) {
-		job, err := f.admin.StartJob(ctx, tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply})
+		job, err := f.admin.StartJob(ctx, api.StartJob{Plan: "taken", Mode: tutti.ModeApply})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// He is told what the node is told, and may answer in its place. The same run
 		// is claimed by both and ends once.
-		var his, its tutti.Claimed
+		var his, its wire.Claimed
 		f.eventually(func() error {
-			if err := thief.call(ctx, tutti.OpClaim, tutti.Claim{}, &his); err != nil || his.Order == nil {
+			if err := thief.call(ctx, wire.OpClaim, wire.Claim{}, &his); err != nil || his.Order == nil {
 				return tutti.Errorf(tutti.CodeInternal, "no order: %v", err)
 			}
 			return nil
 		})
-		if err := real.call(ctx, tutti.OpClaim, tutti.Claim{}, &its); err != nil || its.Order == nil || its.Order.Run != his.Order.Run {
+		if err := real.call(ctx, wire.OpClaim, wire.Claim{}, &its); err != nil || its.Order == nil || its.Order.Run != his.Order.Run {
 			t.Fatalf("the node's claim after the thief's: %+v, %v", its.Order, err)
 		}
 		if his.Order.Node != "taken" {
 			t.Errorf("the thief got the order of %s", his.Order.Node)
 		}
 		for _, n := range []*node{thief, real} {
-			if err := n.call(ctx, tutti.OpResult, result(his.Order.Run), nil); err != nil {
+			if err := n.call(ctx, wire.OpResult, result(his.Order.Run), nil); err != nil {
 				t.Errorf("result: %v", err)
 			}
 		}
@@ -184,29 +186,29 @@ func TestReplay(t *testing.T) {
 			}
 		}
 	}
-	if _, err := f.admin.StartJob(t.Context(), tutti.StartJob{Plan: "taken", Mode: tutti.ModeApply}); err != nil {
+	if _, err := f.admin.StartJob(t.Context(), api.StartJob{Plan: "taken", Mode: tutti.ModeApply}); err != nil {
 		t.Fatal(err)
 	}
-	var claimed tutti.Claimed
+	var claimed wire.Claimed
 	f.eventually(func() error {
 		sent = nil
-		say(tutti.OpClaim, tutti.Claim{}, &claimed)
+		say(wire.OpClaim, wire.Claim{}, &claimed)
 		if claimed.Order == nil {
 			return tutti.Errorf(tutti.CodeInternal, "nothing to claim")
 		}
 		return nil
 	})
 	run := claimed.Order.Run
-	say(tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"node/taken/x"}}}, nil)
-	say(tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("1")}, nil)
-	say(tutti.OpPublish, tutti.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("2")}, nil)
-	say(tutti.OpResult, result(run), nil)
+	say(wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"node/taken/x"}}}, nil)
+	say(wire.OpPublish, wire.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("1")}, nil)
+	say(wire.OpPublish, wire.Publish{Run: run, Key: "node/taken/x", Value: json.RawMessage("2")}, nil)
+	say(wire.OpResult, result(run), nil)
 	before := f.events()
 
 	// From the node itself, in the other order: nothing happens again.
 	for i := len(sent) - 1; i >= 0; i-- {
 		_, err := taken.conn.Call(t.Context(), sent[i].op, sent[i].payload)
-		if op := sent[i].op; op == tutti.OpPublish {
+		if op := sent[i].op; op == wire.OpPublish {
 			wantCode(t, "a value of a run that has ended", err, tutti.CodeConflict)
 		}
 	}
@@ -246,7 +248,7 @@ func TestReplay(t *testing.T) {
 func TestManInTheMiddle(t *testing.T) {
 	f := start(t)
 	m := f.between(t)
-	token, err := f.admin.CreateToken(t.Context(), tutti.CreateToken{Name: "taken"})
+	token, err := f.admin.CreateToken(t.Context(), api.CreateToken{Name: "taken"})
 	if err != nil {
 		t.Fatal(err)
 	}

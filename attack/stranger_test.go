@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -60,11 +61,11 @@ func TestWithoutACertificate(t *testing.T) {
 	nobody := f.calling(t, f.trusting(t))
 	_, err := nobody.ListJobs(t.Context())
 	wantCode(t, "list jobs", err, tutti.CodeUnauthenticated)
-	_, err = nobody.StartJob(t.Context(), tutti.StartJob{Plan: "every", Mode: tutti.ModeApply})
+	_, err = nobody.StartJob(t.Context(), api.StartJob{Plan: "every", Mode: tutti.ModeApply})
 	wantCode(t, "start a job", err, tutti.CodeUnauthenticated)
-	_, err = nobody.IssueOperator(t.Context(), tutti.IssueOperator{Operator: "eve"})
+	_, err = nobody.IssueOperator(t.Context(), api.IssueOperator{Operator: "eve"})
 	wantCode(t, "become an operator", err, tutti.CodeUnauthenticated)
-	_, err = nobody.Enrol(t.Context(), tutti.EnrolRequest{Name: "eve"})
+	_, err = nobody.Enrol(t.Context(), api.EnrolRequest{Name: "eve"})
 	wantCode(t, "join without a token", err, tutti.CodeUnauthenticated, tutti.CodeInvalid, tutti.CodeRefused)
 	f.works("during")
 	f.audited(denial{"address:127.0.0.1", "call /v1/jobs/list", "no operator's certificate"})

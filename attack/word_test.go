@@ -16,10 +16,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // site is the one file of the code of these tests.
@@ -32,12 +34,12 @@ type usurper struct {
 	node  *node
 	fleet tutti.Digest
 	said  chan tutti.Result
-	heard chan tutti.Claim
+	heard chan wire.Claim
 	told  chan tutti.RemoteReply
 
 	mu    sync.Mutex
 	seq   uint64
-	claim tutti.Claimed
+	claim wire.Claimed
 	code  tutti.SignedCode
 }
 
@@ -64,7 +66,7 @@ func (f *fleet) usurp(n *node, files ...string) *usurper {
 	}
 	u := &usurper{
 		t: f.t, bus: bustest.StartSyncIn(f.t, dir), node: n, fleet: f.authority().Fleet(),
-		said: make(chan tutti.Result, 10), heard: make(chan tutti.Claim, 100),
+		said: make(chan tutti.Result, 10), heard: make(chan wire.Claim, 100),
 		told: make(chan tutti.RemoteReply, 10),
 	}
 	m := n.membership
@@ -110,8 +112,8 @@ func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload 
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch op {
-	case tutti.OpClaim:
-		var c tutti.Claim
+	case wire.OpClaim:
+		var c wire.Claim
 		if err := json.Unmarshal(payload, &c); err != nil {
 			return nil, err
 		}
@@ -120,17 +122,17 @@ func (u *usurper) handle(_ context.Context, _ tutti.NodeKey, op string, payload 
 		default:
 		}
 		return json.Marshal(u.claim)
-	case tutti.OpAnswer:
+	case wire.OpAnswer:
 		var reply tutti.RemoteReply
 		err := json.Unmarshal(payload, &reply)
 		u.told <- reply
 		return nil, err
-	case tutti.OpCode:
+	case wire.OpCode:
 		return json.Marshal(u.code)
-	case tutti.OpBlobGet:
+	case wire.OpBlobGet:
 		return []byte(site), nil
-	case tutti.OpResult:
-		ended, err := tutti.DecodeEnded(payload)
+	case wire.OpResult:
+		ended, err := wire.DecodeEnded(payload)
 		if err == nil && u.claim.Order != nil && ended.Run == u.claim.Order.Run {
 			u.claim.Order = nil
 			u.said <- ended.Result
@@ -163,14 +165,14 @@ func (u *usurper) order(environment string, code tutti.SignedCode) tutti.Result 
 }
 
 // claims waits for the node's next claim.
-func (u *usurper) claims() tutti.Claim {
+func (u *usurper) claims() wire.Claim {
 	u.t.Helper()
 	select {
 	case c := <-u.heard:
 		return c
 	case <-time.After(patience):
 		u.t.Fatalf("the node does not claim within %s", patience)
-		return tutti.Claim{}
+		return wire.Claim{}
 	}
 }
 
@@ -197,7 +199,7 @@ func (u *usurper) tells(chain ...tutti.Statement) {
 
 func (u *usurper) ring() {
 	u.t.Helper()
-	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, tutti.RingClaim, nil); err != nil {
+	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, wire.RingClaim, nil); err != nil {
 		u.t.Fatal(err)
 	}
 }
@@ -360,7 +362,7 @@ func (u *usurper) asks(q tutti.RemoteRequest) tutti.RemoteReply {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, tutti.RingRemote, raw); err != nil {
+	if err := natsbus.Ring(u.bus.Nodes(u.t), u.node.Key, wire.RingRemote, raw); err != nil {
 		u.t.Fatal(err)
 	}
 	select {
@@ -468,7 +470,7 @@ func TestActionsAreSigned(t *testing.T) {
 			t.Errorf("%s: %v, %s", what, err, out)
 		}
 	}
-	err := f.issued("mallory").AskNodes(t.Context(), tutti.AskNodes{Action: tutti.RemoteDisable, On: "true"}, func([]tutti.NodeAnswer) error { return nil })
+	err := f.issued("mallory").AskNodes(t.Context(), api.AskNodes{Action: tutti.RemoteDisable, On: "true"}, func([]api.NodeAnswer) error { return nil })
 	wantCode(t, "what is not signed", err, tutti.CodeRefused)
 	f.works("after")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -54,7 +55,7 @@ func hold(t *testing.T, plan tutti.PlanName, node tutti.NodeName) *held {
 	h := &held{host: host(t, string(node))}
 	sh(t, h.host, "rm -f /run/e2e-*")
 	h.job = start(t, fleet, plan, tutti.ModeApply)
-	h.until(func(w tutti.Watched) bool {
+	h.until(func(w api.Watched) bool {
 		if w.Live == nil || w.Live.Resource != "Exec[hold]" {
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -49,7 +50,7 @@ func TestCanary(t *testing.T) {
 	push(t, canaryFleet, canarySite("two", true))
 	within(t, patience, "one node to fail with the new code", func() bool {
 		nodes, err := fleet.Client.ListNodes(t.Context())
-		return err == nil && slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return n.Stands == tutti.NodeFailed })
+		return err == nil && slices.ContainsFunc(nodes, func(n api.NodeView) bool { return n.Stands == api.NodeFailed })
 	})
 	if err := fleet.Client.SetValue(t.Context(), "shared/canary/other", []byte(`1`)); err != nil { // something else happens
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func serverRuns(t *testing.T) (out []*engine.Run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(jobs, func(a, b tutti.JobView) int { return b.StartedAt.Compare(a.StartedAt) })
+	slices.SortFunc(jobs, func(a, b api.JobView) int { return b.StartedAt.Compare(a.StartedAt) })
 	for _, v := range jobs {
 		if v.Cause == "" {
 			break

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -178,7 +179,7 @@ func (w weather) converge(t *testing.T, f *app.LabFleet) *job {
 	t.Helper()
 	if w.kill {
 		j := converge(t, f)
-		j.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
+		j.until(func(w api.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
 		killServer(t, f)
 		return j.end()
 	}
@@ -203,7 +204,7 @@ func (w weather) converge(t *testing.T, f *app.LabFleet) *job {
 // converge starts a job that converges all nodes of a fleet.
 func converge(t *testing.T, f *app.LabFleet) *job {
 	t.Helper()
-	id, err := f.Client.StartJob(t.Context(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	id, err := f.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}

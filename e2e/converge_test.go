@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -142,7 +143,7 @@ func TestConvergeFaults(t *testing.T) {
 		}
 		heal(t.Context(), t, away)
 		b.open()
-		run := j.last(tutti.StepName(tutti.ConvergePlan), "node-03")
+		run := j.last(tutti.StepName(api.ConvergePlan), "node-03")
 		eventually(t, "the result of the run that was given up", func() bool {
 			record, err := fleet.Client.RunRecord(t.Context(), run.Run)
 			return err == nil && record.Run == run.Run

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/lab"
 )
 
@@ -120,7 +121,7 @@ func TestServerDiskFull(t *testing.T) {
 			barrier := newBarrier(t, host(t, "node-01"))
 			j := start(t, fleet, "both", tutti.ModeApply)
 			barrier.wait()
-			j.until(func(tutti.Watched) bool { return j.Job != nil && j.Step("run-one").Nodes[0].Last() != nil })
+			j.until(func(api.Watched) bool { return j.Job != nil && j.Step("run-one").Nodes[0].Last() != nil })
 			first := j.last("run-one", "node-01").Run
 			acknowledged := map[string]bool{}
 			write := func(n int) error {
@@ -132,7 +133,7 @@ func TestServerDiskFull(t *testing.T) {
 				return err
 			}
 			filled, opened := false, false
-			j.until(func(w tutti.Watched) bool { // watching, so as to see what it says
+			j.until(func(w api.Watched) bool { // watching, so as to see what it says
 				if !filled {
 					filled = true
 					d.fill(tc.leave)
@@ -245,7 +246,7 @@ func trouble(t *testing.T, node tutti.NodeName) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(nodes, func(n tutti.NodeView) bool { return n.Node == node })
+	i := slices.IndexFunc(nodes, func(n api.NodeView) bool { return n.Node == node })
 	if i < 0 {
 		t.Fatalf("the server does not have %s", node)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const factsFleet = `
@@ -72,7 +73,7 @@ func TestFacts(t *testing.T) {
 	role("web")
 	eventually(t, "the node to be suspect", func() bool {
 		d, err := fleet.Client.ShowNode(t.Context(), "node-01")
-		return err == nil && d.Standing.State == tutti.NodeSuspect
+		return err == nil && d.Standing.State == api.NodeSuspect
 	})
 	converge(t, fleet).end().checkConverged(map[tutti.NodeName]int{"node-01": 1})
 	if got := sh(t, host(t, "node-01"), "cat /var/tmp/e2e-role"); got != "web" {

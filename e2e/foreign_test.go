@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -16,13 +17,13 @@ import (
 func (s *puppetSite) foreignRuns(t *testing.T) {
 	first := s.web[0]
 	run := ""
-	told := func(t *testing.T) tutti.NodeDetail {
+	told := func(t *testing.T) api.NodeDetail {
 		t.Helper()
 		n := foreignRun(t, s.LabFleet, first, run)
 		run = string(n.LastRun)
 		return n
 	}
-	expect := func(t *testing.T, state tutti.NodeState, outcome tutti.Outcome, reason tutti.Reason, says string) {
+	expect := func(t *testing.T, state api.NodeState, outcome tutti.Outcome, reason tutti.Reason, says string) {
 		t.Helper()
 		n := told(t)
 		if n.Outcome != outcome || n.Reason != reason || !strings.Contains(n.Message, says) {
@@ -37,16 +38,16 @@ func (s *puppetSite) foreignRuns(t *testing.T) {
 
 	t.Run("a person's", func(t *testing.T) {
 		sh(t, first, "puppet agent --test || test $? = 2")
-		expect(t, tutti.NodeGood, tutti.Changed, "", "")
+		expect(t, api.NodeGood, tutti.Changed, "", "")
 		r, err := s.Client.RunReport(t.Context(), run)
 		if err != nil || !r.Foreign || r.Environment != "production" || r.Puppet == "" || r.Report == nil || len(r.Report.Resources) != 1 ||
-			r.Report.Resources[0].Resource != "File[/var/tmp/e2e-foreign]" || r.Report.Resources[0].Outcome != tutti.ResourceChanged {
+			r.Report.Resources[0].Resource != "File[/var/tmp/e2e-foreign]" || r.Report.Resources[0].Outcome != api.ResourceChanged {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 	t.Run("the daemon's", func(t *testing.T) {
 		sh(t, first, "rm /var/tmp/e2e-foreign; kill -USR1 $(systemctl show -p MainPID --value puppet)")
-		expect(t, tutti.NodeGood, tutti.Changed, "", "")
+		expect(t, api.NodeGood, tutti.Changed, "", "")
 		if r, err := s.Client.RunReport(t.Context(), run); err != nil || !r.Result.Corrective {
 			t.Errorf("%+v, %v: want a correction", r.Result, err)
 		}
@@ -54,28 +55,28 @@ func (s *puppetSite) foreignRuns(t *testing.T) {
 	s.manifest(t, makes+"\nfail('by hand')")
 	t.Run("one that does not compile", func(t *testing.T) {
 		sh(t, first, "puppet agent --test || test $? = 1")
-		expect(t, tutti.NodeFailed, tutti.Failed, tutti.BecauseCompile, "by hand (file: /etc/puppet/code/environments/production/manifests/site.pp, line: 3")
+		expect(t, api.NodeFailed, tutti.Failed, tutti.BecauseCompile, "by hand (file: /etc/puppet/code/environments/production/manifests/site.pp, line: 3")
 	})
 	t.Run("one that applies an old catalog instead", func(t *testing.T) {
 		sh(t, first, "puppet agent --onetime --no-daemonize")
-		expect(t, tutti.NodeFailed, tutti.Failed, tutti.BecauseCompile, "an old catalog was applied")
+		expect(t, api.NodeFailed, tutti.Failed, tutti.BecauseCompile, "an old catalog was applied")
 	})
 	s.manifest(t, makes)
 	t.Run("a part mends nothing", func(t *testing.T) {
 		sh(t, first, "puppet agent --test --tags nobody")
 		n := told(t)
-		if n.Outcome != tutti.Unchanged || n.Standing.State != tutti.NodeFailed {
+		if n.Outcome != tutti.Unchanged || n.Standing.State != api.NodeFailed {
 			t.Errorf("%+v", n)
 		}
 	})
 	t.Run("a whole one does", func(t *testing.T) {
 		sh(t, first, "puppet agent --test")
-		expect(t, tutti.NodeGood, tutti.Unchanged, "", "")
+		expect(t, api.NodeGood, tutti.Unchanged, "", "")
 	})
 	t.Run("a run of Tutti's is the last one again", func(t *testing.T) {
 		j := s.execute(t, "first")
 		n, err := s.Client.ShowNode(t.Context(), "web-01")
-		if err != nil || n.Foreign || n.LastRun != j.last(j.Steps[0].Name, "web-01").Run || n.Standing.State != tutti.NodeGood {
+		if err != nil || n.Foreign || n.LastRun != j.last(j.Steps[0].Name, "web-01").Run || n.Standing.State != api.NodeGood {
 			t.Errorf("%+v, %v", n, err)
 		}
 	})
@@ -89,9 +90,9 @@ func lastReport(t *testing.T, h *lab.Host) string {
 
 // foreignRun waits until the run of a host's last report, which is another one than
 // before, is the last one that its node has told of. Nobody of Tutti's began it.
-func foreignRun(t *testing.T, f *app.LabFleet, h *lab.Host, before string) tutti.NodeDetail {
+func foreignRun(t *testing.T, f *app.LabFleet, h *lab.Host, before string) api.NodeDetail {
 	t.Helper()
-	var n tutti.NodeDetail
+	var n api.NodeDetail
 	within(t, patience, "the run is told", func() bool {
 		var err error
 		if n, err = f.Client.ShowNode(t.Context(), tutti.NodeName(h.Name)); err != nil {

@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestJoin tries to get in where one may not, from a machine with a token in
 // its hand, against the running server.
 func TestJoin(t *testing.T) {
-	token := func(in tutti.CreateToken) string {
+	token := func(in api.CreateToken) string {
 		t.Helper()
 		out, err := fleet.Client.CreateToken(t.Context(), in)
 		if err != nil {
@@ -29,12 +31,12 @@ func TestJoin(t *testing.T) {
 		_, err := app.Join(t.Context(), app.JoinOptions{Dir: dir, Token: text, Name: name})
 		return err
 	}
-	used := token(tutti.CreateToken{Name: "ghost*"})
+	used := token(api.CreateToken{Name: "ghost*"})
 	home := t.TempDir()
 	if err := join(home, used, "ghost"); err != nil {
 		t.Fatal(err)
 	}
-	short := token(tutti.CreateToken{Name: "late", TTL: time.Second})
+	short := token(api.CreateToken{Name: "late", TTL: time.Second})
 	made := time.Now()
 	eventually(t, "the token has expired", func() bool { return time.Since(made) > 1100*time.Millisecond })
 	cases := map[string]struct {
@@ -46,8 +48,8 @@ func TestJoin(t *testing.T) {
 		"used by another key": {used, "ghost2", tutti.CodeRefused, "was used by ghost"},
 		"expired":             {short, "late", tutti.CodeRefused, "expired at"},
 		"altered":             {used[:40] + string(used[40]^1) + used[41:], "ghost3", tutti.CodeInvalid, "altered"},
-		"another name":        {token(tutti.CreateToken{Name: "web-*"}), "db-01", tutti.CodeRefused, "for the name web-*"},
-		"existing name":       {token(tutti.CreateToken{Name: "node-01"}), "node-01", tutti.CodeConflict, "tutti node replace node-01"},
+		"another name":        {token(api.CreateToken{Name: "web-*"}), "db-01", tutti.CodeRefused, "for the name web-*"},
+		"existing name":       {token(api.CreateToken{Name: "node-01"}), "node-01", tutti.CodeConflict, "tutti node replace node-01"},
 		"another CA":          {otherCA(t, used), "ghost4", tutti.CodeRefused, "another fleet's server"},
 	}
 	for name, tc := range cases {
@@ -58,7 +60,7 @@ func TestJoin(t *testing.T) {
 			}
 		})
 	}
-	t.Run("replaced", func(t *testing.T) { replaced(t, home, token(tutti.CreateToken{Name: "ghost"})) })
+	t.Run("replaced", func(t *testing.T) { replaced(t, home, token(api.CreateToken{Name: "ghost"})) })
 }
 
 // otherCA returns a token like text whose pin is that of another CA.
@@ -84,7 +86,7 @@ func otherCA(t *testing.T, text string) string {
 // one's open connection.
 func replaced(t *testing.T, home, second string) {
 	old := dial(t, home)
-	if _, err := old.Call(t.Context(), tutti.OpClaim, []byte("{}")); err != nil {
+	if _, err := old.Call(t.Context(), wire.OpClaim, []byte("{}")); err != nil {
 		t.Fatalf("the node cannot claim before it is replaced: %v", err)
 	}
 	if err := fleet.Client.ReplaceNode(t.Context(), "ghost"); err != nil {
@@ -96,7 +98,7 @@ func replaced(t *testing.T, home, second string) {
 	eventually(t, "the old key's connection is cut", func() bool { return !old.Connected() })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if _, err := old.Call(ctx, tutti.OpClaim, []byte("{}")); err == nil {
+	if _, err := old.Call(ctx, wire.OpClaim, []byte("{}")); err == nil {
 		t.Error("the old key may still claim")
 	}
 	if err := fleet.Client.RemoveNode(t.Context(), "ghost"); err != nil {

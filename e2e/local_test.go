@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const aloneFleet = `
@@ -78,7 +79,7 @@ func TestLocalRun(t *testing.T) {
 // checkTold fails unless the server knows of a node's local run, and takes the node for good as before.
 func checkTold(t *testing.T, node tutti.NodeName, safety bool) {
 	t.Helper()
-	var d tutti.NodeDetail
+	var d api.NodeDetail
 	eventually(t, "the server to know of the local run", func() bool {
 		var err error
 		d, err = fleet.Client.ShowNode(t.Context(), node)
@@ -87,7 +88,7 @@ func checkTold(t *testing.T, node tutti.NodeName, safety bool) {
 	if d.Local.Safety != safety || d.Local.As == "" || !d.Local.Away && safety {
 		t.Errorf("the server knows %+v of the local run", d.Local)
 	}
-	if d.Standing.State != tutti.NodeGood {
+	if d.Standing.State != api.NodeGood {
 		t.Errorf("after a run that did the same again %s is %+v", node, d.Standing)
 	}
 	if r, err := fleet.Client.RunReport(t.Context(), string(d.LastRun)); err != nil || r.Report == nil || r.Local == nil {

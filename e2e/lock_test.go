@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -126,7 +127,7 @@ func waits(t *testing.T, path, end string) {
 	eventually(t, "the lock is held", func() bool { return sh(t, node, "ls /run/e2e-locked 2>/dev/null || true") != "" })
 	j := start(t, fleet, "node-02", tutti.ModeApply)
 	var says string
-	j.until(func(w tutti.Watched) bool {
+	j.until(func(w api.Watched) bool {
 		if w.Live == nil || w.Live.Phase != "lock" || w.Live.Message == "" {
 			return false
 		}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -310,7 +311,7 @@ type job struct {
 
 func start(t *testing.T, f *app.LabFleet, plan tutti.PlanName, mode tutti.Mode) *job {
 	t.Helper()
-	id, err := f.Client.StartJob(t.Context(), tutti.StartJob{Plan: plan, Mode: mode})
+	id, err := f.Client.StartJob(t.Context(), api.StartJob{Plan: plan, Mode: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,13 +325,13 @@ var errSeen = errors.New("seen")
 
 // until watches until the condition holds for an event, or the job ends. A
 // server that restarts is waited for.
-func (j *job) until(holds func(tutti.Watched) bool) *job {
+func (j *job) until(holds func(api.Watched) bool) *job {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(j.t.Context(), patience, fmt.Errorf("job %s: nothing of what was waited for within %s", j.id, patience))
 	defer cancel()
 	for {
 		state := engine.NewState()
-		err := j.f.Client.WatchJob(ctx, tutti.WatchJob{Job: j.id, Follow: true}, func(w tutti.Watched) error {
+		err := j.f.Client.WatchJob(ctx, api.WatchJob{Job: j.id, Follow: true}, func(w api.Watched) error {
 			if w.Event != nil {
 				state.Apply(*w.Event)
 			}

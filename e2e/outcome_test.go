@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -180,7 +181,7 @@ func (e ending) begin(t *testing.T, h *lab.Host, node tutti.NodeName) *job {
 	sh(t, h, say("hold"))
 	j := start(t, fleet, tutti.PlanName(node), tutti.ModeApply)
 	run := &held{job: j, host: h}
-	j.until(func(w tutti.Watched) bool {
+	j.until(func(w api.Watched) bool {
 		if w.Live == nil || w.Live.Resource != "Exec[hold]" {
 			return false
 		}

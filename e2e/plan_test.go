@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -45,7 +46,7 @@ func TestPlan(t *testing.T) {
 	`)
 	j := start(t, fleet, "plan", tutti.ModeApply)
 	most, overtook := 0, false
-	j.until(func(w tutti.Watched) bool {
+	j.until(func(w api.Watched) bool {
 		if w.Event == nil {
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -96,7 +97,7 @@ func (s *puppetSite) throughPuppetDB(t *testing.T) {
 		s.deployCode(t, "profile::swift::storage::devices: [d1, d2, d3]\n")
 		end := s.lag(t)
 		j := start(t, s.LabFleet, "rings", tutti.ModeApply)
-		j.until(func(tutti.Watched) bool { return j.Job != nil && j.Steps[1].State != engine.Pending })
+		j.until(func(api.Watched) bool { return j.Job != nil && j.Steps[1].State != engine.Pending })
 		end()
 		j.end().checkSummary(tutti.VerdictSucceeded, 3, 0)
 		if got := ringDevices(t, s.LabFleet, "proxy-01"); got != "6" {

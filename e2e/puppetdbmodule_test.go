@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 )
 
@@ -109,7 +110,7 @@ func (s *puppetSite) overPuppetDB(t *testing.T) {
 	}
 	// late follows a job until proxy-01 was stopped twice for the sake of PuppetDB.
 	late := func(j *job) *job {
-		return j.until(func(tutti.Watched) bool {
+		return j.until(func(api.Watched) bool {
 			stops := 0
 			if j.Job != nil {
 				for _, r := range runsOf(j.Job) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 )
@@ -79,7 +80,7 @@ func (s *puppetSite) withoutPuppetDB(t *testing.T) {
 		daemonsRun(t, first, tutti.Changed)
 		sh(t, first.Nodes[0], "test -d /srv/node/d2")
 		n, err := s.Client.ShowNode(t.Context(), "storage-05")
-		if err != nil || n.Standing.State != tutti.NodeStale {
+		if err != nil || n.Standing.State != api.NodeStale {
 			t.Errorf("%+v, %v: want it stale", n.Standing, err)
 		}
 		checkExports(t, n, "/d1]", 3)
@@ -143,7 +144,7 @@ func checkSwift(t *testing.T, f *app.LabFleet, j *job) {
 	}
 	exported := func(collector, resource, exporter string) {
 		t.Helper()
-		e, err := f.Client.ExplainResource(t.Context(), tutti.ExplainResource{Node: tutti.NodeName(collector), Resource: resource})
+		e, err := f.Client.ExplainResource(t.Context(), api.ExplainResource{Node: tutti.NodeName(collector), Resource: resource})
 		if err != nil || len(e.Exported) != 1 || e.Exported[0].Run == nil {
 			t.Errorf("%s on %s: %+v, %v: want the run of %s that exports it", resource, collector, e, err, exporter)
 			return
@@ -172,7 +173,7 @@ func checkSwift(t *testing.T, f *app.LabFleet, j *job) {
 
 // checkExports counts what a node exports: as many, with this among it for each of
 // the three rings.
-func checkExports(t *testing.T, n tutti.NodeDetail, like string, want int) {
+func checkExports(t *testing.T, n api.NodeDetail, like string, want int) {
 	t.Helper()
 	found := 0
 	for _, e := range n.Exports {

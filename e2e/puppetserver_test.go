@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -120,7 +121,7 @@ func TestPuppetServer(t *testing.T) {
 		s.manifest(t, "exec { '/bin/sh -c \"touch /run/e2e-cron; until test -e /run/e2e-release; do sleep 0.1; done\"': creates => '/run/e2e-release' }")
 		sh(t, first, "systemd-run --quiet --unit e2e-cron puppet agent --onetime --no-daemonize; until test -e /run/e2e-cron; do sleep 0.1; done")
 		j := start(t, s.LabFleet, "first", tutti.ModeApply)
-		j.until(func(w tutti.Watched) bool {
+		j.until(func(w api.Watched) bool {
 			return w.Live != nil && w.Live.Node == "web-01" && strings.Contains(w.Live.Message, "puppet agent")
 		})
 		sh(t, first, "touch /run/e2e-release")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -21,7 +22,7 @@ func TestQueue(t *testing.T) {
 	for range 2 {
 		jobs = append(jobs, start(t, fleet, "every", tutti.ModeApply))
 	}
-	jobs[2].until(func(tutti.Watched) bool { // its other nodes are done
+	jobs[2].until(func(api.Watched) bool { // its other nodes are done
 		done := 0
 		for _, n := range jobs[2].Steps[0].Nodes {
 			if n.State == engine.Done {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 	"github.com/tutti-project/tutti/internal/release"
@@ -213,14 +214,14 @@ func (m *mixed) cancels() {
 	m.t.Helper()
 	m.push(mixedSlow)
 	slow := start(m.t, m.LabFleet, "slow", tutti.ModeApply)
-	slow.until(func(w tutti.Watched) bool {
+	slow.until(func(w api.Watched) bool {
 		if w.Event == nil {
 			return false
 		}
 		_, gated := w.Event.Body.(*tutti.RunGated)
 		return gated
 	})
-	if err := m.Client.CancelJob(m.t.Context(), tutti.CancelJob{Job: slow.id, Now: true, Reason: "enough"}); err != nil {
+	if err := m.Client.CancelJob(m.t.Context(), api.CancelJob{Job: slow.id, Now: true, Reason: "enough"}); err != nil {
 		m.t.Fatal(err)
 	}
 	slow.end()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const reportFleet = `
@@ -50,7 +51,7 @@ func TestReports(t *testing.T) {
 		t.Fatalf("run %+v, %v", run, err)
 	}
 	log := 0
-	err = fleet.Client.RunLog(t.Context(), run.Run, func(l tutti.LogLine) error {
+	err = fleet.Client.RunLog(t.Context(), run.Run, func(l api.LogLine) error {
 		log++
 		if strings.Contains(l.Message, "hunter2") {
 			t.Errorf("log: %+v", l)
@@ -58,12 +59,12 @@ func TestReports(t *testing.T) {
 		return nil
 	})
 	raw, _ := json.Marshal(run)
-	if err != nil || log == 0 || strings.Contains(string(raw), "hunter2") || !strings.Contains(string(raw), tutti.Redacted) {
+	if err != nil || log == 0 || strings.Contains(string(raw), "hunter2") || !strings.Contains(string(raw), api.Redacted) {
 		t.Errorf("%d lines of the log, %v, report %s", log, err, raw)
 	}
 }
 
-func changesOf(t *testing.T, job tutti.JobID) []tutti.SameChange {
+func changesOf(t *testing.T, job tutti.JobID) []api.SameChange {
 	t.Helper()
 	got, err := fleet.Client.JobChanges(t.Context(), job)
 	if err != nil || len(got.Unread) > 0 {

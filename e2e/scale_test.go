@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 )
 
@@ -60,7 +61,7 @@ func TestConvergeScale(t *testing.T) {
 	gone := true
 	t.Cleanup(func() { // the other tests need the node, and a fleet that does nothing by itself
 		ctx := context.WithoutCancel(t.Context())
-		if _, err := fleet.Client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(oneNode)}); err != nil {
+		if _, err := fleet.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(oneNode)}); err != nil {
 			t.Error(err)
 		}
 		if gone {
@@ -107,7 +108,7 @@ func checkSwiftScales(t *testing.T, f *app.LabFleet) {
 		t.Fatal(err)
 	}
 	text := strings.Replace(string(file), "storage-03]", "storage-03, "+spareStorage+"]", 1)
-	if _, err := f.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte("reactive: true\n" + text)}); err != nil {
+	if _, err := f.Client.SetFleet(t.Context(), api.FleetSource{File: "tutti.yaml", Source: []byte("reactive: true\n" + text)}); err != nil {
 		t.Fatal(err)
 	}
 	builder := tutti.NodeName("proxy-01")

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 )
 
@@ -123,7 +124,7 @@ func TestSealed(t *testing.T) {
 	j = execute(t, "others", tutti.ModeApply)
 	j.expect(j.last("run-others", "node-03"), tutti.Changed, "", "")
 	want("node-03", given, "none", hiera)
-	if shown, err := fleet.Client.ShowNode(t.Context(), "node-02"); err != nil || shown.Standing.State != tutti.NodeGood {
+	if shown, err := fleet.Client.ShowNode(t.Context(), "node-02"); err != nil || shown.Standing.State != api.NodeGood {
 		t.Errorf("node-02: %+v, %v: want that a newcomer changes nothing for it", shown.Standing, err)
 	}
 
@@ -136,7 +137,7 @@ func TestSealed(t *testing.T) {
 	clear("after a failure")
 	sh(t, three, "rm -f /root/e2e-hiera /root/e2e-given")
 	j = start(t, fleet, "others", tutti.ModeApply)
-	j.until(func(w tutti.Watched) bool {
+	j.until(func(w api.Watched) bool {
 		if w.Event == nil {
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -74,7 +75,7 @@ func (s *puppetSite) execute(t *testing.T, plan tutti.PlanName) *job {
 // convergeOn converges a target.
 func convergeOn(t *testing.T, f *app.LabFleet, target string) *job {
 	t.Helper()
-	id, err := f.Client.StartJob(t.Context(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
+	id, err := f.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func (s *puppetSite) join(t *testing.T, hosts ...*lab.Host) {
 // setFleet gives the fleet another fleet file.
 func (s *puppetSite) setFleet(t *testing.T, text string) {
 	t.Helper()
-	if _, err := s.Client.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
+	if _, err := s.Client.SetFleet(t.Context(), api.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
 		t.Fatal(err)
 	}
 }

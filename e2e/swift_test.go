@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -21,7 +22,7 @@ import (
 func TestSwift(t *testing.T) {
 	f := exampleFleet(t, "swift")
 	j := start(t, f, "deploy", tutti.ModeApply)
-	j.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
+	j.until(func(w api.Watched) bool { return w.Live != nil && w.Live.Resource != "" })
 	killServer(t, f)
 	j.end()
 	s := j.Summary(j.EndedAt)
@@ -55,7 +56,7 @@ func TestSwiftPower(t *testing.T) {
 	}
 	first := start(t, f, "deploy", tutti.ModeApply)
 	var cut tutti.RunID
-	first.until(func(w tutti.Watched) bool {
+	first.until(func(w api.Watched) bool {
 		if w.Live == nil || w.Live.Resource == "" || w.Live.Node != "storage-02" {
 			return false
 		}
@@ -79,7 +80,7 @@ func TestSwiftPower(t *testing.T) {
 	}
 
 	second := start(t, f, "deploy", tutti.ModeApply)
-	second.until(func(w tutti.Watched) bool { return w.Live != nil && w.Live.Phase == "compile" })
+	second.until(func(w api.Watched) bool { return w.Live != nil && w.Live.Phase == "compile" })
 	power(t, f.Server)
 	second.end()
 	if second.Verdict != tutti.VerdictSucceeded {

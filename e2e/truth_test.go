@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -399,7 +400,7 @@ func (w *truth) do() {
 }
 
 // state is the word for a node, empty if the server does not answer now.
-func (w *truth) state(name string) tutti.NodeState {
+func (w *truth) state(name string) api.NodeState {
 	d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 	if err != nil {
 		return ""
@@ -412,7 +413,7 @@ func (w *truth) connected() {
 	w.t.Helper()
 	within(w.t, 2*time.Minute, fmt.Sprintf("all nodes to be connected after %v", w.last), func() bool {
 		nodes, err := w.fleet.Client.ListNodes(w.t.Context())
-		return err == nil && len(nodes) == len(truthNodes) && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool {
+		return err == nil && len(nodes) == len(truthNodes) && !slices.ContainsFunc(nodes, func(n api.NodeView) bool {
 			return !n.Connected || n.Active != "" || n.Conflicted != ""
 		})
 	})
@@ -422,8 +423,8 @@ func (w *truth) connected() {
 func (w *truth) look() {
 	w.t.Helper()
 	w.connected()
-	called := func() map[string]tutti.NodeDetail {
-		out := map[string]tutti.NodeDetail{}
+	called := func() map[string]api.NodeDetail {
+		out := map[string]api.NodeDetail{}
 		for _, name := range truthNodes {
 			d, err := w.fleet.Client.ShowNode(w.t.Context(), tutti.NodeName(name))
 			if err != nil {
@@ -436,7 +437,7 @@ func (w *truth) look() {
 	before := called()
 	jobs := map[string]*job{} // one for each node: in one job they would see what the others would export
 	for _, name := range truthNodes {
-		if before[name].Standing.State == tutti.NodeGood {
+		if before[name].Standing.State == api.NodeGood {
 			jobs[name] = start(w.t, w.fleet, tutti.PlanName("look-"+name), tutti.ModeNoop)
 		}
 	}
@@ -446,13 +447,13 @@ func (w *truth) look() {
 	after := called()
 	for _, name := range truthNodes {
 		was, is := before[name].Standing, after[name].Standing
-		if was.State != tutti.NodeGood {
+		if was.State != api.NodeGood {
 			w.notGood++
 			continue
 		}
 		r := jobs[name].last(tutti.StepName("run-"+name), tutti.NodeName(name))
 		// What this look itself has found makes its node stale.
-		good := is.State == tutti.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
+		good := is.State == api.NodeGood && was.Since.Equal(is.Since) || strings.Contains(is.Why, string(r.Run))
 		if !good {
 			w.notGood++
 			continue

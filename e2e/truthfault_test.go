@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 )
 
@@ -27,8 +28,8 @@ func (w *truth) noticed(name string, change func()) {
 	w.t.Helper()
 	before := w.state(name)
 	change()
-	if before == tutti.NodeGood {
-		eventually(w.t, name+" not to be called good, for what it is compiled from has changed", func() bool { return w.state(name) != tutti.NodeGood })
+	if before == api.NodeGood {
+		eventually(w.t, name+" not to be called good, for what it is compiled from has changed", func() bool { return w.state(name) != api.NodeGood })
 	}
 }
 
@@ -50,7 +51,7 @@ func (w *truth) byHand(name string) {
 		puppet apply -e "notify { 'nothing': }"
 		systemctl start tutti-agent`)
 	w.connected()
-	eventually(w.t, name+" not to be called good, for Puppet ran by hand", func() bool { return w.state(name) != tutti.NodeGood })
+	eventually(w.t, name+" not to be called good, for Puppet ran by hand", func() bool { return w.state(name) != api.NodeGood })
 }
 
 // inPart runs a part of other code on a node. Mostly the code is taken back then.
@@ -60,7 +61,7 @@ func (w *truth) inPart(name string) {
 	w.rewrite(name)
 	w.push()
 	w.connected()
-	id, err := w.fleet.Client.StartJob(w.t.Context(), tutti.StartJob{Mode: tutti.ModeApply, Runs: &tutti.NodeRuns{
+	id, err := w.fleet.Client.StartJob(w.t.Context(), api.StartJob{Mode: tutti.ModeApply, Runs: &api.NodeRuns{
 		Nodes: []tutti.NodeName{tutti.NodeName(name)}, RunOptions: tutti.RunOptions{Tags: []string{"file"}},
 	}})
 	if err != nil {
@@ -90,13 +91,13 @@ func (w *truth) clone(name string) {
 		d, err := w.fleet.Client.ShowNode(ctx, tutti.NodeName(name))
 		return err == nil && d.Conflicted != ""
 	})
-	if state := w.state(name); state == tutti.NodeGood {
+	if state := w.state(name); state == api.NodeGood {
 		w.wrong++
 		t.Errorf("%s is called good, and it is two machines", name)
 	}
 	sh(t, spare, "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent")
 	ticket := w.ticket(name)
-	if err := w.fleet.Client.KeepNode(ctx, tutti.KeepNode{Node: tutti.NodeName(name), Boot: ticket}); err != nil {
+	if err := w.fleet.Client.KeepNode(ctx, api.KeepNode{Node: tutti.NodeName(name), Boot: ticket}); err != nil {
 		t.Fatalf("after %v: %v", w.last, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -80,7 +81,7 @@ func rejoin(ctx context.Context, t *testing.T, f *app.LabFleet, h *lab.Host, cha
 	fail(err)
 	name := tutti.NodeName(h.Name)
 	fail(f.Client.ReplaceNode(ctx, name))
-	token, err := f.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Minute})
+	token, err := f.Client.CreateToken(ctx, api.CreateToken{Name: h.Name, TTL: time.Minute})
 	fail(err)
 	_, err = app.Output(ctx, h, []byte(token.Text), binary, "join")
 	fail(err)

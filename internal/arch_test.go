@@ -26,6 +26,7 @@ const (
 // internal/; imports go down only, and never to another package of one's own layer.
 const (
 	words    = "the root package" // the domain: standard library only
+	speech   = "speech"           // pure; what agents, operators and the server say to each other
 	assets   = "assets"           // packages outside internal/ that embed files
 	base     = "base"             // pure
 	rules    = "rules"            // pure
@@ -57,23 +58,24 @@ var layers = map[string]string{
 // below says which layers each layer may import.
 var below = map[string][]string{
 	words:    {},
+	speech:   {words},
 	assets:   {words},
-	base:     {words},
+	base:     {words, speech},
 	points:   {},
 	system:   {words, points},
-	rules:    {words, base},
-	decision: {words, base, rules},
-	converge: {words, base, rules, decision},
-	folded:   {words, base, rules, decision, converge},
-	readers:  {words, base, rules, decision, converge, folded},
-	sibling:  {words, base, rules, decision, converge, folded, readers, points, system, assets},
-	wiring:   {words, base, rules, decision, converge, folded, readers, points, system, assets, sibling},
-	command:  {words, wiring},
-	support:  {words, base, rules, decision, converge, folded, readers, points, system, assets, sibling, wiring, support},
+	rules:    {words, speech, base},
+	decision: {words, speech, base, rules},
+	converge: {words, speech, base, rules, decision},
+	folded:   {words, speech, base, rules, decision, converge},
+	readers:  {words, speech, base, rules, decision, converge, folded},
+	sibling:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets},
+	wiring:   {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling},
+	command:  {words, speech, wiring},
+	support:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling, wiring, support},
 }
 
 func pure(layer string) bool {
-	return slices.Contains([]string{words, base, rules, decision, converge, folded, readers}, layer)
+	return slices.Contains([]string{words, speech, base, rules, decision, converge, folded, readers}, layer)
 }
 
 // layerOf returns the layer of a package and what is its own: the directory below
@@ -85,6 +87,8 @@ func layerOf(dir string) (layer, own string) {
 		return words, dir
 	case first == "cmd":
 		return command, dir
+	case dir == "api", dir == "wire":
+		return speech, dir
 	case first != "internal":
 		return assets, first
 	}

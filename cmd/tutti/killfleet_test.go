@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/httpapi"
@@ -330,7 +331,7 @@ func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 			job = jobs[0].Job
 			return nil
 		}
-		job, err = f.client.StartJob(ctx, tutti.StartJob{Plan: cmp.Or(f.plan, "deploy"), Mode: tutti.ModeApply})
+		job, err = f.client.StartJob(ctx, api.StartJob{Plan: cmp.Or(f.plan, "deploy"), Mode: tutti.ModeApply})
 		return err
 	})
 	if err != nil {
@@ -339,7 +340,7 @@ func (f *killFleet) runJob(ctx context.Context, n int) ([]tutti.Event, error) {
 	var events []tutti.Event
 	err = again(ctx, func() error {
 		events = nil
-		return f.client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+		return f.client.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			if w.Event != nil {
 				events = append(events, *w.Event)
 			}

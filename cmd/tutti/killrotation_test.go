@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/killpoint"
 )
@@ -100,7 +101,7 @@ func (tpl template) turn(t *testing.T, env map[string]string) (turned, error) {
 	defer cancel()
 	var out turned
 	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch, tutti.RotationFinish} {
-		in := tutti.RotateCA{Step: step}
+		in := api.RotateCA{Step: step}
 		if step == tutti.RotationFinish {
 			in.LeaveOperators, in.Last = []string{"admin"}, true // who says nothing here
 		}
@@ -144,7 +145,7 @@ func (f *killFleet) followed(ctx context.Context) error {
 func (f *killFleet) lookAt(ctx context.Context, out *turned) error {
 	err := again(ctx, func() error {
 		out.Phases = nil
-		return f.client.ReadAudit(ctx, tutti.ReadAudit{}, func(entry tutti.AuditEntry) error {
+		return f.client.ReadAudit(ctx, api.ReadAudit{}, func(entry api.AuditEntry) error {
 			var e tutti.Event
 			if err := json.Unmarshal(entry.Raw, &e); err != nil {
 				return err

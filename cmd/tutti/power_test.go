@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/killpoint"
@@ -124,13 +125,13 @@ func (r *recorder) work(t *testing.T, tpl template) {
 	f.begin(t, nil, serverProcess)
 	f.ready(t)
 	r.setValues(t, f, "shared/a", "shared/b")
-	created, err := f.client.CreateToken(ctx, tutti.CreateToken{Name: "spare-01"})
+	created, err := f.client.CreateToken(ctx, api.CreateToken{Name: "spare-01"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.promised("a token", func(ctx context.Context, s *httpapi.Client) error {
 		tokens, err := s.ListTokens(ctx)
-		if err == nil && !slices.ContainsFunc(tokens, func(v tutti.TokenView) bool { return v.Token == created.Token }) {
+		if err == nil && !slices.ContainsFunc(tokens, func(v api.TokenView) bool { return v.Token == created.Token }) {
 			err = fmt.Errorf("token %s is gone: %v", created.Token, tokens)
 		}
 		return err
@@ -139,7 +140,7 @@ func (r *recorder) work(t *testing.T, tpl template) {
 		tpl.join(t, name)
 		r.promised("node "+name, func(ctx context.Context, s *httpapi.Client) error {
 			nodes, err := s.ListNodes(ctx)
-			if err == nil && !slices.ContainsFunc(nodes, func(v tutti.NodeView) bool { return v.Node == tutti.NodeName(name+"-01") }) {
+			if err == nil && !slices.ContainsFunc(nodes, func(v api.NodeView) bool { return v.Node == tutti.NodeName(name+"-01") }) {
 				err = fmt.Errorf("node %s is gone", name)
 			}
 			return err
@@ -147,7 +148,7 @@ func (r *recorder) work(t *testing.T, tpl template) {
 	}
 	tpl.tutti(t, "", "code", "push")
 	r.promised("code and fleet file", func(ctx context.Context, s *httpapi.Client) error {
-		_, err := s.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeNoop})
+		_, err := s.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeNoop})
 		return err
 	})
 	f.begin(t, nil, dbProcess, webProcess)
@@ -195,11 +196,11 @@ func (r *recorder) job(t *testing.T, f *killFleet) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killDeadline)
 	defer cancel()
-	job, err := f.client.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+	job, err := f.client.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+	err = f.client.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		if w.Event == nil {
 			return nil
 		}
@@ -217,7 +218,7 @@ func (r *recorder) job(t *testing.T, f *killFleet) {
 func (r *recorder) promisedEvent(job tutti.JobID, e tutti.Event) {
 	r.promised(fmt.Sprintf("event %d, %s", e.Seq, e.Body.Kind()), func(ctx context.Context, s *httpapi.Client) error {
 		var got []tutti.Event
-		err := s.WatchJob(ctx, tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+		err := s.WatchJob(ctx, api.WatchJob{Job: job}, func(w api.Watched) error {
 			if w.Event != nil && w.Event.Seq == e.Seq {
 				got = append(got, *w.Event)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Bus is the node's connection to the server.
@@ -120,7 +121,7 @@ type Options struct {
 // Warm is something that has Puppet loaded before there is a run.
 type Warm interface {
 	// Expect hears what may follow, after each claim that brought no run.
-	Expect(e tutti.Expectation)
+	Expect(e wire.Expectation)
 	// Memory is what it costs now, in bytes.
 	Memory() int64
 }
@@ -128,8 +129,8 @@ type Warm interface {
 // cold has nothing loaded.
 type cold struct{}
 
-func (cold) Expect(tutti.Expectation) {}
-func (cold) Memory() int64            { return 0 }
+func (cold) Expect(wire.Expectation) {}
+func (cold) Memory() int64           { return 0 }
 
 // Agent runs Puppet when the server says so. All methods but Run belong to it.
 type Agent struct {
@@ -307,23 +308,23 @@ func ring(bell chan struct{}) {
 
 func (a *Agent) ring(op string, payload []byte) {
 	switch op {
-	case tutti.RingBeat:
+	case wire.RingBeat:
 		ring(a.beat)
-	case tutti.RingHello:
+	case wire.RingHello:
 		a.exchange.due()
 		ring(a.greet)
-	case tutti.RingClaim:
+	case wire.RingClaim:
 		a.poke()
-	case tutti.RingGate:
+	case wire.RingGate:
 		ring(a.gate)
-	case tutti.RingLease:
+	case wire.RingLease:
 		ring(a.lease)
-	case tutti.RingTrust:
+	case wire.RingTrust:
 		a.opts.Follow()
-	case tutti.RingRemote:
+	case wire.RingRemote:
 		a.ringRemote(payload)
-	case tutti.RingCancel:
-		var c tutti.CancelRun
+	case wire.RingCancel:
+		var c wire.CancelRun
 		if json.Unmarshal(payload, &c) != nil {
 			return
 		}
@@ -351,7 +352,7 @@ func (a *Agent) beats(ctx context.Context) {
 
 // sendBeat says that the agent is there, or (stopping) that it ends.
 func (a *Agent) sendBeat(stopping bool) {
-	beat := tutti.Beat{
+	beat := wire.Beat{
 		Version: a.opts.Version, Puppet: a.known.puppet(), Trouble: errorText(a.trouble()), Warm: a.opts.Warm.Memory(), At: time.Now().UTC(),
 		Stopping: stopping,
 	}
@@ -361,7 +362,7 @@ func (a *Agent) sendBeat(stopping bool) {
 	}
 	a.mu.Unlock()
 	if raw, err := json.Marshal(beat); err == nil {
-		_ = a.opts.Bus.Send(tutti.OpBeat, raw) // the next one follows
+		_ = a.opts.Bus.Send(wire.OpBeat, raw) // the next one follows
 	}
 }
 
@@ -474,9 +475,9 @@ func (a *Agent) claimOne(ctx context.Context) (bool, error) {
 }
 
 // claim asks for the next order.
-func (a *Agent) claim(ctx context.Context) (tutti.Claimed, error) {
+func (a *Agent) claim(ctx context.Context) (wire.Claimed, error) {
 	trusts, listed := a.opts.Signers.Trusts(), a.opts.Acting.Listed()
-	claimed, err := call[tutti.Claimed](ctx, a, tutti.OpClaim, tutti.Claim{
+	claimed, err := call[wire.Claimed](ctx, a, wire.OpClaim, wire.Claim{
 		Version: a.opts.Version, Knows: tutti.Capabilities(), Begun: &a.begun.Fence, Seen: a.begun.Server, Trusts: &trusts, Operators: &listed,
 	})
 	if err != nil {
@@ -534,7 +535,7 @@ func (a *Agent) call(ctx context.Context, op string, payload []byte) ([]byte, er
 type pointedBus struct{ Bus }
 
 func (b pointedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
-	if op == tutti.OpClaim {
+	if op == wire.OpClaim {
 		return b.Bus.Call(ctx, op, payload)
 	}
 	killpoint.Here("agent.calls", op)

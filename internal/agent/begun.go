@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // BegunFile keeps what a node must not forget when its run directories are gone (ADR 0018).
@@ -89,7 +90,7 @@ const wantedFile = "wanted"
 
 // mayBeginOnce says why an order is not begun, empty if it may be: what was begun
 // before, or is older than what was, is never begun. had says that the run has its wantedFile.
-func (a *Agent) mayBeginOnce(claimed tutti.Claimed, had bool) string {
+func (a *Agent) mayBeginOnce(claimed wire.Claimed, had bool) string {
 	order := claimed.Fence.Compare(a.begun.Fence)
 	switch {
 	case claimed.Fence == tutti.Fence{}, order > 0, order == 0 && had:
@@ -101,7 +102,7 @@ func (a *Agent) mayBeginOnce(claimed tutti.Claimed, had bool) string {
 }
 
 // beginOnce puts on disk that an order is begun.
-func (a *Agent) beginOnce(claimed tutti.Claimed) error {
+func (a *Agent) beginOnce(claimed wire.Claimed) error {
 	if claimed.Fence == (tutti.Fence{}) {
 		return nil
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // tampered changes what each answer to a claim says, as a server does that was put back.
-func (l *lab) tampered(change func(*tutti.Claimed)) {
+func (l *lab) tampered(change func(*wire.Claimed)) {
 	l.line.alter = func(op string, reply []byte) []byte {
-		var claimed tutti.Claimed
-		if op != tutti.OpClaim || json.Unmarshal(reply, &claimed) != nil {
+		var claimed wire.Claimed
+		if op != wire.OpClaim || json.Unmarshal(reply, &claimed) != nil {
 			return reply
 		}
 		change(&claimed)
@@ -47,7 +48,7 @@ func TestAnOrderIsBegunOnceEvenIfItsDirectoryIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, applies)
 			var second atomic.Bool
-			l.tampered(func(c *tutti.Claimed) {
+			l.tampered(func(c *wire.Claimed) {
 				if second.Load() && c.Order != nil {
 					tc.fence(&c.Fence)
 				}
@@ -81,8 +82,8 @@ func TestTheSameOrderAgain(t *testing.T) {
 			var once sync.Once
 			var ordered tutti.RunID
 			l.line.alter = func(op string, reply []byte) []byte {
-				var claimed tutti.Claimed
-				if op == tutti.OpClaim && json.Unmarshal(reply, &claimed) == nil && claimed.Order != nil {
+				var claimed wire.Claimed
+				if op == wire.OpClaim && json.Unmarshal(reply, &claimed) == nil && claimed.Order != nil {
 					once.Do(func() { // what is left of it is as the agent leaves it that is killed behind its memory
 						ordered = claimed.Order.Run
 						if err := agent.WriteBegun(l.dir, claimed); err != nil {
@@ -96,7 +97,7 @@ func TestTheSameOrderAgain(t *testing.T) {
 			l.start()
 			job := l.job()
 			l.until(job, "run.claimed")
-			l.line.until(tutti.OpClaim, 2)
+			l.line.until(wire.OpClaim, 2)
 			l.kill()
 			l.line.alter = nil
 			if tc.left != nil {
@@ -148,7 +149,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 // TestAServerThatWentBackIsNotObeyed: the node says so, and goes on with the next epoch.
 func TestAServerThatWentBackIsNotObeyed(t *testing.T) {
 	l := newLab(t, applies)
-	l.tampered(func(c *tutti.Claimed) { c.Position.Seq += 1000 }) // what was acknowledged, and lost since
+	l.tampered(func(c *wire.Claimed) { c.Position.Seq += 1000 }) // what was acknowledged, and lost since
 	l.start(quick)
 	l.line.settle()
 	l.line.settle() // the first answer is noted
@@ -191,16 +192,16 @@ func TestAPuppetIsFollowedWhileTheServerIsAway(t *testing.T) {
 
 // TestAnEpochThatNoServerBegins: whoever has played the server once, with a backup of it, leaves room above what he has said.
 func TestAnEpochThatNoServerBegins(t *testing.T) {
-	for what, change := range map[string]func(*tutti.Claimed){
-		"the server's": func(c *tutti.Claimed) { c.Position.Epoch = tutti.Epoch{Number: tutti.MaxEpoch - 1, Random: "x"} },
-		"of the order": func(c *tutti.Claimed) { c.Fence.Epoch = tutti.MaxEpoch - 1 },
+	for what, change := range map[string]func(*wire.Claimed){
+		"the server's": func(c *wire.Claimed) { c.Position.Epoch = tutti.Epoch{Number: tutti.MaxEpoch - 1, Random: "x"} },
+		"of the order": func(c *wire.Claimed) { c.Fence.Epoch = tutti.MaxEpoch - 1 },
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := newLab(t, applies)
 			var honest atomic.Bool
 			told := make(chan struct{})
 			once := sync.OnceFunc(func() { close(told) })
-			l.tampered(func(c *tutti.Claimed) {
+			l.tampered(func(c *wire.Claimed) {
 				if !honest.Load() && c.Order != nil {
 					change(c)
 					once()

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // book is what one run was told and what it published. It is kept in the run's
@@ -42,15 +43,15 @@ type entry struct {
 }
 
 type answerEntry struct {
-	Query    tutti.Query    `json:"query"`
-	Answer   tutti.Answered `json:"answer"`
-	Degraded bool           `json:"degraded,omitempty"`
-	At       tutti.Place    `json:"at,omitzero"`
+	Query    tutti.Query   `json:"query"`
+	Answer   wire.Answered `json:"answer"`
+	Degraded bool          `json:"degraded,omitempty"`
+	At       tutti.Place   `json:"at,omitzero"`
 }
 
 type hieraEntry struct {
-	Data     tutti.HieraData `json:"data"`
-	Degraded bool            `json:"degraded,omitempty"`
+	Data     wire.HieraData `json:"data"`
+	Degraded bool           `json:"degraded,omitempty"`
 }
 
 // askedEntry is what was looked up and no gate has seen.
@@ -233,7 +234,7 @@ func (b *book) reads(keys []tutti.KeyRead) []tutti.Read {
 
 // askedMore reports whether a run asked something behind its gate.
 func (b *book) askedMore(record tutti.Record) bool {
-	gate, err := readSealed[tutti.Gate](filepath.Join(b.dir, gateFile))
+	gate, err := readSealed[wire.Gate](filepath.Join(b.dir, gateFile))
 	return err == nil && (len(record.Reads) != len(gate.Reads) || len(record.Keys) != len(gate.Keys))
 }
 
@@ -241,7 +242,7 @@ func (b *book) askedMore(record tutti.Record) bool {
 // over at the gate cannot be read.
 func (b *book) record(spec Spec) (tutti.Record, error) {
 	out := tutti.Record{Run: spec.Order.Run, Node: spec.Node, Inputs: tutti.Inputs{Code: spec.Order.Code, Mode: spec.Order.Mode}}
-	gate, err := readSealed[tutti.Gate](filepath.Join(b.dir, gateFile))
+	gate, err := readSealed[wire.Gate](filepath.Join(b.dir, gateFile))
 	switch {
 	case err == nil:
 		out.Keys = gate.Keys

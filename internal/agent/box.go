@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	sealing "github.com/tutti-project/tutti/internal/seal" // the agent seals its files, too
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Boxes are the keys that the node's secrets are sealed to.
@@ -71,11 +72,11 @@ func (a *Agent) rotateBox(ctx context.Context) error {
 }
 
 func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
-	own, err := call[tutti.OwnPieces](ctx, a, tutti.OpPieces, struct{}{})
+	own, err := call[wire.OwnPieces](ctx, a, wire.OpPieces, struct{}{})
 	if err != nil {
 		return err
 	}
-	in := tutti.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []tutti.OwnPiece{}}
+	in := wire.NewBox{BoxKey: sealing.PublicKey(next), Pieces: []wire.OwnPiece{}}
 	for _, p := range own.Pieces {
 		clear, _, err := a.open(tutti.Secret{Key: p.Key, ID: p.ID}.Value(p.Sealed), true)
 		if err != nil { // whoever publishes may seal what nobody can open: that stays so
@@ -88,6 +89,6 @@ func (a *Agent) offerBox(ctx context.Context, next *ecdh.PrivateKey) error {
 		}
 		in.Pieces = append(in.Pieces, p)
 	}
-	_, err = call[struct{}](ctx, a, tutti.OpBox, in)
+	_, err = call[struct{}](ctx, a, wire.OpBox, in)
 	return err
 }

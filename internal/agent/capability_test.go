@@ -9,19 +9,20 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestAClaimSaysWhatTheAgentKnows, and its release.
 func TestAClaimSaysWhatTheAgentKnows(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
-	l.line.until(tutti.OpClaim, 1)
-	var got tutti.Claim
-	if err := json.Unmarshal(l.line.payload(tutti.OpClaim), &got); err != nil {
+	l.line.until(wire.OpClaim, 1)
+	var got wire.Claim
+	if err := json.Unmarshal(l.line.payload(wire.OpClaim), &got); err != nil {
 		t.Fatal(err)
 	}
 	got.Seen = tutti.Position{} // of a later claim than the first one
-	if diff := cmp.Diff(tutti.Claim{Version: "test", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}, Trusts: new(uint64), Operators: new(uint64)}, got); diff != "" {
+	if diff := cmp.Diff(wire.Claim{Version: "test", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}, Trusts: new(uint64), Operators: new(uint64)}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -33,7 +34,7 @@ func TestAnOrderOfALaterReleaseIsRefused(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			l := newLab(t, applies)
 			l.line.alter = func(op string, reply []byte) []byte {
-				if op != tutti.OpClaim {
+				if op != wire.OpClaim {
 					return reply
 				}
 				return []byte(strings.Replace(string(reply), `"mode":"apply"`, `"mode":"apply",`+field, 1))
@@ -60,7 +61,7 @@ type answersOf struct {
 }
 
 func (a answersOf) Send(op string, payload []byte) error {
-	if op != tutti.OpAnswer {
+	if op != wire.OpAnswer {
 		return a.line.Send(op, payload)
 	}
 	a.sent <- payload
@@ -78,7 +79,7 @@ func TestAQuestionOfALaterReleaseIsAnswered(t *testing.T) {
 		answers := answersOf{l.line, make(chan []byte, 1)}
 		l.start(func(o *agent.Options) { o.Bus, o.Local, o.Allow = answers, own, allowAll })
 		l.line.settle()
-		if err := l.fleet.Bus.Ring(l.node.Key, tutti.RingRemote, []byte(tc.text)); err != nil {
+		if err := l.fleet.Bus.Ring(l.node.Key, wire.RingRemote, []byte(tc.text)); err != nil {
 			t.Fatal(err)
 		}
 		var got tutti.RemoteReply

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // wholeReport is what a whole run leaves that ended so long ago by the node's time, and took a second.
@@ -101,7 +102,7 @@ func TestAWholeRunIsToldAsNews(t *testing.T) {
 		{"it ended two minutes before it was seen", 2 * time.Minute, func(*lab, *witness) {}, false},
 		{"it began in a time to come", -time.Hour, func(*lab, *witness) {}, false},
 		{"by another agent", 0, func(l *lab, w *witness) {
-			l.line.until(tutti.OpForeign, 1) // the server is away
+			l.line.until(wire.OpForeign, 1) // the server is away
 			_, opt := witnesses(t)
 			l.kill()
 			l.line.mend()

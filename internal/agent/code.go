@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // codeStore keeps Puppet environments by digest:
@@ -202,16 +203,16 @@ func (c *codeStore) build(ctx context.Context, order tutti.Order, manifest tutti
 // signature the operator's, and the code is not older than what was begun.
 func (c *codeStore) ask(ctx context.Context, order tutti.Order) (tutti.SignedCode, tutti.Signed, error) {
 	var in tutti.SignedCode
-	ask, err := json.Marshal(tutti.CodeGet{Run: order.Run, Code: order.Code})
+	ask, err := json.Marshal(wire.CodeGet{Run: order.Run, Code: order.Code})
 	if err != nil {
 		return in, tutti.Signed{}, err
 	}
-	reply, err := c.call(ctx, tutti.OpCode, ask)
+	reply, err := c.call(ctx, wire.OpCode, ask)
 	if err != nil {
 		return in, tutti.Signed{}, err
 	}
 	if err := json.Unmarshal(reply, &in); err != nil {
-		return in, tutti.Signed{}, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpCode)
+		return in, tutti.Signed{}, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpCode)
 	}
 	if got := tutti.DigestOf(in.Manifest); got != order.Code {
 		return in, tutti.Signed{}, tutti.Errorf(tutti.CodeRefused, "the manifest has the digest %s", got)
@@ -252,11 +253,11 @@ func (c *codeStore) place(ctx context.Context, order tutti.Order, to string, f t
 			return os.WriteFile(to, raw, mode)
 		}
 	}
-	ask, err := json.Marshal(tutti.BlobGet{Run: order.Run, Digest: f.Digest})
+	ask, err := json.Marshal(wire.BlobGet{Run: order.Run, Digest: f.Digest})
 	if err != nil {
 		return err
 	}
-	raw, err := c.call(ctx, tutti.OpBlobGet, ask)
+	raw, err := c.call(ctx, wire.OpBlobGet, ask)
 	if err != nil {
 		return err
 	}

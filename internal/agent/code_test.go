@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // push gives the server code with these files; a value that begins with `->` is
@@ -78,7 +79,7 @@ func TestPuppetFindsTheCodeBehindAStablePath(t *testing.T) {
 	for i, change := range []string{"", "changed"} {
 		files["environment.conf"] = change
 		pushed := l.push(files)
-		fetched := l.line.count(tutti.OpBlobGet)
+		fetched := l.line.count(wire.OpBlobGet)
 		l.inRun(func(p *puppet) {
 			env := filepath.Join(p.spec.EnvironmentPath, "production")
 			dir, err := filepath.EvalSymlinks(env)
@@ -92,7 +93,7 @@ func TestPuppetFindsTheCodeBehindAStablePath(t *testing.T) {
 				t.Errorf("an executable: %v, %v", info, err)
 			}
 		})
-		if got := l.line.count(tutti.OpBlobGet) - fetched; got != 3 && i == 0 || got != 1 && i == 1 {
+		if got := l.line.count(wire.OpBlobGet) - fetched; got != 3 && i == 0 || got != 1 && i == 1 {
 			t.Errorf("push %d: %d files were fetched, want all of them first, then the changed one", i, got)
 		}
 	}
@@ -132,7 +133,7 @@ func TestAFileThatWasChangedOnDiskIsNotUsedAgain(t *testing.T) {
 func TestCodeThatIsHalfFetchedIsNone(t *testing.T) {
 	l := newLab(t, applies)
 	pushed := l.push(map[string]string{"a": "1", "b": "2", "manifests/site.pp": "3"})
-	stop := l.line.stopAt(tutti.OpBlobGet, true)
+	stop := l.line.stopAt(wire.OpBlobGet, true)
 	job := l.job()
 	l.start()
 	<-stop.reached
@@ -175,10 +176,10 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 			l.line.alter = func(op string, reply []byte) []byte {
 				raw, err := []byte(nil), error(nil)
 				switch op {
-				case tutti.OpClaim:
+				case wire.OpClaim:
 					order.Code = tutti.DigestOf(signed.Manifest)
-					raw, err = json.Marshal(tutti.Claimed{Order: &order})
-				case tutti.OpCode:
+					raw, err = json.Marshal(wire.Claimed{Order: &order})
+				case wire.OpCode:
 					raw, err = json.Marshal(signed)
 				default:
 					return reply
@@ -188,7 +189,7 @@ func TestAManifestStaysInsideItsTree(t *testing.T) {
 				}
 				return raw
 			}
-			l.line.answer = tutti.OpCode // whatever the server says to it
+			l.line.answer = wire.OpCode // whatever the server says to it
 			l.start()
 			if got := l.end(job); got.Reason != tutti.BecauseRefused || !strings.Contains(got.Message, "manifest") || l.ruby.started() != 0 {
 				t.Errorf("result %+v after %d starts", got, l.ruby.started())
@@ -203,11 +204,11 @@ func TestAnEnvironmentIsAName(t *testing.T) {
 		job := l.job()
 		order := l.node.MustClaim()
 		l.line.alter = func(op string, reply []byte) []byte {
-			if op != tutti.OpClaim {
+			if op != wire.OpClaim {
 				return reply
 			}
 			order.Environment = name
-			raw, err := json.Marshal(tutti.Claimed{Order: &order})
+			raw, err := json.Marshal(wire.Claimed{Order: &order})
 			if err != nil {
 				t.Error(err)
 			}

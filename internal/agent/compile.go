@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // CompileSocket is a permanent socket, on which the Puppet Server of this node asks
@@ -102,7 +103,7 @@ func (c *compileConn) hello(ctx context.Context, req request) (response, error) 
 	if req.Protocol != protocol {
 		return nil, tutti.Errorf(tutti.CodeRefused, "the module on the Puppet Server speaks protocol %d, this agent %d: install it again with `tutti puppet-server install`", req.Protocol, protocol)
 	}
-	compiling, err := persist[tutti.Compiling](ctx, c.agent, tutti.OpCompile, tutti.Compile{Run: req.Run, For: req.Certname})
+	compiling, err := persist[wire.Compiling](ctx, c.agent, wire.OpCompile, wire.Compile{Run: req.Run, For: req.Certname})
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +111,8 @@ func (c *compileConn) hello(ctx context.Context, req request) (response, error) 
 	return response{"node": compiling.Node, "recorded": compiling.Recorded}, nil
 }
 
-func (c *compileConn) ask(ctx context.Context, q tutti.Query, stored map[tutti.NodeName]tutti.Stored) (tutti.Answered, error) {
-	answer, err := persist[tutti.Answered](ctx, c.agent, tutti.OpAsk, tutti.Ask{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored, Opens: true})
+func (c *compileConn) ask(ctx context.Context, q tutti.Query, stored map[tutti.NodeName]wire.Stored) (wire.Answered, error) {
+	answer, err := persist[wire.Answered](ctx, c.agent, wire.OpAsk, wire.Ask{Run: c.by.Run, For: c.by.Certname, Query: q, Stored: stored, Opens: true})
 	if err == nil {
 		err = checkAnswered(q, c.by.Certname, answer)
 	}
@@ -146,7 +147,7 @@ func (c *compileConn) collect(ctx context.Context, req request) (response, error
 }
 
 func (c *compileConn) hiera(ctx context.Context) (response, error) {
-	level, err := persist[tutti.HieraData](ctx, c.agent, tutti.OpHiera, tutti.HieraAsk{Run: c.by.Run, For: c.by.Certname, Opens: true})
+	level, err := persist[wire.HieraData](ctx, c.agent, wire.OpHiera, wire.HieraAsk{Run: c.by.Run, For: c.by.Certname, Opens: true})
 	if err == nil {
 		err = checkHiera(c.by.Certname, level)
 	}
@@ -162,8 +163,8 @@ func (c *compileConn) hiera(ctx context.Context) (response, error) {
 
 // compiled hands over what the compile read and exports.
 func (c *compileConn) compiled(ctx context.Context, req request) (response, error) {
-	gate := tutti.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // its node has no record that has the places
-	_, err := persist[struct{}](ctx, c.agent, tutti.OpCompiled, tutti.CompiledFor{
+	gate := wire.Gate{Run: c.by.Run, Reads: req.Reads, Keys: req.Keys, Exports: req.Exports} // its node has no record that has the places
+	_, err := persist[struct{}](ctx, c.agent, wire.OpCompiled, wire.CompiledFor{
 		For: c.by.Certname, Gate: gate, Waits: req.Waits, Failed: req.Failed, CatalogUUID: req.CatalogUUID, Lags: req.Lags,
 	})
 	return nil, err

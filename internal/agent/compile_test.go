@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // compilePlan lets db-01 compile for web-01.
@@ -38,7 +40,7 @@ func newCompiler(t *testing.T, uid int) compiler {
 	t.Helper()
 	c := compiler{lab: newLab(t, applies)}
 	c.web = c.fleet.Join("web-01")
-	if _, err := c.fleet.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(compilePlan)}); err != nil {
+	if _, err := c.fleet.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(compilePlan)}); err != nil {
 		t.Fatal(err)
 	}
 	c.job()
@@ -51,11 +53,11 @@ func newCompiler(t *testing.T, uid int) compiler {
 // begin starts the agent, or another one in its place.
 func (c compiler) begin(uid int, change ...func(*agent.Options)) {
 	c.kill()
-	claims := c.line.count(tutti.OpClaim)
+	claims := c.line.count(wire.OpClaim)
 	c.start(append(change, func(o *agent.Options) {
 		o.Compile = &agent.CompileSocket{Path: c.path, UID: uid, GID: os.Getgid()}
 	})...)
-	c.line.until(tutti.OpClaim, claims+1) // it listens before it claims
+	c.line.until(wire.OpClaim, claims+1) // it listens before it claims
 }
 
 // dial connects; the connection ends with the test.
@@ -93,7 +95,7 @@ func TestTheCompileSocketIsForOneUser(t *testing.T) {
 			t.Errorf("%s: %+v: want refused", op, got)
 		}
 	}
-	if n := c.line.count(tutti.OpCompile); n != 0 {
+	if n := c.line.count(wire.OpCompile); n != 0 {
 		t.Errorf("the server was asked %d times", n)
 	}
 }
@@ -229,8 +231,8 @@ func TestAnAgentWithoutItsCompileSocket(t *testing.T) {
 	l.start(func(o *agent.Options) {
 		o.Compile = &agent.CompileSocket{Path: filepath.Join(file, "compile.sock"), UID: os.Getuid(), GID: os.Getgid()}
 	})
-	l.line.until(tutti.OpClaim, 1)
-	if n := l.line.count(tutti.OpClaim); n == 0 {
+	l.line.until(wire.OpClaim, 1)
+	if n := l.line.count(wire.OpClaim); n == 0 {
 		t.Error("it claims nothing")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // damages are what disks, power and people do to a file.
@@ -79,7 +80,7 @@ func TestDamagedRunsEndAndOthersGoOn(t *testing.T) {
 				l.start()
 				job := l.job()
 				run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
-				l.line.until(tutti.OpPublish, 2) // by Puppet, and then the outbox tries
+				l.line.until(wire.OpPublish, 2) // by Puppet, and then the outbox tries
 				l.kill()
 				damage(t, filepath.Join(l.runDir(run), c.file))
 				l.ruby.does(applies)

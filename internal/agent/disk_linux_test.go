@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestALittleRoomBeginsNoRun(t *testing.T) {
@@ -51,7 +52,7 @@ func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 				t.Error(err)
 			}
 			for kept := []string{}; len(kept) == 0; { // until it is in the outbox
-				l.line.until(tutti.OpResult, l.line.count(tutti.OpResult)+1)
+				l.line.until(wire.OpResult, l.line.count(wire.OpResult)+1)
 				kept, _ = filepath.Glob(filepath.Join(l.dir, "runs", "*", "result.json"))
 			}
 			l.line.mend()
@@ -99,7 +100,7 @@ func TestAResultThatGoesNowhereIsKeptInMind(t *testing.T) {
 			l.start()
 			job := l.job()
 			run := l.until(job, "run.gated").Body.ID()
-			l.line.until(tutti.OpResult, 2) // it was tried, and again
+			l.line.until(wire.OpResult, 2) // it was tried, and again
 			if _, err := os.Stat(filepath.Join(l.runDir(tutti.RunID(run)), "result.json")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the disk took the result: %v", err)
 			}

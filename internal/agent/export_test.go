@@ -1,6 +1,6 @@
 package agent
 
-import "github.com/tutti-project/tutti"
+import "github.com/tutti-project/tutti/wire"
 
 // ReadSealed and WriteSealed read and write the agent's own files.
 func ReadSealed[T any](path string) (T, error) { return readSealed[T](path) }
@@ -12,6 +12,6 @@ func WriteSealed(path string, value any) error { return writeSealed(path, value)
 var Accept = accept
 
 // WriteBegun leaves what an agent leaves that has noted that it begins an order.
-func WriteBegun(dir string, claimed tutti.Claimed) error {
+func WriteBegun(dir string, claimed wire.Claimed) error {
 	return New(Options{Dir: dir}).beginOnce(claimed)
 }

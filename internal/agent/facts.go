@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Facts has the node's facts collected again after a run, to see whether they are what the
@@ -175,7 +176,7 @@ func (f *factsWatch) tell(ctx context.Context) error {
 		return nil
 	}
 	in := tutti.FactsSeen{Run: tutti.RunID(filepath.Base(f.dir)), Facts: f.now.Facts, Changed: f.now.Changed}
-	_, err := call[struct{}](ctx, f.Agent, tutti.OpFacts, in)
+	_, err := call[struct{}](ctx, f.Agent, wire.OpFacts, in)
 	if err == nil || final(err) { // a server of an earlier release does not know it
 		f.told, f.toldOf = f.now.Facts, f.dir
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // facter is an agent.Facts: it finds what it is told.
@@ -80,18 +81,18 @@ func TestFactsAreToldAfterARun(t *testing.T) {
 		}
 	})
 	f.collected(t)
-	l.line.until(tutti.OpFacts, 1)
+	l.line.until(wire.OpFacts, 1)
 	f.set("role written")
 	if err := os.WriteFile(filepath.Join(f.watch, "role.txt"), []byte("role=web\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.collected(t)
-	l.line.until(tutti.OpFacts, 2)
+	l.line.until(wire.OpFacts, 2)
 	l.kill()
 	f.set("while no agent was there")
 	l.start(use)
 	f.collected(t)
-	l.line.until(tutti.OpFacts, 3)
+	l.line.until(wire.OpFacts, 3)
 	l.kill()
 	told := l.factsTold()
 	if len(told) == 0 || told[0] != tutti.DigestOf([]byte("of the run")) {
@@ -119,15 +120,15 @@ func TestFactsBehindLinksAreWatched(t *testing.T) {
 	l := started(t, func(o *agent.Options) { o.Facts, o.Beat = f, 10*time.Millisecond })
 	l.inRun(func(p *puppet) { write(filepath.Join(p.dir, "facts.json"), `{"a": 1}`) })
 	f.collected(t)
-	l.line.until(tutti.OpFacts, 1)
+	l.line.until(wire.OpFacts, 1)
 	for what, do := range map[string]func(){
 		"a directory that is a link": func() { write(role, "role=web\n") },
 		"a file that is a link":      func() { write(target, "a=22\n") },
 	} {
 		f.set(what)
-		n := l.line.count(tutti.OpFacts)
+		n := l.line.count(wire.OpFacts)
 		do()
 		f.collected(t)
-		l.line.until(tutti.OpFacts, n+1)
+		l.line.until(wire.OpFacts, n+1)
 	}
 }

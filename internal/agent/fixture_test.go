@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -109,7 +110,7 @@ func (l *lab) kill() {
 }
 
 // view is what the server lists of the node.
-func (l *lab) view() tutti.NodeView {
+func (l *lab) view() api.NodeView {
 	l.t.Helper()
 	nodes, err := l.fleet.ListNodes(servertest.Operator())
 	if err != nil || len(nodes) != 1 {
@@ -144,7 +145,7 @@ func (l *lab) watch(job tutti.JobID, until func(tutti.Event) bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	err := l.fleet.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+	err := l.fleet.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		if w.Event != nil && until(*w.Event) {
 			return errSeen
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Witness is what Puppet leaves of its last run, whoever started that.
@@ -517,11 +518,11 @@ func (a *Agent) epoch() tutti.Epoch {
 // sendForeign reports whether the server has taken it, false: it never will. It returns an error if sending again may
 // help.
 func (a *Agent) sendForeign(ctx context.Context, h heard) (taken bool, err error) {
-	message, err := tutti.EncodeForeign(a.asNews(h), h.Report)
+	message, err := wire.EncodeForeign(a.asNews(h), h.Report)
 	if err != nil {
 		return false, err
 	}
-	_, err = a.opts.Bus.Call(ctx, tutti.OpForeign, message) // in chunks, if it is large
+	_, err = a.opts.Bus.Call(ctx, wire.OpForeign, message) // in chunks, if it is large
 	if final(err) {
 		a.opts.Logger.Error("the server refused a foreign run", "run", h.Foreign.Result.Run, "error", err)
 		return false, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // witness is an agent.Witness whose reports are tutti.Foreign in JSON.
@@ -242,7 +243,7 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 				l.quiet(w)
 				w.leave(t, report(t, 1, foreignID(1)))
 			}
-			l.line.until(tutti.OpForeign, 1)
+			l.line.until(wire.OpForeign, 1)
 			// A connection that is made meanwhile would have it sent once more.
 			l.line.wait("a foreign run to be told", func() bool { return len(l.told()) > 0 })
 			l.quiet(w)
@@ -257,7 +258,7 @@ func TestAForeignRunIsToldOnce(t *testing.T) {
 			l.start(opt)
 			l.quiet(w)
 			l.wantTold(foreignID(1))
-			if n := l.line.count(tutti.OpForeign); n != 1 {
+			if n := l.line.count(wire.OpForeign); n != 1 {
 				t.Errorf("it was sent %d times", n)
 			}
 		})
@@ -294,7 +295,7 @@ func TestARunOfOursIsNotForeign(t *testing.T) {
 	l.start(opt)
 	l.quiet(w)
 	l.wantTold()
-	if n := l.line.count(tutti.OpForeign); n != 0 {
+	if n := l.line.count(wire.OpForeign); n != 0 {
 		t.Errorf("%d were sent", n)
 	}
 }
@@ -306,12 +307,12 @@ func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 		kill   func(l *lab, w *witness, opt func(*agent.Options))
 	}{
 		{"the agent is killed before it has told", func(l *lab, w *witness, opt func(*agent.Options)) {
-			at := l.line.stopAt(tutti.OpForeign, false)
+			at := l.line.stopAt(wire.OpForeign, false)
 			w.leave(t, report(t, 1, foreignID(1)))
 			<-at.reached
 		}},
 		{"the agent is killed when the server has it", func(l *lab, w *witness, opt func(*agent.Options)) {
-			at := l.line.stopAt(tutti.OpForeign, true)
+			at := l.line.stopAt(wire.OpForeign, true)
 			w.leave(t, report(t, 1, foreignID(1)))
 			<-at.reached
 		}},
@@ -320,7 +321,7 @@ func TestAForeignRunSurvivesBothEnds(t *testing.T) {
 			n := w.count()
 			w.leave(t, report(t, 1, foreignID(1)))
 			w.seen(n + 1)
-			l.line.until(tutti.OpForeign, 1)
+			l.line.until(wire.OpForeign, 1)
 			l.put(foreignID(2), "sent", []byte{}) // a run of ours has left the report that is there now
 			w.leave(t, report(t, 2, foreignID(2)))
 			w.taken(t)
@@ -352,17 +353,17 @@ func TestTheOutboxOfForeignRunsIsBounded(t *testing.T) {
 	l.quiet(w)
 	l.line.sever()
 	for i := range 8 {
-		n := l.line.count(tutti.OpForeign)
+		n := l.line.count(wire.OpForeign)
 		w.leave(t, report(t, i, foreignID(i)))
-		l.line.until(tutti.OpForeign, n+1) // in vain
+		l.line.until(wire.OpForeign, n+1) // in vain
 	}
 	if left := l.untold(); len(left) > tutti.KeptForeign+1 {
 		t.Errorf("%d in the outbox", len(left))
 	}
-	l.line.refuseWith(tutti.OpForeign, tutti.Errorf(tutti.CodeInvalid, "for ever"))
-	n := l.line.count(tutti.OpForeign)
+	l.line.refuseWith(wire.OpForeign, tutti.Errorf(tutti.CodeInvalid, "for ever"))
+	n := l.line.count(wire.OpForeign)
 	l.quiet(w)
-	if sent := l.line.count(tutti.OpForeign) - n; sent != tutti.KeptForeign {
+	if sent := l.line.count(wire.OpForeign) - n; sent != tutti.KeptForeign {
 		t.Errorf("%d were sent, want the latest %d, and none again that is refused for good", sent, tutti.KeptForeign)
 	}
 }
@@ -412,11 +413,11 @@ func TestARestoredServerIsToldAgain(t *testing.T) {
 		l.quiet(w)
 		l.wantTold(foreignID(1))
 		l.wantWhole(false)
-		n := l.line.count(tutti.OpForeign)
+		n := l.line.count(wire.OpForeign)
 		l.start(opt, quick)
 		l.quiet(w)
 		l.wantTold(foreignID(1))
-		if again := l.line.count(tutti.OpForeign) - n; again != 0 {
+		if again := l.line.count(wire.OpForeign) - n; again != 0 {
 			t.Errorf("it was sent %d times more", again)
 		}
 	}
@@ -518,10 +519,10 @@ func TestWhatIsNoReportIsOneWarning(t *testing.T) {
 func TestRunsOfOursDoNotWait(t *testing.T) {
 	l := newLab(t, applies)
 	w, opt := witnesses(t)
-	l.line.refuseWith(tutti.OpForeign, tutti.Errorf(tutti.CodeUnavailable, "not so soon"))
+	l.line.refuseWith(wire.OpForeign, tutti.Errorf(tutti.CodeUnavailable, "not so soon"))
 	w.leave(t, report(t, 1, foreignID(1)))
 	l.start(opt)
-	l.line.until(tutti.OpForeign, 1)
+	l.line.until(wire.OpForeign, 1)
 	if got := l.end(l.job()); got.Outcome != tutti.Changed {
 		t.Errorf("%+v", got)
 	}
@@ -529,7 +530,7 @@ func TestRunsOfOursDoNotWait(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(l.dir, "foreign", string(foreignID(1))+".json")); err != nil {
 		t.Errorf("it waits for the server: %v", err)
 	}
-	l.line.refuseWith(tutti.OpForeign, nil)
+	l.line.refuseWith(wire.OpForeign, nil)
 	l.quiet(w)
 	l.wantTold(foreignID(1))
 }

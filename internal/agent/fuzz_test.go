@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const fuzzPlan = `
@@ -239,14 +240,14 @@ func FuzzAnswer(f *testing.F) {
 		for i, asked := range asks {
 			checkAnswer(t, []byte(asked), answers[i+1])
 		}
-		if bytes.Contains(answers[1], []byte(`"found":false`)) && !bytes.Contains(said[tutti.OpAsk], []byte(`"found":false`)) {
-			t.Errorf("value: %s, the server said %s", answers[1], said[tutti.OpAsk])
+		if bytes.Contains(answers[1], []byte(`"found":false`)) && !bytes.Contains(said[wire.OpAsk], []byte(`"found":false`)) {
+			t.Errorf("value: %s, the server said %s", answers[1], said[wire.OpAsk])
 		}
 		if bytes.Contains(answers[1], []byte(`"found":true`)) && !bytes.Contains(answers[1], []byte(`"value":1}`)) {
-			t.Errorf("value: %s, the server said %s", answers[1], said[tutti.OpAsk])
+			t.Errorf("value: %s, the server said %s", answers[1], said[wire.OpAsk])
 		}
-		if bytes.Contains(answers[2], []byte(`"ok":true`)) && !bytes.Contains(answers[2], []byte(`{"port":"5432"}`)) && !bytes.Contains(said[tutti.OpHiera], []byte(`"data":{}`)) {
-			t.Errorf("hiera: %s, the server said %s", answers[2], said[tutti.OpHiera])
+		if bytes.Contains(answers[2], []byte(`"ok":true`)) && !bytes.Contains(answers[2], []byte(`{"port":"5432"}`)) && !bytes.Contains(said[wire.OpHiera], []byte(`"data":{}`)) {
+			t.Errorf("hiera: %s, the server said %s", answers[2], said[wire.OpHiera])
 		}
 	})
 }

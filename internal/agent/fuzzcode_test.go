@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/hostile"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // believing are Signers for whom everybody has signed all code.
@@ -36,7 +37,7 @@ func FuzzCode(f *testing.F) {
 		root := t.TempDir()
 		store := codeStore{dir: filepath.Join(root, "agent"), signers: believing{}, begun: &counters{path: filepath.Join(root, "agent", SignedFile)}, needs: func() tutti.Digest { return "" }}
 		store.call = func(_ context.Context, op string, _ []byte) ([]byte, error) {
-			if op == tutti.OpCode {
+			if op == wire.OpCode {
 				return json.Marshal(tutti.SignedCode{Manifest: raw})
 			}
 			return []byte("x"), nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TicketFile has the node's ticket, and the one that it asks to have (ADR 0018).
@@ -94,11 +95,11 @@ func Greet(ctx context.Context, bus Bus, dir string) error {
 		bus.SetTicket(kept.Ticket)
 		return nil //nolint:nilerr // it has none
 	}
-	raw, err := json.Marshal(tutti.Hello{Ticket: kept.Ticket, Next: kept.Next})
+	raw, err := json.Marshal(wire.Hello{Ticket: kept.Ticket, Next: kept.Next})
 	if err != nil {
 		return err
 	}
-	_, err = bus.Call(ctx, tutti.OpHello, raw)
+	_, err = bus.Call(ctx, wire.OpHello, raw)
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before
 		return nil
 	}
@@ -119,7 +120,7 @@ func (a *Agent) hello(ctx context.Context) error {
 		}
 	}
 	killpoint.Here("agent.ticket")
-	_, err := call[struct{}](ctx, a, tutti.OpHello, tutti.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName(), Machine: a.opts.Machine})
+	_, err := call[struct{}](ctx, a, wire.OpHello, wire.Hello{Ticket: kept.Ticket, Next: kept.Next, Boot: bootID(), Host: hostName(), Machine: a.opts.Machine})
 	if tutti.CodeOf(err) == tutti.CodeInvalid { // a server of release 0.2.0 or before does not know it
 		a.opts.Logger.Info("the server keeps no tickets", "error", err)
 		if err := writeSealed(path, tickets{Ticket: kept.Ticket}); err != nil {
@@ -211,7 +212,7 @@ type greetedBus struct {
 }
 
 func (b greetedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
-	if op == tutti.OpHello {
+	if op == wire.OpHello {
 		return b.Bus.Call(ctx, op, payload)
 	}
 	before, err := b.exchange.wait(ctx)

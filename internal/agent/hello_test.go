@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // hellos are those that the line has carried, in order.
-func (l *lab) hellos(n int) (out []tutti.Hello) {
+func (l *lab) hellos(n int) (out []wire.Hello) {
 	l.t.Helper()
 	for i := range n {
-		l.line.until(tutti.OpHello, i+1)
-		var h tutti.Hello
-		if err := json.Unmarshal(l.line.payloads(tutti.OpHello)[i], &h); err != nil {
+		l.line.until(wire.OpHello, i+1)
+		var h wire.Hello
+		if err := json.Unmarshal(l.line.payloads(wire.OpHello)[i], &h); err != nil {
 			l.t.Fatal(err)
 		}
 		out = append(out, h)
@@ -33,7 +34,7 @@ func TestATicketIsAskedForAgain(t *testing.T) {
 	for name, answered := range map[string]bool{"the server has not heard of it": false, "its answer is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, applies)
-			stop := l.line.stopAt(tutti.OpHello, answered)
+			stop := l.line.stopAt(wire.OpHello, answered)
 			l.start()
 			<-stop.reached
 			said := l.hellos(2)
@@ -53,7 +54,7 @@ func TestATicketIsAskedForAgain(t *testing.T) {
 // TestAServerThatKeepsNoTickets is one of release 0.2.0 or before.
 func TestAServerThatKeepsNoTickets(t *testing.T) {
 	l := newLab(t, applies)
-	l.line.refuseWith(tutti.OpHello, tutti.Errorf(tutti.CodeInvalid, "operation %q is not known to this server", tutti.OpHello))
+	l.line.refuseWith(wire.OpHello, tutti.Errorf(tutti.CodeInvalid, "operation %q is not known to this server", wire.OpHello))
 	l.start()
 	if got := l.end(l.job()); got.Outcome != tutti.Changed {
 		t.Errorf("result %+v", got)
@@ -63,11 +64,11 @@ func TestAServerThatKeepsNoTickets(t *testing.T) {
 // TestAMachineThatIsNotTheNodeSaysSo, and runs nothing.
 func TestAMachineThatIsNotTheNodeSaysSo(t *testing.T) {
 	l := newLab(t, applies)
-	l.line.refuseWith(tutti.OpHello, tutti.Errorf(tutti.CodeRefused, "two machines have the key of node db-01"))
+	l.line.refuseWith(wire.OpHello, tutti.Errorf(tutti.CodeRefused, "two machines have the key of node db-01"))
 	l.start(quick)
 	l.job()
 	l.troubled("two machines have the key")
-	if n := l.line.count(tutti.OpClaim); n != 0 || l.ruby.started() != 0 {
+	if n := l.line.count(wire.OpClaim); n != 0 || l.ruby.started() != 0 {
 		t.Errorf("it claimed %d times and ran %d times", n, l.ruby.started())
 	}
 }
@@ -77,7 +78,7 @@ func TestAMachineThatIsNotTheNodeSaysSo(t *testing.T) {
 func TestATicketThatNobodyKeeps(t *testing.T) {
 	l := newLab(t, applies)
 	l.start()
-	l.line.until(tutti.OpClaim, 1)
+	l.line.until(wire.OpClaim, 1)
 	l.kill()
 	path := filepath.Join(l.dir, "ticket.json")
 	if err := os.Remove(path); err != nil {
@@ -86,11 +87,11 @@ func TestATicketThatNobodyKeeps(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // no file takes its place
 		t.Fatal(err)
 	}
-	n, c := l.line.count(tutti.OpHello), l.line.count(tutti.OpClaim)
+	n, c := l.line.count(wire.OpHello), l.line.count(wire.OpClaim)
 	l.start()
-	l.line.until(tutti.OpClaim, c+1)
+	l.line.until(wire.OpClaim, c+1)
 	l.line.settle()
-	if got := l.line.count(tutti.OpHello) - n; got > 4 {
+	if got := l.line.count(wire.OpHello) - n; got > 4 {
 		t.Errorf("%d hellos", got)
 	}
 	if v := l.view(); v.Conflicted != "" {

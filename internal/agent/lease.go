@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Switch is Puppet's file by which it is disabled.
@@ -140,7 +141,7 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 		ctx, cancel = context.WithDeadlineCause(ctx, l.until, tutti.Errorf(tutti.CodeUnavailable, "the lease has ended"))
 		defer cancel()
 	}
-	order, err := call[tutti.LeaseOrder](ctx, l.Agent, tutti.OpLease, report)
+	order, err := call[tutti.LeaseOrder](ctx, l.Agent, wire.OpLease, report)
 	if err == nil {
 		err = order.Validate()
 	}

@@ -17,8 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // lockFile is Puppet's file that disables it, in memory.
@@ -111,7 +113,7 @@ func (s *leaseServer) Call(_ context.Context, op string, payload []byte) ([]byte
 	if s.away {
 		return nil, tutti.Errorf(tutti.CodeUnavailable, "away")
 	}
-	if op != tutti.OpLease {
+	if op != wire.OpLease {
 		return []byte("{}"), nil
 	}
 	var in tutti.LeaseReport
@@ -147,7 +149,7 @@ func (s *leaseServer) wants(want tutti.LeaseWant) {
 	s.want = want
 	ring := s.ring
 	s.mu.Unlock()
-	ring(tutti.RingLease, nil)
+	ring(wire.RingLease, nil)
 	synctest.Wait()
 }
 
@@ -419,7 +421,7 @@ func TestAnExclusiveJobFromEndToEnd(t *testing.T) {
 	if got := l.fleet.Job(other).Message; got != "db-01 is held by job deploy-1" {
 		t.Errorf("the other job says %q", got)
 	}
-	if a := l.ask(tutti.AskNodes{Action: tutti.RemoteEnable}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "held by job deploy-1") {
+	if a := l.ask(api.AskNodes{Action: tutti.RemoteEnable}); a.Verdict != tutti.RemoteFailed || !strings.Contains(a.Message, "held by job deploy-1") {
 		t.Errorf("enable: %+v", a)
 	}
 	close(release)
@@ -457,9 +459,9 @@ func TestAnAgentThatIsStartedAnewKnowsItsRun(t *testing.T) {
 	job := l.job()
 	<-begun
 	for range 8 {
-		reports := l.line.count(tutti.OpLease)
+		reports := l.line.count(wire.OpLease)
 		l.start(func(o *agent.Options) { o.Switch, o.Local, o.Allow = file, &ownPuppet{}, allowAll })
-		l.line.until(tutti.OpLease, reports+1)
+		l.line.until(wire.OpLease, reports+1)
 	}
 	close(release)
 	l.end(job)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // line is an agent.Bus that leads to a server and can be cut.
@@ -89,7 +90,7 @@ func (l *line) payloads(op string) [][]byte {
 
 func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	l.mu.Lock()
-	ctx = tutti.WithTicket(ctx, l.ticket)
+	ctx = wire.WithTicket(ctx, l.ticket)
 	l.ops = append(l.ops, op)
 	l.sent[op] = append(l.sent[op], bytes.Clone(payload))
 	l.tell()
@@ -119,7 +120,7 @@ func (l *line) Call(ctx context.Context, op string, payload []byte) ([]byte, err
 
 func (l *line) Send(op string, payload []byte) error {
 	l.mu.Lock()
-	cut, ctx, fleet := l.cut, tutti.WithTicket(context.Background(), l.ticket), l.fleet
+	cut, ctx, fleet := l.cut, wire.WithTicket(context.Background(), l.ticket), l.fleet
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -231,7 +232,7 @@ func (l *line) failing(f func(op string, payload []byte) error) {
 func (l *line) said(but ...string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ops := slices.DeleteFunc(slices.Clone(l.ops), func(op string) bool { return op == tutti.OpHello || slices.Contains(but, op) })
+	ops := slices.DeleteFunc(slices.Clone(l.ops), func(op string) bool { return op == wire.OpHello || slices.Contains(but, op) })
 	return strings.Join(slices.Compact(ops), " ")
 }
 
@@ -243,9 +244,9 @@ func (l *line) until(op string, n int) {
 
 // settle waits until the agent has done what it was at.
 func (l *line) settle() {
-	n := l.count(tutti.OpClaim)
+	n := l.count(wire.OpClaim)
 	l.mend()
-	l.until(tutti.OpClaim, n+1)
+	l.until(wire.OpClaim, n+1)
 }
 
 func (l *line) count(op string) int {

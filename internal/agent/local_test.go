@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // serves lets root on the machine begin runs.
@@ -54,9 +56,9 @@ func (l *lab) asked(mode tutti.Mode) tutti.RunID {
 // served starts an agent and waits until it has been answered.
 func (l *lab) served() {
 	l.t.Helper()
-	before := len(l.line.payloads(tutti.OpClaim))
+	before := len(l.line.payloads(wire.OpClaim))
 	l.start(impatient, serves)
-	l.line.wait("the first claim", func() bool { return len(l.line.payloads(tutti.OpClaim)) > before })
+	l.line.wait("the first claim", func() bool { return len(l.line.payloads(wire.OpClaim)) > before })
 }
 
 var dbX = ask{"op": "value", "key": "db/x"}
@@ -160,7 +162,7 @@ func TestALocalRunWithoutAnAnswer(t *testing.T) {
 		t.Errorf("result %+v, want waiting", r)
 	}
 	l.line.wait("the server to know of it", func() bool { return l.view().LastRun == run })
-	if shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01"); err != nil || shown.Standing.State != tutti.NodeGood {
+	if shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01"); err != nil || shown.Standing.State != api.NodeGood {
 		t.Errorf("after a local run that changed nothing the node is %+v, %v, want good", shown.Standing, err)
 	}
 }
@@ -202,7 +204,7 @@ func TestOtherAnswersAreNotTheSameAgain(t *testing.T) {
 				t.Errorf("it is told as %q; the last run is %s", as, ordered.Run)
 			}
 			shown, err := l.fleet.ShowNode(servertest.Operator(), "db-01")
-			stale := err == nil && shown.Standing.State == tutti.NodeStale && strings.Contains(shown.Standing.Why, "run by a person on the node "+string(run))
+			stale := err == nil && shown.Standing.State == api.NodeStale && strings.Contains(shown.Standing.Why, "run by a person on the node "+string(run))
 			if stale == change.same {
 				t.Errorf("the node is %+v, %v", shown.Standing, err)
 			}
@@ -283,7 +285,7 @@ func TestASafetyRun(t *testing.T) {
 			l.ruby.does(func(p *puppet) tutti.Result { begun <- p; return applies(p) })
 			l.start(impatient)
 			if !tt.runs {
-				l.line.wait("four exchanges", func() bool { return len(l.line.payloads(tutti.OpHello)) >= 4 })
+				l.line.wait("four exchanges", func() bool { return len(l.line.payloads(wire.OpHello)) >= 4 })
 				if n := len(begun); n != 0 {
 					t.Errorf("%d safety runs, want none", n)
 				}
@@ -323,7 +325,7 @@ func TestASafetyRun(t *testing.T) {
 // TestWhoIsRefusedMakesNoSafetyRun: neither one whose claim the server refuses, nor one whose exchange; until the
 // server takes it again.
 func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
-	for _, op := range []string{tutti.OpClaim, tutti.OpHello} {
+	for _, op := range []string{wire.OpClaim, wire.OpHello} {
 		l := newLab(t, applies)
 		l.start(impatient)
 		l.end(l.job())
@@ -342,14 +344,14 @@ func TestWhoIsRefusedMakesNoSafetyRun(t *testing.T) {
 // then, and tells the same when it is the node again.
 func TestAConflictIsKnownByAResult(t *testing.T) {
 	l := newLab(t, applies)
-	l.line.refuseWith(tutti.OpResult, tutti.Errorf(tutti.CodeUnauthenticated, "two machines"))
+	l.line.refuseWith(wire.OpResult, tutti.Errorf(tutti.CodeUnauthenticated, "two machines"))
 	l.start(impatient)
 	job := l.job()
-	l.line.until(tutti.OpResult, 2) // the first refusal is noted
+	l.line.until(wire.OpResult, 2) // the first refusal is noted
 	if at, none := l.alone().Safety("db-01"); !strings.Contains(none, "two machines") {
 		t.Errorf("it makes a safety run at %s, or none because %q", at, none)
 	}
-	l.line.refuseWith(tutti.OpResult, nil)
+	l.line.refuseWith(wire.OpResult, nil)
 	if r := l.end(job); !r.Outcome.Good() {
 		t.Errorf("told later: %+v", r)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // LocalFile is in the directory of a run that the agent began without an order, before its marker is
@@ -106,7 +107,7 @@ func (a *Agent) runLocal(ctx context.Context, order tutti.Order, how tutti.Local
 	killpoint.Here("agent.local-noted")
 	held, release := a.hold(ctx, order.Run)
 	defer release()
-	err := a.begin(held, dir, tutti.Claimed{Order: &order})
+	err := a.begin(held, dir, wire.Claimed{Order: &order})
 	if err != nil && ctx.Err() == nil && !hasFile(dir, resultFile) {
 		if _, unbegun := a.opts.Runner.Spec(dir); errors.Is(unbegun, fs.ErrNotExist) {
 			err = a.end(held, dir, failed(order.Run, tutti.BecauseMachinery, err))

@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/report"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -103,7 +104,7 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	} else if err != nil {
 		return err
 	}
-	out := tutti.Ended{Result: tells.Result}
+	out := wire.Ended{Result: tells.Result}
 	out.Report, out.Log, out.Record = "", "", ""
 	if err := a.attach(ctx, dir, tells.Refused, &out); err != nil {
 		return err
@@ -143,12 +144,12 @@ func (a *Agent) sendAgain(ctx context.Context, dir string, run tutti.RunID) erro
 	return os.Remove(filepath.Join(dir, sentFile))
 }
 
-func (a *Agent) sendResult(ctx context.Context, out tutti.Ended) error {
+func (a *Agent) sendResult(ctx context.Context, out wire.Ended) error {
 	raw, err := out.Encode()
 	if err != nil {
 		return err
 	}
-	_, err = a.call(ctx, tutti.OpResult, raw)
+	_, err = a.call(ctx, wire.OpResult, raw)
 	return err
 }
 
@@ -179,7 +180,7 @@ func final(err error) bool {
 // attach names what belongs to the result: what is small goes along with it, the
 // rest is sent now. What cannot be read, or what the server will never take, is
 // left out: the outcome matters more than what belongs to it.
-func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *tutti.Ended) error {
+func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *wire.Ended) error {
 	parts := []struct {
 		name string
 		read func() ([]byte, error)
@@ -189,7 +190,7 @@ func (a *Agent) attach(ctx context.Context, dir string, refused []string, out *t
 		{"record", func() ([]byte, error) { return a.record(dir, refused) }, &out.Record},
 		{"report", func() ([]byte, error) { return readReport(dir, report.Max) }, &out.Report},
 	}
-	room := tutti.MaxEnclosed
+	room := wire.MaxEnclosed
 	for _, p := range parts {
 		raw, err := p.read()
 		if err != nil && p.to == &out.Record && out.Outcome.Good() && !errors.Is(err, fs.ErrNotExist) {
@@ -258,13 +259,13 @@ func (a *Agent) record(dir string, refused []string) ([]byte, error) {
 }
 
 func (a *Agent) sendBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
-	reply, err := a.opts.Bus.Call(ctx, tutti.OpBlobPut, content)
+	reply, err := a.opts.Bus.Call(ctx, wire.OpBlobPut, content)
 	if err != nil {
 		return "", err
 	}
-	var stored tutti.BlobStored
+	var stored wire.BlobStored
 	if err := json.Unmarshal(reply, &stored); err != nil {
-		return "", tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpBlobPut)
+		return "", tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpBlobPut)
 	}
 	if want := tutti.DigestOf(content); stored.Digest != want {
 		return "", tutti.Errorf(tutti.CodeUnavailable, "sent %s, the server kept %s", want, stored.Digest)
@@ -292,11 +293,11 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	lines.Buffer(nil, maxMessage)
 	refused := map[string]error{} // by key, nil: its last value was taken
 	for lines.Scan() {
-		var p tutti.Publish
+		var p wire.Publish
 		if err := unseal(file.Name(), lines.Bytes(), &p); err != nil {
 			return fmt.Errorf("%w: %w", errDamaged, err)
 		}
-		_, err := call[struct{}](ctx, a, tutti.OpPublish, p)
+		_, err := call[struct{}](ctx, a, wire.OpPublish, p)
 		conflict := tutti.CodeOf(err) == tutti.CodeConflict
 		switch {
 		case again && conflict:
@@ -381,7 +382,7 @@ func (a *Agent) sendLive(lives []tutti.Live) {
 	for len(lives) > 0 {
 		n := min(most, len(lives))
 		if raw, err := json.Marshal(lives[:n]); err == nil {
-			_ = a.opts.Bus.Send(tutti.OpLive, raw) // shown, never relied on
+			_ = a.opts.Bus.Send(wire.OpLive, raw) // shown, never relied on
 		}
 		lives = lives[n:]
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func (l *lab) value(key string) string {
@@ -49,7 +50,7 @@ func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T)
 	l.start()
 	job := l.job()
 	l.until(job, "run.gated")
-	l.line.until(tutti.OpPublish, 5) // four by Puppet, then the outbox tries
+	l.line.until(wire.OpPublish, 5) // four by Puppet, then the outbox tries
 	if v := l.value("db/x"); v != "" {
 		t.Fatalf("db/x is %s while the line is cut", v)
 	}
@@ -61,7 +62,7 @@ func TestWhatWasPublishedWhileTheServerWasAwayComesBeforeTheResult(t *testing.T)
 	if got.Outcome != tutti.Changed || l.value("db/x") != "2" || l.value("db/gone") != "" {
 		t.Errorf("result %+v, db/x %q, db/gone %q", got, l.value("db/x"), l.value("db/gone"))
 	}
-	if said := l.line.said(tutti.OpClaim); said != "publish result" {
+	if said := l.line.said(wire.OpClaim); said != "publish result" {
 		t.Errorf("said %q, want what was published, then the result", said)
 	}
 	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || string(report) != `{"a":1}` {
@@ -100,7 +101,7 @@ func TestARefusedResultIsKept(t *testing.T) {
 	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseMachinery || !strings.Contains(got.Message, `unknown outcome "splendid"`) {
 		t.Errorf("result %+v, want a failure of the machinery that says why", got)
 	}
-	if n := l.line.count(tutti.OpResult); n != 2 {
+	if n := l.line.count(wire.OpResult); n != 2 {
 		t.Errorf("%d results were sent, want the refused one and the one that says so", n)
 	}
 	l.line.settle()
@@ -113,10 +114,10 @@ func TestARefusedResultIsKept(t *testing.T) {
 
 func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
-		p.report(bytes.Repeat([]byte("x"), tutti.MaxEnclosed+1))
+		p.report(bytes.Repeat([]byte("x"), wire.MaxEnclosed+1))
 		return applies(p)
 	})
-	l.line.refuseWith(tutti.OpBlobPut, tutti.Errorf(tutti.CodeInvalid, "too large"))
+	l.line.refuseWith(wire.OpBlobPut, tutti.Errorf(tutti.CodeInvalid, "too large"))
 	l.start()
 	if got := l.end(l.job()); got.Outcome != tutti.Changed || got.Report != "" || got.Record == "" {
 		t.Errorf("result %+v, want the outcome with its record and without the report", got)
@@ -126,18 +127,18 @@ func TestABlobThatTheServerRefusesIsLeftOut(t *testing.T) {
 // Four messages one after the other, each with an fsync, are four times the wait.
 func TestWhatIsSmallGoesAlongWithTheResult(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result {
-		p.report(bytes.Repeat([]byte("x"), tutti.MaxEnclosed/2))
+		p.report(bytes.Repeat([]byte("x"), wire.MaxEnclosed/2))
 		return applies(p)
 	})
 	l.start()
 	got := l.end(l.job())
-	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || len(report) != tutti.MaxEnclosed/2 {
-		t.Errorf("the report has %d bytes, %v; want %d", len(report), err, tutti.MaxEnclosed/2)
+	if report, err := l.fleet.Blobs.Get(t.Context(), got.Report); err != nil || len(report) != wire.MaxEnclosed/2 {
+		t.Errorf("the report has %d bytes, %v; want %d", len(report), err, wire.MaxEnclosed/2)
 	}
 	if rec := l.record(got.Run); rec.Run != got.Run {
 		t.Errorf("record of run %q, want %s", rec.Run, got.Run)
 	}
-	if n := l.line.count(tutti.OpBlobPut); n != 0 {
+	if n := l.line.count(wire.OpBlobPut); n != 0 {
 		t.Errorf("%d blobs went by themselves, want none", n)
 	}
 }
@@ -181,7 +182,7 @@ func TestAServerThatIsAwayIsAskedAgain(t *testing.T) {
 	l.line.sever()
 	l.start()
 	job := l.job() // and the doorbell is lost
-	l.line.until(tutti.OpHello, 1)
+	l.line.until(wire.OpHello, 1)
 	l.line.mend()
 	if got := l.end(job); got.Outcome != tutti.Changed {
 		t.Errorf("result %+v", got)
@@ -203,7 +204,7 @@ func TestAPublishedValueThatIsNotTaken(t *testing.T) {
 		return out
 	})
 	l.line.failing(func(op string, payload []byte) error {
-		if op == tutti.OpPublish && bytes.Contains(payload, []byte(`"db/full"`)) {
+		if op == wire.OpPublish && bytes.Contains(payload, []byte(`"db/full"`)) {
 			return tutti.Errorf(tutti.CodeRefused, "too many values")
 		}
 		return nil
@@ -211,7 +212,7 @@ func TestAPublishedValueThatIsNotTaken(t *testing.T) {
 	l.start()
 	job := l.job()
 	l.until(job, "run.gated")
-	l.line.until(tutti.OpPublish, 3)
+	l.line.until(wire.OpPublish, 3)
 	l.line.mend()
 	got := l.end(job)
 	if got.Outcome != tutti.Failed || got.Reason != tutti.BecauseResources || got.Counts.Failed != 1 {
@@ -250,7 +251,7 @@ func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 				return out
 			})
 			l.line.failing(func(op string, payload []byte) error {
-				if op == tutti.OpPublish && bytes.Contains(payload, []byte(`"db/y"`)) {
+				if op == wire.OpPublish && bytes.Contains(payload, []byte(`"db/y"`)) {
 					return tc.refuse
 				}
 				return nil
@@ -258,16 +259,16 @@ func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 			l.start()
 			job := l.job()
 			l.until(job, "run.gated")
-			l.line.until(tutti.OpPublish, 3)
-			lost := l.line.stopAt(tutti.OpResult, true)
+			l.line.until(wire.OpPublish, 3)
+			lost := l.line.stopAt(wire.OpResult, true)
 			l.line.mend()
 			<-lost.reached
 			l.kill()
 			l.line.failing(nil)
 			l.start()
-			l.line.until(tutti.OpResult, 2)
+			l.line.until(wire.OpResult, 2)
 			l.line.settle()
-			sent := l.line.payloads(tutti.OpResult)
+			sent := l.line.payloads(wire.OpResult)
 			if !bytes.Equal(sent[0], sent[len(sent)-1]) {
 				t.Errorf("sent at first:\n%s\nand then:\n%s", sent[0], sent[len(sent)-1])
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // ask answers a question of the run: as before in this run, else by the
@@ -22,7 +23,7 @@ func (s *socket) ask(ctx context.Context, q tutti.Query, at tutti.Place) (answer
 		return before, nil
 	}
 	out := answerEntry{Query: q, At: at}
-	answer, err := insist[tutti.Answered](ctx, s, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
+	answer, err := insist[wire.Answered](ctx, s, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
 	if err == nil {
 		err = checkAnswered(q, s.spec.Node, answer)
 	}
@@ -53,7 +54,7 @@ func (s *socket) keepKnown(q tutti.Query, answer any) {
 
 // checkAnswered refuses what is no answer to the question of a node, or has not the value
 // whose digest it names.
-func checkAnswered(q tutti.Query, node tutti.NodeName, a tutti.Answered) error {
+func checkAnswered(q tutti.Query, node tutti.NodeName, a wire.Answered) error {
 	if err := a.Validate(q); err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func checkAnswered(q tutti.Query, node tutti.NodeName, a tutti.Answered) error {
 	return checkDigest(q, node, a.Value, a.Digest)
 }
 
-func checkHiera(node tutti.NodeName, h tutti.HieraData) error {
+func checkHiera(node tutti.NodeName, h wire.HieraData) error {
 	if err := h.Validate(); err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 	h := s.book.hieraData()
 	if h == nil {
 		h = &hieraEntry{}
-		level, err := insist[tutti.HieraData](ctx, s, tutti.OpHiera, tutti.HieraAsk{Run: s.spec.Order.Run, Opens: true})
+		level, err := insist[wire.HieraData](ctx, s, wire.OpHiera, wire.HieraAsk{Run: s.spec.Order.Run, Opens: true})
 		if err == nil {
 			err = checkHiera(s.spec.Node, level)
 		}
@@ -193,7 +194,7 @@ func (s *socket) hiera(ctx context.Context) (response, error) {
 // server's word as long as it takes; the launcher has the deadline. What was
 // handed over is kept before it is asked: it is the run's record.
 func (s *socket) gate(ctx context.Context, req request) (response, error) {
-	handed := tutti.Gate{
+	handed := wire.Gate{
 		Run: s.spec.Order.Run, Reads: s.book.reads(req.Keys), Keys: req.Keys, Exports: req.Exports,
 		Compiled: s.compiled(req),
 	}
@@ -215,7 +216,7 @@ func (s *socket) gate(ctx context.Context, req request) (response, error) {
 	}
 	handed = withoutPlaces(handed)
 	for {
-		gated, err := call[tutti.Gated](ctx, s.agent, tutti.OpGate, handed)
+		gated, err := call[wire.Gated](ctx, s.agent, wire.OpGate, handed)
 		if err == nil {
 			err = gated.Validate()
 		}
@@ -261,7 +262,7 @@ func (a *Agent) heldFor(ctx context.Context, most time.Duration) error {
 
 // withoutPlaces leaves out where in the code it was asked, which is most of what a
 // gate hands over and decides nothing: it is in the record.
-func withoutPlaces(g tutti.Gate) tutti.Gate {
+func withoutPlaces(g wire.Gate) wire.Gate {
 	g.Reads, g.Keys = slices.Clone(g.Reads), slices.Clone(g.Keys)
 	for i := range g.Reads {
 		g.Reads[i].At = tutti.Place{}
@@ -287,7 +288,7 @@ func (s *socket) published(ctx context.Context, req request) (response, error) {
 		return s.publishedSecret(ctx, req)
 	}
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: req.Key}
-	a, err := call[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q})
+	a, err := call[wire.Answered](ctx, s.agent, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q})
 	if err == nil {
 		err = a.Validate(q)
 	}
@@ -320,11 +321,11 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 		}
 		return nil, s.book.write(entry{Published: &publishedEntry{Key: req.Key, Digest: digest}})
 	}
-	p := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
+	p := wire.Publish{Run: s.spec.Order.Run, Key: req.Key, Value: req.Value, Withdraw: req.Op == "withdraw"}
 	var err error
 	if hasFile(s.dir, publishFile) {
 		err = s.keepPublished(p) // or what is kept already would come after it
-	} else if _, err = call[struct{}](ctx, s.agent, tutti.OpPublish, p); away(err) && ctx.Err() == nil {
+	} else if _, err = call[struct{}](ctx, s.agent, wire.OpPublish, p); away(err) && ctx.Err() == nil {
 		err = s.keepPublished(p)
 	}
 	if err != nil {
@@ -337,7 +338,7 @@ func (s *socket) publish(ctx context.Context, req request) (response, error) {
 	return nil, s.book.write(entry{Published: done})
 }
 
-func (s *socket) keepPublished(p tutti.Publish) error {
+func (s *socket) keepPublished(p wire.Publish) error {
 	raw, err := seal(p)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // refusals count how often the server has refused a result for a reason of its own. Such a reason passes, or it is a mistake
@@ -52,8 +53,8 @@ func (h *holdOff) after(err error) time.Duration {
 
 // refused is sent instead of a result that the server does not take, so that its job does not wait for it. The run
 // failed: nobody but this node knows how it ended.
-func refused(run tutti.RunID, why string) tutti.Ended {
-	return tutti.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
+func refused(run tutti.RunID, why string) wire.Ended {
+	return wire.Ended{Result: over(failed(run, tutti.BecauseMachinery, tutti.Errorf("", "the server refused its result: %s", why)))}
 }
 
 // Refused is why the server has not taken the result of the run of a directory, empty: it has, or was not asked yet.

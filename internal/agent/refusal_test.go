@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // soon makes an agent that takes two refusals of a result for the last word.
@@ -27,7 +28,7 @@ func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 		t.Run(string(code), func(t *testing.T) {
 			l := newLab(t, applies)
 			l.line.failing(func(op string, payload []byte) error {
-				if op == tutti.OpResult && bytes.Contains(payload, []byte(`"outcome":"changed"`)) {
+				if op == wire.OpResult && bytes.Contains(payload, []byte(`"outcome":"changed"`)) {
 					return tutti.Errorf(code, "a mistake of the server")
 				}
 				return nil
@@ -56,7 +57,7 @@ func TestAResultThatTheServerCannotTakeIsGivenUp(t *testing.T) {
 func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	l := newLab(t, applies)
 	l.line.failing(func(op string, payload []byte) error {
-		if op == tutti.OpResult {
+		if op == wire.OpResult {
 			return tutti.Errorf(tutti.CodeInternal, "a mistake of the server")
 		}
 		return nil
@@ -64,7 +65,7 @@ func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	l.start(soon)
 	job := l.job()
 	run := l.until(job, "run.gated").Body.(*tutti.RunGated).Run
-	l.line.until(tutti.OpResult, 1)
+	l.line.until(wire.OpResult, 1)
 	l.kill()
 	if err := l.fleet.Stop(); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestAResultThatNobodyWaitsForKeepsNobodyWaiting(t *testing.T) {
 	l.start(soon)
 	var tries atomic.Int32
 	l.line.failing(func(op string, payload []byte) error {
-		if op != tutti.OpResult || !bytes.Contains(payload, []byte(run)) {
+		if op != wire.OpResult || !bytes.Contains(payload, []byte(run)) {
 			return nil
 		}
 		if tries.Add(1) > 5 {
@@ -118,11 +119,11 @@ func TestAPartThatTheServerCannotStoreIsLeftOut(t *testing.T) {
 				}
 				out := applies(p)
 				if tc.large != "record" {
-					p.report(bytes.Repeat([]byte("x"), tutti.MaxEnclosed+1))
+					p.report(bytes.Repeat([]byte("x"), wire.MaxEnclosed+1))
 				}
 				return out
 			})
-			l.line.refuseWith(tutti.OpBlobPut, tutti.Errorf(tutti.CodeInternal, "the store is broken"))
+			l.line.refuseWith(wire.OpBlobPut, tutti.Errorf(tutti.CodeInternal, "the store is broken"))
 			l.start(soon)
 			if got := l.end(l.job()); got.Outcome != tc.want {
 				t.Errorf("%s: %+v", tc.reason, got)

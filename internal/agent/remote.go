@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/excerpt"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Local is the node's Puppet outside of runs.
@@ -85,7 +86,7 @@ func (a *Agent) reply(ctx context.Context, q tutti.RemoteRequest) {
 		})
 	}
 	if err == nil {
-		err = a.opts.Bus.Send(tutti.OpAnswer, raw)
+		err = a.opts.Bus.Send(wire.OpAnswer, raw)
 	}
 	if err != nil {
 		a.opts.Logger.Warn("a question was not answered", "action", q.Action, "error", err) // the server names the node
@@ -179,7 +180,7 @@ func (a *Agent) change(ctx context.Context, q tutti.RemoteRequest, said *tutti.S
 	if job := a.heldBy(); job != "" {
 		return tutti.Errorf(tutti.CodeConflict, "held by job %s, which ends that itself; or end the job: tutti job cancel %s", job, job)
 	}
-	if _, err := call[struct{}](ctx, a, tutti.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
+	if _, err := call[struct{}](ctx, a, wire.OpAct, tutti.RemoteAct{Request: q.Request}); err != nil {
 		return err
 	}
 	if said != nil {

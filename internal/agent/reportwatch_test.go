@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // save leaves a report as the process of that number does, so often.
@@ -323,7 +324,7 @@ func TestWhatCannotBeNotedIsToldOnce(t *testing.T) {
 		l.quiet(w)
 		w.taken(t)
 	}
-	if n := l.line.count(tutti.OpForeign); n != 1 {
+	if n := l.line.count(wire.OpForeign); n != 1 {
 		t.Errorf("it was sent %d times", n)
 	}
 }
@@ -335,14 +336,14 @@ func TestAConflictLosesNothing(t *testing.T) {
 	refused := tutti.Errorf(tutti.CodeUnauthenticated, "two machines have the key of node db-01")
 	l.start(opt)
 	l.quiet(w)
-	for _, op := range []string{tutti.OpResult, tutti.OpForeign, tutti.OpBlobPut} {
+	for _, op := range []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut} {
 		l.line.refuseWith(op, refused)
 	}
 	job := l.job()
 	w.save(t, 100, 2, recent(t, foreignID(1)))
-	l.line.until(tutti.OpResult, 3)
-	l.line.until(tutti.OpForeign, 1)
-	for _, op := range []string{tutti.OpResult, tutti.OpForeign, tutti.OpBlobPut} {
+	l.line.until(wire.OpResult, 3)
+	l.line.until(wire.OpForeign, 1)
+	for _, op := range []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut} {
 		l.line.refuseWith(op, nil)
 	}
 	l.quiet(w)

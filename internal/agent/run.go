@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // activeRun is the run that has the node.
@@ -54,7 +55,7 @@ func ours(ctx context.Context) error {
 // execute does what a claimed order says, once: a run whose marker is there is
 // followed on and never started again. When it returns without an error, the
 // run's result is on disk.
-func (a *Agent) execute(ctx context.Context, claimed tutti.Claimed) error {
+func (a *Agent) execute(ctx context.Context, claimed wire.Claimed) error {
 	order := *claimed.Order
 	dir := a.runDir(order.Run)
 	switch {
@@ -76,7 +77,7 @@ func (a *Agent) execute(ctx context.Context, claimed tutti.Claimed) error {
 }
 
 // begin starts a run that nobody has started.
-func (a *Agent) begin(ctx context.Context, dir string, claimed tutti.Claimed) error {
+func (a *Agent) begin(ctx context.Context, dir string, claimed wire.Claimed) error {
 	order := *claimed.Order
 	had := hasFile(dir, wantedFile)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -305,7 +306,7 @@ func (a *Agent) end(ctx context.Context, dir string, result tutti.Result) error 
 		tells.Result, sendErr = unrecorded(tells.Result, sendErr), nil
 	}
 	if sendErr == nil {
-		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, tutti.OpResult, tells.Result)
+		_, sendErr = call[struct{}](context.WithoutCancel(ctx), a, wire.OpResult, tells.Result)
 	}
 	if sendErr != nil {
 		return fmt.Errorf("keep the result of run %s: %w", result.Run, err)

@@ -11,8 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestARunFromItsClaimToItsResult(t *testing.T) {
@@ -26,7 +28,7 @@ func TestARunFromItsClaimToItsResult(t *testing.T) {
 	if v := l.fleet.Job(job); v.Verdict != tutti.VerdictSucceeded || v.Runs != 1 {
 		t.Errorf("job %+v", v)
 	}
-	if want, said := "code blobget hiera gate result", l.line.said(tutti.OpClaim); said != want {
+	if want, said := "code blobget hiera gate result", l.line.said(wire.OpClaim); said != want {
 		t.Errorf("said %q, want %q", said, want)
 	}
 	rec := l.record(got.Run)
@@ -49,8 +51,8 @@ func TestTheGateHasWhatTheCatalogIs(t *testing.T) {
 	})
 	l.start()
 	rec := l.record(l.end(l.job()).Run)
-	var got tutti.Gate
-	if err := json.Unmarshal(l.line.payload(tutti.OpGate), &got); err != nil {
+	var got wire.Gate
+	if err := json.Unmarshal(l.line.payload(wire.OpGate), &got); err != nil {
 		t.Fatal(err)
 	}
 	want := tutti.Compiled{
@@ -75,7 +77,7 @@ func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 	})
 	l.start()
 	l.end(l.job())
-	if raw := l.line.payload(tutti.OpGate); len(raw) == 0 || bytes.Contains(raw, []byte(`"sources"`)) || bytes.Contains(raw, []byte(`"lib"`)) {
+	if raw := l.line.payload(wire.OpGate); len(raw) == 0 || bytes.Contains(raw, []byte(`"sources"`)) || bytes.Contains(raw, []byte(`"lib"`)) {
 		t.Errorf("sent %s, want neither sources nor lib", raw)
 	}
 }
@@ -83,10 +85,10 @@ func TestTheGateDoesNotKnowWhatNobodyCouldRead(t *testing.T) {
 // TestKilledAnywhereARunHappensOnce kills the agent at every word that it says
 // to the server, before the server has it and before the answer is back.
 func TestKilledAnywhereARunHappensOnce(t *testing.T) {
-	for _, op := range []string{tutti.OpClaim, tutti.OpCode, tutti.OpBlobGet, tutti.OpHiera, tutti.OpGate, tutti.OpPublish, tutti.OpBlobPut, tutti.OpResult} {
+	for _, op := range []string{wire.OpClaim, wire.OpCode, wire.OpBlobGet, wire.OpHiera, wire.OpGate, wire.OpPublish, wire.OpBlobPut, wire.OpResult} {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s answered=%t", op, answered), func(t *testing.T) {
-				large := bytes.Repeat([]byte("x"), tutti.MaxEnclosed+1) // goes by itself
+				large := bytes.Repeat([]byte("x"), wire.MaxEnclosed+1) // goes by itself
 				l := newLab(t, func(p *puppet) tutti.Result {
 					out := applies(p)
 					if r := p.say(ask{"op": "publish", "key": "db/x", "value": 1}); !r.OK {
@@ -164,11 +166,11 @@ func TestWhatCannotStart(t *testing.T) {
 			l.ruby.startErr = tutti.Errorf(tutti.CodeNotFound, "no Puppet on this node")
 		}, tutti.BecauseMachinery, "no Puppet on this node"},
 		"no code": {"the server has lost it", func(l *lab) {
-			l.line.refuseWith(tutti.OpBlobGet, tutti.Errorf(tutti.CodeNotFound, "the file is gone"))
+			l.line.refuseWith(wire.OpBlobGet, tutti.Errorf(tutti.CodeNotFound, "the file is gone"))
 		}, tutti.BecauseMachinery, "the file is gone"},
 		"forged": {"another key has signed it", func(l *lab) {
 			l.line.alter = func(op string, reply []byte) []byte {
-				if op != tutti.OpCode {
+				if op != wire.OpCode {
 					return reply
 				}
 				return []byte(strings.Replace(string(reply), `"signature":"`, `"signature":"AAAA`, 1))
@@ -176,7 +178,7 @@ func TestWhatCannotStart(t *testing.T) {
 		}, tutti.BecauseRefused, "not signed by the operator"},
 		"another manifest": {"its digest is not the order's", func(l *lab) {
 			l.line.alter = func(op string, reply []byte) []byte {
-				if op != tutti.OpCode {
+				if op != wire.OpCode {
 					return reply
 				}
 				return []byte(strings.Replace(string(reply), `"manifest":"`, `"manifest":"AAAA`, 1))
@@ -184,7 +186,7 @@ func TestWhatCannotStart(t *testing.T) {
 		}, tutti.BecauseRefused, "the manifest has the digest"},
 		"altered file": {"its digest is not the manifest's", func(l *lab) {
 			l.line.alter = func(op string, reply []byte) []byte {
-				if op != tutti.OpBlobGet {
+				if op != wire.OpBlobGet {
 					return reply
 				}
 				return append(reply, '#')
@@ -227,7 +229,7 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("while its code is fetched", func(t *testing.T) {
 		l := newLab(t, applies)
-		stop := l.line.stopAt(tutti.OpBlobGet, false)
+		stop := l.line.stopAt(wire.OpBlobGet, false)
 		l.start()
 		job := l.job()
 		<-stop.reached
@@ -240,14 +242,14 @@ func TestCancel(t *testing.T) {
 
 func (l *lab) cancelNow(job tutti.JobID) {
 	l.t.Helper()
-	if err := l.fleet.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job, Now: true}); err != nil {
+	if err := l.fleet.CancelJob(servertest.Operator(), api.CancelJob{Job: job, Now: true}); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
 func TestTheStepsTimeoutEndsARun(t *testing.T) {
 	l := newLab(t, func(p *puppet) tutti.Result { <-p.killed; return tutti.Result{} })
-	if _, err := l.fleet.SetFleet(servertest.Operator(), tutti.FleetSource{
+	if _, err := l.fleet.SetFleet(servertest.Operator(), api.FleetSource{
 		File: "tutti.yaml", Source: []byte(strings.Replace(onePlan, "{run: db}", "{run: db, timeout: 50ms}", 1)),
 	}); err != nil {
 		t.Fatal(err)
@@ -271,7 +273,7 @@ func TestAnOrderOfAnotherNodeIsRefused(t *testing.T) {
 	l := newLab(t, applies)
 	l.start(func(o *agent.Options) { o.Node = "db-02" })
 	l.job()
-	l.line.until(tutti.OpClaim, 2)
+	l.line.until(wire.OpClaim, 2)
 	if l.ruby.started() != 0 {
 		t.Error("it ran what another node is to run")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	sealing "github.com/tutti-project/tutti/internal/seal" // the agent seals its files, too
+	"github.com/tutti-project/tutti/wire"
 )
 
 // checkSealed refuses a secret that is not the one whose digest is named, or that no answer to the question is.
@@ -50,7 +51,7 @@ func (a *Agent) open(value json.RawMessage, opens bool) (clear json.RawMessage, 
 }
 
 // valueResponse is the answer to a question for a value, as the module is told it.
-func (a *Agent) valueResponse(answer tutti.Answered, opens bool) (response, error) {
+func (a *Agent) valueResponse(answer wire.Answered, opens bool) (response, error) {
 	out := response{"found": answer.Found}
 	if answer.Awaits != "" {
 		out["awaits"] = answer.Awaits
@@ -70,7 +71,7 @@ func (a *Agent) valueResponse(answer tutti.Answered, opens bool) (response, erro
 }
 
 // hieraResponse is the hiera level, as the module is told it.
-func (a *Agent) hieraResponse(level tutti.HieraData, opens bool) (response, error) {
+func (a *Agent) hieraResponse(level wire.HieraData, opens bool) (response, error) {
 	values, sensitive, closed := make(map[string]json.RawMessage, len(level.Data)), []string{}, map[string]string{}
 	for key, value := range level.Data {
 		clear, secret, err := a.open(value, opens)
@@ -127,7 +128,7 @@ func sameValue(a, b json.RawMessage) bool {
 }
 
 // missing are the recipients that a secret is not sealed to.
-func missing(to tutti.NodeRecipients, current *tutti.SealedTo) []tutti.Recipient {
+func missing(to wire.NodeRecipients, current *wire.SealedTo) []tutti.Recipient {
 	var out []tutti.Recipient
 	for _, r := range to.Nodes {
 		if current == nil || current.Boxes[r.Node] != tutti.BoxDigest(r.BoxKey) {
@@ -137,14 +138,14 @@ func missing(to tutti.NodeRecipients, current *tutti.SealedTo) []tutti.Recipient
 	return out
 }
 
-func (s *socket) recipients(ctx context.Context, req request) (tutti.NodeRecipients, error) {
-	return persist[tutti.NodeRecipients](ctx, s.agent, tutti.OpRecipients, tutti.AskRecipients{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
+func (s *socket) recipients(ctx context.Context, req request) (wire.NodeRecipients, error) {
+	return persist[wire.NodeRecipients](ctx, s.agent, wire.OpRecipients, wire.AskRecipients{Run: s.spec.Order.Run, Key: req.Key, For: req.For})
 }
 
 // ownSecret is what this node has published under a key, in clear; nil: nothing, or nothing that it can open.
 func (s *socket) ownSecret(ctx context.Context, key string) (json.RawMessage, error) {
 	q := tutti.Query{Kind: tutti.QueryPublished, Key: key}
-	a, err := persist[tutti.Answered](ctx, s.agent, tutti.OpAsk, tutti.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
+	a, err := persist[wire.Answered](ctx, s.agent, wire.OpAsk, wire.Ask{Run: s.spec.Order.Run, Query: q, Opens: true})
 	if err == nil {
 		err = a.Validate(q)
 	}
@@ -189,8 +190,8 @@ func (s *socket) publishSecret(ctx context.Context, req request) (tutti.Digest, 
 		return "", err
 	}
 	for i, batch := range batches {
-		in := tutti.Publish{Run: s.spec.Order.Run, Key: req.Key, Secret: &tutti.SealSecret{Secret: batch, Adds: adds || i > 0, Moves: moves && i == 0}}
-		if _, err := persist[struct{}](ctx, s.agent, tutti.OpPublish, in); err != nil {
+		in := wire.Publish{Run: s.spec.Order.Run, Key: req.Key, Secret: &tutti.SealSecret{Secret: batch, Adds: adds || i > 0, Moves: moves && i == 0}}
+		if _, err := persist[struct{}](ctx, s.agent, wire.OpPublish, in); err != nil {
 			return "", err
 		}
 	}

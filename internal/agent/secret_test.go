@@ -17,9 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // recovery is an age key of which nobody has the private half.
@@ -157,8 +159,8 @@ func TestSecretsThatAreNotGivenOn(t *testing.T) {
 		l.line.mu.Lock()
 		defer l.line.mu.Unlock()
 		l.line.alter = func(op string, reply []byte) []byte {
-			var answer tutti.Answered
-			if op != tutti.OpAsk || json.Unmarshal(reply, &answer) != nil {
+			var answer wire.Answered
+			if op != wire.OpAsk || json.Unmarshal(reply, &answer) != nil {
 				return reply
 			}
 			v, _ := tutti.ParseSealed(answer.Value)
@@ -239,7 +241,7 @@ func TestOneSecretThatCannotBeOpenedIsItsOwn(t *testing.T) {
 func TestANodeSealsWhatItPublishes(t *testing.T) {
 	l := keeping(t, impatient)
 	l.fleet.Join("web-01", "spare")
-	var reads []tutti.SecretView
+	var reads []api.SecretView
 	publish := func(p *puppet, value string) {
 		in := ask{"key": "db/pw", "value": value, "sensitive": true, "for": []string{"group:spare"}}
 		in["op"] = "published"
@@ -365,7 +367,7 @@ func TestANodeRotatesItsKey(t *testing.T) {
 		if got := tutti.BoxDigest(seal.PublicKey(own.Keys()[0])); box() != got || own.Pending() {
 			t.Errorf("%s: the server knows %s, the node has %s", when, box(), got)
 		}
-		for _, s := range func() []tutti.SecretView { list, _ := l.fleet.ListSecrets(servertest.Operator()); return list }() {
+		for _, s := range func() []api.SecretView { list, _ := l.fleet.ListSecrets(servertest.Operator()); return list }() {
 			if len(s.Waiting) > 0 {
 				t.Errorf("%s: %s is not sealed to it", when, s.Key)
 			}
@@ -376,7 +378,7 @@ func TestANodeRotatesItsKey(t *testing.T) {
 	came := false
 	l.line.mu.Lock()
 	l.line.alter = func(op string, reply []byte) []byte {
-		if op == tutti.OpPieces && !came {
+		if op == wire.OpPieces && !came {
 			came = true
 			l.secret("shared/other", "c", `"canary-3"`)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // site is the code of a fleet with one file.
@@ -27,14 +28,14 @@ func (l *lab) given(old tutti.SignedCode) {
 	l.line.alter = func(op string, reply []byte) []byte {
 		var out any
 		switch op {
-		case tutti.OpClaim:
-			var claimed tutti.Claimed
+		case wire.OpClaim:
+			var claimed wire.Claimed
 			if err := json.Unmarshal(reply, &claimed); err != nil || claimed.Order == nil {
 				return reply
 			}
 			claimed.Order.Code = tutti.DigestOf(old.Manifest)
 			out = claimed
-		case tutti.OpCode:
+		case wire.OpCode:
 			out = old
 		default:
 			return reply
@@ -45,7 +46,7 @@ func (l *lab) given(old tutti.SignedCode) {
 		}
 		return raw
 	}
-	l.line.answer = tutti.OpCode
+	l.line.answer = wire.OpCode
 }
 
 // TestCodeThatIsOlderThanWhatWasBegun: a node keeps the highest counter, whatever else it has lost.
@@ -118,7 +119,7 @@ func TestTheFormOfBefore(t *testing.T) {
 		give := l.line.alter
 		l.line.alter = func(op string, reply []byte) []byte {
 			reply = give(op, reply)
-			if op != tutti.OpClaim {
+			if op != wire.OpClaim {
 				return reply
 			}
 			return []byte(strings.ReplaceAll(string(reply), `"environment":"production"`, `"environment":"invented"`))
@@ -162,9 +163,9 @@ func TestCodeThatIsPushedAgain(t *testing.T) {
 			t.Errorf("push %d: result %+v", i, got)
 		}
 	}
-	asked := l.line.count(tutti.OpCode)
-	if got := l.end(l.job()); got.Outcome != tutti.Changed || l.line.count(tutti.OpCode) != asked {
-		t.Errorf("result %+v; the node asked %d times for what it has", got, l.line.count(tutti.OpCode)-asked)
+	asked := l.line.count(wire.OpCode)
+	if got := l.end(l.job()); got.Outcome != tutti.Changed || l.line.count(wire.OpCode) != asked {
+		t.Errorf("result %+v; the node asked %d times for what it has", got, l.line.count(wire.OpCode)-asked)
 	}
 }
 
@@ -172,14 +173,14 @@ func TestCodeThatIsPushedAgain(t *testing.T) {
 func (l *lab) follows(counter uint64) {
 	l.t.Helper()
 	l.line.wait("a claim that says what the node follows", func() bool {
-		var c tutti.Claim
-		return json.Unmarshal(l.line.payload(tutti.OpClaim), &c) == nil && c.Trusts != nil && *c.Trusts == counter
+		var c wire.Claim
+		return json.Unmarshal(l.line.payload(wire.OpClaim), &c) == nil && c.Trusts != nil && *c.Trusts == counter
 	})
-	n := l.line.count(tutti.OpClaim)
-	if err := l.fleet.Bus.Ring(l.node.Key, tutti.RingClaim, nil); err != nil {
+	n := l.line.count(wire.OpClaim)
+	if err := l.fleet.Bus.Ring(l.node.Key, wire.RingClaim, nil); err != nil {
 		l.t.Fatal(err)
 	}
-	l.line.until(tutti.OpClaim, n+1) // which is made when that one is answered
+	l.line.until(wire.OpClaim, n+1) // which is made when that one is answered
 }
 
 // TestANodeFollowsCodeKeys and tells the server, also what it has missed.

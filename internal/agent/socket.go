@@ -15,6 +15,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // socket answers one run's Puppet (docs/run-protocol.md). It can be closed and
@@ -122,8 +123,8 @@ type request struct {
 	Sensitive bool     `json:"sensitive"`
 	For       []string `json:"for"`
 
-	Stored      map[tutti.NodeName]tutti.Stored `json:"stored"`
-	CatalogUUID string                          `json:"catalog_uuid"`
+	Stored      map[tutti.NodeName]wire.Stored `json:"stored"`
+	CatalogUUID string                         `json:"catalog_uuid"`
 }
 
 // catalog is what the module says of a compiled catalog. Sources or Lib are empty

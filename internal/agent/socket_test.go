@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // inRun runs f as the Puppet of a run to its end and returns the result.
@@ -234,8 +235,8 @@ func TestAServerThatIsAwayRemovesNoMember(t *testing.T) {
 	member := tutti.Export{Type: "Database", Title: "main", Node: "db-02"}
 	l.line.mu.Lock()
 	l.line.alter = func(op string, reply []byte) []byte {
-		var answer tutti.Answered
-		if op != tutti.OpAsk || json.Unmarshal(reply, &answer) != nil {
+		var answer wire.Answered
+		if op != wire.OpAsk || json.Unmarshal(reply, &answer) != nil {
 			return reply
 		}
 		answer.Exports = []tutti.Export{member}
@@ -330,11 +331,11 @@ func TestARunInsistsOnAnAnswerWhileTheServerRestarts(t *testing.T) {
 	l.set("shared/x", "1")
 	got := l.inRun(func(p *puppet) {
 		l.line.sever()
-		asked := l.line.count(tutti.OpAsk)
+		asked := l.line.count(wire.OpAsk)
 		mended := make(chan struct{})
 		go func() {
 			defer close(mended)
-			l.line.until(tutti.OpAsk, asked+1)
+			l.line.until(wire.OpAsk, asked+1)
 			l.line.mend()
 		}()
 		if v := p.say(ask{"op": "value", "key": "shared/x"}); string(v.Value) != "1" || v.Degraded {
@@ -351,14 +352,14 @@ func TestTheGateWaitsForTheServer(t *testing.T) {
 	l := started(t, impatient) // with the questions before it
 	got := l.inRun(func(*puppet) {
 		l.line.sever()
-		asked := l.line.count(tutti.OpGate)
+		asked := l.line.count(wire.OpGate)
 		go func() {
-			l.line.until(tutti.OpGate, asked+1)
+			l.line.until(wire.OpGate, asked+1)
 			l.line.mend()
 		}()
 	})
-	if got.Outcome != tutti.Changed || l.line.count(tutti.OpGate) < 2 {
-		t.Errorf("result %+v after the gate was asked %d times", got, l.line.count(tutti.OpGate))
+	if got.Outcome != tutti.Changed || l.line.count(wire.OpGate) < 2 {
+		t.Errorf("result %+v after the gate was asked %d times", got, l.line.count(wire.OpGate))
 	}
 }
 
@@ -366,7 +367,7 @@ func TestAnEmptyAnswerAtTheGateIsNone(t *testing.T) {
 	l := started(t)
 	l.line.mu.Lock()
 	l.line.alter = func(op string, reply []byte) []byte {
-		if op == tutti.OpGate {
+		if op == wire.OpGate {
 			return []byte("{}")
 		}
 		return reply

@@ -6,22 +6,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // listener has Puppet loaded, as it were.
-type listener chan tutti.Expectation
+type listener chan wire.Expectation
 
-func (l listener) Expect(e tutti.Expectation) { l <- e }
-func (l listener) Memory() int64              { return 42 << 20 }
+func (l listener) Expect(e wire.Expectation) { l <- e }
+func (l listener) Memory() int64             { return 42 << 20 }
 
 // TestExpectations: who has Puppet loaded hears of each claim without a run what may
 // follow; what that costs is the server's knowledge.
 func TestExpectations(t *testing.T) {
 	l := newLab(t, applies)
-	if _, err := l.fleet.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(onePlan + "reactive: true\n")}); err != nil {
+	if _, err := l.fleet.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(onePlan + "reactive: true\n")}); err != nil {
 		t.Fatal(err)
 	}
 	heard := make(listener, 100)
@@ -34,14 +35,14 @@ func TestExpectations(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	var first tutti.Expectation
+	var first wire.Expectation
 	select {
 	case first = <-heard:
 	case <-deadline:
 		t.Fatal("nothing was heard")
 	}
 	view := l.view()
-	if diff := cmp.Diff([]any{tutti.ExpectChange, int64(42 << 20)}, []any{first, view.Warm}); diff != "" {
+	if diff := cmp.Diff([]any{wire.ExpectChange, int64(42 << 20)}, []any{first, view.Warm}); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }

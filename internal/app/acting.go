@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -168,7 +169,7 @@ func (s *signer) lastOperators() (lastList, error) {
 const actionLife = 5 * time.Minute
 
 // signAction signs a change for some nodes; nothing where operators sign no actions.
-func signAction(ctx context.Context, server cli.Server, c cli.Connection, in tutti.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
+func signAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
 		return nil, nil

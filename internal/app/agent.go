@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/httpapi"
@@ -304,7 +305,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	client := httpapi.NewClient("https://"+token.Address, &http.Client{
 		Transport: httpapi.Transport(identity.PinnedTLS(token.Pin), &net.Dialer{}), Timeout: 30 * time.Second,
 	})
-	enrolled, err := client.Enrol(ctx, tutti.EnrolRequest(req))
+	enrolled, err := client.Enrol(ctx, api.EnrolRequest(req))
 	if err != nil {
 		return "", err
 	}

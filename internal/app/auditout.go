@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/server"
@@ -92,7 +93,7 @@ func (o auditOut) tell(ctx context.Context) error {
 			_ = sink.Close()
 		}
 	}()
-	return o.core.FollowAudit(ctx, last, func(e tutti.AuditEntry) error {
+	return o.core.FollowAudit(ctx, last, func(e api.AuditEntry) error {
 		line, err := cli.AuditLine(e)
 		if err == nil && sink == nil {
 			sink, err = o.open()

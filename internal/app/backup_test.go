@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/archive"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -83,25 +84,25 @@ func letGo(ctx context.Context, log *natsbus.Log) bool {
 
 // known is all that a server says that it knows.
 type known struct {
-	Values    []tutti.ValueView
-	Tokens    []tutti.TokenView
-	Operators []tutti.OperatorView
+	Values    []api.ValueView
+	Tokens    []api.TokenView
+	Operators []api.OperatorView
 	Fleet     tutti.Fleet
-	Trail     []tutti.AuditEntry
+	Trail     []api.AuditEntry
 }
 
 // ask serves the server until it has said what it knows, of its trail that up to
 // an event.
 func (s stored) ask(t *testing.T, upTo uint64) (out known) {
 	t.Helper()
-	s.mustServe(t, func(ctx context.Context, c tutti.Values) error {
+	s.mustServe(t, func(ctx context.Context, c api.Values) error {
 		client := c.(*httpapi.Client)
 		var errs [4]error
 		out.Values, errs[0] = client.ListValues(ctx, "")
 		out.Tokens, errs[1] = client.ListTokens(ctx)
 		out.Operators, errs[2] = client.ListOperators(ctx)
 		out.Fleet, errs[3] = client.GetFleet(ctx)
-		return errors.Join(append(errs[:], client.ReadAudit(ctx, tutti.ReadAudit{}, func(e tutti.AuditEntry) error {
+		return errors.Join(append(errs[:], client.ReadAudit(ctx, api.ReadAudit{}, func(e api.AuditEntry) error {
 			if e.Seq <= upTo {
 				out.Trail = append(out.Trail, e)
 			}
@@ -117,10 +118,10 @@ func TestABackupOfATrimmedLog(t *testing.T) {
 	for _, reason := range []string{"the server does not run", "it runs"} {
 		t.Run(reason, func(t *testing.T) {
 			s := initStored(t)
-			s.mustServe(t, func(ctx context.Context, c tutti.Values) error {
+			s.mustServe(t, func(ctx context.Context, c api.Values) error {
 				client := c.(*httpapi.Client)
-				_, tokenErr := client.CreateToken(ctx, tutti.CreateToken{Name: "db-*", TTL: time.Hour})
-				_, fleetErr := client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: kept\ngroups: {db: {nodes: [db-01]}}\n")})
+				_, tokenErr := client.CreateToken(ctx, api.CreateToken{Name: "db-*", TTL: time.Hour})
+				_, fleetErr := client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: kept\ngroups: {db: {nodes: [db-01]}}\n")})
 				return errors.Join(tokenErr, fleetErr, writes("shared/first", 5)(ctx, c))
 			})
 			s.trimmed(t)
@@ -137,7 +138,7 @@ func TestABackupOfATrimmedLog(t *testing.T) {
 				}
 				t.Cleanup(func() { _ = os.RemoveAll(short) })
 				s.socket = filepath.Join(short, "sock")
-				s.mustServe(t, func(ctx context.Context, _ tutti.Values) error { return backup(ctx) })
+				s.mustServe(t, func(ctx context.Context, _ api.Values) error { return backup(ctx) })
 			} else if err := backup(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/httpapi"
@@ -72,9 +73,9 @@ func (f *rotated) client(t *testing.T) *httpapi.Client {
 }
 
 // step takes a step; a server that is just starting again is asked again.
-func (f *rotated) step(t *testing.T, in tutti.RotateCA) (tutti.CARotation, error) {
+func (f *rotated) step(t *testing.T, in api.RotateCA) (api.CARotation, error) {
 	t.Helper()
-	var out tutti.CARotation
+	var out api.CARotation
 	var err error
 	f.served(t, func(c *httpapi.Client) error { out, err = c.RotateCA(t.Context(), in); return err })
 	return out, err
@@ -100,9 +101,9 @@ func breathe(t *testing.T) {
 	}
 }
 
-func (f *rotated) must(t *testing.T, step tutti.RotationStep) tutti.CARotation {
+func (f *rotated) must(t *testing.T, step tutti.RotationStep) api.CARotation {
 	t.Helper()
-	out, err := f.step(t, tutti.RotateCA{Step: step})
+	out, err := f.step(t, api.RotateCA{Step: step})
 	if err != nil {
 		t.Fatalf("%s: %v", step, err)
 	}
@@ -110,9 +111,9 @@ func (f *rotated) must(t *testing.T, step tutti.RotationStep) tutti.CARotation {
 }
 
 // until waits for a rotation that is so.
-func (f *rotated) until(t *testing.T, what string, is func(tutti.CARotation) bool) tutti.CARotation {
+func (f *rotated) until(t *testing.T, what string, is func(api.CARotation) bool) api.CARotation {
 	t.Helper()
-	var now tutti.CARotation
+	var now api.CARotation
 	for end := time.Now().Add(hang); ; {
 		var err error
 		f.served(t, func(c *httpapi.Client) error { now, err = c.ShowCARotation(t.Context()); return err })
@@ -126,14 +127,14 @@ func (f *rotated) until(t *testing.T, what string, is func(tutti.CARotation) boo
 	}
 }
 
-func behind(r tutti.CARotation) (out []string) {
+func behind(r api.CARotation) (out []string) {
 	for _, b := range r.Behind {
 		out = append(out, string(b.Node)+b.Operator)
 	}
 	return out
 }
 
-func nobodyBehind(r tutti.CARotation) bool { return len(r.Behind) == 0 }
+func nobodyBehind(r api.CARotation) bool { return len(r.Behind) == 0 }
 
 // machine is a node.
 type machine struct {
@@ -144,10 +145,10 @@ type machine struct {
 
 func (f *rotated) token(t *testing.T, name tutti.NodeName) string {
 	t.Helper()
-	var token tutti.CreatedToken
+	var token api.CreatedToken
 	var err error
 	f.served(t, func(c *httpapi.Client) error {
-		token, err = c.CreateToken(t.Context(), tutti.CreateToken{Name: string(name)})
+		token, err = c.CreateToken(t.Context(), api.CreateToken{Name: string(name)})
 		return err
 	})
 	if err != nil {
@@ -225,9 +226,9 @@ func TestTheCAIsRotated(t *testing.T) {
 	early := f.token(t, "early")
 	there.start(t)
 	away.start(t)
-	f.until(t, "both nodes are seen", func(tutti.CARotation) bool {
+	f.until(t, "both nodes are seen", func(api.CARotation) bool {
 		nodes, err := f.client(t).ListNodes(t.Context())
-		return err == nil && len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return n.SeenAt.IsZero() })
+		return err == nil && len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n api.NodeView) bool { return n.SeenAt.IsZero() })
 	})
 	away.stop()
 	old := f.sets(t).Present
@@ -242,20 +243,20 @@ func TestTheCAIsRotated(t *testing.T) {
 	next := f.sets(t).Next
 	both := []tutti.Digest{old.CA, next.CA}
 	slices.Sort(both)
-	f.until(t, "one node has pinned both", func(r tutti.CARotation) bool { return cmp.Equal(behind(r), []string{"away"}) })
+	f.until(t, "one node has pinned both", func(r api.CARotation) bool { return cmp.Equal(behind(r), []string{"away"}) })
 	if diff := cmp.Diff(both, there.pins(t)); diff != "" {
 		t.Errorf("pinned: -want +got\n%s", diff)
 	}
-	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish}); tutti.CodeOf(err) != tutti.CodeConflict {
+	if _, err := f.step(t, api.RotateCA{Step: tutti.RotationFinish}); tutti.CodeOf(err) != tutti.CodeConflict {
 		t.Errorf("the end before the switch: %v", err)
 	}
 
 	f.must(t, tutti.RotationSwitch)
-	f.until(t, "one node and the admin have followed", func(r tutti.CARotation) bool { return cmp.Equal(behind(r), []string{"away", "bob"}) })
+	f.until(t, "one node and the admin have followed", func(r api.CARotation) bool { return cmp.Equal(behind(r), []string{"away", "bob"}) })
 	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, both) {
 		t.Errorf("the admin stands on %v, signed by %s", trusts, signer)
 	}
-	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish, Leave: []tutti.NodeName{"there"}}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "node away, operator bob") {
+	if _, err := f.step(t, api.RotateCA{Step: tutti.RotationFinish, Leave: []tutti.NodeName{"there"}}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "node away, operator bob") {
 		t.Errorf("the end while some are behind: %v", err)
 	}
 	if _, err := Join(t.Context(), JoinOptions{Dir: filepath.Join(t.TempDir(), "early"), Token: early}); err != nil {
@@ -282,11 +283,11 @@ func TestTheCAIsRotated(t *testing.T) {
 		t.Errorf("the keys are %+v", got)
 	}
 	for _, m := range []*machine{there, away} {
-		f.until(t, "the node has forgotten the old CA", func(tutti.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{next.CA}) })
+		f.until(t, "the node has forgotten the old CA", func(api.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{next.CA}) })
 	}
-	f.until(t, "both nodes are back", func(tutti.CARotation) bool {
+	f.until(t, "both nodes are back", func(api.CARotation) bool {
 		nodes, err := f.client(t).ListNodes(t.Context())
-		return err == nil && len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return n.SeenAt.IsZero() })
+		return err == nil && len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n api.NodeView) bool { return n.SeenAt.IsZero() })
 	})
 	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, []tutti.Digest{next.CA}) {
 		t.Errorf("at the end the admin stands on %v, signed by %s", trusts, signer)
@@ -312,8 +313,8 @@ func (f *rotated) finished(t *testing.T, leave ...tutti.NodeName) {
 	t.Helper()
 	f.must(t, tutti.RotationBegin)
 	f.must(t, tutti.RotationSwitch)
-	f.until(t, "all but those who are away have followed", func(r tutti.CARotation) bool { return len(r.Behind) == len(leave) })
-	if _, err := f.step(t, tutti.RotateCA{Step: tutti.RotationFinish, Leave: leave}); err != nil {
+	f.until(t, "all but those who are away have followed", func(r api.CARotation) bool { return len(r.Behind) == len(leave) })
+	if _, err := f.step(t, api.RotateCA{Step: tutti.RotationFinish, Leave: leave}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -339,7 +340,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 				f.must(t, tutti.RotationBegin)
 			}
 			m.start(t)
-			f.until(t, "the node is there", func(r tutti.CARotation) bool {
+			f.until(t, "the node is there", func(r api.CARotation) bool {
 				nodes, err := f.client(t).ListNodes(t.Context())
 				return err == nil && len(nodes) == 1 && !nodes[0].SeenAt.IsZero() && (!tc.pinned || nobodyBehind(r))
 			})
@@ -349,11 +350,11 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.finished(t, "away")
-			if r := f.until(t, "the server is back", func(tutti.CARotation) bool { return true }); !cmp.Equal(r.Left, []tutti.NodeName{"away"}) {
+			if r := f.until(t, "the server is back", func(api.CARotation) bool { return true }); !cmp.Equal(r.Left, []tutti.NodeName{"away"}) {
 				t.Errorf("the server says %+v", r)
 			}
 			said := m.start(t)
-			f.until(t, "the node says why", func(tutti.CARotation) bool { return said.has(tc.says) && said.has("tutti join --again") })
+			f.until(t, "the node says why", func(api.CARotation) bool { return said.has(tc.says) && said.has("tutti join --again") })
 			before, err := loadKeys(identityDir(m.dir))
 			if err != nil {
 				t.Fatal(err)
@@ -364,7 +365,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) { // it is not connected yet
 				t.Errorf("what it remembers: %s, %v", now, err)
 			}
-			f.until(t, "the node is back", func(r tutti.CARotation) bool {
+			f.until(t, "the node is back", func(r api.CARotation) bool {
 				nodes, err := f.client(t).ListNodes(t.Context())
 				return err == nil && len(nodes) == 1 && nodes[0].Connected && len(r.Left) == 0
 			})
@@ -392,8 +393,8 @@ func TestARotationThatIsAbandoned(t *testing.T) {
 	if r := f.must(t, tutti.RotationAbandon); r.Phase != tutti.RotationAbandoned || r.CA != old.CA {
 		t.Fatalf("abandoned: %+v", r)
 	}
-	f.until(t, "the node has forgotten the new CA", func(tutti.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{old.CA}) })
-	f.until(t, "the admin has, too", func(tutti.CARotation) bool {
+	f.until(t, "the node has forgotten the new CA", func(api.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{old.CA}) })
+	f.until(t, "the admin has, too", func(api.CARotation) bool {
 		trusts, signer := load(t, f.admin.OperatorDir).StandsOn()
 		return signer == old.CA && cmp.Equal(trusts, []tutti.Digest{old.CA})
 	})
@@ -429,7 +430,7 @@ func TestABackupWhileTheCAIsRotated(t *testing.T) {
 		t.Errorf("it is %+v, with the keys %+v", r, got)
 	}
 	f.must(t, tutti.RotationFinish)
-	f.until(t, "the node is back", func(tutti.CARotation) bool {
+	f.until(t, "the node is back", func(api.CARotation) bool {
 		nodes, err := f.client(t).ListNodes(t.Context())
 		return err == nil && len(nodes) == 1 && nodes[0].Connected && cmp.Equal(m.pins(t), []tutti.Digest{sets.Next.CA})
 	})

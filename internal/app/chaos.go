@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/chaos"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -205,10 +206,10 @@ func (c Chaos) execute(ctx context.Context, until time.Time) (tutti.JobID, error
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	asking, answered := context.WithTimeout(ctx, answerDeadline)
-	job, err := c.Fleet.Client.StartJob(asking, tutti.StartJob{Plan: c.Plan, Mode: tutti.ModeApply})
+	job, err := c.Fleet.Client.StartJob(asking, api.StartJob{Plan: c.Plan, Mode: tutti.ModeApply})
 	answered()
 	for err == nil && ctx.Err() == nil {
-		werr := c.Fleet.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(tutti.Watched) error { return nil })
+		werr := c.Fleet.Client.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(api.Watched) error { return nil })
 		if werr == nil {
 			return job, nil
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/chaos"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -39,22 +40,22 @@ func (c Chaos) remember(ctx context.Context) (remembered, error) {
 
 // last waits until every node is back and no job goes on, and executes the plan
 // once more.
-func (c Chaos) last(ctx context.Context) (tutti.JobView, error) {
+func (c Chaos) last(ctx context.Context) (api.JobView, error) {
 	if err := c.settle(ctx); err != nil {
-		return tutti.JobView{}, err
+		return api.JobView{}, err
 	}
 	deadline, _ := ctx.Deadline()
 	job, err := c.execute(ctx, deadline)
 	if err != nil {
-		return tutti.JobView{}, err
+		return api.JobView{}, err
 	}
 	jobs, err := c.Fleet.Client.ListJobs(ctx)
 	if err != nil {
-		return tutti.JobView{}, err
+		return api.JobView{}, err
 	}
-	i := slices.IndexFunc(jobs, func(j tutti.JobView) bool { return j.Job == job })
+	i := slices.IndexFunc(jobs, func(j api.JobView) bool { return j.Job == job })
 	if i < 0 {
-		return tutti.JobView{}, fmt.Errorf("job %s is not in the list", job)
+		return api.JobView{}, fmt.Errorf("job %s is not in the list", job)
 	}
 	return jobs[i], c.settle(ctx)
 }
@@ -80,8 +81,8 @@ func (c Chaos) settled(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	jobs, err := c.Fleet.Client.ListJobs(ctx)
-	away := slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return !n.Connected || n.Active != "" })
-	open := slices.ContainsFunc(jobs, func(j tutti.JobView) bool { return j.Verdict == "" })
+	away := slices.ContainsFunc(nodes, func(n api.NodeView) bool { return !n.Connected || n.Active != "" })
+	open := slices.ContainsFunc(jobs, func(j api.JobView) bool { return j.Verdict == "" })
 	if err != nil || away || open {
 		return false, err
 	}
@@ -132,7 +133,7 @@ func (c Chaos) wanted(ctx context.Context, job tutti.JobID) ([]chaos.Wanted, err
 		}
 		return runs[run]
 	}
-	err := c.Fleet.Client.WatchJob(ctx, tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+	err := c.Fleet.Client.WatchJob(ctx, api.WatchJob{Job: job}, func(w api.Watched) error {
 		if w.Event == nil {
 			return nil
 		}

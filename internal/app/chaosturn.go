@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/chaos"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -42,7 +43,7 @@ func (c Chaos) spare(ctx context.Context) (chaos.Fleet, *lab.Host, error) {
 	f := chaos.Fleet{Server: c.Fleet.Server.Name}
 	var spare *lab.Host
 	for _, h := range c.Fleet.Nodes {
-		switch is := slices.ContainsFunc(nodes, func(n tutti.NodeView) bool { return string(n.Node) == h.Name }); {
+		switch is := slices.ContainsFunc(nodes, func(n api.NodeView) bool { return string(n.Node) == h.Name }); {
 		case is:
 			f.Nodes = append(f.Nodes, h.Name)
 		case spare == nil:
@@ -134,7 +135,7 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	if _, err := Output(ctx, spare, packed, "sh", "-euc", unpack); err != nil {
 		return nil, err
 	}
-	var d tutti.NodeDetail
+	var d api.NodeDetail
 	for d.Conflicted == "" {
 		if d, err = c.Fleet.Client.ShowNode(ctx, name); err != nil {
 			return nil, err
@@ -144,7 +145,7 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 		}
 	}
 	var found []string
-	if d.Standing.State == tutti.NodeGood {
+	if d.Standing.State == api.NodeGood {
 		found = append(found, fmt.Sprintf("%s is called good, and is two machines", name))
 	}
 	if _, err := Output(ctx, spare, nil, "sh", "-euc", "systemctl stop tutti-agent; rm -rf /var/lib/tutti/agent"); err != nil {
@@ -153,7 +154,7 @@ func (c Chaos) clone(ctx context.Context, h, spare *lab.Host) ([]string, error) 
 	for _, m := range slices.Backward(d.Machines) {
 		if m.Host == h.Name {
 			_, hex, _ := strings.Cut(string(m.Ticket), ":")
-			return found, c.Fleet.Client.KeepNode(ctx, tutti.KeepNode{Node: name, Boot: hex})
+			return found, c.Fleet.Client.KeepNode(ctx, api.KeepNode{Node: name, Boot: hex})
 		}
 	}
 	return nil, fmt.Errorf("no machine of %s is called so: %v", name, d.Machines)
@@ -166,13 +167,13 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 	if err != nil || len(good) == 0 {
 		return nil, err
 	}
-	job, err := c.Fleet.Client.StartJob(ctx, tutti.StartJob{Mode: tutti.ModeNoop, Runs: &tutti.NodeRuns{Nodes: good}})
+	job, err := c.Fleet.Client.StartJob(ctx, api.StartJob{Mode: tutti.ModeNoop, Runs: &api.NodeRuns{Nodes: good}})
 	if err != nil {
 		return nil, err
 	}
 	results := map[tutti.NodeName]tutti.Result{}
 	nodes := map[tutti.RunID]tutti.NodeName{}
-	err = c.Fleet.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+	err = c.Fleet.Client.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		if w.Event == nil {
 			return nil
 		}
@@ -206,7 +207,7 @@ func (c Chaos) falseGood(ctx context.Context) ([]string, error) {
 func (c Chaos) good(ctx context.Context) (out []tutti.NodeName, err error) {
 	nodes, err := c.Fleet.Client.ListNodes(ctx)
 	for _, n := range nodes {
-		if n.Stands == tutti.NodeGood && n.Connected {
+		if n.Stands == api.NodeGood && n.Connected {
 			out = append(out, n.Node)
 		}
 	}

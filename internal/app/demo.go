@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -136,7 +137,7 @@ func demoDeploy(ctx context.Context, f *LabFleet, dir string, say func(string, .
 		return err
 	}
 	say("Executing the plan %q: the order that the modules need, unmodified as Debian ships them", demoPlan)
-	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: demoPlan, Mode: tutti.ModeApply})
+	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: demoPlan, Mode: tutti.ModeApply})
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func demoConverge(ctx context.Context, f *LabFleet, dir string, say func(string,
 		"Converging again: nothing has changed, so nothing runs",
 	} {
 		say("%s", why)
-		job, err := f.Client.StartJob(ctx, tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+		job, err := f.Client.StartJob(ctx, api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 		if err != nil {
 			return err
 		}
@@ -177,6 +178,6 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 	if _, err := push(ctx, f.Client, f.Conn, in); err != nil {
 		return err
 	}
-	_, err = f.Client.SetFleet(ctx, tutti.FleetSource{File: file, Source: source})
+	_, err = f.Client.SetFleet(ctx, api.FleetSource{File: file, Source: source})
 	return err
 }

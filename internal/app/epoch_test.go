@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // restored is a server that was restored from a backup.
@@ -37,7 +38,7 @@ func (s stored) epoch(t *testing.T) uint64 {
 func (s stored) refused(t *testing.T) string {
 	t.Helper()
 	var said error
-	s.mustServe(t, func(ctx context.Context, c tutti.Values) error {
+	s.mustServe(t, func(ctx context.Context, c api.Values) error {
 		said = c.SetValue(ctx, "shared/refused", []byte("1"))
 		if tutti.CodeOf(said) != tutti.CodeDamaged {
 			t.Errorf("a server that went back answers %v", said)
@@ -168,7 +169,7 @@ func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
 		t.Error("there is no server")
 	}
 	s := initStored(t)
-	s.mustServe(t, func(context.Context, tutti.Values) error {
+	s.mustServe(t, func(context.Context, api.Values) error {
 		if err := NewEpoch(s.dir, 0); tutti.CodeOf(err) != tutti.CodeConflict {
 			t.Errorf("of a server that runs: %v", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -107,7 +108,7 @@ func (f *LabFleet) join(ctx context.Context) error {
 
 // Join lets a host in on which the binary is.
 func (f *LabFleet) Join(ctx context.Context, h *lab.Host) error {
-	token, err := f.Client.CreateToken(ctx, tutti.CreateToken{Name: h.Name, TTL: time.Hour})
+	token, err := f.Client.CreateToken(ctx, api.CreateToken{Name: h.Name, TTL: time.Hour})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // stored is a server's data directory and the operator that it was made with.
@@ -37,7 +38,7 @@ func initStored(t *testing.T) stored {
 
 // serve runs the server while work goes on and returns how the server ended, and
 // what it logged.
-func (s stored) serve(t *testing.T, work func(ctx context.Context, c tutti.Values) error) (logged string, err error) {
+func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values) error) (logged string, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	server, err := NewServer(ServerOptions{Dir: s.dir, Socket: s.socket, Logger: slog.New(slog.NewTextHandler(&out, nil))})
@@ -65,8 +66,8 @@ func (s stored) serve(t *testing.T, work func(ctx context.Context, c tutti.Value
 }
 
 // writes sets so many values, the last of them larger than a message.
-func writes(prefix string, count int) func(ctx context.Context, c tutti.Values) error {
-	return func(ctx context.Context, c tutti.Values) error {
+func writes(prefix string, count int) func(ctx context.Context, c api.Values) error {
+	return func(ctx context.Context, c api.Values) error {
 		for i := range count {
 			size := 100
 			if i == count-1 {
@@ -80,7 +81,7 @@ func writes(prefix string, count int) func(ctx context.Context, c tutti.Values) 
 	}
 }
 
-func (s stored) mustServe(t *testing.T, work func(ctx context.Context, c tutti.Values) error) (logged string) {
+func (s stored) mustServe(t *testing.T, work func(ctx context.Context, c api.Values) error) (logged string) {
 	t.Helper()
 	logged, err := s.serve(t, work)
 	if err != nil {

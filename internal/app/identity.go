@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
@@ -28,25 +29,25 @@ func (s *serverIdentity) address(listen string) string {
 	return net.JoinHostPort(s.config.Host, port)
 }
 
-func (s *serverIdentity) NewToken(in tutti.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
+func (s *serverIdentity) NewToken(in api.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
 	return identity.NewToken(identity.TokenParams{
 		Address: s.address(s.config.Listen), Bus: s.address(s.config.Bus), Pin: s.authority.Pin(),
 		Name: in.Name, Groups: in.Groups, TTL: in.TTL,
 	})
 }
 
-func (s *serverIdentity) VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error) {
+func (s *serverIdentity) VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error) {
 	req := identity.EnrolRequest(in)
 	return tutti.DigestOf(in.Secret), req.Verify()
 }
 
-func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error) {
+func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error) {
 	jwt, err := s.authority.NodeJWT(key, node)
 	if err != nil {
-		return tutti.Enrolled{}, err
+		return api.Enrolled{}, err
 	}
 	sets, err := s.authority.KeySets()
-	return tutti.Enrolled{
+	return api.Enrolled{
 		Node: node, JWT: jwt, CA: string(s.authority.CA()), Bus: s.address(s.config.Bus),
 		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(), Was: sets.Was, Fleet: s.authority.Fleet(),
 	}, err
@@ -65,7 +66,7 @@ func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
 	return nil
 }
 
-func (s *serverIdentity) IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+func (s *serverIdentity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, error) {
 	sign := s.authority.SignOperator
 	if in.Follows {
 		sign = s.authority.SignFollower

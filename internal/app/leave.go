@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/puppet"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const agentUnit = "tutti-agent.service"
@@ -135,7 +136,7 @@ func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) e
 	}
 	defer conn.Close()
 	if err = agent.Greet(ctx, conn, dir); err == nil {
-		_, err = conn.Call(ctx, tutti.OpLeave, []byte("{}"))
+		_, err = conn.Call(ctx, wire.OpLeave, []byte("{}"))
 	}
 	switch tutti.CodeOf(err) {
 	case "", tutti.CodeUnauthenticated: // the server does not know the node (any more)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/puppet"
@@ -126,7 +127,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 	}
 }
 
-func (local) Log(dir, run string, yield func(tutti.LogLine) error) (cli.LocalRun, error) {
+func (local) Log(dir, run string, yield func(api.LogLine) error) (cli.LocalRun, error) {
 	runs, err := localRuns(dir)
 	if err != nil {
 		return cli.LocalRun{}, err

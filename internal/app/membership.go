@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // membership is what lets a node onto the bus, and ends unless it is renewed.
@@ -140,17 +141,17 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	reply, err := m.conn.Call(ctx, tutti.OpTrust, raw)
+	reply, err := m.conn.Call(ctx, wire.OpTrust, raw)
 	if err != nil {
 		return false, err
 	}
-	var should tutti.ToPin
+	var should wire.ToPin
 	if err := json.Unmarshal(reply, &should); err != nil {
-		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpTrust)
+		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpTrust)
 	}
 	next, err := m.Follow(should, m.conn.Proved())
 	if err != nil {
-		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpTrust)
+		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpTrust)
 	}
 	if next.CA == m.CA && next.JWT == m.JWT {
 		return false, nil
@@ -188,13 +189,13 @@ const useWait = time.Minute
 const retryEnded = time.Second
 
 func (m *membership) renew(ctx context.Context) error {
-	reply, err := m.conn.Call(ctx, tutti.OpRenew, []byte("{}"))
+	reply, err := m.conn.Call(ctx, wire.OpRenew, []byte("{}"))
 	if err != nil {
 		return err
 	}
-	var renewed tutti.Renewed
+	var renewed wire.Renewed
 	if err := json.Unmarshal(reply, &renewed); err != nil {
-		return tutti.Wrap(tutti.CodeInternal, err, "answer to %s", tutti.OpRenew)
+		return tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpRenew)
 	}
 	next := m.EnrolResponse
 	next.JWT = renewed.JWT

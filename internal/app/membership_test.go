@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // hang is how long a test waits for an event before it fails. No machine is that slow.
@@ -50,7 +51,7 @@ func startMemberBus(t *testing.T, life time.Duration) *memberBus {
 }
 
 func (b *memberBus) handle(_ context.Context, key tutti.NodeKey, op string, payload []byte) ([]byte, error) {
-	if op != tutti.OpRenew {
+	if op != wire.OpRenew {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.came = append(b.came, string(payload))
@@ -64,7 +65,7 @@ func (b *memberBus) handle(_ context.Context, key tutti.NodeKey, op string, payl
 		return nil, err
 	}
 	b.renewals.Add(1)
-	return json.Marshal(tutti.Renewed{JWT: jwt})
+	return json.Marshal(wire.Renewed{JWT: jwt})
 }
 
 // member joins and keeps its membership, until the test ends.

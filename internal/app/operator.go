@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/httpapi"
@@ -132,7 +133,7 @@ func RenewOperator(ctx context.Context, o ConnectOptions, now time.Time) error {
 }
 
 // renewBy replaces the operator's certificate, and the CAs that come with it, by those for a new key.
-func renewBy(ctx context.Context, dir, name string, renew func(context.Context, []byte) (tutti.IssuedOperator, error)) error {
+func renewBy(ctx context.Context, dir, name string, renew func(context.Context, []byte) (api.IssuedOperator, error)) error {
 	key, err := identity.NewOperatorKey()
 	if err != nil {
 		return err
@@ -169,14 +170,14 @@ func handOn(from, to string) error {
 }
 
 // createOperator lets an operator in and writes the credentials.
-func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (tutti.IssuedOperator, error) {
-	var issued tutti.IssuedOperator
+func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (api.IssuedOperator, error) {
+	var issued api.IssuedOperator
 	codeKey, err := codeKeyFor(c, in)
 	if err != nil {
 		return issued, err
 	}
 	ask := func(request []byte) error {
-		issued, err = s.IssueOperator(ctx, tutti.IssueOperator{Operator: in.Name, Request: request, CodeKey: in.CodeKey, Follows: true})
+		issued, err = s.IssueOperator(ctx, api.IssueOperator{Operator: in.Name, Request: request, CodeKey: in.CodeKey, Follows: true})
 		return err
 	}
 	fleet, err := fleetOf(ctx, s, c)

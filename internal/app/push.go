@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Push sends the environment in dir to the server: what it lacks of the files,
 // then the manifest, signed. Pushing what is there already changes nothing.
-func Push(ctx context.Context, codes tutti.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
+func Push(ctx context.Context, codes api.Codes, dir, environment string, reaction *tutti.CodeReaction, sign func(manifest []byte) (tutti.SignedCode, error)) (tutti.CodePushed, error) {
 	manifest, files, err := readCode(dir, environment)
 	if err != nil {
 		return tutti.CodePushed{}, err

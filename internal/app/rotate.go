@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -236,11 +237,11 @@ func (r *rotation) sameAsAsked(st tutti.Statement, what string) error {
 
 // pushed says who has pushed code, by the word of the server.
 func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
-	shown, err := r.server.ShowCode(ctx, tutti.AskCode{Environment: c.Environment})
+	shown, err := r.server.ShowCode(ctx, api.AskCode{Environment: c.Environment})
 	if err != nil {
 		return "pushed by somebody whom the server does not name: " + err.Error()
 	}
-	for _, v := range []*tutti.CodeVersion{&shown.Pushed, shown.Before} {
+	for _, v := range []*api.CodeVersion{&shown.Pushed, shown.Before} {
 		if v != nil && v.Code == c.Code && !v.At.IsZero() {
 			return fmt.Sprintf("pushed by %s at %s, as the server says", v.By, v.At.UTC().Format(time.RFC3339))
 		}
@@ -418,7 +419,7 @@ func notVerified(dir string, said tutti.Signing) string {
 	return ""
 }
 
-func notThere(n tutti.NodeView) string {
+func notThere(n api.NodeView) string {
 	switch {
 	case slices.Contains(n.TooOldFor, tutti.CapabilityStatements):
 		return tutti.TooOld(n.Node, n.Version, []tutti.Capability{tutti.CapabilityStatements})

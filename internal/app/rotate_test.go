@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -22,7 +23,7 @@ import (
 // joinNode makes a node of a fleet and returns the directory of its state.
 func joinNode(t *testing.T, server cli.Server, name tutti.NodeName) string {
 	t.Helper()
-	token, err := server.CreateToken(t.Context(), tutti.CreateToken{Name: string(name)})
+	token, err := server.CreateToken(t.Context(), api.CreateToken{Name: string(name)})
 	if err != nil {
 		t.Fatal(err)
 	}

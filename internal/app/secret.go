@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/durable"
@@ -143,7 +144,7 @@ func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.Sec
 }
 
 // Reseal implements cli.Sealer.
-func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view tutti.SecretView, targets []string, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
+func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view api.SecretView, targets []string, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
 	out := cli.SealedFor{Key: view.Key}
 	private, err := privateRecovery(c)
 	if err != nil {
@@ -257,7 +258,7 @@ func remember(c cli.Connection, s tutti.Secret) error {
 }
 
 // sameTargets refuses others than those that a secret was sealed for here last: a server could show those of before.
-func sameTargets(c cli.Connection, view tutti.SecretView) error {
+func sameTargets(c cli.Connection, view api.SecretView) error {
 	known, err := loadPins(c)
 	if err != nil {
 		return err

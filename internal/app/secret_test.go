@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/internal/servertest"
@@ -32,7 +33,7 @@ func secretFleet(t *testing.T) (*servertest.Fleet, cli.Connection) {
 func pushRecovery(t *testing.T, f *servertest.Fleet, public string) {
 	t.Helper()
 	source := "fleet: f\nsecrets: {recovery: " + public + "}\ngroups: {web: {joined: true}, app: {joined: true}}\n"
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -44,7 +45,7 @@ func wantErr(t *testing.T, err error, code tutti.Code, says string) {
 	}
 }
 
-func onlySecret(t *testing.T, f *servertest.Fleet) tutti.SecretView {
+func onlySecret(t *testing.T, f *servertest.Fleet) api.SecretView {
 	t.Helper()
 	list, err := f.ListSecrets(servertest.Operator())
 	if err != nil || len(list) != 1 {
@@ -196,7 +197,7 @@ func TestKeysArePinned(t *testing.T) {
 	wantErr(t, set(), "", "")
 	other := f.Node("another machine")
 	other.Name = "web-01"
-	token, err := f.CreateToken(ctx, tutti.CreateToken{Name: "web-01", Groups: []tutti.GroupName{"web"}})
+	token, err := f.CreateToken(ctx, api.CreateToken{Name: "web-01", Groups: []tutti.GroupName{"web"}})
 	if err == nil {
 		err = f.ReplaceNode(ctx, "web-01")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // serve runs the parts; the first to end ends all.
@@ -32,7 +33,7 @@ func (s *Server) serve(ctx context.Context, core *server.Server, p parts) error 
 		}
 		return natsbus.Serve(ctx, p.nodes, natsbus.ServeOptions{
 			Handler: core.Handle, SpoolDir: filepath.Join(s.opts.Dir, "spool"), Logger: s.opts.Logger,
-			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node, Excess: visitors.Excess, Light: []string{tutti.OpBeat},
+			Ready: func() { notify("READY=1\nSTATUS=") }, Denied: d.node, Excess: visitors.Excess, Light: []string{wire.OpBeat},
 		})
 	})
 	guard(ctx, group, d, p, visitors)

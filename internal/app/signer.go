@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -35,7 +36,7 @@ type signer struct {
 }
 
 // newSigner reads the operator's directory and asks the server what was signed.
-func newSigner(ctx context.Context, server tutti.Signings, dir string) (*signer, error) {
+func newSigner(ctx context.Context, server api.Signings, dir string) (*signer, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
@@ -141,7 +142,7 @@ func TestTheFleetFileIsSigned(t *testing.T) {
 	p := newPusher(t, startServer(t))
 	set := func(text string, st *tutti.Statement) error {
 		t.Helper()
-		_, err := p.server.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text), Statement: st})
+		_, err := p.server.SetFleet(t.Context(), api.FleetSource{File: "tutti.yaml", Source: []byte(text), Statement: st})
 		return err
 	}
 	sign := func(text string) *tutti.Statement {

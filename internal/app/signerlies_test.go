@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -226,7 +227,7 @@ func TestACounterLeaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.server.SetFleet(t.Context(), tutti.FleetSource{File: "tutti.yaml", Source: text, Statement: &plans}); tutti.CodeOf(err) != tutti.CodeRefused {
+	if _, err := p.server.SetFleet(t.Context(), api.FleetSource{File: "tutti.yaml", Source: text, Statement: &plans}); tutti.CodeOf(err) != tutti.CodeRefused {
 		t.Errorf("a fleet file: %v", err)
 	}
 	code, err := identity.State(tutti.StatementCode, tutti.Signed{Fleet: fleet, Environment: "production", Counter: far, Digest: said.Codes[0].Code}, key)

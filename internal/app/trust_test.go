@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
@@ -176,7 +177,7 @@ func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	keys := named(load(t, two.conn.OperatorDir).CodeKey)
 	dir := joinNode(t, one.server, "web-01")
 	before := trusted(t, dir)
-	token, err := two.server.CreateToken(t.Context(), tutti.CreateToken{Name: "web-01"})
+	token, err := two.server.CreateToken(t.Context(), api.CreateToken{Name: "web-01"})
 	if err != nil {
 		t.Fatal(err)
 	}

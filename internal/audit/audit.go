@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Keep is how long segments are kept.
@@ -44,7 +45,7 @@ type Chain struct {
 
 // Add verifies that e comes right behind what was added before. CodeDamaged: it
 // does not, and the chain stays as it is.
-func (c *Chain) Add(e tutti.AuditEntry) error {
+func (c *Chain) Add(e api.AuditEntry) error {
 	before, digest := c.Link, e.Digest
 	switch {
 	case c.Count == 0:

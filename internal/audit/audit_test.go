@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/audit"
 )
 
@@ -55,8 +56,8 @@ func each(log []tutti.Entry) iter.Seq2[tutti.Entry, error] {
 
 // trail is a log as it is read for an audit: the first entries from segments, the
 // others as they are.
-func trail(t *rapid.T, log []tutti.Entry) []tutti.AuditEntry {
-	var out []tutti.AuditEntry
+func trail(t *rapid.T, log []tutti.Entry) []api.AuditEntry {
+	var out []api.AuditEntry
 	var before tutti.Digest
 	for range 2 {
 		n := rapid.IntRange(0, len(log)).Draw(t, "segment")
@@ -87,7 +88,7 @@ func trail(t *rapid.T, log []tutti.Entry) []tutti.AuditEntry {
 	return out
 }
 
-func verify(trail []tutti.AuditEntry) (audit.Chain, error) {
+func verify(trail []api.AuditEntry) (audit.Chain, error) {
 	var c audit.Chain
 	for _, e := range trail {
 		if err := c.Add(e); err != nil {
@@ -157,7 +158,7 @@ func TestAnyChangeOfATrailIsFound(t *testing.T) {
 		case "repeat":
 			bad = slices.Insert(bad, i, bad[i])
 		case "insert":
-			bad = slices.Insert(bad, i, tutti.AuditEntry{Seq: bad[i].Seq, Digest: other, Link: tutti.LinkOf("", other)})
+			bad = slices.Insert(bad, i, api.AuditEntry{Seq: bad[i].Seq, Digest: other, Link: tutti.LinkOf("", other)})
 		case "before":
 			bad[i].Before = other
 		case "renumber":

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/lines"
 )
 
@@ -66,23 +67,23 @@ func Segment(before tutti.Digest, entries iter.Seq2[tutti.Entry, error]) ([]byte
 
 // Of is an entry of the log as one of the trail. Before is set for the first one
 // of a trail that does not begin with the log.
-func Of(e tutti.Entry, before tutti.Digest) tutti.AuditEntry {
-	return tutti.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
+func Of(e tutti.Entry, before tutti.Digest) api.AuditEntry {
+	return api.AuditEntry{Seq: e.Seq, Before: before, Link: e.Link, Raw: e.Raw}
 }
 
 // Entries yields the entries of a stored segment, the first one with what is
 // before it. It ends with the first error, CodeDamaged: they are not those that
 // seg names.
-func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[tutti.AuditEntry, error] {
-	return func(yield func(tutti.AuditEntry, error) bool) {
-		err := read(seg, stored, func(e tutti.AuditEntry) bool { return yield(e, nil) })
+func Entries(seg tutti.AuditSegment, stored []byte) iter.Seq2[api.AuditEntry, error] {
+	return func(yield func(api.AuditEntry, error) bool) {
+		err := read(seg, stored, func(e api.AuditEntry) bool { return yield(e, nil) })
 		if err != nil {
-			yield(tutti.AuditEntry{}, tutti.Wrap(tutti.CodeDamaged, err, "the audit trail of entries %d to %d (blob %s)", seg.First, seg.Last, seg.Blob))
+			yield(api.AuditEntry{}, tutti.Wrap(tutti.CodeDamaged, err, "the audit trail of entries %d to %d (blob %s)", seg.First, seg.Last, seg.Blob))
 		}
 	}
 }
 
-func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bool) error {
+func read(seg tutti.AuditSegment, stored []byte, yield func(api.AuditEntry) bool) error {
 	if got := tutti.DigestOf(stored); got != seg.Blob {
 		return errors.New("it has the digest " + string(got))
 	}
@@ -94,7 +95,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bo
 	if head.Tutti != segmentKind || head.Version != 1 || head.Before != seg.Before {
 		return errors.New("it is none that this release knows, or of other entries")
 	}
-	e := tutti.AuditEntry{Link: seg.Before}
+	e := api.AuditEntry{Link: seg.Before}
 	begin, before := uint64(0), seg.Before
 	for {
 		var l line
@@ -112,7 +113,7 @@ func read(seg tutti.AuditSegment, stored []byte, yield func(tutti.AuditEntry) bo
 		if begin == 0 {
 			begin = l.Seq
 		}
-		e = tutti.AuditEntry{Seq: l.Seq, Before: before, Link: tutti.LinkOf(e.Link, digest), Raw: l.Event, Digest: l.Digest}
+		e = api.AuditEntry{Seq: l.Seq, Before: before, Link: tutti.LinkOf(e.Link, digest), Raw: l.Event, Digest: l.Digest}
 		before = ""
 		if !yield(e) {
 			return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -96,7 +97,7 @@ func startAgentSite(ctx context.Context, running *lab.Running, binary, dir strin
 	if _, err := app.Output(ctx, node, nil, "sh", "-euc", site+"puppet agent --onetime --no-daemonize; puppet agent --onetime --no-daemonize"); err != nil {
 		return nil, err
 	}
-	_, err = f.Client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(agentFleet)})
+	_, err = f.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(agentFleet)})
 	return f, err
 }
 
@@ -124,7 +125,7 @@ func puppetThrough(ctx context.Context, f *app.LabFleet, binary string) (agentRu
 		return agentRun{}, fmt.Errorf("tutti run: %w\n%s", err, out)
 	}
 	state, verdict := engine.NewState(), time.Time{}
-	err = f.Client.WatchJob(ctx, tutti.WatchJob{}, func(w tutti.Watched) error {
+	err = f.Client.WatchJob(ctx, api.WatchJob{}, func(w api.Watched) error {
 		if w.Event != nil {
 			state.Apply(*w.Event)
 			verdict = w.Event.At

@@ -14,11 +14,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -78,7 +80,7 @@ type convergeFleet struct {
 
 // Ring is the doorbell of a node.
 func (f *convergeFleet) Ring(key tutti.NodeKey, op string, _ []byte) error {
-	if op == tutti.RingGate {
+	if op == wire.RingGate {
 		f.compiled <- f.numbers[key]
 	} else {
 		f.rung <- f.numbers[key]
@@ -131,8 +133,8 @@ func (f *convergeFleet) call(ctx context.Context, i int, op string, in, out any)
 func (f *convergeFleet) claim(ctx context.Context, i int) error {
 	f.busy[i].Lock()
 	defer f.busy[i].Unlock()
-	var claimed tutti.Claimed
-	if err := f.call(ctx, i, tutti.OpClaim, tutti.Claim{}, &claimed); err != nil || claimed.Order == nil {
+	var claimed wire.Claimed
+	if err := f.call(ctx, i, wire.OpClaim, wire.Claim{}, &claimed); err != nil || claimed.Order == nil {
 		return err
 	}
 	if run := claimed.Order.Run; f.runs[i] != run {
@@ -150,23 +152,23 @@ func (f *convergeFleet) apply(ctx context.Context, i int) error {
 	defer f.busy[i].Unlock()
 	run := f.runs[i]
 	q := tutti.Query{Kind: tutti.QueryValue, Key: changing(i)}
-	var answered tutti.Answered
-	if err := f.call(ctx, i, tutti.OpAsk, tutti.Ask{Run: run, Query: q}, &answered); err != nil {
+	var answered wire.Answered
+	if err := f.call(ctx, i, wire.OpAsk, wire.Ask{Run: run, Query: q}, &answered); err != nil {
 		return nil // it has ended: an older doorbell
 	}
 	role := i % convergeRoles
 	reads := slices.Concat(f.read[role], []tutti.Read{{Query: q, Found: answered.Found, Digest: answered.Digest}})
 	same := tutti.DigestOf([]byte("same"))
-	var gated tutti.Gated
-	gate := tutti.Gate{Run: run, Reads: reads, Keys: f.keys[role], Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same}}
-	if err := f.call(ctx, i, tutti.OpGate, gate, &gated); err != nil || gated.Verdict == tutti.GateHold {
+	var gated wire.Gated
+	gate := wire.Gate{Run: run, Reads: reads, Keys: f.keys[role], Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same}}
+	if err := f.call(ctx, i, wire.OpGate, gate, &gated); err != nil || gated.Verdict == tutti.GateHold {
 		return nil // as above
 	}
 	result := servertest.Result(run, tutti.Changed)
 	if gated.Verdict == tutti.GateStop {
 		result.Outcome, result.Stopped = "", true
 	}
-	return f.call(ctx, i, tutti.OpResult, result, nil)
+	return f.call(ctx, i, wire.OpResult, result, nil)
 }
 
 // changing is the value that only so many nodes read.
@@ -187,7 +189,7 @@ func (f *convergeFleet) measure(ctx context.Context) (figures []figure, err erro
 		if err := f.server.SetValue(ctx, changing(round*convergeReaders), []byte(`"other"`)); err != nil {
 			return nil, err
 		}
-		job, err := f.server.StartJob(ctx, tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+		job, err := f.server.StartJob(ctx, api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +242,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if _, err := f.server.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(text.String() + plans)}); err != nil {
+	if _, err := f.server.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(text.String() + plans)}); err != nil {
 		return err
 	}
 	if _, err := f.server.PushCode(ctx, tutti.CodePush{SignedCode: servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production"})}); err != nil {
@@ -268,7 +270,7 @@ func (f *convergeFleet) join(ctx context.Context) error {
 // first runs all nodes once, role by role.
 func (f *convergeFleet) first(ctx context.Context) error {
 	for role := range convergeRoles {
-		job, err := f.server.StartJob(ctx, tutti.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})
+		job, err := f.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(fmt.Sprintf("role%d", role)), Mode: tutti.ModeApply})
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -49,7 +50,7 @@ func measureGap(ctx context.Context, _ options) ([]figure, error) {
 // startNode joins a node and runs its agent with a Puppet that ends at once.
 func startNode(ctx context.Context, s *localServer, name tutti.NodeName, w *stopwatch) error {
 	state := filepath.Join(s.dir, string(name))
-	token, err := s.CreateToken(ctx, tutti.CreateToken{Name: string(name)})
+	token, err := s.CreateToken(ctx, api.CreateToken{Name: string(name)})
 	if err != nil {
 		return err
 	}
@@ -95,15 +96,15 @@ func runChain(ctx context.Context, s *localServer) ([]tutti.RunID, error) {
 	for i := range gapSteps {
 		fleet += fmt.Sprintf("      - run: %c\n", "lr"[i%2])
 	}
-	if _, err := s.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
+	if _, err := s.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
 		return nil, err
 	}
-	job, err := s.StartJob(ctx, tutti.StartJob{Plan: "chain", Mode: tutti.ModeApply})
+	job, err := s.StartJob(ctx, api.StartJob{Plan: "chain", Mode: tutti.ModeApply})
 	if err != nil {
 		return nil, err
 	}
 	var order []tutti.RunID
-	err = s.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(watched tutti.Watched) error {
+	err = s.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(watched api.Watched) error {
 		if watched.Event == nil {
 			return nil
 		}

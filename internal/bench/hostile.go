@@ -17,10 +17,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -108,7 +110,7 @@ func (l *latencies) probe(ctx context.Context, s *serverProcess, honest *natsbus
 			return err
 		}
 		began := time.Now()
-		if _, err := honest.Call(ctx, tutti.OpClaim, []byte("{}")); err != nil {
+		if _, err := honest.Call(ctx, wire.OpClaim, []byte("{}")); err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}
 		l.claims = append(l.claims, time.Since(began))
@@ -139,7 +141,7 @@ func (h *hostile) prepare(ctx context.Context) error {
 	if _, err := app.Commands().Push(ctx, h.server.Client, cli.Connection{OperatorDir: h.server.operator}, cli.PushCode{Dir: code, Environment: "production"}); err != nil {
 		return err
 	}
-	if _, err := h.server.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(hostileFleet)}); err != nil {
+	if _, err := h.server.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(hostileFleet)}); err != nil {
 		return err
 	}
 	exporter, err := joined(ctx, h.server, h.dir, "exporter")
@@ -151,12 +153,12 @@ func (h *hostile) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gate := tutti.Gate{Run: run}
+	gate := wire.Gate{Run: run}
 	for i := range hostileExports {
 		gate.Exports = append(gate.Exports, tutti.Export{Type: "Database", Title: fmt.Sprintf("db-%d", i), Parameters: map[string]json.RawMessage{"port": json.RawMessage("5432")}})
 	}
 	now := time.Now().UTC()
-	if err := errors.Join(say(ctx, exporter, tutti.OpGate, gate), say(ctx, exporter, tutti.OpResult, tutti.Result{Run: run, Outcome: tutti.Changed, StartedAt: now, EndedAt: now})); err != nil {
+	if err := errors.Join(say(ctx, exporter, wire.OpGate, gate), say(ctx, exporter, wire.OpResult, tutti.Result{Run: run, Outcome: tutti.Changed, StartedAt: now, EndedAt: now})); err != nil {
 		return err
 	}
 	var evil []*natsbus.Conn
@@ -168,7 +170,7 @@ func (h *hostile) prepare(ctx context.Context) error {
 		defer conn.Close()
 		evil = append(evil, conn)
 	}
-	if _, err := h.server.StartJob(ctx, tutti.StartJob{Plan: "ask", Mode: tutti.ModeApply}); err != nil {
+	if _, err := h.server.StartJob(ctx, api.StartJob{Plan: "ask", Mode: tutti.ModeApply}); err != nil {
 		return err
 	}
 	for i, conn := range evil {
@@ -186,22 +188,22 @@ func (h *hostile) prepare(ctx context.Context) error {
 func evilName(i int) tutti.NodeName { return tutti.NodeName(fmt.Sprintf("evil-%d", i)) }
 
 func (h *hostile) begin(ctx context.Context, plan tutti.PlanName, conn *natsbus.Conn) (tutti.RunID, error) {
-	if _, err := h.server.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: tutti.ModeApply}); err != nil {
+	if _, err := h.server.StartJob(ctx, api.StartJob{Plan: plan, Mode: tutti.ModeApply}); err != nil {
 		return "", err
 	}
 	return claimed(ctx, conn)
 }
 
 func claimed(ctx context.Context, conn *natsbus.Conn) (tutti.RunID, error) {
-	raw, err := json.Marshal(tutti.Claim{Knows: tutti.Capabilities()})
+	raw, err := json.Marshal(wire.Claim{Knows: tutti.Capabilities()})
 	if err != nil {
 		return "", err
 	}
-	answer, err := conn.Call(ctx, tutti.OpClaim, raw)
+	answer, err := conn.Call(ctx, wire.OpClaim, raw)
 	if err != nil {
 		return "", err
 	}
-	var out tutti.Claimed
+	var out wire.Claimed
 	if err := json.Unmarshal(answer, &out); err != nil || out.Order == nil {
 		return "", fmt.Errorf("no order for a node: %s, %w", answer, err)
 	}
@@ -218,7 +220,7 @@ func say(ctx context.Context, conn *natsbus.Conn, op string, in any) error {
 
 // joined makes a node and connects it.
 func joined(ctx context.Context, s *serverProcess, dir string, name tutti.NodeName) (*natsbus.Conn, error) {
-	token, err := s.CreateToken(ctx, tutti.CreateToken{Name: string(name), TTL: time.Hour})
+	token, err := s.CreateToken(ctx, api.CreateToken{Name: string(name), TTL: time.Hour})
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +317,7 @@ func attackFrom(ctx context.Context, dir string) error {
 		for range hostileCalls {
 			group.Go(func() error {
 				for ctx.Err() == nil {
-					_ = say(ctx, conn, tutti.OpAsk, tutti.Ask{Run: tutti.RunID(run), Query: costly}) // it may be refused
+					_ = say(ctx, conn, wire.OpAsk, wire.Ask{Run: tutti.RunID(run), Query: costly}) // it may be refused
 				}
 				return nil
 			})

@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/internal/sweep"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -173,7 +175,7 @@ func (p pastServer) fill(ctx context.Context) error {
 	}
 	fleet := "fleet: past\nenvironment: {name: production, path: ./code}\ngroups: {all: {nodes: [" + strings.Join(names, ", ") + "]}}\n" +
 		"grants: [{to: all, exports: [Host]}]\nplans:\n" + strings.Join(plans, "")
-	if _, err := p.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
+	if _, err := p.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(fleet)}); err != nil {
 		return err
 	}
 	manifest := servertest.Sign(tutti.CodeManifest{Version: 1, Environment: "production"})
@@ -195,11 +197,11 @@ func (p pastServer) fill(ctx context.Context) error {
 }
 
 func (p pastServer) join(ctx context.Context, name tutti.NodeName) error {
-	token, err := p.CreateToken(ctx, tutti.CreateToken{Name: string(name)})
+	token, err := p.CreateToken(ctx, api.CreateToken{Name: string(name)})
 	if err != nil {
 		return err
 	}
-	_, err = p.Enrol(ctx, servertest.SignEnrol(tutti.EnrolRequest{
+	_, err = p.Enrol(ctx, servertest.SignEnrol(api.EnrolRequest{
 		Token: token.Token, Secret: []byte(token.Text), Name: name, Key: servertest.Key(string(name)),
 	}))
 	return err
@@ -208,7 +210,7 @@ func (p pastServer) join(ctx context.Context, name tutti.NodeName) error {
 // job executes a job on its node.
 func (p pastServer) job(ctx context.Context, name tutti.NodeName) error {
 	key := servertest.Key(string(name))
-	if _, err := p.StartJob(ctx, tutti.StartJob{Plan: tutti.PlanName(name), Mode: tutti.ModeApply}); err != nil {
+	if _, err := p.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(name), Mode: tutti.ModeApply}); err != nil {
 		return err
 	}
 	call := func(op string, in, out any) error {
@@ -222,28 +224,28 @@ func (p pastServer) job(ctx context.Context, name tutti.NodeName) error {
 		}
 		return json.Unmarshal(reply, out)
 	}
-	var claimed tutti.Claimed
-	if err := call(tutti.OpClaim, tutti.Claim{}, &claimed); err != nil {
+	var claimed wire.Claimed
+	if err := call(wire.OpClaim, wire.Claim{}, &claimed); err != nil {
 		return err
 	}
 	run := claimed.Order.Run
 	mine := "node/" + string(name) + "/run"
 	exports := []tutti.Export{{Type: "Host", Title: string(run)}}
-	if err := call(tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{mine}}, Exports: exports}, nil); err != nil {
+	if err := call(wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{mine}}, Exports: exports}, nil); err != nil {
 		return err
 	}
 	value, err := json.Marshal(run)
 	if err != nil {
 		return err
 	}
-	if err := call(tutti.OpPublish, tutti.Publish{Run: run, Key: mine, Value: value}, nil); err != nil {
+	if err := call(wire.OpPublish, wire.Publish{Run: run, Key: mine, Value: value}, nil); err != nil {
 		return err
 	}
 	record := filler(run, pastRecord)
-	if _, err := p.Handle(ctx, key, tutti.OpBlobPut, record); err != nil {
+	if _, err := p.Handle(ctx, key, wire.OpBlobPut, record); err != nil {
 		return err
 	}
 	result := servertest.Result(run, tutti.Changed)
 	result.Record = tutti.DigestOf(record)
-	return call(tutti.OpResult, result, nil)
+	return call(wire.OpResult, result, nil)
 }

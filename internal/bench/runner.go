@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // instantRunner is a Puppet that ends at once and changes nothing.
@@ -63,8 +64,8 @@ type timedBus struct {
 
 func (b timedBus) Call(ctx context.Context, op string, payload []byte) ([]byte, error) {
 	reply, err := b.Bus.Call(ctx, op, payload)
-	if op == tutti.OpResult && err == nil {
-		if result, err := tutti.DecodeEnded(payload); err == nil {
+	if op == wire.OpResult && err == nil {
+		if result, err := wire.DecodeEnded(payload); err == nil {
 			b.watch.note(b.watch.durable, result.Run)
 		}
 	}

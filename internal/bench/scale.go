@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/engine"
@@ -157,7 +158,7 @@ func (m *scaleMeasure) prepare(ctx context.Context) error {
 	if err := m.server.SetValue(ctx, "shared/release", []byte(`"2026.2"`)); err != nil {
 		return err
 	}
-	_, err := m.server.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleetFile(m.nodes))})
+	_, err := m.server.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(fleetFile(m.nodes))})
 	return err
 }
 
@@ -216,7 +217,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // job runs a plan and returns its numbers.
 func (m *scaleMeasure) job(ctx context.Context, plan string) (engine.Summary, error) {
-	job, err := m.server.StartJob(ctx, tutti.StartJob{Plan: tutti.PlanName(plan), Mode: tutti.ModeApply})
+	job, err := m.server.StartJob(ctx, api.StartJob{Plan: tutti.PlanName(plan), Mode: tutti.ModeApply})
 	if err != nil {
 		return engine.Summary{}, err
 	}
@@ -241,7 +242,7 @@ func (m *scaleMeasure) outcome(ctx context.Context, job tutti.JobID) (engine.Sum
 		}
 	}
 	state, lost := engine.NewState(), 0
-	err := m.server.WatchJob(ctx, tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+	err := m.server.WatchJob(ctx, api.WatchJob{Job: job}, func(w api.Watched) error {
 		if w.Event != nil {
 			state.Apply(*w.Event)
 			if _, is := w.Event.Body.(*tutti.RunLost); is {
@@ -315,7 +316,7 @@ func (m *scaleMeasure) startProfiles(ctx context.Context, name string) (stop fun
 // restart kills the server while all nodes run, starts it again, and measures
 // until the last node is back.
 func (m *scaleMeasure) restart(ctx context.Context) error {
-	job, err := m.server.StartJob(ctx, tutti.StartJob{Plan: "all-long", Mode: tutti.ModeApply})
+	job, err := m.server.StartJob(ctx, api.StartJob{Plan: "all-long", Mode: tutti.ModeApply})
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/puppet"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // joiners is how many nodes enrol at once.
@@ -41,7 +43,7 @@ func (f *simulatedFleet) grow(ctx context.Context, s *serverProcess, from, to in
 	joining.SetLimit(joiners)
 	for i := from; i < to; i++ {
 		joining.Go(func() error {
-			token, err := s.CreateToken(joinCtx, tutti.CreateToken{Name: string(nodeName(i)), TTL: time.Hour})
+			token, err := s.CreateToken(joinCtx, api.CreateToken{Name: string(nodeName(i)), TTL: time.Hour})
 			if err != nil {
 				return err
 			}
@@ -100,7 +102,7 @@ func (f *simulatedFleet) start(ctx context.Context, i int) error {
 // greet counts a node as there when the server has answered it.
 func (f *simulatedFleet) greet(ctx context.Context, conn *natsbus.Conn) {
 	for ctx.Err() == nil && conn.Connected() {
-		if _, err := conn.Call(ctx, tutti.OpBeat, []byte("{}")); err == nil {
+		if _, err := conn.Call(ctx, wire.OpBeat, []byte("{}")); err == nil {
 			f.heard.Add(1)
 			return
 		}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 )
 
@@ -23,7 +23,7 @@ const startTimes = 9
 func measureStart(ctx context.Context, o options) ([]figure, error) {
 	var times []time.Duration
 	err := withServer(ctx, func(ctx context.Context, s *localServer) error {
-		token, err := s.CreateToken(ctx, tutti.CreateToken{Name: "node"})
+		token, err := s.CreateToken(ctx, api.CreateToken{Name: "node"})
 		if err != nil {
 			return err
 		}

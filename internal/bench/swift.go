@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
@@ -104,11 +105,11 @@ func deploy(ctx context.Context, f *app.LabFleet) (engine.Summary, error) {
 // finished is a job of a plan, at its end.
 func finished(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
 	state := engine.NewState()
-	job, err := f.Client.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: tutti.ModeApply})
+	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: plan, Mode: tutti.ModeApply})
 	if err != nil {
 		return nil, err
 	}
-	err = f.Client.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+	err = f.Client.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		if w.Event != nil {
 			state.Apply(*w.Event)
 		}

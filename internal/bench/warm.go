@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 )
@@ -98,7 +99,7 @@ func warmAndCold(ctx context.Context, f *app.LabFleet, what string, goal float64
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.Client.SetFleet(ctx, tutti.FleetSource{File: "tutti.yaml", Source: append(source, warmPlans...)}); err != nil {
+	if _, err := f.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: append(source, warmPlans...)}); err != nil {
 		return nil, err
 	}
 	var warm, cold []time.Duration

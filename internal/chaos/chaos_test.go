@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 var four = Fleet{Server: "tutti", Nodes: []string{"node-01", "node-02", "node-03"}}
@@ -127,9 +128,9 @@ func TestJudge(t *testing.T) {
 		h      History
 		want   string // a part of the only finding
 	}{
-		"good":            {"all is well", History{Wanted: []Wanted{one}, Started: []Started{ran}, Jobs: []tutti.JobView{{Job: "j", Verdict: tutti.VerdictFailed}}, Nodes: []tutti.NodeView{{Node: "n1", Connected: true}}}, ""},
+		"good":            {"all is well", History{Wanted: []Wanted{one}, Started: []Started{ran}, Jobs: []api.JobView{{Job: "j", Verdict: tutti.VerdictFailed}}, Nodes: []api.NodeView{{Node: "n1", Connected: true}}}, ""},
 		"pruned":          {"agents keep a number of runs", History{Wanted: []Wanted{one}}, ""},
-		"no verdict":      {"a job hangs", History{Jobs: []tutti.JobView{{Job: "j"}}}, "job j has no verdict"},
+		"no verdict":      {"a job hangs", History{Jobs: []api.JobView{{Job: "j"}}}, "job j has no verdict"},
 		"unknown":         {"nobody wanted it", History{Started: []Started{ran}}, "which the log does not know"},
 		"other node's":    {"a mix-up", History{Wanted: []Wanted{one}, Started: []Started{foreign}}, "which is one of n1"},
 		"unclaimed":       {"a process before its claim", History{Wanted: []Wanted{unclaimed}, Started: []Started{ran}}, "without a claim"},
@@ -148,8 +149,8 @@ func TestJudge(t *testing.T) {
 		"in a row":        {"it had no time to come back", History{Server: "s", Wanted: []Wanted{lost}, Spells: []Spell{cut("n1", 69, 80), cut("s", 83, 100)}}, ""},
 		"with a rest":     {"it had", History{Server: "s", Wanted: []Wanted{lost}, Spells: []Spell{cut("n1", 69, 75), cut("s", 88, 100)}}, "away for 17.0s"},
 		"overlapping":     {"both at once count once", History{Server: "s", Wanted: []Wanted{lost}, Spells: []Spell{cut("n1", 80, 95), cut("s", 82, 90)}}, "away for 15.0s"},
-		"away still":      {"at the end all is healed", History{Nodes: []tutti.NodeView{{Node: "n1"}}}, "n1 is not connected"},
-		"stuck":           {"its run does not end", History{Nodes: []tutti.NodeView{{Node: "n1", Connected: true, Active: "r1"}}}, "n1 is stuck in run r1"},
+		"away still":      {"at the end all is healed", History{Nodes: []api.NodeView{{Node: "n1"}}}, "n1 is not connected"},
+		"stuck":           {"its run does not end", History{Nodes: []api.NodeView{{Node: "n1", Connected: true, Active: "r1"}}}, "n1 is stuck in run r1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Deadline is how long the server does not hear of a node until it gives up the
@@ -45,10 +46,10 @@ type Wanted struct {
 type History struct {
 	Server  string // its host
 	Spells  []Spell
-	Jobs    []tutti.JobView
+	Jobs    []api.JobView
 	Wanted  []Wanted
 	Started []Started
-	Nodes   []tutti.NodeView
+	Nodes   []api.NodeView
 }
 
 // Judge returns what must not be, one line each, sorted; none is good.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
@@ -18,7 +19,7 @@ func newAccessCommand(o *options) *cobra.Command {
 }
 
 func newAccessExplainCommand(o *options) *cobra.Command {
-	var in tutti.AskAccess
+	var in api.AskAccess
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "explain OPERATOR VERB [TARGET]",
@@ -100,7 +101,7 @@ do everything and is not listed.`,
 			if len(args) == 2 {
 				target = args[1]
 			}
-			if err := (tutti.AskAccess{Operator: "x", Verb: verb}).Validate(); err != nil {
+			if err := (api.AskAccess{Operator: "x", Verb: verb}).Validate(); err != nil {
 				return err
 			}
 			when := time.Now()
@@ -115,7 +116,7 @@ do everything and is not listed.`,
 				return err
 			}
 			var rights fold.Rights
-			err = server.ReadAudit(cmd.Context(), tutti.ReadAudit{Acts: true}, func(e tutti.AuditEntry) error {
+			err = server.ReadAudit(cmd.Context(), api.ReadAudit{Acts: true}, func(e api.AuditEntry) error {
 				event, err := tutti.ViewEvent(e.Raw)
 				if err == nil && !event.At.After(when) {
 					rights.Apply(event)

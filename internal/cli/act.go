@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // act is an entry of the audit trail for people and programs. Who is whoever
@@ -25,7 +26,7 @@ const maxAct = 4 << 10
 
 // AuditLine is an act as a line of JSON for other systems: without the event itself, which may have values. Longer texts
 // are cut.
-func AuditLine(entry tutti.AuditEntry) ([]byte, error) {
+func AuditLine(entry api.AuditEntry) ([]byte, error) {
 	a, err := actOf(entry)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ type auditLine struct {
 	Link   tutti.Digest `json:"link"` // of the log's chain, for `tutti audit verify`
 }
 
-func actOf(entry tutti.AuditEntry) (act, error) {
+func actOf(entry api.AuditEntry) (act, error) {
 	e, err := tutti.ViewEvent(entry.Raw)
 	if err != nil {
 		return act{}, tutti.Wrap("", err, "audit entry %d", entry.Seq)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/durable"
 )
@@ -56,7 +57,7 @@ func newAuditListCommand(o *options) *cobra.Command {
 			}
 			var rows [][]string
 			acts := newEncoder(cmd.OutOrStdout())
-			err = server.ReadAudit(cmd.Context(), tutti.ReadAudit{After: after, Acts: true}, func(e tutti.AuditEntry) error {
+			err = server.ReadAudit(cmd.Context(), api.ReadAudit{After: after, Acts: true}, func(e api.AuditEntry) error {
 				a, err := actOf(e)
 				if err != nil || !f.admits(a) {
 					return err
@@ -143,7 +144,7 @@ taken over can hide an act that way, unless you keep a copy (tutti server --audi
 				return err
 			}
 			v := verification{known: known}
-			if err := server.ReadAudit(cmd.Context(), tutti.ReadAudit{}, v.add); err != nil {
+			if err := server.ReadAudit(cmd.Context(), api.ReadAudit{}, v.add); err != nil {
 				return err
 			}
 			now := time.Now()
@@ -199,7 +200,7 @@ type verification struct {
 	found  bool
 }
 
-func (v *verification) add(e tutti.AuditEntry) error {
+func (v *verification) add(e api.AuditEntry) error {
 	if v.chain.Count == 0 {
 		v.before = e.Before
 	}

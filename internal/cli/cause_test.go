@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Wherever a job is shown that the server began by itself, it says why.
@@ -17,10 +18,10 @@ func TestAJobSaysWhyItBegan(t *testing.T) {
 		Job: "converge-17", Plan: tutti.Plan{Name: "converge"}, Mode: tutti.ModeApply, Cause: cause,
 	}}
 	p := newProgress()
-	p.apply(tutti.Watched{Event: &e})
+	p.apply(api.Watched{Event: &e})
 	var shown, events bytes.Buffer
 	printJob(&shown, p.job(), began.Add(time.Minute))
-	(&jsonView{progress: p, out: json.NewEncoder(&events)}).show(tutti.Watched{Event: &e})
+	(&jsonView{progress: p, out: json.NewEncoder(&events)}).show(api.Watched{Event: &e})
 	summary, err := json.Marshal(summarize(p.job(), began))
 	if err != nil {
 		t.Fatal(err)

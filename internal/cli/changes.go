@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // printChanges prints what changed and failed in a job, the same on many nodes
 // once.
-func printChanges(w io.Writer, c tutti.JobChanges) {
+func printChanges(w io.Writer, c api.JobChanges) {
 	printLine(w, "\nwhat changed, by %s\n", count(c.Read, "report"))
 	for _, s := range c.Changes {
 		printLine(w, "  %s on %s: %s\n", sameTitle(s), count(len(s.Nodes), "node"), some(s.Nodes))
@@ -27,12 +27,12 @@ func printChanges(w io.Writer, c tutti.JobChanges) {
 	}
 }
 
-func sameTitle(s tutti.SameChange) string {
+func sameTitle(s api.SameChange) string {
 	title := "changed"
 	switch s.Outcome {
-	case tutti.ResourceFailed:
+	case api.ResourceFailed:
 		return "failed"
-	case tutti.ResourceOutOfSync:
+	case api.ResourceOutOfSync:
 		title = "would change"
 	}
 	if s.Property == "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
@@ -134,7 +135,7 @@ func heldText(b tutti.CodePushed) string {
 }
 
 // pushEffectText says what a push causes.
-func pushEffectText(e tutti.PushEffect) string {
+func pushEffectText(e api.PushEffect) string {
 	if e.Runs == 0 {
 		return "No run: nodes have this code, and lose nothing.\n"
 	}
@@ -153,7 +154,7 @@ func needText(runs int) string {
 }
 
 // beginText says when the nodes of a push run.
-func beginText(e tutti.PushEffect) string {
+func beginText(e api.PushEffect) string {
 	switch {
 	case !e.Reactive:
 		return "they run with the next `tutti converge`"
@@ -194,7 +195,7 @@ func readFleet(file string) (tutti.Fleet, []byte, error) {
 // pushable is what a fleet file says is to be pushed.
 type pushable struct {
 	fleet  tutti.Fleet
-	source tutti.FleetSource
+	source api.FleetSource
 	dir    string       // of the environment; empty: its Puppet Server has the code
 	code   tutti.Digest // of what is there
 }
@@ -211,7 +212,7 @@ const (
 
 func (o *options) readPush(file string, what pushWhat) (pushable, error) {
 	f, source, err := readFleet(file)
-	out := pushable{fleet: f, source: tutti.FleetSource{File: file, Source: source}}
+	out := pushable{fleet: f, source: api.FleetSource{File: file, Source: source}}
 	if err != nil || f.Environment.Name == "" || what == pushFleet {
 		return out, err
 	}
@@ -223,7 +224,7 @@ func (o *options) readPush(file string, what pushWhat) (pushable, error) {
 	return out, err
 }
 
-func (p pushable) ask() tutti.AskPush { return tutti.AskPush{Code: p.code, Fleet: p.source} }
+func (p pushable) ask() api.AskPush { return api.AskPush{Code: p.code, Fleet: p.source} }
 
 func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) error {
 	e, err := server.PushEffect(cmd.Context(), p.ask())
@@ -239,11 +240,11 @@ func (o *options) showPushEffect(cmd *cobra.Command, server Server, p pushable) 
 
 // push sends code and fleet file, if few nodes begin to run or somebody says yes. The fleet file comes
 // last: a plan never meets code that is not there.
-func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, tutti.PushEffect, error) {
+func (o *options) push(cmd *cobra.Command, server Server, file string, what pushWhat) (tutti.CodePushed, api.PushEffect, error) {
 	var pushed tutti.CodePushed
 	p, err := o.readPush(file, what)
 	if err != nil {
-		return pushed, tutti.PushEffect{}, err
+		return pushed, api.PushEffect{}, err
 	}
 	effect, err := server.PushEffect(cmd.Context(), p.ask())
 	if err != nil {

@@ -11,20 +11,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
 type pushServer struct {
 	cli.Server
-	effect tutti.PushEffect
+	effect api.PushEffect
 	set    bool
 }
 
-func (s *pushServer) PushEffect(context.Context, tutti.AskPush) (tutti.PushEffect, error) {
+func (s *pushServer) PushEffect(context.Context, api.AskPush) (api.PushEffect, error) {
 	return s.effect, nil
 }
 
-func (s *pushServer) SetFleet(context.Context, tutti.FleetSource) (tutti.Fleet, error) {
+func (s *pushServer) SetFleet(context.Context, api.FleetSource) (tutti.Fleet, error) {
 	s.set = true
 	return tutti.Fleet{}, nil
 }
@@ -35,7 +36,7 @@ func TestWidePushesWantAYes(t *testing.T) {
 	if err := os.WriteFile(file, []byte("fleet: test\nenvironment: {name: production, path: code}\nreactive: true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wide := tutti.PushEffect{Runs: 9, Nodes: []tutti.NodeName{"a", "b", "c", "d", "e"}, Reactive: true, AskAbove: 7}
+	wide := api.PushEffect{Runs: 9, Nodes: []tutti.NodeName{"a", "b", "c", "d", "e"}, Reactive: true, AskAbove: 7}
 	narrow, passive, confirmed, canary := wide, wide, wide, wide
 	narrow.AskAbove, passive.Reactive, confirmed.Reaction.Confirm, canary.Reaction.Canary = 9, false, true, 2
 	withdraws := passive
@@ -44,7 +45,7 @@ func TestWidePushesWantAYes(t *testing.T) {
 	const pushed, nine = "Environment production is sha256:1: 1 files, 2 bytes.\n", "9 nodes need a run: a, b, c, d, e, 4 more; "
 	for _, tc := range []struct {
 		reason, args string
-		effect       tutti.PushEffect
+		effect       api.PushEffect
 		pushes       bool
 		out, err     string
 	}{
@@ -55,7 +56,7 @@ func TestWidePushesWantAYes(t *testing.T) {
 		{"held for a person", "", confirmed, true, pushed + nine + "they run after `tutti code release`.\n", ""},
 		{"held for canaries", "", canary, true, pushed + nine + "2 of them run first, the others when these are good.\n", ""},
 		{"what it would cause", "--dry-run", wide, false, nine + "they run by themselves now.\n", ""},
-		{"nothing", "--dry-run", tutti.PushEffect{}, false, "No run: nodes have this code, and lose nothing.\n", ""},
+		{"nothing", "--dry-run", api.PushEffect{}, false, "No run: nodes have this code, and lose nothing.\n", ""},
 		{"what is withdrawn", "--dry-run", withdraws, false, "1 node needs a run: a; they run with the next `tutti converge`.\n" +
 			"  withdrawn, no grant covers it: db/a, 2 exported resources of Sshkey of a\n", ""},
 	} {

@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newCodeShowCommand(o *options) *cobra.Command {
-	var in tutti.AskCode
+	var in api.AskCode
 	cmd := &cobra.Command{
 		Use:   "show [PATH]",
 		Short: "Show which code nodes run with, and what has changed in it",
@@ -58,7 +59,7 @@ With PATH the command prints that file, or lists the files of that directory.
 }
 
 // readCode prints a file of the code as it is, or the files below a directory.
-func (o *options) readCode(cmd *cobra.Command, server Server, in tutti.AskCode) error {
+func (o *options) readCode(cmd *cobra.Command, server Server, in api.AskCode) error {
 	read, err := server.ReadCode(cmd.Context(), in)
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func fileText(name string, f tutti.CodeFile) string {
 	return text
 }
 
-func printCode(w io.Writer, c tutti.CodeShown, now time.Time) {
+func printCode(w io.Writer, c api.CodeShown, now time.Time) {
 	printLine(w, "environment  %s\n", c.Environment)
 	printLine(w, "code         %s\n", codeVersionText(c.Pushed, now))
 	printLine(w, "signed       %s\n", signedText(c.Signed))
@@ -116,7 +117,7 @@ func printCode(w io.Writer, c tutti.CodeShown, now time.Time) {
 }
 
 // codeVersionText is a code and who pushed it.
-func codeVersionText(v tutti.CodeVersion, now time.Time) string {
+func codeVersionText(v api.CodeVersion, now time.Time) string {
 	if v.At.IsZero() {
 		return fmt.Sprintf("%.19s, the log does not know any more who pushed it", v.Code)
 	}
@@ -124,7 +125,7 @@ func codeVersionText(v tutti.CodeVersion, now time.Time) string {
 }
 
 // signedText says by which keys something was signed.
-func signedText(s tutti.SignedBy) string {
+func signedText(s api.SignedBy) string {
 	if s.Counter == 0 {
 		return "without a counter"
 	}
@@ -132,7 +133,7 @@ func signedText(s tutti.SignedBy) string {
 }
 
 // goesText says with what nodes run by themselves.
-func goesText(c tutti.CodeShown) string {
+func goesText(c api.CodeShown) string {
 	if !c.Held {
 		return "nodes run with it"
 	}
@@ -143,7 +144,7 @@ func goesText(c tutti.CodeShown) string {
 	return fmt.Sprintf("%s; by themselves nodes run with %.19s", held, c.Goes)
 }
 
-func havingText(c tutti.CodeShown) string {
+func havingText(c api.CodeShown) string {
 	text := fmt.Sprintf("%s had it in the last run", count(c.Have, "node"))
 	if c.OtherNodes > 0 {
 		text += fmt.Sprintf(", %d not: %s", c.OtherNodes, someNodes(c.Others, c.OtherNodes))

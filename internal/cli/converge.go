@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newConvergeCommand(o *options) *cobra.Command {
@@ -32,7 +33,7 @@ It ends with a verdict, which gives the exit code:
 			if len(args) > 0 {
 				in.Target = args[0]
 			}
-			start := tutti.StartJob{Converge: &in, Mode: tutti.ModeApply}
+			start := api.StartJob{Converge: &in, Mode: tutti.ModeApply}
 			switch {
 			case plan:
 				start.Mode = tutti.ModeCompile

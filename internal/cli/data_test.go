@@ -11,17 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
 // effectServer says what a change causes, and remembers what was changed.
 type effectServer struct {
 	cli.Server
-	effect  tutti.Effect
+	effect  api.Effect
 	changed []string
 }
 
-func (s *effectServer) Effect(context.Context, string, json.RawMessage) (tutti.Effect, error) {
+func (s *effectServer) Effect(context.Context, string, json.RawMessage) (api.Effect, error) {
 	return s.effect, nil
 }
 
@@ -38,18 +39,18 @@ func (s *effectServer) UnsetValue(_ context.Context, key string) error {
 // TestWideChangesWantAYes: and those that are not wide are made at once; a dry run
 // changes nothing and says who would run.
 func TestWideChangesWantAYes(t *testing.T) {
-	wide := tutti.Effect{Reactive: true, AskAbove: 7, Wide: 15 * time.Minute, Runs: 9, When: []tutti.EffectRuns{
+	wide := api.Effect{Reactive: true, AskAbove: 7, Wide: 15 * time.Minute, Runs: 9, When: []api.EffectRuns{
 		{When: tutti.ReactNow, Runs: 1, Nodes: []tutti.NodeName{"a"}},
 		{When: tutti.ReactWindow, Runs: 7, Nodes: []tutti.NodeName{"b", "c", "d", "e", "f"}},
 		{When: tutti.ReactScheduled, Runs: 1, Nodes: []tutti.NodeName{"z"}},
 	}}
 	narrow, passive := wide, wide
 	narrow.AskAbove = 9
-	passive.Reactive, passive.When = false, []tutti.EffectRuns{{Runs: 9, Nodes: []tutti.NodeName{"a", "b", "c", "d", "e"}}}
+	passive.Reactive, passive.When = false, []api.EffectRuns{{Runs: 9, Nodes: []tutti.NodeName{"a", "b", "c", "d", "e"}}}
 	const why = "this directly causes 9 runs (1 now, 7 window (within 15m), 1 scheduled)"
 	for _, tc := range []struct {
 		reason, args string
-		effect       tutti.Effect
+		effect       api.Effect
 		changed      []string
 		out, err     string
 	}{
@@ -68,8 +69,8 @@ What these runs publish may cause more.
 `, ""},
 		{"what would, if somebody converged", "unset k --dry-run", passive, nil, "Directly, this causes 9 runs with the next `tutti converge`; by themselves nodes do not run:\n" +
 			"  a, b, c, d, e, 4 more\nWhat these runs publish may cause more.\n", ""},
-		{"nobody", "set k 1 --dry-run", tutti.Effect{}, nil, "No run: no node has read it, or every reader would get the same answer.\n", ""},
-		{"for programs", "set k 1 --dry-run --json", tutti.Effect{Runs: 1}, nil, "{\n  \"runs\": 1,\n  \"reactive\": false\n}\n", ""},
+		{"nobody", "set k 1 --dry-run", api.Effect{}, nil, "No run: no node has read it, or every reader would get the same answer.\n", ""},
+		{"for programs", "set k 1 --dry-run --json", api.Effect{Runs: 1}, nil, "{\n  \"runs\": 1,\n  \"reactive\": false\n}\n", ""},
 	} {
 		server := &effectServer{effect: tc.effect}
 		root := cli.NewRoot(cli.Deps{Connect: func(cli.Connection) (cli.Server, error) { return server, nil }})

@@ -9,14 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // watched is a server that tells the same story of every job.
 type watched struct{ Server }
 
-func (watched) WatchJob(_ context.Context, _ tutti.WatchJob, f func(tutti.Watched) error) error {
+func (watched) WatchJob(_ context.Context, _ api.WatchJob, f func(api.Watched) error) error {
 	var err error
-	tell(newProgress(), func(_ moment, w tutti.Watched) {
+	tell(newProgress(), func(_ moment, w api.Watched) {
 		if w.Event != nil {
 			if _, ok := w.Event.Body.(*tutti.JobFinished); ok {
 				w.Event.Body = &tutti.JobFinished{Job: "deploy-1", Verdict: tutti.VerdictConverged}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
@@ -16,15 +17,15 @@ func addDryRun(cmd *cobra.Command, dryRun *bool) {
 }
 
 // effect asks what a change would cause, unless nobody is to be asked about it.
-func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (tutti.Effect, error) {
+func (o *options) effect(cmd *cobra.Command, server Server, key string, value json.RawMessage) (api.Effect, error) {
 	if o.yes {
-		return tutti.Effect{}, nil
+		return api.Effect{}, nil
 	}
 	return server.Effect(cmd.Context(), key, value)
 }
 
 // wide reports whether a change causes so many runs that it wants a yes.
-func wide(e tutti.Effect) bool { return e.Reactive && e.Runs > e.AskAbove }
+func wide(e api.Effect) bool { return e.Reactive && e.Runs > e.AskAbove }
 
 func (o *options) showEffect(cmd *cobra.Command, server Server, key string, value json.RawMessage) error {
 	e, err := server.Effect(cmd.Context(), key, value)
@@ -39,7 +40,7 @@ func (o *options) showEffect(cmd *cobra.Command, server Server, key string, valu
 }
 
 // effectLine is an effect in a line, for a question.
-func effectLine(e tutti.Effect) string {
+func effectLine(e api.Effect) string {
 	text := fmt.Sprintf("this directly causes %s", runsText(e.Runs))
 	if !e.Reactive {
 		return text
@@ -52,7 +53,7 @@ func effectLine(e tutti.Effect) string {
 }
 
 // effectText is an effect with nodes.
-func effectText(e tutti.Effect) string {
+func effectText(e api.Effect) string {
 	if e.Runs == 0 {
 		return "No run: no node has read it, or every reader would get the same answer.\n"
 	}
@@ -78,7 +79,7 @@ func effectText(e tutti.Effect) string {
 	return text + "What these runs publish may cause more.\n"
 }
 
-func whenText(e tutti.Effect, when tutti.ReactionTime) string {
+func whenText(e api.Effect, when tutti.ReactionTime) string {
 	if when == tutti.ReactWindow {
 		return "window (within " + fleet.Duration(e.Wide) + ")"
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newExplainCommand(o *options) *cobra.Command {
@@ -20,16 +21,16 @@ the commands say who changed what, when, in which job and run.`,
 	}
 	cmd.AddCommand(
 		newExplanationCommand(o, "node NODE", "Explain why a node is good, stale, suspect, waiting or failed", "web-01", 1,
-			func(ctx context.Context, s Server, args []string) (tutti.NodeExplanation, error) {
+			func(ctx context.Context, s Server, args []string) (api.NodeExplanation, error) {
 				return s.ExplainNode(ctx, tutti.NodeName(args[0]))
 			}, printNodeExplanation),
 		newExplanationCommand(o, "value KEY", "Explain where a value comes from, its history, and who reads it", "shared/app/version", 1,
-			func(ctx context.Context, s Server, args []string) (tutti.ValueExplanation, error) {
+			func(ctx context.Context, s Server, args []string) (api.ValueExplanation, error) {
 				return s.ExplainValue(ctx, args[0])
 			}, printValueExplanation),
 		newExplanationCommand(o, "resource NODE 'TYPE[TITLE]'", "Explain what the last run did to a resource, and what it read for it", "web-01 'Service[nginx]'", 2,
-			func(ctx context.Context, s Server, args []string) (tutti.ResourceExplanation, error) {
-				return s.ExplainResource(ctx, tutti.ExplainResource{Node: tutti.NodeName(args[0]), Resource: args[1]})
+			func(ctx context.Context, s Server, args []string) (api.ResourceExplanation, error) {
+				return s.ExplainResource(ctx, api.ExplainResource{Node: tutti.NodeName(args[0]), Resource: args[1]})
 			}, printResourceExplanation),
 	)
 	return cmd

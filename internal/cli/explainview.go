@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // printStanding prints whether a node is good and what its record has.
-func printStanding(w io.Writer, n tutti.NodeDetail, now time.Time) {
+func printStanding(w io.Writer, n api.NodeDetail, now time.Time) {
 	printLine(w, "stands    %s\nneeds     %s\n", standing(n.Standing, now), n.Standing.Needs)
 	if n.Recorded == "" {
 		fmt.Fprintln(w, "record    none")
@@ -31,12 +32,12 @@ func printStanding(w io.Writer, n tutti.NodeDetail, now time.Time) {
 }
 
 // standing says how a node stands in one line.
-func standing(st tutti.NodeStanding, now time.Time) string {
+func standing(st api.NodeStanding, now time.Time) string {
 	text := string(st.State)
 	if !st.Since.IsZero() {
 		text += fmt.Sprintf(" since %s (%s)", stamp(st.Since), ago(st.Since, now))
 	}
-	if st.Why != "" && st.State != tutti.NodeNew {
+	if st.Why != "" && st.State != api.NodeNew {
 		text += ": " + tutti.OneLine(strings.TrimPrefix(st.Why, "it waits: "))
 	}
 	return text
@@ -44,9 +45,9 @@ func standing(st tutti.NodeStanding, now time.Time) string {
 
 func stamp(t time.Time) string { return t.Local().Format(time.DateTime) }
 
-func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
+func printNodeExplanation(w io.Writer, e api.NodeExplanation, now time.Time) {
 	root := newOutline("%s is %s", e.Node, standing(e.Standing, now))
-	if e.Standing.State == tutti.NodeNew {
+	if e.Standing.State == api.NodeNew {
 		root = newOutline("%s never ran; it joined %s (%s)", e.Node, stamp(e.Standing.Since), ago(e.Standing.Since, now))
 	}
 	if r := e.Standing.Run; r != nil {
@@ -89,7 +90,7 @@ func printNodeExplanation(w io.Writer, e tutti.NodeExplanation, now time.Time) {
 }
 
 // basisText is what a standing rests on besides answers, in one line.
-func basisText(b tutti.NodeBasis, now time.Time) string {
+func basisText(b api.NodeBasis, now time.Time) string {
 	var parts []string
 	if b.Code != "" {
 		parts = append(parts, fmt.Sprintf("code %.19s of environment %s", b.Code, b.Environment))
@@ -111,7 +112,7 @@ func basisText(b tutti.NodeBasis, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-func stillSo(e tutti.NodeExplanation) string {
+func stillSo(e api.NodeExplanation) string {
 	switch len(e.Changed) {
 	case 0:
 		return "and none has changed since"
@@ -134,7 +135,7 @@ func askedAt(p tutti.Place) string {
 }
 
 // runText is a run and why it was, in one line.
-func runText(r tutti.RunView, now time.Time) string {
+func runText(r api.RunView, now time.Time) string {
 	text := fmt.Sprintf("run %s", r.Run)
 	if r.Node != "" {
 		text += " of " + string(r.Node)
@@ -177,7 +178,7 @@ func runText(r tutti.RunView, now time.Time) string {
 	return text + ", started by " + r.By + ")"
 }
 
-func addCause(to *outline, c tutti.Cause, now time.Time) {
+func addCause(to *outline, c api.Cause, now time.Time) {
 	what := "exports changed"
 	switch {
 	case c.Unset:
@@ -203,7 +204,7 @@ func addCause(to *outline, c tutti.Cause, now time.Time) {
 }
 
 // addRun says in which run something happened, and why that was.
-func addRun(to *outline, r tutti.RunView, now time.Time) {
+func addRun(to *outline, r api.RunView, now time.Time) {
 	line := to.add("in %s", runText(r, now))
 	if r.OtherCode {
 		line.add("it had other code than the run before")
@@ -213,7 +214,7 @@ func addRun(to *outline, r tutti.RunView, now time.Time) {
 	}
 }
 
-func addWait(root *outline, wait tutti.WaitedFor, now time.Time) {
+func addWait(root *outline, wait api.WaitedFor, now time.Time) {
 	line := root.add("it waits for %s%s", question(wait.Query), askedAt(wait.At))
 	if wait.Answered {
 		line.add("which has an answer by now")
@@ -246,7 +247,7 @@ func plain[T ~string](names []T) []string {
 	return out
 }
 
-func printValueExplanation(w io.Writer, e tutti.ValueExplanation, now time.Time) {
+func printValueExplanation(w io.Writer, e api.ValueExplanation, now time.Time) {
 	root := newOutline("value %s has none", e.Key)
 	if v := e.Value; v != nil {
 		root = newOutline("value %s = %s", e.Key, v.Value)
@@ -288,7 +289,7 @@ func printValueExplanation(w io.Writer, e tutti.ValueExplanation, now time.Time)
 	root.print(w)
 }
 
-func versionText(v tutti.ValueVersion) string {
+func versionText(v api.ValueVersion) string {
 	text := string(v.Value) + " set"
 	if v.Unset {
 		text = "unset"
@@ -300,7 +301,7 @@ func versionText(v tutti.ValueVersion) string {
 	return text
 }
 
-func printResourceExplanation(w io.Writer, e tutti.ResourceExplanation, now time.Time) {
+func printResourceExplanation(w io.Writer, e api.ResourceExplanation, now time.Time) {
 	root := newOutline("%s on %s", e.Resource, e.Node)
 	root.add("as of %s", runText(*e.Run, now))
 	if e.Reported {
@@ -336,7 +337,7 @@ func printResourceExplanation(w io.Writer, e tutti.ResourceExplanation, now time
 }
 
 // addReads says what was read where a resource is declared, and what that means.
-func addReads(root *outline, e tutti.ResourceExplanation) {
+func addReads(root *outline, e api.ResourceExplanation) {
 	if !e.Reported {
 		root.add("what was read for it is not known: the classes that contain it are known from the report alone")
 		return

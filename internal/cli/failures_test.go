@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // broken is a job of nodes that cannot compile: each for its own name in the message, the last one at another line.
@@ -25,7 +26,7 @@ func broken(nodes int) (*progress, []string) {
 	tell := func(body tutti.Body) {
 		seq++
 		e := tutti.Event{Seq: seq, At: began, Body: body}
-		p.apply(tutti.Watched{Event: &e})
+		p.apply(api.Watched{Event: &e})
 		live = append(live, linesOf(p, e)...)
 	}
 	tell(&tutti.JobStarted{Job: "deploy-1", Plan: plan, Mode: tutti.ModeApply, Targets: map[tutti.StepName][]tutti.NodeName{"all": names}})
@@ -73,8 +74,8 @@ what failed before there was a report
 func TestACycleIsShownWhole(t *testing.T) {
 	const message = "Found 1 dependency cycle:\n(Exec[a] => Exec[b] => Exec[a])\\nTry the '--graph' option"
 	const want = "Found 1 dependency cycle: (Exec[a] => Exec[b] => Exec[a]) Try the '--graph' option"
-	node := tutti.NodeView{Node: "a", LastRun: run1, Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, Message: message}
-	for where, n := range map[string]tutti.NodeView{"as its message": node, "as its failure": func() tutti.NodeView {
+	node := api.NodeView{Node: "a", LastRun: run1, Outcome: tutti.Failed, Reason: tutti.BecauseCatalog, Message: message}
+	for where, n := range map[string]api.NodeView{"as its message": node, "as its failure": func() api.NodeView {
 		n := node
 		n.Failures = []tutti.Failure{{Message: message}}
 		return n

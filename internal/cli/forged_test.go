@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -64,7 +65,7 @@ func forged[T any]() (out T) {
 // TestNoTextForgesALine: whatever a node says in any field, it stays in the line that the command gives it.
 func TestNoTextForgesALine(t *testing.T) {
 	now := time.Unix(100, 0)
-	result, node := forged[tutti.Result](), forged[tutti.NodeDetail]()
+	result, node := forged[tutti.Result](), forged[api.NodeDetail]()
 	run := &engine.Run{Order: tutti.Order{Run: "r", Node: "web-01"}, Result: &result, ClaimedAt: now, WantedAt: now}
 	job := func(r *engine.Run) *engine.Job {
 		return &engine.Job{ID: "deploy-1", Steps: []*engine.Step{{Step: tutti.Step{Name: "web", Run: &tutti.RunStep{Target: "web"}}, Nodes: []*engine.StepNode{{Node: "web-01", Runs: []*engine.Run{r}}}}}}
@@ -77,25 +78,25 @@ func TestNoTextForgesALine(t *testing.T) {
 	record := forged[tutti.Record]()
 	for what, print := range map[string]func(io.Writer){
 		"a node":           func(w io.Writer) { printNode(w, node.NodeView, now); printStanding(w, node, now) },
-		"why a node is so": func(w io.Writer) { printNodeExplanation(w, forged[tutti.NodeExplanation](), now) },
-		"a value":          func(w io.Writer) { printValueExplanation(w, forged[tutti.ValueExplanation](), now) },
-		"a resource":       func(w io.Writer) { printResourceExplanation(w, forged[tutti.ResourceExplanation](), now) },
+		"why a node is so": func(w io.Writer) { printNodeExplanation(w, forged[api.NodeExplanation](), now) },
+		"a value":          func(w io.Writer) { printValueExplanation(w, forged[api.ValueExplanation](), now) },
+		"a resource":       func(w io.Writer) { printResourceExplanation(w, forged[api.ResourceExplanation](), now) },
 		"a run": func(w io.Writer) {
-			printRun(w, runJSON{RunReport: forged[tutti.RunReport](), Log: forged[[]tutti.LogLine]()}, true, now)
+			printRun(w, runJSON{RunReport: forged[api.RunReport](), Log: forged[[]api.LogLine]()}, true, now)
 		},
 		"a run that failed": func(w io.Writer) {
-			r := forged[tutti.RunReport]()
+			r := forged[api.RunReport]()
 			r.Report, r.Result = nil, &bad
 			printRun(w, runJSON{RunReport: r}, false, now)
 		},
-		"changes":       func(w io.Writer) { printChanges(w, forged[tutti.JobChanges]()) },
+		"changes":       func(w io.Writer) { printChanges(w, forged[api.JobChanges]()) },
 		"a job":         func(w io.Writer) { printJob(w, job(run), now) },
 		"a job, failed": func(w io.Writer) { printJob(w, job(&failed), now); printUnreported(w, job(&failed)) },
 		"a job, lost":   func(w io.Writer) { printJob(w, job(&lost), now) },
 		"a record":      func(w io.Writer) { printRecord(w, run, record) },
-		"what goes on":  func(w io.Writer) { (&plainView{progress: newProgress(), out: w}).show(tutti.Watched{Live: &live}) },
+		"what goes on":  func(w io.Writer) { (&plainView{progress: newProgress(), out: w}).show(api.Watched{Live: &live}) },
 		"a local run":   func(w io.Writer) { printLocalLive(w, live) },
-		"code":          func(w io.Writer) { printCode(w, forged[tutti.CodeShown](), now) },
+		"code":          func(w io.Writer) { printCode(w, forged[api.CodeShown](), now) },
 	} {
 		var out bytes.Buffer
 		print(&out)

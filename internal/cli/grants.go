@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newGrantsCommand(o *options) *cobra.Command {
@@ -61,7 +62,7 @@ root on every node that collects what they export.`,
 }
 
 // printSuggested prints grants as a fleet file has them, with what is to be known of them as comments.
-func printSuggested(w io.Writer, got tutti.SuggestedGrants) {
+func printSuggested(w io.Writer, got api.SuggestedGrants) {
 	var of []string
 	if got.Job != "" {
 		of = append(of, fmt.Sprintf("job %s of %s", got.Job, got.At.Local().Format(time.DateTime)))

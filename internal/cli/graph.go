@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newGraphCommand(o *options) *cobra.Command {
@@ -53,7 +54,7 @@ There are three kinds of edges:
 }
 
 // printGraph prints an edge a line, then who has none and who is not good.
-func printGraph(w io.Writer, g tutti.Graph) error {
+func printGraph(w io.Writer, g api.Graph) error {
 	linked := map[tutti.NodeName]bool{}
 	var rows [][]string
 	for _, e := range g.Edges {
@@ -87,7 +88,7 @@ func printGraph(w io.Writer, g tutti.Graph) error {
 	return nil
 }
 
-func kind(e tutti.GraphEdge) string {
+func kind(e api.GraphEdge) string {
 	switch {
 	case e.Explicit:
 		return "explicit"
@@ -97,7 +98,7 @@ func kind(e tutti.GraphEdge) string {
 	return "soft"
 }
 
-func questions(e tutti.GraphEdge) []string {
+func questions(e api.GraphEdge) []string {
 	var out []string
 	for _, q := range e.Questions {
 		out = append(out, question(q))
@@ -108,7 +109,7 @@ func questions(e tutti.GraphEdge) []string {
 // printDot prints the graph for Graphviz: who is not good is red, soft edges are
 // dashed, explicit ones blue. Between many nodes there is one vertex, so that n nodes that all read
 // from each other cost 2n lines.
-func printDot(w io.Writer, g tutti.Graph) error {
+func printDot(w io.Writer, g api.Graph) error {
 	var b strings.Builder
 	b.WriteString("digraph tutti {\n  rankdir=LR;\n  node [shape=box];\n")
 	for _, n := range g.Nodes {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -71,7 +72,7 @@ func newJobShowCommand(o *options) *cobra.Command {
 				return err
 			}
 			p := newProgress()
-			err = server.WatchJob(cmd.Context(), tutti.WatchJob{Job: jobArg(args)}, func(w tutti.Watched) error {
+			err = server.WatchJob(cmd.Context(), api.WatchJob{Job: jobArg(args)}, func(w api.Watched) error {
 				p.apply(w)
 				return nil
 			})
@@ -161,7 +162,7 @@ func runState(r *engine.Run) string {
 }
 
 // eachRecord calls f with the record of every run of the job that has one.
-func eachRecord(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, f func(r *engine.Run, rec tutti.Record) error) error {
+func eachRecord(cmd *cobra.Command, server api.Jobs, j *engine.Job, f func(r *engine.Run, rec tutti.Record) error) error {
 	for _, st := range j.Steps {
 		for _, n := range st.Nodes {
 			for _, r := range n.Runs {
@@ -181,7 +182,7 @@ func eachRecord(cmd *cobra.Command, server tutti.Jobs, j *engine.Job, f func(r *
 	return nil
 }
 
-func printReads(cmd *cobra.Command, server tutti.Jobs, j *engine.Job) error {
+func printReads(cmd *cobra.Command, server api.Jobs, j *engine.Job) error {
 	return eachRecord(cmd, server, j, func(r *engine.Run, rec tutti.Record) error {
 		printRecord(cmd.OutOrStdout(), r, rec)
 		return nil
@@ -248,7 +249,7 @@ type jobJSON struct {
 	Runs    []*engine.Run  `json:"runs"`
 	Records []tutti.Record `json:"records,omitempty"`
 
-	Changes *tutti.JobChanges `json:"changes,omitempty"`
+	Changes *api.JobChanges `json:"changes,omitempty"`
 }
 
 func (o *options) printJobJSON(cmd *cobra.Command, server Server, j *engine.Job, with jobParts) error {
@@ -294,7 +295,7 @@ func newJobWatchCommand(o *options) *cobra.Command {
 }
 
 func newJobCancelCommand(o *options) *cobra.Command {
-	var in tutti.CancelJob
+	var in api.CancelJob
 	cmd := &cobra.Command{
 		Use:     "cancel JOB",
 		Short:   "Cancel a job: start nothing more; current runs finish",

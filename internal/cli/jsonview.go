@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -39,7 +40,7 @@ func summarize(j *engine.Job, now time.Time) summaryLine {
 	}
 }
 
-func (v *jsonView) show(w tutti.Watched) {
+func (v *jsonView) show(w api.Watched) {
 	if w.Live != nil {
 		_ = v.out.Encode(struct {
 			Type string `json:"type"`

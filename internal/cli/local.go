@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Local is what root asks on a node, without the server.
@@ -18,7 +19,7 @@ type Local interface {
 	// Run has the agent begin a run, yields what happens in it, and returns how it ended.
 	Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (LocalRun, error)
 	// Log yields the log of a run (empty: the latest) and returns the run.
-	Log(dir, run string, yield func(tutti.LogLine) error) (LocalRun, error)
+	Log(dir, run string, yield func(api.LogLine) error) (LocalRun, error)
 }
 
 // LocalStatus is what a node knows of itself.
@@ -145,8 +146,8 @@ func newLocalLogCommand(o *options) *cobra.Command {
 			if len(args) == 1 {
 				run = args[0]
 			}
-			lines := []tutti.LogLine{}
-			r, err := o.deps.Local.Log(dir, run, func(l tutti.LogLine) error {
+			lines := []api.LogLine{}
+			r, err := o.deps.Local.Log(dir, run, func(l api.LogLine) error {
 				lines = append(lines, l)
 				return nil
 			})
@@ -156,7 +157,7 @@ func newLocalLogCommand(o *options) *cobra.Command {
 			if o.json {
 				return printJSON(cmd.OutOrStdout(), struct {
 					LocalRun
-					Log []tutti.LogLine `json:"log"`
+					Log []api.LogLine `json:"log"`
 				}{r, lines})
 			}
 			printLocalEnd(cmd.OutOrStdout(), r)

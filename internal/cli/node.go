@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newNodeCommand(o *options) *cobra.Command {
@@ -45,7 +46,7 @@ this for an agent that was downgraded.`,
 			if err != nil {
 				return err
 			}
-			in := tutti.KeepNode{Node: tutti.NodeName(args[0])}
+			in := api.KeepNode{Node: tutti.NodeName(args[0])}
 			if len(args) > 1 {
 				in.Boot = args[1]
 			}
@@ -102,7 +103,7 @@ func newNodeListCommand(o *options) *cobra.Command {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", n.Node, tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))
 				}
 			}
-			if old := tutti.OldGrants(nodes); old != "" {
+			if old := api.OldGrants(nodes); old != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s; see: tutti grants suggest\n", old)
 			}
 			return err
@@ -111,16 +112,16 @@ func newNodeListCommand(o *options) *cobra.Command {
 }
 
 // stands is how a node stands, in a word or two; a server of an earlier release does not say it.
-func stands(n tutti.NodeView) string {
-	if n.Stands == tutti.NodeGood && n.Proved {
+func stands(n api.NodeView) string {
+	if n.Stands == api.NodeGood && n.Proved {
 		return "good (proved)"
 	}
 	return orDash(string(n.Stands))
 }
 
 // countStands says how many nodes stand how, like "3 good, 1 stale"; empty: nobody knows.
-func countStands(nodes []tutti.NodeView) string {
-	counts := map[tutti.NodeState]int{}
+func countStands(nodes []api.NodeView) string {
+	counts := map[api.NodeState]int{}
 	for _, n := range nodes {
 		counts[n.Stands]++
 	}
@@ -133,14 +134,14 @@ func countStands(nodes []tutti.NodeView) string {
 }
 
 // byState sorts the states of nodes: the good one first, then as a person has to care; others last.
-func byState(a, b tutti.NodeState) int {
-	order := []tutti.NodeState{tutti.NodeGood, tutti.NodeSuspect, tutti.NodeStale, tutti.NodeWaiting, tutti.NodeFailed, tutti.NodeNew}
-	place := func(s tutti.NodeState) uint { return uint(slices.Index(order, s)) } // of a later release: the largest
+func byState(a, b api.NodeState) int {
+	order := []api.NodeState{api.NodeGood, api.NodeSuspect, api.NodeStale, api.NodeWaiting, api.NodeFailed, api.NodeNew}
+	place := func(s api.NodeState) uint { return uint(slices.Index(order, s)) } // of a later release: the largest
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
 // lastOutcome is how the last run of a node ended.
-func lastOutcome(n tutti.NodeView) string {
+func lastOutcome(n api.NodeView) string {
 	if n.Proved && n.Outcome == "" {
 		return "proof"
 	}
@@ -148,11 +149,11 @@ func lastOutcome(n tutti.NodeView) string {
 }
 
 // conflict says what two machines with one key mean, and what to do.
-func conflict(n tutti.NodeView) string {
+func conflict(n api.NodeView) string {
 	return fmt.Sprintf("%s; nothing is taken from it, and nothing begins there: tutti node show %s, then tutti node keep %s BOOT", n.Conflicted, n.Node, n.Node)
 }
 
-func connection(n tutti.NodeView) string {
+func connection(n api.NodeView) string {
 	switch {
 	case n.Conflicted != "":
 		return "conflicted"
@@ -167,7 +168,7 @@ func connection(n tutti.NodeView) string {
 }
 
 // jobOf is the job of a node's last run, or whose that was.
-func jobOf(n tutti.NodeView) string {
+func jobOf(n api.NodeView) string {
 	if n.Foreign {
 		return foreignWord(n.Local)
 	}
@@ -229,7 +230,7 @@ func newNodeShowCommand(o *options) *cobra.Command {
 	}
 }
 
-func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
+func printNode(w io.Writer, n api.NodeView, now time.Time) {
 	printLine(w, "node      %s\nkey       %s\ngroups    %s\njoined    %s\nstate     %s, seen %s\nagent     %s\npuppet    %s\n",
 		n.Node, n.Key, orDash(joined(n.Groups)), n.JoinedAt.Local().Format(time.DateTime), connection(n), ago(n.SeenAt, now), orDash(tutti.InLine(n.Version)), orDash(tutti.InLine(n.Puppet)))
 	if n.Warm != 0 {
@@ -248,7 +249,7 @@ func printNode(w io.Writer, n tutti.NodeView, now time.Time) {
 		printLine(w, "too old   %s\n", tutti.OneLine(tutti.TooOld(n.Node, n.Version, n.TooOldFor)))
 	}
 	if len(n.OldGrants) > 0 {
-		printLine(w, "grants    %s\n", tutti.OldGrants([]tutti.NodeView{n}))
+		printLine(w, "grants    %s\n", api.OldGrants([]api.NodeView{n}))
 	}
 	if n.Paused != "" {
 		printLine(w, "paused    %s\n", strings.TrimPrefix(n.Paused, "paused "))

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 )
 
@@ -16,18 +17,18 @@ import (
 // release.
 type nodesOnly struct{ cli.Server }
 
-func (nodesOnly) ListNodes(context.Context) ([]tutti.NodeView, error) {
-	return []tutti.NodeView{{Node: "db-01", Version: "0.3.0", OldGrants: []string{"Mount", "Service"}}, {Node: "web-01", Version: "0.2.0", TooOldFor: []tutti.Capability{"debug", "of_later"}}}, nil
+func (nodesOnly) ListNodes(context.Context) ([]api.NodeView, error) {
+	return []api.NodeView{{Node: "db-01", Version: "0.3.0", OldGrants: []string{"Mount", "Service"}}, {Node: "web-01", Version: "0.2.0", TooOldFor: []tutti.Capability{"debug", "of_later"}}}, nil
 }
 
-func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (tutti.NodeDetail, error) {
+func (s nodesOnly) ShowNode(ctx context.Context, name tutti.NodeName) (api.NodeDetail, error) {
 	nodes, err := s.ListNodes(ctx)
 	for _, n := range nodes {
 		if n.Node == name {
-			return tutti.NodeDetail{NodeView: n}, err
+			return api.NodeDetail{NodeView: n}, err
 		}
 	}
-	return tutti.NodeDetail{}, err
+	return api.NodeDetail{}, err
 }
 
 // TestWhoIsTooOld: of an agent, or of a grant; both views of nodes name it with the agent's version and what to do, and
@@ -64,25 +65,25 @@ func TestWhoIsTooOld(t *testing.T) {
 // standing is a server of nodes that stand in some way.
 type standing struct {
 	cli.Server
-	nodes []tutti.NodeView
+	nodes []api.NodeView
 }
 
-func (s standing) ListNodes(context.Context) ([]tutti.NodeView, error) { return s.nodes, nil }
+func (s standing) ListNodes(context.Context) ([]api.NodeView, error) { return s.nodes, nil }
 
 // TestNodesStand: each node's line says how it stands, and the last one counts. A server of an earlier release says nothing of it.
 func TestNodesStand(t *testing.T) {
 	const head = "NODE  STATE  SEEN   STANDS         LAST RUN        BEGAN  JOB  GROUPS\n"
 	cases := []struct {
 		reason string
-		nodes  []tutti.NodeView
+		nodes  []api.NodeView
 		want   string
 	}{
-		{"they stand in different ways", []tutti.NodeView{
-			{Node: "a", Stands: tutti.NodeStale, Outcome: tutti.Unchanged},
-			{Node: "b", Stands: tutti.NodeGood, Proved: true},
-			{Node: "c", Stands: tutti.NodeGood, Outcome: tutti.Changed},
+		{"they stand in different ways", []api.NodeView{
+			{Node: "a", Stands: api.NodeStale, Outcome: tutti.Unchanged},
+			{Node: "b", Stands: api.NodeGood, Proved: true},
+			{Node: "c", Stands: api.NodeGood, Outcome: tutti.Changed},
 			{Node: "d", Stands: "of later"},
-			{Node: "e", Stands: tutti.NodeFailed, Outcome: tutti.Failed, Reason: tutti.BecauseCompile},
+			{Node: "e", Stands: api.NodeFailed, Outcome: tutti.Failed, Reason: tutti.BecauseCompile},
 		}, head +
 			"a     away   never  stale          unchanged       never  -    -\n" +
 			"b     away   never  good (proved)  proof           never  -    -\n" +
@@ -90,7 +91,7 @@ func TestNodesStand(t *testing.T) {
 			"d     away   never  of later       -               never  -    -\n" +
 			"e     away   never  failed         failed:compile  never  -    -\n" +
 			"2 good, 1 stale, 1 failed, 1 of later\n"},
-		{"the server does not say", []tutti.NodeView{{Node: "a"}},
+		{"the server does not say", []api.NodeView{{Node: "a"}},
 			"NODE  STATE  SEEN   STANDS  LAST RUN  BEGAN  JOB  GROUPS\na     away   never  -       -         never  -    -\n"},
 	}
 	for _, tc := range cases {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // OperatorCreate is how an operator is let in.
@@ -53,7 +54,7 @@ func newOperatorListCommand(o *options) *cobra.Command {
 	}
 }
 
-func operatorState(v tutti.OperatorView) string {
+func operatorState(v api.OperatorView) string {
 	switch {
 	case !v.Revoked.IsZero() && v.Certificates == 0:
 		return "revoked"
@@ -144,7 +145,7 @@ func newOperatorRequestCommand(o *options) *cobra.Command {
 }
 
 func newOperatorRevokeCommand(o *options) *cobra.Command {
-	var in tutti.RevokeOperator
+	var in api.RevokeOperator
 	cmd := &cobra.Command{
 		Use:     "revoke NAME",
 		Short:   "Revoke an operator's certificates and end open sessions",

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newPauseCommand(o *options) *cobra.Command {
-	var in tutti.Pause
+	var in api.Pause
 	cmd := &cobra.Command{
 		Use:   "pause [TARGET] --reason TEXT",
 		Short: "Pause a group, a node or the fleet: no converging, no reactions",
@@ -115,7 +116,7 @@ func targetName(target string) string {
 	return target
 }
 
-func until(p tutti.PauseView) string {
+func until(p api.PauseView) string {
 	if p.Until.IsZero() {
 		return "it is unpaused"
 	}

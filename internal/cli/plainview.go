@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -18,7 +19,7 @@ type plainView struct {
 	hints    io.Writer
 }
 
-func (v *plainView) show(w tutti.Watched) {
+func (v *plainView) show(w api.Watched) {
 	if w.Event != nil {
 		for _, text := range linesOf(v.progress, *w.Event) {
 			printLine(v.out, "%s  %s\n", w.Event.At.Local().Format(time.TimeOnly), text)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -51,7 +52,7 @@ func (p *progress) begin() { p.again = 0 }
 // apply folds one thing; it reports whether that was new. A server that was
 // restored from a backup tells another history from some event on: what it no
 // longer knows of has not happened.
-func (p *progress) apply(w tutti.Watched) bool {
+func (p *progress) apply(w api.Watched) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.Live != nil {

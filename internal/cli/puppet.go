@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // remote is a command that asks nodes.
 type remote struct {
 	*options
-	in tutti.AskNodes
+	in api.AskNodes
 }
 
 func newPuppetCommand(o *options) *cobra.Command {
@@ -46,7 +47,7 @@ Exit code:
 }
 
 // command makes one that asks for an action and shows the answers.
-func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []tutti.NodeAnswer) error) *cobra.Command {
+func (r *remote) command(cmd *cobra.Command, show func(*cobra.Command, []api.NodeAnswer) error) *cobra.Command {
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		server, err := r.connect()
@@ -77,7 +78,7 @@ func (r *remote) flags(cmd *cobra.Command) {
 
 // ask returns the answers of all nodes, sorted by node. Who changes something has to
 // say where.
-func (r *remote) ask(cmd *cobra.Command, server Server) ([]tutti.NodeAnswer, error) {
+func (r *remote) ask(cmd *cobra.Command, server Server) ([]api.NodeAnswer, error) {
 	if r.in.On == "" && (r.in.Action.Effect() || r.in.Action == tutti.RemoteRun) {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "on which nodes? usage: %s --on EXPRESSION; every node is --on true", cmd.UseLine())
 	}
@@ -87,13 +88,13 @@ func (r *remote) ask(cmd *cobra.Command, server Server) ([]tutti.NodeAnswer, err
 	}
 	out, err := askAll(cmd, server, in)
 	out = append(out, undecided...)
-	slices.SortFunc(out, func(a, b tutti.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b api.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })
 	return out, err
 }
 
-func askAll(cmd *cobra.Command, server tutti.Remotes, in tutti.AskNodes) ([]tutti.NodeAnswer, error) {
-	var out []tutti.NodeAnswer
-	err := server.AskNodes(cmd.Context(), in, func(all []tutti.NodeAnswer) error {
+func askAll(cmd *cobra.Command, server api.Remotes, in api.AskNodes) ([]api.NodeAnswer, error) {
+	var out []api.NodeAnswer
+	err := server.AskNodes(cmd.Context(), in, func(all []api.NodeAnswer) error {
 		out = append(out, all...)
 		return nil
 	})
@@ -101,7 +102,7 @@ func askAll(cmd *cobra.Command, server tutti.Remotes, in tutti.AskNodes) ([]tutt
 }
 
 // exit names who did not do it, and says so with the exit code.
-func (r *remote) exit(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func (r *remote) exit(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	code := ExitOK
 	for _, a := range answers {
 		switch a.Verdict {
@@ -127,7 +128,7 @@ func (r *remote) exit(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 }
 
 func newPuppetStatusCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteStatus}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteStatus}}
 	return r.command(&cobra.Command{
 		Use: "status", Args: cobra.NoArgs, Short: "Show what the Puppet of each node is doing, and whether it is enabled",
 		Example: `  tutti puppet status --on '"web" in groups'`,
@@ -135,7 +136,7 @@ func newPuppetStatusCommand(o *options) *cobra.Command {
 }
 
 func newPuppetCountCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteStatus}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteStatus}}
 	return r.command(&cobra.Command{
 		Use: "count", Args: cobra.NoArgs, Short: "Count the nodes by what their Puppet is doing",
 		Example: "  tutti puppet count",
@@ -143,7 +144,7 @@ func newPuppetCountCommand(o *options) *cobra.Command {
 }
 
 func newPuppetLastRunCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteSummary}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteSummary}}
 	return r.command(&cobra.Command{
 		Use: "last-run-summary", Args: cobra.NoArgs, Short: "Show the summary that Puppet keeps of its last run on each node",
 		Example: `  tutti puppet last-run-summary --on 'node == "web-01"'`,
@@ -151,7 +152,7 @@ func newPuppetLastRunCommand(o *options) *cobra.Command {
 }
 
 func newPuppetSummaryCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteSummary}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteSummary}}
 	return r.command(&cobra.Command{
 		Use: "summary", Args: cobra.NoArgs, Short: "Compare the last runs of the nodes: resources, failures, times",
 		Example: "  tutti puppet summary",
@@ -159,7 +160,7 @@ func newPuppetSummaryCommand(o *options) *cobra.Command {
 }
 
 func newPuppetResourceCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteResource}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteResource}}
 	cmd := r.command(&cobra.Command{
 		Use: "resource TYPE [NAME]", Args: cobra.RangeArgs(1, 2), Short: "Show a resource as it is on each node; changes nothing",
 		Long: `Reads a resource, or all resources of a type, with Puppet's own providers (puppet
@@ -182,7 +183,7 @@ policy allows the action "resource".`,
 }
 
 func newPuppetEnableCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteEnable}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteEnable}}
 	cmd := r.command(&cobra.Command{
 		Use: "enable", Args: cobra.NoArgs, Short: "Enable Puppet (no effect where it is enabled)",
 		Long: `Lets Puppet run again, as "puppet agent --enable" does.
@@ -195,7 +196,7 @@ func newPuppetEnableCommand(o *options) *cobra.Command {
 }
 
 func newPuppetDisableCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteDisable}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteDisable}}
 	cmd := r.command(&cobra.Command{
 		Use: "disable", Args: cobra.NoArgs, Short: "Disable Puppet (where it is disabled, the message stays)",
 		Long: `Disables Puppet as "puppet agent --disable" does, in Puppet's own file. Puppet then
@@ -218,7 +219,7 @@ expression uses more than "node", such as groups or facts, only the server knows
 nodes are selected. The command then asks first, or needs --yes.`
 
 func newPuppetRunOnceCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
 		Use: "runonce", Args: cobra.NoArgs, Short: "Run Puppet once on the nodes that may run, all at once",
 		Example: `  tutti puppet runonce --on '"web" in groups' --noop`,
@@ -230,7 +231,7 @@ func newPuppetRunOnceCommand(o *options) *cobra.Command {
 }
 
 func newPuppetRunAllCommand(o *options) *cobra.Command {
-	r := &remote{o, tutti.AskNodes{Action: tutti.RemoteRun}}
+	r := &remote{o, api.AskNodes{Action: tutti.RemoteRun}}
 	cmd := &cobra.Command{
 		Use: "runall N", Args: cobra.ExactArgs(1), Short: "Run Puppet once on the nodes that may run, N at a time",
 		Long: `Keeps N runs in flight: when one ends, the next begins. Each node is first asked whether
@@ -279,7 +280,7 @@ the command itself ends it.`,
 
 // start is what a round of runs is told.
 type start struct {
-	in     tutti.StartJob
+	in     api.StartJob
 	detach bool
 }
 
@@ -295,7 +296,7 @@ func (r *remote) startFlags(cmd *cobra.Command) func(limit int) start {
 	cmd.Flags().StringVar(&options.Environment, "environment", "", "another environment of the Puppet Server's, with mode: agent")
 	cmd.Flags().BoolVar(&options.Debug, "debug", false, "have Puppet's log in full: tutti run show RUN --logs")
 	return func(limit int) start {
-		in := tutti.StartJob{Runs: &tutti.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
+		in := api.StartJob{Runs: &api.NodeRuns{Limit: limit, RunOptions: options}, Mode: tutti.ModeApply}
 		if noop {
 			in.Mode = tutti.ModeNoop
 		}
@@ -337,7 +338,7 @@ func (r *remote) runs(cmd *cobra.Command, s start) error {
 	return err
 }
 
-func showChange(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func showChange(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	var rows [][]string
 	for _, a := range answers {
 		if a.Verdict == tutti.RemoteOK {

@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/selector"
 )
 
 // signed returns the question with what the operator signs of it, where operators sign what nodes change. An operator
 // signs names, not a selector: which nodes these are is asked for first, and those of which nobody can say it are
 // answers already.
-func (r *remote) signed(cmd *cobra.Command, server Server) (tutti.AskNodes, []tutti.NodeAnswer, error) {
+func (r *remote) signed(cmd *cobra.Command, server Server) (api.AskNodes, []api.NodeAnswer, error) {
 	in := r.in
 	if !in.Action.Effect() {
 		return in, nil, nil
@@ -27,7 +28,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (tutti.AskNodes, []tu
 	if said.Operators == nil { // or a server of release 0.2.0 or before
 		return in, nil, nil
 	}
-	chosen, err := askAll(cmd, server, tutti.AskNodes{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
+	chosen, err := askAll(cmd, server, api.AskNodes{Action: tutti.RemoteStatus, On: in.On, Wait: in.Wait})
 	if err != nil {
 		return in, nil, err
 	}
@@ -51,7 +52,7 @@ func (r *remote) signed(cmd *cobra.Command, server Server) (tutti.AskNodes, []tu
 // meant returns, of what the server says of the nodes that an expression selects, those that are meant, sorted, and those of
 // which nobody can say it. A node whose name alone shows that it is not meant is refused. Unsure is how many are meant by
 // the word of the server alone, because the expression asks for more than the name.
-func meant(on string, chosen []tutti.NodeAnswer) (nodes []tutti.NodeName, undecided []tutti.NodeAnswer, unsure int, err error) {
+func meant(on string, chosen []api.NodeAnswer) (nodes []tutti.NodeName, undecided []api.NodeAnswer, unsure int, err error) {
 	expression, err := selector.Parse(on)
 	if err != nil {
 		return nil, nil, 0, err

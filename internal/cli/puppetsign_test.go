@@ -7,19 +7,20 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // chooser is a server that says which nodes an expression selects.
 type chooser struct {
 	Server
-	says []tutti.NodeAnswer
+	says []api.NodeAnswer
 }
 
 func (chooser) Signing(context.Context) (tutti.Signing, error) {
 	return tutti.Signing{Operators: &tutti.Statement{}}, nil
 }
 
-func (c chooser) AskNodes(_ context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
+func (c chooser) AskNodes(_ context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	if in.Action.Effect() {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (c chooser) AskNodes(_ context.Context, in tutti.AskNodes, yield func([]tut
 // TestWhichNodesAreSigned: a server chooses whom an expression selects, and an operator signs for these. Who is not meant by
 // the name is refused; where the name does not say it, the operator does.
 func TestWhichNodesAreSigned(t *testing.T) {
-	ok := func(n tutti.NodeName) tutti.NodeAnswer { return tutti.NodeAnswer{Node: n, Verdict: tutti.RemoteOK} }
+	ok := func(n tutti.NodeName) api.NodeAnswer { return api.NodeAnswer{Node: n, Verdict: tutti.RemoteOK} }
 	for _, tc := range []struct {
 		on     string
 		says   []tutti.NodeName
@@ -52,7 +53,7 @@ func TestWhichNodesAreSigned(t *testing.T) {
 		}
 		root := NewRoot(Deps{
 			Connect: func(Connection) (Server, error) { return server, nil },
-			SignAction: func(_ context.Context, _ Server, _ Connection, _ tutti.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
+			SignAction: func(_ context.Context, _ Server, _ Connection, _ api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 				for _, n := range nodes {
 					signed = strings.TrimSpace(signed + " " + string(n))
 				}

@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
-func showStatus(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func showStatus(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	var rows [][]string
 	for _, a := range answers {
 		if a.Verdict != tutti.RemoteOK {
@@ -27,7 +28,7 @@ func showStatus(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 }
 
 // lastKnown is how the last run of a node ended that the server knows of.
-func lastKnown(a tutti.NodeAnswer) string {
+func lastKnown(a api.NodeAnswer) string {
 	text := orDash(outcome(a.Outcome, a.Reason))
 	if a.Foreign {
 		text += " (" + foreignWord(a.Local) + ")"
@@ -42,7 +43,7 @@ func sinceSeconds(last, since int64) string {
 	return short(time.Duration(since)*time.Second) + " ago"
 }
 
-func showCount(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func showCount(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	var nodes, enabled, disabled, applying, idling, stopped, daemons, other int
 	for _, a := range answers {
 		if nodes++; a.Verdict != tutti.RemoteOK {
@@ -71,7 +72,7 @@ func showCount(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 	return table(cmd.OutOrStdout(), "NODES\tCOUNT", rows)
 }
 
-func showLastRun(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func showLastRun(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	var rows [][]string
 	for _, a := range answers {
 		if a.Verdict != tutti.RemoteOK {
@@ -96,7 +97,7 @@ func showLastRun(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 }
 
 // showSummary compares the last runs.
-func showSummary(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func showSummary(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	failed, columns := 0, []struct {
 		what   string
 		of     func(*tutti.RunSummary) float64
@@ -145,7 +146,7 @@ func showSummary(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
 	return tableIfAny(cmd, "LAST RUNS\tLEAST\tMEDIAN\t95%\tMOST\tNODES ABOVE 0", rows)
 }
 
-func showResource(cmd *cobra.Command, answers []tutti.NodeAnswer) error {
+func showResource(cmd *cobra.Command, answers []api.NodeAnswer) error {
 	for _, a := range answers {
 		if a.Verdict == tutti.RemoteOK {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s:\n", a.Node)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/report"
 )
 
@@ -30,14 +31,14 @@ func realRun(t *testing.T, version, name string, all bool) runJSON {
 	}
 	result := result(run1, tutti.Failed, 1.5, 14)
 	result.Reason, result.Message, result.Phase, result.Corrective = tutti.BecauseResources, "2 resources failed", "report", true
-	out := runJSON{RunReport: tutti.RunReport{
+	out := runJSON{RunReport: api.RunReport{
 		RunView: *ranIn(run1, "web-01", "deploy-1"), Attempt: 2, Environment: "production", ClaimedAt: began, Result: &result, Report: &rep,
 	}}
 	out.Outcome, out.Reason, out.Puppet, out.Code = tutti.Failed, tutti.BecauseResources, version, tutti.DigestOf(nil)
 	if raw, err = os.ReadFile(filepath.Join(realReports, version, name+".jsonl")); err != nil {
 		t.Fatal(err)
 	}
-	err = report.Log(raw, func(l tutti.LogLine) error {
+	err = report.Log(raw, func(l api.LogLine) error {
 		if all || serious[l.Level] {
 			out.Log = append(out.Log, l)
 		}
@@ -50,8 +51,8 @@ func realRun(t *testing.T, version, name string, all bool) runJSON {
 }
 
 // withoutReport is a run without a report.
-func withoutReport(change func(*tutti.RunReport)) runJSON {
-	r := tutti.RunReport{RunView: *ranIn(run1, "web-01", "deploy-1"), Environment: "production", ClaimedAt: began, Missing: &tutti.Missing{}}
+func withoutReport(change func(*api.RunReport)) runJSON {
+	r := api.RunReport{RunView: *ranIn(run1, "web-01", "deploy-1"), Environment: "production", ClaimedAt: began, Missing: &api.Missing{}}
 	r.Outcome, r.Code = "", tutti.DigestOf(nil)
 	change(&r)
 	return runJSON{RunReport: r, NoLog: "there is no log of it"}
@@ -93,17 +94,17 @@ func TestRunView(t *testing.T) {
 		{"Puppet 8, noop", realRun(t, "8.10.0", "noop", false), false},
 		{"Puppet 8, cut off", cutShort(realRun(t, "8.10.0", "noop", false)), false},
 		{"through the Puppet Server", ofPuppetServer(realRun(t, "8.10.0", "noop", false)), false},
-		{"and without a report", ofPuppetServer(withoutReport(func(*tutti.RunReport) {})), false},
-		{"a run that goes on", withoutReport(func(r *tutti.RunReport) { r.Phase, r.Missing.Text = "applying", "the run has not ended: applying" }), true},
-		{"a run that is lost", withoutReport(func(r *tutti.RunReport) {
+		{"and without a report", ofPuppetServer(withoutReport(func(*api.RunReport) {})), false},
+		{"a run that goes on", withoutReport(func(r *api.RunReport) { r.Phase, r.Missing.Text = "applying", "the run has not ended: applying" }), true},
+		{"a run that is lost", withoutReport(func(r *api.RunReport) {
 			r.Lost, r.Outcome, r.Missing.Text = "silent for 30s", tutti.Lost, "the run is lost: silent for 30s"
 		}), false},
-		{"a run that was stopped", withoutReport(func(r *tutti.RunReport) {
+		{"a run that was stopped", withoutReport(func(r *api.RunReport) {
 			result := result(run1, "", 1, 2)
 			result.Stopped = true
 			r.Stopped, r.GateWhy, r.Result, r.Missing.Text = true, "db/port has changed", &result, "it was stopped at its gate"
 		}), false},
-		{"hostile words", withoutReport(func(r *tutti.RunReport) {
+		{"hostile words", withoutReport(func(r *api.RunReport) {
 			r.Puppet, r.Lost, r.Missing.Text = "8\x1b[2J", "a\nb\x07", "c\u202e"
 		}), false},
 	} {
@@ -125,10 +126,10 @@ func TestChangesView(t *testing.T) {
 	}
 	same.Add("db-01", *realRun(t, "8.10.0", "noop", false).Report)
 	changes, _ := same.Changes()
-	printChanges(&out, tutti.JobChanges{
-		Job: "deploy-1", Read: 31, Changes: changes, LeftOut: 7, Unread: []tutti.Unread{{Why: "its report is not kept any more", Runs: 2, Nodes: []tutti.NodeName{"db-02"}}},
+	printChanges(&out, api.JobChanges{
+		Job: "deploy-1", Read: 31, Changes: changes, LeftOut: 7, Unread: []api.Unread{{Why: "its report is not kept any more", Runs: 2, Nodes: []tutti.NodeName{"db-02"}}},
 	})
-	printChanges(&out, tutti.JobChanges{})
+	printChanges(&out, api.JobChanges{})
 	goldenText(t, "changes.txt", out.String())
 }
 
@@ -171,10 +172,10 @@ func TestAJournalIsShownOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := withoutReport(func(r *tutti.RunReport) { r.Report, r.Missing = &report, nil })
+	r := withoutReport(func(r *api.RunReport) { r.Report, r.Missing = &report, nil })
 	r.NoLog = ""
 	for source, message := range map[string]string{"Puppet": said, "/Stage[main]/Main/Service[web]/ensure": event} {
-		r.Log = append(r.Log, tutti.LogLine{Level: "err", Source: source, Message: message})
+		r.Log = append(r.Log, api.LogLine{Level: "err", Source: source, Message: message})
 	}
 	var got bytes.Buffer
 	printRun(&got, r, false, began)
@@ -198,7 +199,7 @@ func TestAJournalIsShownOnce(t *testing.T) {
 	if t.Failed() {
 		t.Log(text)
 	}
-	r.Report, r.Missing = nil, &tutti.Missing{Text: "none"}
+	r.Report, r.Missing = nil, &api.Missing{Text: "none"}
 	got.Reset()
 	printRun(&got, r, false, began)
 	if n := strings.Count(got.String(), "cannot bind: in use"); n != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // What a terminal is shown of a report; --json has all that is kept.
@@ -55,7 +56,7 @@ func (s shownJournals) cut(message string) (said string, journal []string) {
 	return said + "; its journal ends so:", lines
 }
 
-func (s shownJournals) printLine(w io.Writer, l tutti.LogLine) {
+func (s shownJournals) printLine(w io.Writer, l api.LogLine) {
 	var journal []string
 	l.Message, journal = s.cut(l.Message)
 	printLogLine(w, l)
@@ -68,7 +69,7 @@ func printJournal(w io.Writer, indent string, journal []string) {
 	}
 }
 
-func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
+func printRunHead(w io.Writer, r api.RunReport, now time.Time) {
 	say := func(what, format string, args ...any) {
 		fmt.Fprintf(w, "%-11s%s\n", what, oneLine(fmt.Sprintf(format, args...), maxLine))
 	}
@@ -97,7 +98,7 @@ func printRunHead(w io.Writer, r tutti.RunReport, now time.Time) {
 	}
 }
 
-func ofJob(r tutti.RunReport) string {
+func ofJob(r api.RunReport) string {
 	if r.Foreign {
 		return "none: " + foreignWords(r.Local)
 	}
@@ -115,7 +116,7 @@ func ofJob(r tutti.RunReport) string {
 }
 
 // runOutcome is how a run ended, or where it is.
-func runOutcome(r tutti.RunReport) string {
+func runOutcome(r api.RunReport) string {
 	text := outcome(r.Outcome, r.Reason)
 	switch {
 	case r.Proved:
@@ -142,7 +143,7 @@ func runOutcome(r tutti.RunReport) string {
 	return text
 }
 
-func runBegan(r tutti.RunReport) time.Time {
+func runBegan(r api.RunReport) time.Time {
 	if r.Result != nil {
 		return r.Result.StartedAt
 	}
@@ -164,7 +165,7 @@ func howLoaded(r tutti.Result) string {
 }
 
 // countsText has the outcomes that there are.
-func countsText(c tutti.ReportCounts) string {
+func countsText(c api.ReportCounts) string {
 	var parts []string
 	for _, p := range []struct {
 		n    int
@@ -191,14 +192,14 @@ func countsText(c tutti.ReportCounts) string {
 
 // sections are the outcomes in the order in which they are shown.
 var sections = []struct{ outcome, title string }{
-	{tutti.ResourceFailed, "failed"},
-	{tutti.ResourceChanged, "changed"},
-	{tutti.ResourceOutOfSync, "not changed (noop)"},
-	{tutti.ResourceSkipped, "skipped"},
-	{tutti.ResourceUnchanged, "audited"},
+	{api.ResourceFailed, "failed"},
+	{api.ResourceChanged, "changed"},
+	{api.ResourceOutOfSync, "not changed (noop)"},
+	{api.ResourceSkipped, "skipped"},
+	{api.ResourceUnchanged, "audited"},
 }
 
-func printResources(w io.Writer, r tutti.Report, journals shownJournals) {
+func printResources(w io.Writer, r api.Report, journals shownJournals) {
 	for _, s := range sections {
 		title := "\n" + s.title + "\n"
 		for _, st := range r.Resources {
@@ -215,14 +216,14 @@ func printResources(w io.Writer, r tutti.Report, journals shownJournals) {
 }
 
 // printUnrefreshed prints what a run that was cut off did not come to: Puppet's report says nothing of it.
-func printUnrefreshed(w io.Writer, r tutti.Report, result *tutti.Result) {
+func printUnrefreshed(w io.Writer, r api.Report, result *tutti.Result) {
 	if result == nil || !cutOff(*result) {
 		return
 	}
 	title := "\nnot refreshed, the run was cut off\n"
 	for _, f := range result.Failures {
-		failed := func(st tutti.ReportStatus) bool {
-			return st.Resource == f.Resource && st.Outcome == tutti.ResourceFailed
+		failed := func(st api.ReportStatus) bool {
+			return st.Resource == f.Resource && st.Outcome == api.ResourceFailed
 		}
 		if !slices.ContainsFunc(r.Resources, failed) {
 			fmt.Fprintf(w, "%s  %s\n", title, oneLine(f.String(), maxLine))
@@ -231,7 +232,7 @@ func printUnrefreshed(w io.Writer, r tutti.Report, result *tutti.Result) {
 	}
 }
 
-func printStatus(w io.Writer, st tutti.ReportStatus, journals shownJournals) {
+func printStatus(w io.Writer, st api.ReportStatus, journals shownJournals) {
 	fmt.Fprintf(w, "  %s%s%s", oneLine(st.Resource, maxLine), place(st.Place), within(st.Containers))
 	if st.Seconds > 0 {
 		fmt.Fprintf(w, "  %s", quick(st.Seconds))
@@ -262,7 +263,7 @@ func within(containers []string) string {
 
 // eventText is what happened to a property, from which value to which, and whether
 // somebody wanted it.
-func eventText(e tutti.ResourceEvent) string {
+func eventText(e api.ResourceEvent) string {
 	text := changeText(e.Property, e.Old, e.New, e.Message)
 	switch e.Status {
 	case "failure":
@@ -311,7 +312,7 @@ func oneLine(text string, most int) string {
 // quick is a time of a resource.
 func quick(seconds float64) string { return fmt.Sprintf("%.2fs", seconds) }
 
-func printTimes(w io.Writer, r tutti.Report) {
+func printTimes(w io.Writer, r api.Report) {
 	var times, slow []string
 	for _, t := range r.Times[:min(len(r.Times), shownTimes)] {
 		times = append(times, fmt.Sprintf("%s %s", oneLine(t.Name, maxValue), quick(t.Seconds)))
@@ -351,7 +352,7 @@ func printLog(w io.Writer, r runJSON, all bool, journals shownJournals) {
 	}
 }
 
-func printLogLine(w io.Writer, l tutti.LogLine) {
+func printLogLine(w io.Writer, l api.LogLine) {
 	printLine(w, "  %s  %-7s  %s", l.At.Local().Format(time.TimeOnly), l.Level, oneLine(l.Message, maxLine))
 	if l.Source != "" && l.Source != "Puppet" {
 		fmt.Fprintf(w, "  (%s)", oneLine(l.Source, maxLine))
@@ -361,7 +362,7 @@ func printLogLine(w io.Writer, l tutti.LogLine) {
 
 // codeOf says which code was run. A Puppet Server's is known by its environment,
 // which the report tells where none was asked for.
-func codeOf(r tutti.RunReport) string {
+func codeOf(r api.RunReport) string {
 	if r.Code != "" {
 		return fmt.Sprintf("%.12s of environment %s", r.Code.Hex(), r.Environment)
 	}

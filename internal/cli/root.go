@@ -8,24 +8,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Server is what operators ask of a server.
 type Server interface {
-	tutti.Jobs
-	tutti.Nodes
-	tutti.Tokens
-	tutti.Operators
-	tutti.Codes
-	tutti.Signings
-	tutti.Values
-	tutti.Pauses
-	tutti.Audits
-	tutti.Explains
-	tutti.Remotes
-	tutti.Reports
-	tutti.Secrets
-	tutti.Rotations
+	api.Jobs
+	api.Nodes
+	api.Tokens
+	api.Operators
+	api.Codes
+	api.Signings
+	api.Values
+	api.Pauses
+	api.Audits
+	api.Explains
+	api.Remotes
+	api.Reports
+	api.Secrets
+	api.Rotations
 }
 
 // Deps are what the commands call.
@@ -53,7 +54,7 @@ type Deps struct {
 	// Leave undoes it.
 	Leave Leaver
 	// CreateOperator lets an operator in and writes the credentials.
-	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (tutti.IssuedOperator, error)
+	CreateOperator func(ctx context.Context, s Server, c Connection, in OperatorCreate) (api.IssuedOperator, error)
 	// RequestOperator makes a key in dir and returns a request for its certificate.
 	RequestOperator func(name, dir string) ([]byte, error)
 	// OperatorsKey returns the public key by which the operator of a directory signs actions.
@@ -61,7 +62,7 @@ type Deps struct {
 	// TrustOperator signs the next list of operators who sign actions.
 	TrustOperator func(ctx context.Context, s Server, c Connection, in TrustOperator) (OperatorsTrusted, error)
 	// SignAction signs a change for some nodes; nothing where operators sign no actions.
-	SignAction func(ctx context.Context, s Server, c Connection, in tutti.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
+	SignAction func(ctx context.Context, s Server, c Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error)
 	// RotateCodeKey takes the next steps of a rotation of the code-signing key.
 	RotateCodeKey func(ctx context.Context, s Server, c Connection, in RotateCodeKey) (CodeKeyRotation, error)
 	// Chaos lets a fleet on a lab suffer faults, and returns what is wrong afterwards.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newRotateCACommand(o *options) *cobra.Command {
@@ -44,7 +45,7 @@ server itself, they have the new keys too. Then make a new fleet.`,
   tutti rotate ca --finish --leave web-07`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			in := tutti.RotateCA{Step: tutti.RotationBegin, LeaveOperators: leaveOperators, Last: last}
+			in := api.RotateCA{Step: tutti.RotationBegin, LeaveOperators: leaveOperators, Last: last}
 			for _, name := range leave {
 				in.Leave = append(in.Leave, tutti.NodeName(name))
 			}
@@ -99,7 +100,7 @@ server itself, they have the new keys too. Then make a new fleet.`,
 	return cmd
 }
 
-func (o *options) showRotation(cmd *cobra.Command, r tutti.CARotation) error {
+func (o *options) showRotation(cmd *cobra.Command, r api.CARotation) error {
 	if o.json {
 		return printJSON(cmd.OutOrStdout(), r)
 	}
@@ -107,7 +108,7 @@ func (o *options) showRotation(cmd *cobra.Command, r tutti.CARotation) error {
 }
 
 // writeRotation says how far a rotation is, what is next, and who is behind.
-func writeRotation(w io.Writer, r tutti.CARotation) error {
+func writeRotation(w io.Writer, r api.CARotation) error {
 	var rows [][]string
 	for _, b := range r.Behind {
 		who, seen := "node "+string(b.Node), orDash("")
@@ -126,7 +127,7 @@ func writeRotation(w io.Writer, r tutti.CARotation) error {
 	return table(w, "NOT THERE YET\tLAST HEARD OF\tWHY", rows)
 }
 
-func rotationText(r tutti.CARotation) string {
+func rotationText(r api.CARotation) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	since := r.Since.Local().Format(time.DateTime)
@@ -159,7 +160,7 @@ func rotationText(r tutti.CARotation) string {
 	return b.String()
 }
 
-func finishHint(r tutti.CARotation) string {
+func finishHint(r api.CARotation) string {
 	if len(r.Behind) == 0 {
 		return "tutti rotate ca --finish (or --abandon). All nodes and operators are there."
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newRunCommand(o *options) *cobra.Command {
@@ -27,7 +28,7 @@ or lose the connection.`,
   tutti run deploy --detach`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := tutti.StartJob{Plan: tutti.PlanName(args[0]), Mode: tutti.ModeApply}
+			in := api.StartJob{Plan: tutti.PlanName(args[0]), Mode: tutti.ModeApply}
 			if noop {
 				in.Mode = tutti.ModeNoop
 			}
@@ -58,7 +59,7 @@ func (l *launch) flags(cmd *cobra.Command) {
 }
 
 // launch pushes what has changed, starts a job and shows it.
-func (o *options) launch(cmd *cobra.Command, l launch, in tutti.StartJob) error {
+func (o *options) launch(cmd *cobra.Command, l launch, in api.StartJob) error {
 	server, err := o.connect()
 	if err != nil {
 		return err
@@ -89,12 +90,12 @@ const (
 
 // watch shows a job until its verdict, which becomes the exit code. A server
 // that restarts is waited for.
-func (o *options) watch(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID) error {
+func (o *options) watch(cmd *cobra.Command, server api.Jobs, job tutti.JobID) error {
 	return o.watchInto(cmd, server, job, newProgress())
 }
 
 // watchInto is watch for who needs to know how the job ended.
-func (o *options) watchInto(cmd *cobra.Command, server tutti.Jobs, job tutti.JobID, p *progress) error {
+func (o *options) watchInto(cmd *cobra.Command, server api.Jobs, job tutti.JobID, p *progress) error {
 	view := o.newView(cmd, p)
 	defer view.close()
 	err := follow(cmd.Context(), server, job, p, view)
@@ -112,12 +113,12 @@ func (o *options) watchInto(cmd *cobra.Command, server tutti.Jobs, job tutti.Job
 
 // follow folds what the server tells into p, and begins anew where the server
 // was away: events that p has seen are dropped by it.
-func follow(ctx context.Context, server tutti.Jobs, job tutti.JobID, p *progress, view view) error {
+func follow(ctx context.Context, server api.Jobs, job tutti.JobID, p *progress, view view) error {
 	lost := time.Time{}
 	for {
 		job = cmp.Or(job, p.id) // the latest job may be another one by now
 		p.begin()
-		err := server.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+		err := server.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 			lost = time.Time{}
 			if p.apply(w) {
 				view.show(w)

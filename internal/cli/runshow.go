@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // runJSON is a run for programs.
 type runJSON struct {
-	tutti.RunReport
-	Log []tutti.LogLine `json:"log"` // warnings and errors, or all with --logs
+	api.RunReport
+	Log []api.LogLine `json:"log"` // warnings and errors, or all with --logs
 	// NoLog says why there is none.
 	NoLog string `json:"no_log,omitempty"`
 }
@@ -37,7 +38,7 @@ both, it is the name of the node.`,
 			if err != nil {
 				return err
 			}
-			out := runJSON{Log: []tutti.LogLine{}}
+			out := runJSON{Log: []api.LogLine{}}
 			if out.RunReport, err = server.RunReport(cmd.Context(), args[0]); err != nil {
 				return err
 			}
@@ -56,8 +57,8 @@ both, it is the name of the node.`,
 }
 
 // readLog reads the log of a run that has ended, or why there is none.
-func (r *runJSON) readLog(ctx context.Context, server tutti.Reports, all bool) error {
-	err := server.RunLog(ctx, r.Run, func(l tutti.LogLine) error {
+func (r *runJSON) readLog(ctx context.Context, server api.Reports, all bool) error {
+	err := server.RunLog(ctx, r.Run, func(l api.LogLine) error {
 		if all || serious[l.Level] {
 			r.Log = append(r.Log, l)
 		}

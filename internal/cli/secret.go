@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Sealer seals secrets where the operator is: the server gets nothing in clear.
@@ -29,7 +30,7 @@ type Sealer interface {
 	// time; its error ends the command.
 	Seal(ctx context.Context, s Server, c Connection, key string, targets []string, value json.RawMessage, ask func(SealedFor) error) (SealedFor, error)
 	// Reseal seals a secret to those who lack it, or (with targets) makes these the ones that it is for. It asks as Seal does.
-	Reseal(ctx context.Context, s Server, c Connection, secret tutti.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
+	Reseal(ctx context.Context, s Server, c Connection, secret api.SecretView, targets []string, ask func(SealedFor) error) (SealedFor, error)
 	// Trust takes the keys that the server names now for those of these nodes.
 	Trust(ctx context.Context, s Server, c Connection, nodes []tutti.NodeName, recovery bool) error
 }
@@ -125,7 +126,7 @@ It also lists nodes of which a former machine may know the value. Run
 }
 
 // toRotate are the nodes because of which a secret is to be rotated.
-func toRotate(s tutti.SecretView) []tutti.NodeName {
+func toRotate(s api.SecretView) []tutti.NodeName {
 	out := slices.Clone(s.Former)
 	for _, node := range s.Replaced {
 		out = append(out, node+" (replaced)")
@@ -158,7 +159,7 @@ the first time, and asks. Nodes that have the secret already do not run again.
 				return err
 			}
 			for _, key := range args {
-				if !slices.ContainsFunc(secrets, func(s tutti.SecretView) bool { return s.Key == key }) {
+				if !slices.ContainsFunc(secrets, func(s api.SecretView) bool { return s.Key == key }) {
 					return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", key)
 				}
 			}
@@ -246,7 +247,7 @@ reactive fleet its readers run.`,
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(secrets, func(s tutti.SecretView) bool { return s.Key == args[0] })
+			i := slices.IndexFunc(secrets, func(s api.SecretView) bool { return s.Key == args[0] })
 			switch {
 			case i < 0:
 				return tutti.Errorf(tutti.CodeNotFound, "no secret %q; see: tutti secret list", args[0])
@@ -273,7 +274,7 @@ func (o *options) setSecret(cmd *cobra.Command, server Server, key string, targe
 		return err
 	}
 	if !o.yes {
-		effect, err := server.SecretEffect(cmd.Context(), tutti.AskSecretEffect{Key: key, For: targets})
+		effect, err := server.SecretEffect(cmd.Context(), api.AskSecretEffect{Key: key, For: targets})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 func newTokenCommand(o *options) *cobra.Command {
@@ -67,7 +68,7 @@ func newTokenRevokeCommand(o *options) *cobra.Command {
 }
 
 func newTokenCreateCommand(o *options) *cobra.Command {
-	var in tutti.CreateToken
+	var in api.CreateToken
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "create --name PATTERN",

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 )
 
@@ -54,7 +55,7 @@ func (v *treeView) animate() {
 }
 
 // show prints what must not scroll away with the tree, which the clock draws.
-func (v *treeView) show(w tutti.Watched) {
+func (v *treeView) show(w api.Watched) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if w.Event == nil {

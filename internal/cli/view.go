@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // view shows a job while it goes on. The rules of the terminal are in doc.go.
 type view interface {
 	// show is called after progress has taken w in.
-	show(w tutti.Watched)
+	show(w api.Watched)
 	// say tells the person something about the watching itself.
 	say(message string)
 	// finish shows the end; err is why the watching ended, nil at the verdict.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -95,9 +96,9 @@ func story() []moment {
 }
 
 // tell passes a story on as a server does.
-func tell(p *progress, each func(m moment, w tutti.Watched)) {
+func tell(p *progress, each func(m moment, w api.Watched)) {
 	for i, m := range story() {
-		var w tutti.Watched
+		var w api.Watched
 		if m.live != nil {
 			l := *m.live
 			l.At, l.Node = m.at(), "db-01"
@@ -135,7 +136,7 @@ func TestTheTree(t *testing.T) {
 	var out strings.Builder
 	lines, _ := v.lines(began, false)
 	fmt.Fprintf(&out, "# before its first event\n%s\n", strings.Join(lines, "\n"))
-	tell(p, func(m moment, _ tutti.Watched) {
+	tell(p, func(m moment, _ api.Watched) {
 		if m.caption != "" {
 			lines, _ := v.lines(m.at(), false)
 			fmt.Fprintf(&out, "\n# %s, after %gs\n%s\n", m.caption, m.after, strings.Join(lines, "\n"))
@@ -164,7 +165,7 @@ func TestPlainLines(t *testing.T) {
 	p := newProgress()
 	var out, hints bytes.Buffer
 	v := &plainView{progress: p, out: &out, hints: &hints}
-	tell(p, func(_ moment, w tutti.Watched) { v.show(w) })
+	tell(p, func(_ moment, w api.Watched) { v.show(w) })
 	v.say("the server is away")
 	v.finish(nil)
 	golden(t, "plain.txt", out.String())
@@ -177,7 +178,7 @@ func TestJSONLines(t *testing.T) {
 	p := newProgress()
 	var out bytes.Buffer
 	v := &jsonView{progress: p, out: newEncoder(&out)}
-	tell(p, func(_ moment, w tutti.Watched) { v.show(w) })
+	tell(p, func(_ moment, w api.Watched) { v.show(w) })
 	v.finish(errors.New("the server is away"))
 	counts := map[string]int{}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -207,7 +208,7 @@ func TestWhatComesAgainIsNotShownAgain(t *testing.T) {
 	shown := 0
 	for range 2 {
 		p.begin()
-		tell(p, func(_ moment, w tutti.Watched) {
+		tell(p, func(_ moment, w api.Watched) {
 			if w.Event != nil {
 				shown++
 			}
@@ -228,7 +229,7 @@ func TestAServerFromABackupTellsAnotherHistory(t *testing.T) {
 	event := func(seq uint64, body tutti.Body) {
 		at = at.Add(time.Second)
 		e := tutti.Event{Seq: seq, At: at, Body: body}
-		if w := (tutti.Watched{Event: &e}); p.apply(w) {
+		if w := (api.Watched{Event: &e}); p.apply(w) {
 			view.show(w)
 		}
 	}

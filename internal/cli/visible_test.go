@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const hostile = "a\x1b[2K\rb\u009b2J\u202ec\x7f\td\n"
@@ -69,7 +70,7 @@ func TestAnAuditLineIsNotLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := AuditLine(tutti.AuditEntry{Seq: 7, Raw: raw})
+	line, err := AuditLine(api.AuditEntry{Seq: 7, Raw: raw})
 	if err != nil || len(line) > 64<<10 || !strings.Contains(string(line), "cancelled job deploy-1") {
 		t.Errorf("%d bytes, %v: %.100s", len(line), err, line)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 )
 
@@ -38,7 +39,7 @@ func TestPagesAreTheList(t *testing.T) {
 		var got []string
 		pages, after := 0, ""
 		for more := true; more; pages++ {
-			var values []tutti.ValueView
+			var values []api.ValueView
 			values, more = s.Page(tc.prefix, after, func(string) bool { return true })
 			if len(values) > 2000 {
 				t.Errorf("%s: a page of %d", tc.reason, len(values))

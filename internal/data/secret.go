@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // sealed is a secret. It is never changed: another piece makes another one.
@@ -61,7 +63,7 @@ func (s *State) setSecret(e tutti.Event, b *tutti.SecretSealed) {
 			next.recovery = had.recovery
 		}
 	} else {
-		v = value{ValueView: tutti.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
+		v = value{ValueView: api.ValueView{Key: b.Key, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job}}
 	}
 	for _, p := range b.Pieces {
 		// A node that has another key by its own wish seals to it itself.
@@ -112,7 +114,7 @@ func (s *State) setBox(node tutti.NodeName, box tutti.Digest) {
 
 // Sealed is a secret as it is known to whoever cannot open it.
 type Sealed struct {
-	View   tutti.ValueView
+	View   api.ValueView
 	Secret tutti.Secret                    // without pieces
 	Boxes  map[tutti.NodeName]tutti.Digest // of the keys that it is sealed to
 	// Had are the nodes that it was sealed to once, with those that it still is.
@@ -154,14 +156,14 @@ func (s *State) Secrets() []Sealed {
 }
 
 // PiecesOf returns what is sealed to a node, by key, with its secret's id.
-func (s *State) PiecesOf(node tutti.NodeName) []tutti.OwnPiece {
-	out := []tutti.OwnPiece{}
+func (s *State) PiecesOf(node tutti.NodeName) []wire.OwnPiece {
+	out := []wire.OwnPiece{}
 	for path := range s.sealed {
 		if v := s.values[path]; s.opens(v.sealed, node) {
-			out = append(out, tutti.OwnPiece{Key: path, ID: v.sealed.id, Sealed: v.sealed.pieces[node].Sealed})
+			out = append(out, wire.OwnPiece{Key: path, ID: v.sealed.id, Sealed: v.sealed.pieces[node].Sealed})
 		}
 	}
-	slices.SortFunc(out, func(a, b tutti.OwnPiece) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(out, func(a, b wire.OwnPiece) int { return cmp.Compare(a.Key, b.Key) })
 	return out
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // MaxValue bounds the size of a value, in bytes of JSON.
@@ -19,7 +21,7 @@ const MaxValue = 128 << 10
 // value is what a key has now, canonical, and where it comes from. The digest of the
 // zero value is empty.
 type value struct {
-	tutti.ValueView
+	api.ValueView
 	digest tutti.Digest
 	sealed *sealed // nil: it is an ordinary value
 }
@@ -89,7 +91,7 @@ func tooLarge(value any) (at, number string) {
 
 // CheckPublish returns a publication with its value in canonical form. CodeInvalid: as
 // CheckValue says, and null, since null cannot be published.
-func CheckPublish(in tutti.Publish) (tutti.Publish, error) {
+func CheckPublish(in wire.Publish) (wire.Publish, error) {
 	if in.Withdraw {
 		return in, tutti.ValidateKey(in.Key)
 	}
@@ -101,7 +103,7 @@ func CheckPublish(in tutti.Publish) (tutti.Publish, error) {
 }
 
 // MayChange refuses to withdraw what is not there.
-func (s *State) MayChange(in tutti.Publish) error {
+func (s *State) MayChange(in wire.Publish) error {
 	if _, found := s.values[in.Key]; in.Withdraw && !found {
 		return tutti.Errorf(tutti.CodeNotFound, "no value %q; see: tutti data list", in.Key)
 	}
@@ -123,7 +125,7 @@ func (s *State) MayOwn(key string, who tutti.NodeName) error {
 }
 
 // Value returns what a key has now, canonical.
-func (s *State) Value(key string) (tutti.ValueView, bool) {
+func (s *State) Value(key string) (api.ValueView, bool) {
 	v, ok := s.values[key]
 	return v.ValueView, ok
 }
@@ -148,9 +150,9 @@ func (s *State) disown(key string) {
 // Values returns the value at a key and those below it, or all for an empty
 // prefix, sorted by key. The prefix ends with a whole part: `node/web` covers
 // `node/web/x` and not `node/web.example.net/x`.
-func (s *State) Values(prefix string) []tutti.ValueView {
+func (s *State) Values(prefix string) []api.ValueView {
 	prefix = strings.TrimSuffix(prefix, "/")
-	var found []tutti.ValueView
+	var found []api.ValueView
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		if below(key, prefix) {
 			found = append(found, s.values[key].ValueView)
@@ -171,7 +173,7 @@ const (
 
 // Page returns the first values below a prefix whose keys are after another one and that sees admits, sorted by key, and
 // whether there are more. It sorts few keys, however many there are.
-func (s *State) Page(prefix, after string, sees func(key string) bool) (values []tutti.ValueView, more bool) {
+func (s *State) Page(prefix, after string, sees func(key string) bool) (values []api.ValueView, more bool) {
 	prefix = strings.TrimSuffix(prefix, "/")
 	const keep = pageValues + 1
 	keys := make([]string, 0, 2*keep)
@@ -229,7 +231,7 @@ func (s *State) hieraValue(node tutti.NodeName, key string) value {
 func (s *State) setValue(e tutti.Event, b *tutti.ValueSet) {
 	canonical := canonicalOrRaw(b.Value)
 	s.put(value{
-		ValueView: tutti.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
+		ValueView: api.ValueView{Key: b.Key, Value: canonical, Owner: b.Owner, By: e.By, At: e.At, Seq: e.Seq, Run: b.Run, Job: b.Job},
 		digest:    tutti.DigestOf(canonical),
 	})
 }

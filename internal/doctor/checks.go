@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const (
@@ -301,7 +302,7 @@ func nodes(f Facts) []Finding {
 			out = append(out, Finding{What: fmt.Sprintf("node %s was last heard of %s ago", n.Node, f.Now.Sub(n.SeenAt).Round(time.Second)), Means: "its runs are lost", Mend: "on the node: tutti doctor"})
 		}
 	}
-	if old := tutti.OldGrants(f.Server.Nodes); old != "" {
+	if old := api.OldGrants(f.Server.Nodes); old != "" {
 		out = append(out, Finding{What: old, Means: "the next push of the fleet file refuses them without `dangerous: true`", Mend: "tutti grants suggest"})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Finding is something that is wrong, or soon will be.
@@ -65,13 +66,13 @@ type Server struct {
 	Credentials []Credential
 	SyncAlways  bool
 	Log         error // why the log does not have what was acknowledged
-	Nodes       []tutti.NodeView
+	Nodes       []api.NodeView
 	Asked       error     // why it was not asked for them
 	Made        time.Time // its directory
 	Backup      time.Time // the last one; zero: none was made here
 	Scrubbed    time.Time // when the stored content was read last, to find damage; zero: never
 	Damaged     []string  // what was found then
-	Rotation    tutti.CARotation
+	Rotation    api.CARotation
 }
 
 // Node is what lives in an agent's directory.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/doctor"
 )
 
@@ -28,7 +29,7 @@ func well() doctor.Facts {
 		Now: now, Version: "1",
 		Server: &doctor.Server{
 			Process: process("server"), Credentials: credential("ca"), SyncAlways: true, Made: now.Add(-1000 * time.Hour), Backup: now.Add(-25 * time.Hour),
-			Nodes: []tutti.NodeView{{Node: "db-01", SeenAt: now.Add(-time.Second)}},
+			Nodes: []api.NodeView{{Node: "db-01", SeenAt: now.Add(-time.Second)}},
 		},
 		Node:     &doctor.Node{Process: process("agent"), Name: "db-01", Certname: doctor.Certname{Name: "db-01"}, Credentials: credential("jwt"), Link: link},
 		Operator: &doctor.Operator{Dir: "/operator", Name: "ada", Credentials: credential("operator"), Link: link},
@@ -71,16 +72,16 @@ func TestEveryCheckFinds(t *testing.T) {
 		{"the timer does not run", func(f *doctor.Facts) { f.Server.Backup = now.Add(-27 * time.Hour) }, "backup", "made 2030-01-0"},
 		{"nobody has made a backup", func(f *doctor.Facts) { f.Server.Backup = time.Time{} }, "backup", "systemctl enable --now tutti-backup.timer"},
 		{"the CA was rotated since", func(f *doctor.Facts) {
-			f.Server.Rotation = tutti.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-time.Hour)}
+			f.Server.Rotation = api.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-time.Hour)}
 		}, "backup", "before the CA was rotated"},
 		{"a rotation stands still", func(f *doctor.Facts) {
-			f.Server.Rotation = tutti.CARotation{Phase: tutti.RotationSwitched, Since: now.Add(-8 * 24 * time.Hour), Behind: []tutti.BehindRotation{{Node: "db-01"}}}
+			f.Server.Rotation = api.CARotation{Phase: tutti.RotationSwitched, Since: now.Add(-8 * 24 * time.Hour), Behind: []api.BehindRotation{{Node: "db-01"}}}
 		}, "rotation", "switched since 2029-12-25T03:04:05Z, and 1 are behind"},
 		{"a node was left behind", func(f *doctor.Facts) {
-			f.Server.Rotation = tutti.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-240 * time.Hour), Left: []tutti.NodeName{"db-01"}}
+			f.Server.Rotation = api.CARotation{Phase: tutti.RotationFinished, Since: now.Add(-240 * time.Hour), Left: []tutti.NodeName{"db-01"}}
 		}, "rotation", "tutti join --again"},
 		{"a node trusts another CA", func(f *doctor.Facts) {
-			f.Server.Rotation = tutti.CARotation{Behind: []tutti.BehindRotation{{Node: "db-01", Foreign: true, Why: "it trusts another CA"}}}
+			f.Server.Rotation = api.CARotation{Behind: []api.BehindRotation{{Node: "db-01", Foreign: true, Why: "it trusts another CA"}}}
 		}, "rotation", "node db-01: it trusts another CA"},
 		{"a scrub found damage", func(f *doctor.Facts) {
 			f.Server.Backup, f.Server.Scrubbed, f.Server.Damaged = now.Add(-25*time.Hour), now, []string{"a file of code: gone", "b", "c", "d"}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
 )
@@ -35,12 +36,12 @@ func Targeted(state *fold.State, target string) (all bool, nodes []policy.Target
 }
 
 // ExplainAccess implements tutti.Operators.
-func (rd *Reader) ExplainAccess(ctx context.Context, in tutti.AskAccess) (tutti.AccessAnswer, error) {
+func (rd *Reader) ExplainAccess(ctx context.Context, in api.AskAccess) (api.AccessAnswer, error) {
 	if err := in.Validate(); err != nil {
-		return tutti.AccessAnswer{}, err
+		return api.AccessAnswer{}, err
 	}
 	w := policy.Wish{Verbs: []tutti.Verb{in.Verb}, What: in.What(), Narrow: true, Plan: in.Plan, Noop: in.Noop}
-	var out tutti.AccessAnswer
+	var out api.AccessAnswer
 	return out, rd.look(ctx, func(v View) error {
 		switch in.Verb {
 		case tutti.VerbRun, tutti.VerbPuppet:
@@ -57,13 +58,13 @@ func (rd *Reader) ExplainAccess(ctx context.Context, in tutti.AskAccess) (tutti.
 		case err != nil:
 			out.Why = err.Error()
 		case len(by) == 0:
-			out = tutti.AccessAnswer{May: true, Why: "the fleet file has no access: each operator may do everything"}
+			out = api.AccessAnswer{May: true, Why: "the fleet file has no access: each operator may do everything"}
 		default:
 			lines := make([]string, len(by))
 			for i, a := range by {
 				lines[i] = "- " + a.String()
 			}
-			out = tutti.AccessAnswer{May: true, Why: "the fleet file says: " + strings.Join(lines, " and ")}
+			out = api.AccessAnswer{May: true, Why: "the fleet file says: " + strings.Join(lines, " and ")}
 		}
 		if op := v.Registry.Operators[in.Operator]; out.May && (op == nil || len(op.Good(v.Now)) == 0) {
 			out.Why += "; but no certificate of this name is known to be good"

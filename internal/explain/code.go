@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // maxCodeRead bounds the file of the code that an operator is shown.
@@ -23,13 +24,13 @@ type pushes struct {
 }
 
 // ShowCode implements tutti.Codes.
-func (rd *Reader) ShowCode(ctx context.Context, in tutti.AskCode) (tutti.CodeShown, error) {
-	var out tutti.CodeShown
+func (rd *Reader) ShowCode(ctx context.Context, in api.AskCode) (api.CodeShown, error) {
+	var out api.CodeShown
 	p, err := rd.pushes(ctx, in.Environment)
 	if err != nil {
 		return out, err
 	}
-	out = tutti.CodeShown{Environment: p.now.Environment, Pushed: p.version(p.now.Code), Held: p.now.Held, Goes: p.now.Goes()}
+	out = api.CodeShown{Environment: p.now.Environment, Pushed: p.version(p.now.Code), Held: p.now.Held, Goes: p.now.Goes()}
 	if out.Held {
 		out.Canary = p.now.Canary
 	}
@@ -49,10 +50,10 @@ func (rd *Reader) ShowCode(ctx context.Context, in tutti.AskCode) (tutti.CodeSho
 	})
 }
 
-func signedBy(counter uint64, of *tutti.Statement) tutti.SignedBy {
-	out := tutti.SignedBy{Counter: counter}
+func signedBy(counter uint64, of *tutti.Statement) api.SignedBy {
+	out := api.SignedBy{Counter: counter}
 	if of == nil {
-		return tutti.SignedBy{}
+		return api.SignedBy{}
 	}
 	for _, s := range of.Signatures {
 		out.Keys = append(out.Keys, s.Key)
@@ -61,12 +62,12 @@ func signedBy(counter uint64, of *tutti.Statement) tutti.SignedBy {
 }
 
 // ReadCode implements tutti.Codes.
-func (rd *Reader) ReadCode(ctx context.Context, in tutti.AskCode) (tutti.CodeRead, error) {
+func (rd *Reader) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, error) {
 	p, err := rd.pushes(ctx, in.Environment)
 	if err != nil {
-		return tutti.CodeRead{}, err
+		return api.CodeRead{}, err
 	}
-	out := tutti.CodeRead{Code: p.now.Code, Path: path.Clean(in.Path)}
+	out := api.CodeRead{Code: p.now.Code, Path: path.Clean(in.Path)}
 	if in.Before {
 		if out.Code = p.before(); out.Code == "" {
 			return out, tutti.Errorf(tutti.CodeNotFound, "the log knows no code of environment %s before %.19s", p.now.Environment, p.now.Code)
@@ -163,8 +164,8 @@ func (p pushes) before() tutti.Digest {
 }
 
 // version says who pushed a code last.
-func (p pushes) version(code tutti.Digest) tutti.CodeVersion {
-	out := tutti.CodeVersion{Code: code}
+func (p pushes) version(code tutti.Digest) api.CodeVersion {
+	out := api.CodeVersion{Code: code}
 	if e := p.last(code); e != nil {
 		b := e.Body.(*tutti.CodePushed)
 		out.At, out.By, out.Files, out.Bytes = e.At, e.By, b.Files, b.Bytes
@@ -192,7 +193,7 @@ func (rd *Reader) manifest(ctx context.Context, p pushes, code tutti.Digest) (tu
 }
 
 // changes are the files that differ between a code and the one that was pushed last, by path.
-func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([]tutti.CodeChange, error) {
+func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([]api.CodeChange, error) {
 	old, err := rd.manifest(ctx, p, before)
 	if err != nil {
 		return nil, err
@@ -201,22 +202,22 @@ func (rd *Reader) changes(ctx context.Context, p pushes, before tutti.Digest) ([
 	if err != nil {
 		return nil, err
 	}
-	var out []tutti.CodeChange
+	var out []api.CodeChange
 	for _, name := range slices.Sorted(maps.Keys(now.Files)) {
 		was, there := old.Files[name]
 		switch {
 		case !there:
-			out = append(out, tutti.CodeChange{Path: name, Change: tutti.FileAdded})
+			out = append(out, api.CodeChange{Path: name, Change: api.FileAdded})
 		case was != now.Files[name]:
-			out = append(out, tutti.CodeChange{Path: name, Change: tutti.FileChanged})
+			out = append(out, api.CodeChange{Path: name, Change: api.FileChanged})
 		}
 	}
 	for name := range old.Files {
 		if _, there := now.Files[name]; !there {
-			out = append(out, tutti.CodeChange{Path: name, Change: tutti.FileRemoved})
+			out = append(out, api.CodeChange{Path: name, Change: api.FileRemoved})
 		}
 	}
-	slices.SortFunc(out, func(a, b tutti.CodeChange) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(out, func(a, b api.CodeChange) int { return cmp.Compare(a.Path, b.Path) })
 	return out, nil
 }
 

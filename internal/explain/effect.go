@@ -6,19 +6,21 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // maxNamed is how many nodes of each time an effect names.
 const maxNamed = 5
 
 // Effect implements tutti.Values.
-func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
-	in, err := data.CheckPublish(tutti.Publish{Key: key, Value: value, Withdraw: len(value) == 0})
+func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage) (api.Effect, error) {
+	in, err := data.CheckPublish(wire.Publish{Key: key, Value: value, Withdraw: len(value) == 0})
 	if err != nil {
-		return tutti.Effect{}, err
+		return api.Effect{}, err
 	}
-	var out tutti.Effect
+	var out api.Effect
 	return out, rd.look(ctx, func(v View) error {
 		if err := v.Data.MayChange(in); err != nil {
 			return err
@@ -30,12 +32,12 @@ func (rd *Reader) Effect(ctx context.Context, key string, value json.RawMessage)
 
 // effect sorts the nodes by when they would run: each at the first time that one of
 // its questions asks for.
-func (v View) effect(affected []data.Affected) tutti.Effect {
-	var out tutti.Effect
+func (v View) effect(affected []data.Affected) api.Effect {
+	var out api.Effect
 	times := []tutti.ReactionTime{""}
 	reaction := v.Fleet().Reaction
 	if reaction != nil {
-		out = tutti.Effect{Reactive: true, Wide: reaction.Wide, AskAbove: reaction.AskAbove}
+		out = api.Effect{Reactive: true, Wide: reaction.Wide, AskAbove: reaction.AskAbove}
 		times = []tutti.ReactionTime{tutti.ReactNow, tutti.ReactWindow, tutti.ReactScheduled}
 	}
 	at := map[tutti.ReactionTime][]tutti.NodeName{}
@@ -56,7 +58,7 @@ func (v View) effect(affected []data.Affected) tutti.Effect {
 		slices.Sort(nodes)
 		if len(nodes) > 0 {
 			out.Runs += len(nodes)
-			out.When = append(out.When, tutti.EffectRuns{When: when, Runs: len(nodes), Nodes: slices.Clone(nodes[:min(maxNamed, len(nodes))])})
+			out.When = append(out.When, api.EffectRuns{When: when, Runs: len(nodes), Nodes: slices.Clone(nodes[:min(maxNamed, len(nodes))])})
 		}
 	}
 	return out

@@ -8,14 +8,15 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 )
 
 // Graph implements tutti.Explains.
-func (rd *Reader) Graph(ctx context.Context, target string) (tutti.Graph, error) {
+func (rd *Reader) Graph(ctx context.Context, target string) (api.Graph, error) {
 	var links []data.Link
-	var explicit []tutti.GraphEdge
+	var explicit []api.GraphEdge
 	members := map[tutti.NodeName]bool{}
 	needs := map[tutti.NodeName]bool{}
 	err := rd.look(ctx, func(v View) error {
@@ -34,31 +35,31 @@ func (rd *Reader) Graph(ctx context.Context, target string) (tutti.Graph, error)
 			links = append(links, l)
 		}
 		for _, o := range v.Fleet().Order {
-			explicit = append(explicit, tutti.GraphEdge{From: v.Members(string(o.First)), To: v.Members(string(o.Then)), Explicit: true})
+			explicit = append(explicit, api.GraphEdge{From: v.Members(string(o.First)), To: v.Members(string(o.Then)), Explicit: true})
 		}
 		return nil
 	})
 	if err != nil {
-		return tutti.Graph{}, err
+		return api.Graph{}, err
 	}
-	out := tutti.Graph{Edges: edges(links, explicit, members)}
+	out := api.Graph{Edges: edges(links, explicit, members)}
 	for _, e := range out.Edges {
 		for _, n := range slices.Concat(e.From, e.To) {
 			members[n] = true
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(members)) {
-		out.Nodes = append(out.Nodes, tutti.GraphNode{Node: n, Good: !needs[n]})
+		out.Nodes = append(out.Nodes, api.GraphNode{Node: n, Good: !needs[n]})
 	}
 	return out, nil
 }
 
 // edges makes one edge of all questions between the same nodes, as far as a
 // member takes part.
-func edges(links []data.Link, explicit []tutti.GraphEdge, members map[tutti.NodeName]bool) []tutti.GraphEdge {
-	var out []tutti.GraphEdge
+func edges(links []data.Link, explicit []api.GraphEdge, members map[tutti.NodeName]bool) []api.GraphEdge {
+	var out []api.GraphEdge
 	at := map[string]int{}
-	add := func(e tutti.GraphEdge, from, to []tutti.NodeName) {
+	add := func(e api.GraphEdge, from, to []tutti.NodeName) {
 		if len(from) == 0 || len(to) == 0 || len(from) == 1 && slices.Equal(from, to) {
 			return
 		}
@@ -66,12 +67,12 @@ func edges(links []data.Link, explicit []tutti.GraphEdge, members map[tutti.Node
 		i, known := at[key]
 		if !known {
 			i, at[key] = len(out), len(out)
-			out = append(out, tutti.GraphEdge{From: from, To: to, Hard: e.Hard, Explicit: e.Explicit})
+			out = append(out, api.GraphEdge{From: from, To: to, Hard: e.Hard, Explicit: e.Explicit})
 		}
 		out[i].Questions = append(out[i].Questions, e.Questions...)
 	}
 	for _, l := range links {
-		explicit = append(explicit, tutti.GraphEdge{From: l.From, To: l.To, Hard: l.Hard, Questions: []tutti.Query{l.Query}})
+		explicit = append(explicit, api.GraphEdge{From: l.From, To: l.To, Hard: l.Hard, Questions: []tutti.Query{l.Query}})
 	}
 	for _, e := range explicit {
 		fromIn, fromOut := split(e.From, members)
@@ -79,7 +80,7 @@ func edges(links []data.Link, explicit []tutti.GraphEdge, members map[tutti.Node
 		add(e, fromIn, e.To)
 		add(e, fromOut, toIn)
 	}
-	slices.SortStableFunc(out, func(a, b tutti.GraphEdge) int {
+	slices.SortStableFunc(out, func(a, b api.GraphEdge) int {
 		return cmp.Or(slices.Compare(a.From, b.From), slices.Compare(a.To, b.To))
 	})
 	return out

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
 )
 
@@ -24,8 +25,8 @@ func (rd *Reader) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 }
 
 // ListNodes implements tutti.Nodes, sorted by name. Who may view only gets no texts of errors.
-func (rd *Reader) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
-	var out []tutti.NodeView
+func (rd *Reader) ListNodes(ctx context.Context) ([]api.NodeView, error) {
+	var out []api.NodeView
 	err := rd.look(ctx, func(v View) error {
 		paused, standings := v.Paused(v.Now), v.Converge.Standings(converge.View{Has: v.has})
 		reads := v.May(tutti.VerbRead, "") == nil
@@ -40,19 +41,19 @@ func (rd *Reader) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
 		}
 		return nil
 	})
-	slices.SortFunc(out, func(a, b tutti.NodeView) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b api.NodeView) int { return cmp.Compare(a.Node, b.Node) })
 	return out, err
 }
 
 // ListJobs implements tutti.Jobs, the latest first. Who may view only gets no messages.
-func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
-	var out []tutti.JobView
+func (rd *Reader) ListJobs(ctx context.Context) ([]api.JobView, error) {
+	var out []api.JobView
 	err := rd.look(ctx, func(v View) error {
 		full, reads := v.Space(), v.May(tutti.VerbRead, "") == nil
 		for _, id := range slices.Backward(v.Engine.Order) {
 			j := v.Engine.Jobs[id]
 			sum := j.Summary(v.Now)
-			view := tutti.JobView{
+			view := api.JobView{
 				Job: j.ID, Plan: j.Plan.Name, Mode: j.Mode, By: j.By, Cause: j.Cause, Verdict: j.Verdict, Message: j.Message,
 				StartedAt: j.StartedAt, EndedAt: j.EndedAt, Runs: sum.Runs, Compiles: sum.Compiles, Failed: sum.Failed,
 			}
@@ -73,7 +74,7 @@ func (rd *Reader) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
 }
 
 // PageValues implements tutti.Values. Who may not read gets those that he may set.
-func (rd *Reader) PageValues(ctx context.Context, in tutti.AskValues) (page tutti.ValuesPage, err error) {
+func (rd *Reader) PageValues(ctx context.Context, in api.AskValues) (page api.ValuesPage, err error) {
 	err = rd.look(ctx, func(v View) error {
 		page.Values, page.More = v.Data.Page(in.Prefix, in.After, v.Sees())
 		return nil
@@ -82,11 +83,11 @@ func (rd *Reader) PageValues(ctx context.Context, in tutti.AskValues) (page tutt
 }
 
 // ListValues implements tutti.Values, sorted by key. Who may not read gets those that he may set.
-func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
-	var out []tutti.ValueView
+func (rd *Reader) ListValues(ctx context.Context, prefix string) ([]api.ValueView, error) {
+	var out []api.ValueView
 	err := rd.look(ctx, func(v View) error {
 		sees := v.Sees()
-		out = slices.DeleteFunc(v.Data.Values(prefix), func(value tutti.ValueView) bool { return !sees(value.Key) })
+		out = slices.DeleteFunc(v.Data.Values(prefix), func(value api.ValueView) bool { return !sees(value.Key) })
 		return nil
 	})
 	return out, err
@@ -101,8 +102,8 @@ func (v View) Sees() func(key string) bool {
 }
 
 // ListPauses implements tutti.Pauses.
-func (rd *Reader) ListPauses(ctx context.Context) ([]tutti.PauseView, error) {
-	out := []tutti.PauseView{}
+func (rd *Reader) ListPauses(ctx context.Context) ([]api.PauseView, error) {
+	out := []api.PauseView{}
 	err := rd.look(ctx, func(v View) error {
 		for _, p := range v.PausesAt(v.Now) {
 			out = append(out, p.View())
@@ -113,12 +114,12 @@ func (rd *Reader) ListPauses(ctx context.Context) ([]tutti.PauseView, error) {
 }
 
 // ListOperators implements tutti.Operators, sorted by name.
-func (rd *Reader) ListOperators(ctx context.Context) ([]tutti.OperatorView, error) {
-	var out []tutti.OperatorView
+func (rd *Reader) ListOperators(ctx context.Context) ([]api.OperatorView, error) {
+	var out []api.OperatorView
 	err := rd.look(ctx, func(v View) error {
 		for _, name := range slices.Sorted(maps.Keys(v.Registry.Operators)) {
 			op := v.Registry.Operators[name]
-			view := tutti.OperatorView{Operator: name, CodeKey: op.CodeKey, Reason: op.Reason, Revoked: op.Revoked}
+			view := api.OperatorView{Operator: name, CodeKey: op.CodeKey, Reason: op.Reason, Revoked: op.Revoked}
 			for _, expires := range op.Good(v.Now) {
 				view.Certificates++
 				if expires.After(view.Expires) {
@@ -133,17 +134,17 @@ func (rd *Reader) ListOperators(ctx context.Context) ([]tutti.OperatorView, erro
 }
 
 // ListTokens implements tutti.Tokens, the first to end first.
-func (rd *Reader) ListTokens(ctx context.Context) ([]tutti.TokenView, error) {
-	var out []tutti.TokenView
+func (rd *Reader) ListTokens(ctx context.Context) ([]api.TokenView, error) {
+	var out []api.TokenView
 	err := rd.look(ctx, func(v View) error {
 		for _, t := range v.Registry.Tokens {
 			if !t.Revoked && t.BoundTo == "" && v.Now.Before(t.Expires) {
-				out = append(out, tutti.TokenView{Token: t.Token, Name: t.Name, Groups: t.Groups, Expires: t.Expires})
+				out = append(out, api.TokenView{Token: t.Token, Name: t.Name, Groups: t.Groups, Expires: t.Expires})
 			}
 		}
 		return nil
 	})
-	slices.SortFunc(out, func(a, b tutti.TokenView) int {
+	slices.SortFunc(out, func(a, b api.TokenView) int {
 		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Token, b.Token))
 	})
 	return out, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // examined is how a node stands with what its record and the log add.
@@ -13,13 +14,13 @@ type examined struct {
 	stood
 	record  *tutti.Record // nil: not kept
 	reads   []tutti.Read  // of the record, or of the fold without places
-	changed map[string]tutti.ChangedRead
+	changed map[string]api.ChangedRead
 	order   []string // of changed
 }
 
 // examine asks the writer for how a node stands, then reads the rest beside it.
 func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, error) {
-	x := &examined{changed: map[string]tutti.ChangedRead{}}
+	x := &examined{changed: map[string]api.ChangedRead{}}
 	err := rd.look(ctx, func(v View) (err error) {
 		x.stood, err = v.stand(node)
 		return err
@@ -36,7 +37,7 @@ func (rd *Reader) examine(ctx context.Context, node tutti.NodeName) (*examined, 
 	case x.asked != nil:
 		x.reads = x.asked.Reads
 	}
-	if len(x.stood.changed)+len(x.waits) == 0 && x.standing.State != tutti.NodeSuspect {
+	if len(x.stood.changed)+len(x.waits) == 0 && x.standing.State != api.NodeSuspect {
 		return x, nil
 	}
 	return x, rd.trace(ctx, x)
@@ -60,9 +61,9 @@ func (rd *Reader) trace(ctx context.Context, x *examined) error {
 	for _, r := range x.reads {
 		asked[identify(r.Query)] = r
 	}
-	var views []*tutti.RunView
+	var views []*api.RunView
 	for _, q := range x.stood.changed {
-		c := tutti.ChangedRead{Query: q, At: placeOf(x.record, q)}
+		c := api.ChangedRead{Query: q, At: placeOf(x.record, q)}
 		read := asked[identify(q)]
 		c.Was = read.Digest
 		if c.Causes, err = t.causes(ctx, node, q, moment{read.Seq, x.asOf}); err != nil {
@@ -88,8 +89,8 @@ func (rd *Reader) trace(ctx context.Context, x *examined) error {
 const maxProviders = 5
 
 // providers returns who gave an answer to a question before, the latest first.
-func (t *trail) providers(node tutti.NodeName, q tutti.Query) []tutti.Cause {
-	var out []tutti.Cause
+func (t *trail) providers(node tutti.NodeName, q tutti.Query) []api.Cause {
+	var out []api.Cause
 	for _, key := range pathsOf(node, q) {
 		for _, v := range t.values[key] {
 			if !v.Unset {
@@ -97,7 +98,7 @@ func (t *trail) providers(node tutti.NodeName, q tutti.Query) []tutti.Cause {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b tutti.Cause) int { return bySeq(b, a) })
+	slices.SortFunc(out, func(a, b api.Cause) int { return bySeq(b, a) })
 	return out[:min(len(out), maxProviders)]
 }
 
@@ -105,13 +106,13 @@ func (t *trail) providers(node tutti.NodeName, q tutti.Query) []tutti.Cause {
 func (x *examined) since(t *trail) {
 	st := &x.standing
 	switch st.State {
-	case tutti.NodeSuspect:
+	case api.NodeSuspect:
 		if e, known := t.pushed[x.code]; known && st.Run != nil && st.Run.Code != x.code {
 			st.Since = e.At
 		} else if x.rests != nil && !x.rests.FactsAt.IsZero() {
 			st.Since = x.rests.FactsAt
 		}
-	case tutti.NodeStale:
+	case api.NodeStale:
 		first := time.Time{}
 		for _, c := range x.changed {
 			if len(c.Causes) > 0 && (first.IsZero() || c.Causes[0].At.Before(first)) {
@@ -147,18 +148,18 @@ func placeOf(record *tutti.Record, q tutti.Query) tutti.Place {
 }
 
 // ShowNode implements tutti.Explains.
-func (rd *Reader) ShowNode(ctx context.Context, node tutti.NodeName) (tutti.NodeDetail, error) {
+func (rd *Reader) ShowNode(ctx context.Context, node tutti.NodeName) (api.NodeDetail, error) {
 	x, err := rd.examine(ctx, node)
 	if err != nil {
-		return tutti.NodeDetail{}, err
+		return api.NodeDetail{}, err
 	}
-	out := tutti.NodeDetail{NodeView: x.view, Standing: x.standing}
+	out := api.NodeDetail{NodeView: x.view, Standing: x.standing}
 	if x.asked != nil || x.record != nil {
 		out.Recorded = x.basis
 	}
 	shown := map[string]bool{}
 	for _, r := range x.reads {
-		v := tutti.ReadView{Read: r}
+		v := api.ReadView{Read: r}
 		if c, changed := x.changed[identify(r.Query)]; changed {
 			v.Changed, shown[identify(r.Query)] = true, true
 			if len(c.Causes) > 0 {
@@ -169,7 +170,7 @@ func (rd *Reader) ShowNode(ctx context.Context, node tutti.NodeName) (tutti.Node
 	}
 	for _, id := range x.order { // hiera keys that were absent
 		if c := x.changed[id]; !shown[id] {
-			v := tutti.ReadView{Read: tutti.Read{Query: c.Query, At: c.At}, Changed: true}
+			v := api.ReadView{Read: tutti.Read{Query: c.Query, At: c.At}, Changed: true}
 			if len(c.Causes) > 0 {
 				v.ChangedAt = c.Causes[0].At
 			}
@@ -191,12 +192,12 @@ func (rd *Reader) ShowNode(ctx context.Context, node tutti.NodeName) (tutti.Node
 }
 
 // ExplainNode implements tutti.Explains.
-func (rd *Reader) ExplainNode(ctx context.Context, node tutti.NodeName) (tutti.NodeExplanation, error) {
+func (rd *Reader) ExplainNode(ctx context.Context, node tutti.NodeName) (api.NodeExplanation, error) {
 	x, err := rd.examine(ctx, node)
 	if err != nil {
-		return tutti.NodeExplanation{}, err
+		return api.NodeExplanation{}, err
 	}
-	out := tutti.NodeExplanation{
+	out := api.NodeExplanation{
 		Node: node, Standing: x.standing, Active: x.active, Basis: x.rests, Reads: len(x.reads), Waits: x.waits, Failures: x.failures, Before: x.before,
 	}
 	for _, id := range x.order {

@@ -5,17 +5,18 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // PushEffect implements tutti.Codes.
-func (rd *Reader) PushEffect(ctx context.Context, in tutti.AskPush) (tutti.PushEffect, error) {
+func (rd *Reader) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffect, error) {
 	f, err := fleet.Parse(in.Fleet.File, in.Fleet.Source)
 	if err != nil {
-		return tutti.PushEffect{}, err
+		return api.PushEffect{}, err
 	}
-	out := tutti.PushEffect{}
+	out := api.PushEffect{}
 	if f.Reaction != nil {
 		out.Reactive, out.Reaction, out.AskAbove = true, f.Reaction.Code, f.Reaction.AskAbove
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
@@ -18,7 +19,7 @@ import (
 type toRead struct{ reports, bytes int }
 
 // RunReport implements tutti.Reports.
-func (rd *Reader) RunReport(ctx context.Context, run string) (tutti.RunReport, error) {
+func (rd *Reader) RunReport(ctx context.Context, run string) (api.RunReport, error) {
 	out, err := rd.runOf(ctx, run)
 	if err != nil {
 		return out, err
@@ -28,8 +29,8 @@ func (rd *Reader) RunReport(ctx context.Context, run string) (tutti.RunReport, e
 }
 
 // runOf returns what the fold knows of a run.
-func (rd *Reader) runOf(ctx context.Context, run string) (tutti.RunReport, error) {
-	var out tutti.RunReport
+func (rd *Reader) runOf(ctx context.Context, run string) (api.RunReport, error) {
+	var out api.RunReport
 	err := rd.look(ctx, func(v View) error {
 		r, err := v.findRun(run)
 		if err == nil {
@@ -41,8 +42,8 @@ func (rd *Reader) runOf(ctx context.Context, run string) (tutti.RunReport, error
 }
 
 // runReport is a run as far as the fold knows it.
-func (v View) runReport(r *engine.Run) tutti.RunReport {
-	out := tutti.RunReport{
+func (v View) runReport(r *engine.Run) api.RunReport {
+	out := api.RunReport{
 		RunView: v.run(r), Attempt: r.Attempt, Environment: r.Environment, WantedAt: r.WantedAt, ClaimedAt: r.ClaimedAt,
 		GateWhy: r.GateWhy, Lost: r.Lost, Retired: v.retired(r),
 	}
@@ -121,38 +122,38 @@ func (v View) latestRun(n *fold.Node) (*engine.Run, error) {
 
 // report reads the report of a run, or says why there is none. It also returns how
 // many bytes that was.
-func (rd *Reader) report(ctx context.Context, of tutti.RunReport) (*tutti.Report, *tutti.Missing, int, error) {
+func (rd *Reader) report(ctx context.Context, of api.RunReport) (*api.Report, *api.Missing, int, error) {
 	if of.Result == nil || of.Result.Report == "" {
 		return nil, notSent(of), 0, nil
 	}
 	raw, err := rd.blobs.Get(ctx, of.Result.Report)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		why := tutti.ReportNotKept
+		why := api.ReportNotKept
 		if !of.Retired {
-			why = tutti.ReportLost
+			why = api.ReportLost
 		}
-		return nil, &tutti.Missing{Why: why, Text: notThere("its report", of.Retired).Error()}, 0, nil
+		return nil, &api.Missing{Why: why, Text: notThere("its report", of.Retired).Error()}, 0, nil
 	}
 	if err != nil {
 		return nil, nil, 0, tutti.Wrap("", err, "the report of run %s", of.Run)
 	}
 	out, err := report.Parse(raw)
 	if err != nil {
-		return nil, &tutti.Missing{Why: tutti.ReportDamaged, Text: plain.Words(err.Error())}, len(raw), nil
+		return nil, &api.Missing{Why: api.ReportDamaged, Text: plain.Words(err.Error())}, len(raw), nil
 	}
 	return &out, nil, len(raw), nil
 }
 
 // notSent says why a node has sent no report of a run.
-func notSent(of tutti.RunReport) *tutti.Missing {
-	m := &tutti.Missing{Why: tutti.ReportNotSent}
+func notSent(of api.RunReport) *api.Missing {
+	m := &api.Missing{Why: api.ReportNotSent}
 	switch {
 	case of.Result == nil && of.Lost != "":
 		m.Text = "the run is lost: " + of.Lost
 	case of.Result == nil && !of.EndedAt.IsZero():
 		m.Text = "it ended, and the node has sent no result"
 	case of.Result == nil:
-		m.Why, m.Text = tutti.ReportRunning, "the run has not ended: "+of.Phase
+		m.Why, m.Text = api.ReportRunning, "the run has not ended: "+of.Phase
 	case of.Result.Stopped:
 		m.Text = "it was stopped at its gate and applied nothing: " + of.GateWhy
 	case of.Outcome == tutti.Failed || of.Outcome == tutti.Waiting:
@@ -164,7 +165,7 @@ func notSent(of tutti.RunReport) *tutti.Missing {
 }
 
 // RunLog implements tutti.Reports.
-func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.LogLine) error) error {
+func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(api.LogLine) error) error {
 	of, err := rd.runOf(ctx, string(run))
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.
 	if err != nil {
 		return tutti.Wrap("", err, "the log of run %s", run)
 	}
-	return read(raw, func(l tutti.LogLine) error {
+	return read(raw, func(l api.LogLine) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -194,9 +195,9 @@ func (rd *Reader) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.
 }
 
 // JobChanges implements tutti.Reports.
-func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (tutti.JobChanges, error) {
-	var out tutti.JobChanges
-	var runs []tutti.RunReport
+func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChanges, error) {
+	var out api.JobChanges
+	var runs []api.RunReport
 	err := rd.look(ctx, func(v View) error {
 		j, err := v.Job(job, v.KeepJobs)
 		if err != nil {
@@ -223,14 +224,14 @@ func (rd *Reader) JobChanges(ctx context.Context, job tutti.JobID) (tutti.JobCha
 
 // fillChanges reads the reports of runs: of failed ones first, of those without a
 // change none.
-func (rd *Reader) fillChanges(ctx context.Context, runs []tutti.RunReport, out *tutti.JobChanges) error {
-	rank := func(r tutti.RunReport) int {
+func (rd *Reader) fillChanges(ctx context.Context, runs []api.RunReport, out *api.JobChanges) error {
+	rank := func(r api.RunReport) int {
 		if r.Outcome.Good() {
 			return 1
 		}
 		return 0
 	}
-	slices.SortStableFunc(runs, func(a, b tutti.RunReport) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(runs, func(a, b api.RunReport) int { return rank(a) - rank(b) })
 	var same report.Same
 	read := 0
 	for _, r := range runs {
@@ -258,10 +259,10 @@ func (rd *Reader) fillChanges(ctx context.Context, runs []tutti.RunReport, out *
 }
 
 // unread notes a run whose report was not read.
-func unread(out *tutti.JobChanges, why string, node tutti.NodeName) {
+func unread(out *api.JobChanges, why string, node tutti.NodeName) {
 	const most = 20 // reasons, and nodes of each
 	find := func(why string) int {
-		return slices.IndexFunc(out.Unread, func(u tutti.Unread) bool { return u.Why == why })
+		return slices.IndexFunc(out.Unread, func(u api.Unread) bool { return u.Why == why })
 	}
 	i := find(why)
 	if i < 0 && len(out.Unread) >= most {
@@ -270,7 +271,7 @@ func unread(out *tutti.JobChanges, why string, node tutti.NodeName) {
 	}
 	if i < 0 {
 		i = len(out.Unread)
-		out.Unread = append(out.Unread, tutti.Unread{Why: why})
+		out.Unread = append(out.Unread, api.Unread{Why: why})
 	}
 	u := &out.Unread[i]
 	u.Runs++

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/memory"
 )
 
@@ -14,14 +15,14 @@ import (
 // of failed runs first, of runs without a change none. What was not read is said.
 func TestAJobsReportsAreBounded(t *testing.T) {
 	blobs := memory.NewBlobs()
-	var runs []tutti.RunReport
+	var runs []api.RunReport
 	add := func(node tutti.NodeName, outcome tutti.Outcome, pending bool) {
 		raw := fmt.Appendf(nil, `{"resource_statuses": {"File[x]": {"changed": true, "events": [{"property": "mode", "status": "success", "desired_value": %q}]}}}`, node)
 		digest, err := blobs.Put(t.Context(), raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := tutti.RunReport{RunView: tutti.RunView{Node: node, Outcome: outcome}, Result: &tutti.Result{Report: digest, NoopPending: pending}}
+		r := api.RunReport{RunView: api.RunView{Node: node, Outcome: outcome}, Result: &tutti.Result{Report: digest, NoopPending: pending}}
 		runs = append(runs, r)
 	}
 	add("same", tutti.Unchanged, false)
@@ -40,7 +41,7 @@ func TestAJobsReportsAreBounded(t *testing.T) {
 	} {
 		rd := New(nil, nil, blobs)
 		rd.most = toRead{tc.reports, tc.bytes}
-		var got tutti.JobChanges
+		var got api.JobChanges
 		err := rd.fillChanges(t.Context(), runs, &got)
 		read := ""
 		for _, c := range got.Changes {

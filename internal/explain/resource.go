@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/report"
@@ -32,7 +33,7 @@ func splitReference(text string) (typ, title string, err error) {
 
 // told is what the fold says about a resource of a node.
 type told struct {
-	run      tutti.RunView
+	run      api.RunView
 	retired  bool // its report may have been let go
 	report   tutti.Digest
 	record   kept           // of the run; of one of others', that of the last of ours
@@ -40,12 +41,12 @@ type told struct {
 }
 
 // ExplainResource implements tutti.Explains.
-func (rd *Reader) ExplainResource(ctx context.Context, in tutti.ExplainResource) (tutti.ResourceExplanation, error) {
+func (rd *Reader) ExplainResource(ctx context.Context, in api.ExplainResource) (api.ResourceExplanation, error) {
 	typ, title, err := splitReference(in.Resource)
 	if err != nil {
-		return tutti.ResourceExplanation{}, err
+		return api.ResourceExplanation{}, err
 	}
-	out := tutti.ResourceExplanation{Node: in.Node, Resource: typ + "[" + title + "]"}
+	out := api.ResourceExplanation{Node: in.Node, Resource: typ + "[" + title + "]"}
 	var fold told
 	err = rd.look(ctx, func(v View) (err error) {
 		fold, err = v.told(in.Node, typ, title)
@@ -103,7 +104,7 @@ func (v View) told(node tutti.NodeName, typ, title string) (told, error) {
 func tells(r *tutti.Result) bool { return r.Report != "" && (r.Outcome.Good() || r.Counts.Total > 0) }
 
 // fillStatus reads what a report says of the resource.
-func (rd *Reader) fillStatus(ctx context.Context, of told, out *tutti.ResourceExplanation) error {
+func (rd *Reader) fillStatus(ctx context.Context, of told, out *api.ResourceExplanation) error {
 	raw, err := rd.blobs.Get(ctx, of.report)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		return notThere(fmt.Sprintf("the report of run %s, the last of %s,", out.Run.Run, out.Node), of.retired)
@@ -141,7 +142,7 @@ func readsIn(record tutti.Record, containers []string) ([]tutti.Read, []tutti.Ke
 }
 
 // fillExported says which nodes export the resource, if the run has collected it.
-func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports []tutti.Export, out *tutti.ResourceExplanation) error {
+func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports []tutti.Export, out *api.ResourceExplanation) error {
 	for _, e := range exports {
 		for _, r := range record.Reads {
 			if r.Query.Kind != tutti.QueryCollect || r.Query.Type != e.Type {
@@ -150,7 +151,7 @@ func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports
 			if filter, err := data.ParseFilter(r.Query.Filter); err != nil || !filter.Match(e) {
 				continue
 			}
-			out.Exported = append(out.Exported, tutti.Exported{Node: e.Node, Place: plain.Place(tutti.Place{File: e.File, Line: e.Line}), Read: r})
+			out.Exported = append(out.Exported, api.Exported{Node: e.Node, Place: plain.Place(tutti.Place{File: e.File, Line: e.Line}), Read: r})
 			break
 		}
 	}
@@ -161,11 +162,11 @@ func (rd *Reader) fillExported(ctx context.Context, record tutti.Record, exports
 	if err != nil {
 		return err
 	}
-	var views []*tutti.RunView
+	var views []*api.RunView
 	for i, e := range out.Exported {
 		if changes := t.exports[e.Node]; len(changes) > 0 {
 			last := changes[len(changes)-1]
-			out.Exported[i].Run = &tutti.RunView{Run: last.Run, Job: last.Job, Node: e.Node}
+			out.Exported[i].Run = &api.RunView{Run: last.Run, Job: last.Job, Node: e.Node}
 			views = append(views, out.Exported[i].Run)
 		}
 	}

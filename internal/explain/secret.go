@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // ListSecrets implements tutti.Secrets. Who may not read gets those that he may set.
-func (rd *Reader) ListSecrets(ctx context.Context) ([]tutti.SecretView, error) {
-	out := []tutti.SecretView{}
+func (rd *Reader) ListSecrets(ctx context.Context) ([]api.SecretView, error) {
+	out := []api.SecretView{}
 	err := rd.look(ctx, func(v View) error {
 		sees := v.Sees()
 		for _, secret := range v.Data.Secrets() {
@@ -31,11 +32,11 @@ func (rd *Reader) Recipients(ctx context.Context, targets []string) (out tutti.R
 }
 
 // SecretEffect is tutti.Secrets', for whoever may see the key.
-func (rd *Reader) SecretEffect(ctx context.Context, in tutti.AskSecretEffect) (tutti.Effect, error) {
+func (rd *Reader) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
 	if err := tutti.ValidateKey(in.Key); err != nil {
-		return tutti.Effect{}, err
+		return api.Effect{}, err
 	}
-	var out tutti.Effect
+	var out api.Effect
 	err := rd.look(ctx, func(v View) error {
 		to, err := v.Recipients(in.For)
 		if err != nil {

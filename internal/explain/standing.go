@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
@@ -29,19 +30,19 @@ func (m moment) before(seq uint64, at time.Time) bool {
 
 // stood is how a node stood at one moment of the fold.
 type stood struct {
-	view     tutti.NodeView
-	standing tutti.NodeStanding
-	active   *tutti.RunView
+	view     api.NodeView
+	standing api.NodeStanding
+	active   *api.RunView
 	changed  []tutti.Query
 	asked    *tutti.Asked // nil: nothing is known of what it read
 	basis    tutti.RunID  // who asked it
 	asOf     time.Time    // what it asked is as of then or later
 	record   kept         // of the basis
 	code     tutti.Digest // the current one
-	rests    *tutti.NodeBasis
-	waits    []tutti.WaitedFor
+	rests    *api.NodeBasis
+	waits    []api.WaitedFor
 	failures []tutti.Failure
-	before   []tutti.WaitedFor
+	before   []api.WaitedFor
 }
 
 // stand returns how a node stands; nothing in it belongs to the fold.
@@ -58,10 +59,10 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	last := v.Engine.Last(name)
 	out := stood{
 		view:     view,
-		standing: tutti.NodeStanding{State: state, Needs: string(st.Need), Why: st.Why()},
+		standing: api.NodeStanding{State: state, Needs: string(st.Need), Why: st.Why()},
 		changed:  slices.Clone(st.Changed),
 	}
-	if state == tutti.NodeSuspect && st.Need == converge.Nothing {
+	if state == api.NodeSuspect && st.Need == converge.Nothing {
 		out.standing.Needs, out.standing.Why = string(converge.Proof), view.Conflicted
 	}
 	if r := st.Run; r != nil {
@@ -94,7 +95,7 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 	} else if a := last.Applied; a != nil && a.Result != nil && st.Need == converge.Apply {
 		out.failures = slices.Clone(a.Result.Failures)
 		for _, w := range a.Result.Waits {
-			out.waits = append(out.waits, tutti.WaitedFor{
+			out.waits = append(out.waits, api.WaitedFor{
 				Wait: w, Answered: v.Data.Answer(w.Query, data.Asker{Node: name}).Found, Publishers: v.Converge.Publishers(name, w.Query, ""),
 			})
 		}
@@ -112,8 +113,8 @@ func (v View) stand(name tutti.NodeName) (stood, error) {
 }
 
 // basisOf is what a standing by a run rests on besides answers.
-func basisOf(r *engine.Run, f *engine.Facts) *tutti.NodeBasis {
-	out := &tutti.NodeBasis{Environment: r.Environment, Code: r.Code}
+func basisOf(r *engine.Run, f *engine.Facts) *api.NodeBasis {
+	out := &api.NodeBasis{Environment: r.Environment, Code: r.Code}
 	if r.Compiled != nil {
 		out.Puppet, out.Facts = r.Compiled.Puppet, r.Compiled.Facts
 	}
@@ -125,14 +126,14 @@ func basisOf(r *engine.Run, f *engine.Facts) *tutti.NodeBasis {
 
 // before returns the questions of a node that others answer who need something
 // themselves.
-func (v View) before(name tutti.NodeName) []tutti.WaitedFor {
+func (v View) before(name tutti.NodeName) []api.WaitedFor {
 	needs := map[tutti.NodeName]bool{}
 	for _, n := range v.Converge.Needy(converge.View{Has: v.has}) {
 		needs[n] = n != name
 	}
-	var out []tutti.WaitedFor
+	var out []api.WaitedFor
 	for q := range v.Data.Questions(name) {
-		w := tutti.WaitedFor{Wait: tutti.Wait{Query: q.Query}, Answered: q.Answered(name, "")}
+		w := api.WaitedFor{Wait: tutti.Wait{Query: q.Query}, Answered: q.Answered(name, "")}
 		for p := range q.Producers("") {
 			if needs[p] {
 				w.Publishers = append(w.Publishers, p)
@@ -147,27 +148,27 @@ func (v View) before(name tutti.NodeName) []tutti.WaitedFor {
 
 // stateOf is the word for a standing. A conflicted node that needs nothing is suspect: nobody knows of which machine that
 // is true.
-func (v View) stateOf(n *fold.Node, st converge.Standing) tutti.NodeState {
+func (v View) stateOf(n *fold.Node, st converge.Standing) api.NodeState {
 	switch st.Need {
 	case converge.Nothing:
 		if n.Tickets.Conflicted != "" {
-			return tutti.NodeSuspect
+			return api.NodeSuspect
 		}
-		return tutti.NodeGood
+		return api.NodeGood
 	case converge.Proof:
-		return tutti.NodeSuspect
+		return api.NodeSuspect
 	case converge.Apply: // the last run says why
 	}
 	if r := st.Run; r != nil && r.Foreign != nil {
 		if r.Outcome().Good() {
-			return tutti.NodeStale
+			return api.NodeStale
 		}
-		return tutti.NodeFailed
+		return api.NodeFailed
 	}
 	last := v.Engine.Last(n.Node)
 	a := last.Applied
 	if a == nil || a.Result == nil && a.Lost == "" && last.Passed == nil {
-		return tutti.NodeNew
+		return api.NodeNew
 	}
 	outcome := a.Outcome()
 	if a.Result != nil {
@@ -175,17 +176,17 @@ func (v View) stateOf(n *fold.Node, st converge.Standing) tutti.NodeState {
 	}
 	switch outcome {
 	case tutti.Waiting:
-		return tutti.NodeWaiting
+		return api.NodeWaiting
 	case tutti.Failed, tutti.Lost, tutti.Interrupted:
-		return tutti.NodeFailed
+		return api.NodeFailed
 	default:
-		return tutti.NodeStale
+		return api.NodeStale
 	}
 }
 
 // pair is a run and the one of its node before, by what they asked.
 type pair struct {
-	view        *tutti.RunView
+	view        *api.RunView
 	wanted      time.Time
 	now, before *tutti.Asked // shared with the fold, which never changes one
 	beforeAt    time.Time
@@ -194,7 +195,7 @@ type pair struct {
 
 // runs completes the views of runs of which only the ids are known, and says why
 // they were.
-func (rd *Reader) runs(ctx context.Context, views ...*tutti.RunView) error {
+func (rd *Reader) runs(ctx context.Context, views ...*api.RunView) error {
 	pairs := map[tutti.NodeName][]*pair{}
 	err := rd.look(ctx, func(v View) error {
 		for _, view := range views {

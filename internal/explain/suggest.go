@@ -8,13 +8,14 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // SuggestGrants implements tutti.Codes.
-func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (tutti.SuggestedGrants, error) {
-	var out tutti.SuggestedGrants
+func (rd *Reader) SuggestGrants(ctx context.Context, id tutti.JobID) (api.SuggestedGrants, error) {
+	var out api.SuggestedGrants
 	return out, rd.look(ctx, func(v View) error {
 		j, err := v.suggestFrom(id)
 		if err != nil {
@@ -51,7 +52,7 @@ func (v View) suggestFrom(id tutti.JobID) (*engine.Job, error) {
 		return v.Job(id, v.KeepJobs)
 	}
 	for _, id := range slices.Backward(v.Engine.Order) {
-		if j := v.Engine.Jobs[id]; j.Ended() && j.Mode == tutti.ModeNoop && j.Plan.Name == tutti.ConvergePlan {
+		if j := v.Engine.Jobs[id]; j.Ended() && j.Mode == tutti.ModeNoop && j.Plan.Name == api.ConvergePlan {
 			return j, nil
 		}
 	}
@@ -121,7 +122,7 @@ type holder struct {
 }
 
 // suggest makes grants to groups of what nodes want: to those first that hold nobody else.
-func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []tutti.SuggestedGrant {
+func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName) []tutti.GroupName, all []tutti.NodeName) []api.SuggestedGrant {
 	members := map[tutti.GroupName][]tutti.NodeName{}
 	for _, n := range all {
 		for _, g := range groups(n) {
@@ -148,13 +149,13 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 			}
 		}
 	}
-	out := map[holder]*tutti.SuggestedGrant{}
+	out := map[holder]*api.SuggestedGrant{}
 	for _, nodes := range who {
 		for group, of := range cover(nodes, groups, members) {
 			for _, n := range of {
 				h := holder{group, nodes[n].Dangerous}
 				if out[h] == nil {
-					out[h] = &tutti.SuggestedGrant{}
+					out[h] = &api.SuggestedGrant{}
 				}
 				merged := policy.Merge([]tutti.Grant{out[h].Grant}, []tutti.Grant{nodes[n]})
 				out[h].Grant = merged[len(merged)-1]
@@ -162,7 +163,7 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 			}
 		}
 	}
-	var list []tutti.SuggestedGrant
+	var list []api.SuggestedGrant
 	for h, g := range out {
 		g.To, g.Dangerous = h.group, h.dangerous
 		slices.Sort(g.Nodes)
@@ -170,7 +171,7 @@ func suggest(wants map[tutti.NodeName][]tutti.Grant, groups func(tutti.NodeName)
 		g.Also = slices.DeleteFunc(slices.Clone(members[h.group]), func(n tutti.NodeName) bool { return slices.Contains(g.Nodes, n) })
 		list = append(list, *g)
 	}
-	slices.SortFunc(list, func(a, b tutti.SuggestedGrant) int {
+	slices.SortFunc(list, func(a, b api.SuggestedGrant) int {
 		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(len(a.Write)+len(a.Read), len(b.Write)+len(b.Read)), cmp.Compare(a.String(), b.String()))
 	})
 	return list

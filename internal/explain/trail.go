@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/plain"
 )
@@ -14,7 +15,7 @@ import (
 // trail is what the log tells of how data came to be what it is, as far as it is
 // kept. It is read beside the writer, which is not asked.
 type trail struct {
-	values  map[string][]tutti.ValueVersion    // by key, in order
+	values  map[string][]api.ValueVersion      // by key, in order
 	exports map[tutti.NodeName][]exportsChange // what others read, in order
 	pushed  map[tutti.Digest]tutti.Event       // when code was pushed last
 	through uint64                             // up to which only a snapshot is kept
@@ -31,7 +32,7 @@ type exportsChange struct {
 // trail follows the values of some keys, all exports and all code through the log.
 func (rd *Reader) trail(ctx context.Context, keys ...string) (*trail, error) {
 	t := &trail{
-		values: map[string][]tutti.ValueVersion{}, exports: map[tutti.NodeName][]exportsChange{},
+		values: map[string][]api.ValueVersion{}, exports: map[tutti.NodeName][]exportsChange{},
 		through: rd.past.Through(), pushed: map[tutti.Digest]tutti.Event{}, blobs: rd.blobs, sets: map[tutti.Digest][]tutti.Export{},
 	}
 	for _, key := range keys {
@@ -67,15 +68,15 @@ func (t *trail) add(e tutti.Event) {
 		}
 		for key, versions := range t.values {
 			if last := len(versions) - 1; last >= 0 && !versions[last].Unset && versions[last].Owner == b.Node {
-				t.values[key] = append(versions, tutti.ValueVersion{Seq: e.Seq, At: e.At, By: e.By, Unset: true, Owner: b.Node})
+				t.values[key] = append(versions, api.ValueVersion{Seq: e.Seq, At: e.At, By: e.By, Unset: true, Owner: b.Node})
 			}
 		}
 	}
 }
 
 // version is what an event made of a value.
-func version(e tutti.Event) tutti.ValueVersion {
-	v := tutti.ValueVersion{Seq: e.Seq, At: e.At, By: e.By}
+func version(e tutti.Event) api.ValueVersion {
+	v := api.ValueVersion{Seq: e.Seq, At: e.At, By: e.By}
 	switch b := e.Body.(type) {
 	case *tutti.ValueSet:
 		v.Value, v.Owner, v.Job, v.Run = b.Value, b.Owner, b.Job, b.Run
@@ -88,10 +89,10 @@ func version(e tutti.Event) tutti.ValueVersion {
 }
 
 // causeOf is a version of a value as what changed an answer.
-func causeOf(key string, v tutti.ValueVersion) tutti.Cause {
-	c := tutti.Cause{Seq: v.Seq, At: v.At, By: v.By, Key: key, Unset: v.Unset}
+func causeOf(key string, v api.ValueVersion) api.Cause {
+	c := api.Cause{Seq: v.Seq, At: v.At, By: v.By, Key: key, Unset: v.Unset}
 	if v.Run != "" {
-		c.Run = &tutti.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
+		c.Run = &api.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
 	}
 	return c
 }
@@ -101,8 +102,8 @@ const maxCauses = 100
 
 // causes returns what changed the answer to a node's question since it was given,
 // in order.
-func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]tutti.Cause, error) {
-	var out []tutti.Cause
+func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
+	var out []api.Cause
 	if q.Kind == tutti.QueryCollect {
 		return t.exporters(ctx, node, q, since)
 	}
@@ -118,7 +119,7 @@ func (t *trail) causes(ctx context.Context, node tutti.NodeName, q tutti.Query, 
 }
 
 // exporters returns which nodes changed what a collector finds.
-func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]tutti.Cause, error) {
+func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Query, since moment) ([]api.Cause, error) {
 	type step struct {
 		before *exportsChange // nil: there was none, or it is not kept
 		after  exportsChange
@@ -137,12 +138,12 @@ func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Que
 		}
 	}
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.after.event.Seq, b.after.event.Seq) })
-	var out []tutti.Cause
+	var out []api.Cause
 	for _, s := range steps[max(0, len(steps)-maxCauses):] {
 		e := s.after.event
-		c := tutti.Cause{Seq: e.Seq, At: e.At, By: e.By, Unknown: s.before == nil && e.Seq <= t.through}
+		c := api.Cause{Seq: e.Seq, At: e.At, By: e.By, Unknown: s.before == nil && e.Seq <= t.through}
 		if s.after.Run != "" {
-			c.Run = &tutti.RunView{Run: s.after.Run, Job: s.after.Job, Node: s.after.Node}
+			c.Run = &api.RunView{Run: s.after.Run, Job: s.after.Job, Node: s.after.Node}
 		}
 		if err := t.compare(ctx, &c, q, s.before, s.after); err != nil {
 			return nil, err
@@ -155,7 +156,7 @@ func (t *trail) exporters(ctx context.Context, asker tutti.NodeName, q tutti.Que
 }
 
 // compare says which members of an answer a change of exports has changed.
-func (t *trail) compare(ctx context.Context, c *tutti.Cause, q tutti.Query, before *exportsChange, after exportsChange) error {
+func (t *trail) compare(ctx context.Context, c *api.Cause, q tutti.Query, before *exportsChange, after exportsChange) error {
 	was := map[string]string{}
 	var err error
 	if before != nil {
@@ -226,7 +227,7 @@ func (t *trail) matching(ctx context.Context, q tutti.Query, set tutti.ExportsSe
 	return out, nil
 }
 
-func bySeq(a, b tutti.Cause) int { return cmp.Compare(a.Seq, b.Seq) }
+func bySeq(a, b api.Cause) int { return cmp.Compare(a.Seq, b.Seq) }
 
 // pathsOf are the keys of the values that can answer a node's question.
 func pathsOf(node tutti.NodeName, q tutti.Query) []string {

@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 )
 
 // ExplainValue implements tutti.Explains.
-func (rd *Reader) ExplainValue(ctx context.Context, key string) (tutti.ValueExplanation, error) {
-	out := tutti.ValueExplanation{Key: key}
+func (rd *Reader) ExplainValue(ctx context.Context, key string) (api.ValueExplanation, error) {
+	out := api.ValueExplanation{Key: key}
 	if err := tutti.ValidateKey(key); err != nil {
 		return out, err
 	}
@@ -35,18 +36,18 @@ func (rd *Reader) ExplainValue(ctx context.Context, key string) (tutti.ValueExpl
 		return out, tutti.Errorf(tutti.CodeNotFound, "no value %q, and nobody asks for it; see: tutti data list", key)
 	}
 	if v := out.Value; v != nil && v.Run != "" {
-		out.Run = &tutti.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
+		out.Run = &api.RunView{Run: v.Run, Job: v.Job, Node: v.Owner}
 	}
 	return out, rd.runs(ctx, out.Run)
 }
 
 // hieraFeed returns which hiera key a value is, and who looks it up; nil: none.
-func (v View) hieraFeed(path string) *tutti.HieraFeed {
+func (v View) hieraFeed(path string) *api.HieraFeed {
 	node, key, ok := data.HieraKey(path)
 	if !ok {
 		return nil
 	}
-	out := &tutti.HieraFeed{Key: key, Node: node}
+	out := &api.HieraFeed{Key: key, Node: node}
 	for _, reader := range v.Data.Readers(tutti.Query{Kind: tutti.QueryHiera, Key: key}) {
 		if node != "" && reader != node {
 			continue
@@ -63,14 +64,14 @@ func (v View) hieraFeed(path string) *tutti.HieraFeed {
 
 // versions returns what is kept of a key's past, the latest first: what the log
 // and the latest snapshot have, and of operators also what the audit trail has.
-func (rd *Reader) versions(ctx context.Context, key string) ([]tutti.ValueVersion, error) {
+func (rd *Reader) versions(ctx context.Context, key string) ([]api.ValueVersion, error) {
 	t, err := rd.trail(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	found := t.values[key]
 	if t.through > 0 {
-		err := rd.past.ReadAudit(ctx, tutti.ReadAudit{Acts: true}, func(entry tutti.AuditEntry) error {
+		err := rd.past.ReadAudit(ctx, api.ReadAudit{Acts: true}, func(entry api.AuditEntry) error {
 			var e tutti.Event
 			if err := json.Unmarshal(entry.Raw, &e); err != nil {
 				return tutti.Wrap(tutti.CodeDamaged, err, "entry %d of the audit trail", entry.Seq)
@@ -88,6 +89,6 @@ func (rd *Reader) versions(ctx context.Context, key string) ([]tutti.ValueVersio
 			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b tutti.ValueVersion) int { return cmp.Compare(b.Seq, a.Seq) })
-	return slices.CompactFunc(found, func(a, b tutti.ValueVersion) bool { return a.Seq == b.Seq }), nil
+	slices.SortFunc(found, func(a, b api.ValueVersion) int { return cmp.Compare(b.Seq, a.Seq) })
+	return slices.CompactFunc(found, func(a, b api.ValueVersion) bool { return a.Seq == b.Seq }), nil
 }

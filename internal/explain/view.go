@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // View is one version of the fold, as of State.Seq, and at one moment what no event
@@ -42,7 +44,7 @@ func (v View) seen(n tutti.NodeName) time.Time {
 type Present interface {
 	// Last returns when a node was last heard of and what it said then; the zero time:
 	// it was not.
-	Last(node tutti.NodeName) (time.Time, tutti.Beat)
+	Last(node tutti.NodeName) (time.Time, wire.Beat)
 	// Lacks returns what the server may ask and a node's agent does not know, as far as
 	// that agent has claimed since the server started.
 	Lacks(node tutti.NodeName) []tutti.Capability
@@ -58,7 +60,7 @@ type Past interface {
 	// Through is up to which event only what a snapshot needs is kept.
 	Through() uint64
 	// ReadAudit passes the audit trail on.
-	ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(tutti.AuditEntry) error) error
+	ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error
 }
 
 // Look calls f with a version in which the caller sees all that was acknowledged
@@ -86,9 +88,9 @@ func (v View) has(name tutti.NodeName) converge.Has {
 }
 
 // node is a node as it is shown, but for who has paused it and how it stands.
-func (v View) node(n *fold.Node) tutti.NodeView {
+func (v View) node(n *fold.Node) api.NodeView {
 	seen, beat := v.Present.Last(n.Node)
-	out := tutti.NodeView{
+	out := api.NodeView{
 		Node: n.Node, Key: n.Key, Groups: v.Registry.Groups(n), JoinedAt: n.JoinedAt,
 		SeenAt: seen, Connected: !seen.IsZero() && v.Now.Sub(seen) < v.Silence,
 		Stopped: beat.Stopping, Version: beat.Version, Puppet: beat.Puppet, Trouble: beat.Trouble, Warm: beat.Warm,
@@ -122,7 +124,7 @@ func (v View) lastForeign(node tutti.NodeName, ours *engine.Run) *engine.Run {
 	return all[0]
 }
 
-func fillRun(v *tutti.NodeView, r *engine.Run) {
+func fillRun(v *api.NodeView, r *engine.Run) {
 	v.LastRun, v.LastJob, v.Outcome, v.RunAt, v.Proved = r.Run, r.Job, r.Outcome(), r.ClaimedAt, r.Proved
 	if r.Result != nil {
 		v.Reason, v.Message, v.Failures = r.Result.Reason, r.Result.Message, r.Result.Failures
@@ -137,8 +139,8 @@ func fillRun(v *tutti.NodeView, r *engine.Run) {
 }
 
 // run is a run as it is shown.
-func (v View) run(r *engine.Run) tutti.RunView {
-	out := tutti.RunView{
+func (v View) run(r *engine.Run) api.RunView {
+	out := api.RunView{
 		Run: r.Run, Node: r.Node, Job: r.Job, Step: r.Step, Mode: r.Mode, Code: r.Code,
 		Outcome: r.Outcome(), Proved: r.Proved, EndedAt: r.EndedAt, Foreign: r.Foreign != nil,
 	}

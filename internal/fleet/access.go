@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // access reads who may do what (ADR 0024).
@@ -92,7 +93,7 @@ func (r *reader) verbs(n *yaml.Node) []tutti.Verb {
 }
 
 func (r *reader) accessPlans(n *yaml.Node, plans []tutti.Plan) []tutti.PlanName {
-	known := []string{string(tutti.ConvergePlan), string(tutti.RunsPlan)}
+	known := []string{string(api.ConvergePlan), string(api.RunsPlan)}
 	for _, p := range plans {
 		known = append(known, string(p.Name))
 	}

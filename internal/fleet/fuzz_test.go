@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/dag"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
@@ -122,7 +123,7 @@ func checkFleet(t *testing.T, f tutti.Fleet) {
 	}
 	for _, p := range f.Plans {
 		valid(p.Name.Validate())
-		if p.Name == tutti.ConvergePlan || p.Name == tutti.ShowPlan {
+		if p.Name == api.ConvergePlan || p.Name == api.ShowPlan {
 			t.Errorf("accepted: a plan %s", p.Name)
 		}
 		valid(p.Validate())

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // draft is a step as the file has it, before names and edges are resolved.
@@ -29,10 +30,10 @@ func (r *reader) plans(n *yaml.Node) []tutti.Plan {
 		if err := name.Validate(); err != nil {
 			r.reportErr(e.key.at, "", err)
 		}
-		if name == tutti.ConvergePlan {
+		if name == api.ConvergePlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: so the jobs of `tutti converge` are called", string(name))
 		}
-		if name == tutti.ShowPlan {
+		if name == api.ShowPlan {
 			r.report(e.key.at, "name it otherwise", "plan name %q: `tutti run show` shows a run", string(name))
 		}
 		var steps, exclusive *yaml.Node

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Pause is the last word on a target, if it holds still.
@@ -108,6 +109,6 @@ func (s *State) IsTarget(target string) bool {
 }
 
 // View is the pause as it is shown.
-func (p Pause) View() tutti.PauseView {
-	return tutti.PauseView{Target: p.Target, Reason: p.Reason, By: p.By, At: p.At, Until: p.Until}
+func (p Pause) View() api.PauseView {
+	return api.PauseView{Target: p.Target, Reason: p.Reason, By: p.By, At: p.At, Until: p.Until}
 }

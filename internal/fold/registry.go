@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Registry is what the log says about who belongs to the fleet, which code and
@@ -54,7 +55,7 @@ type Node struct {
 	Replaceable bool
 	LastClaimed tutti.RunID
 	Exports     tutti.Digest // the set that others read; empty: none
-	Catalog     tutti.Stored // of what catalog it is, if that is in PuppetDB
+	Catalog     wire.Stored  // of what catalog it is, if that is in PuppetDB
 	Unended     int          // claimed runs whose result is to come, also lost ones
 	Changes     int          // of values since the last claim
 	Written     int64        // their bytes
@@ -157,7 +158,7 @@ func (r *Registry) apply(e tutti.Event) {
 		}
 	case *tutti.ExportsSet:
 		if n := r.Nodes[b.Node]; n != nil && !b.Overlay {
-			n.Exports, n.Catalog = b.Set, tutti.Stored{Run: b.Run, CatalogUUID: b.CatalogUUID}
+			n.Exports, n.Catalog = b.Set, wire.Stored{Run: b.Run, CatalogUUID: b.CatalogUUID}
 		}
 	case *tutti.RunClaimed:
 		if n := r.Nodes[b.Node]; n != nil {

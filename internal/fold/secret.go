@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 )
 
@@ -54,8 +55,8 @@ func (s *State) IsRecipient(targets []string, node tutti.NodeName) bool {
 }
 
 // SecretView says of a secret which nodes have it, lack it, and had it.
-func (s *State) SecretView(secret data.Sealed) tutti.SecretView {
-	out := tutti.SecretView{
+func (s *State) SecretView(secret data.Sealed) api.SecretView {
+	out := api.SecretView{
 		Key: secret.View.Key, ID: secret.Secret.ID, For: secret.Secret.For, Owner: secret.View.Owner, By: secret.View.By, At: secret.View.At,
 		Sealed: []tutti.NodeName{},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -49,13 +50,13 @@ func TestEveryRouteAndRole(t *testing.T) {
 	for _, v := range tutti.Verbs {
 		source += "  - {to: " + string(v) + "-er, may: " + string(v) + "}\n"
 	}
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(source)}); err != nil {
 		t.Fatal(err)
 	}
 	serials := map[string]string{}
 	for _, v := range tutti.Verbs {
 		name := string(v) + "-er"
-		issued, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")})
+		issued, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: name, Request: []byte("request")})
 		if err != nil {
 			t.Fatal(err)
 		}

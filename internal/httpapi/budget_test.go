@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
@@ -128,7 +129,7 @@ func TestBodiesAreSmall(t *testing.T) {
 func TestAnOperatorHasSoManyCalls(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	var most, now atomic.Int64
-	s := serving(t, jobs{list: func(ctx context.Context) ([]tutti.JobView, error) {
+	s := serving(t, jobs{list: func(ctx context.Context) ([]api.JobView, error) {
 		if tutti.Actor(ctx) == "operator:ada" {
 			return nil, nil
 		}
@@ -198,8 +199,8 @@ func TestACallWaitsSoLong(t *testing.T) {
 // TestAnOperatorHasSoManyStreams: one more is refused with words, until one of them ends.
 func TestAnOperatorHasSoManyStreams(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
-	s := serving(t, jobs{watch: func(ctx context.Context, yield func(tutti.Watched) error) error {
-		if err := yield(tutti.Watched{}); err != nil {
+	s := serving(t, jobs{watch: func(ctx context.Context, yield func(api.Watched) error) error {
+		if err := yield(api.Watched{}); err != nil {
 			return err
 		}
 		begun <- struct{}{}
@@ -211,7 +212,7 @@ func TestAnOperatorHasSoManyStreams(t *testing.T) {
 	}})
 	watch := func(operator string) error {
 		client := httpapi.NewClient(s.URL, &http.Client{Transport: as{operator, s.Client().Transport}})
-		return client.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
+		return client.WatchJob(t.Context(), api.WatchJob{}, func(api.Watched) error { return nil })
 	}
 	ended := make(chan error, httpapi.OwnStreams+1)
 	for range httpapi.OwnStreams {

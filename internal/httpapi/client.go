@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Client asks a server. It implements all interfaces of
@@ -29,21 +30,21 @@ type Client struct {
 }
 
 var (
-	_ tutti.Jobs   = (*Client)(nil)
-	_ tutti.Nodes  = (*Client)(nil)
-	_ tutti.Tokens = (*Client)(nil)
-	_ tutti.Codes  = (*Client)(nil)
-	_ tutti.Values = (*Client)(nil)
-	_ tutti.Pauses = (*Client)(nil)
+	_ api.Jobs   = (*Client)(nil)
+	_ api.Nodes  = (*Client)(nil)
+	_ api.Tokens = (*Client)(nil)
+	_ api.Codes  = (*Client)(nil)
+	_ api.Values = (*Client)(nil)
+	_ api.Pauses = (*Client)(nil)
 
-	_ tutti.Secrets   = (*Client)(nil)
-	_ tutti.Signings  = (*Client)(nil)
-	_ tutti.Operators = (*Client)(nil)
-	_ tutti.Audits    = (*Client)(nil)
-	_ tutti.Explains  = (*Client)(nil)
-	_ tutti.Remotes   = (*Client)(nil)
-	_ tutti.Reports   = (*Client)(nil)
-	_ tutti.Rotations = (*Client)(nil)
+	_ api.Secrets   = (*Client)(nil)
+	_ api.Signings  = (*Client)(nil)
+	_ api.Operators = (*Client)(nil)
+	_ api.Audits    = (*Client)(nil)
+	_ api.Explains  = (*Client)(nil)
+	_ api.Remotes   = (*Client)(nil)
+	_ api.Reports   = (*Client)(nil)
+	_ api.Rotations = (*Client)(nil)
 )
 
 // NewClient returns a client of the server at base, `https://host:port`. The
@@ -143,18 +144,18 @@ func tell(ctx context.Context, c *Client, name string, in any) error {
 }
 
 // StartJob implements tutti.Jobs.
-func (c *Client) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, error) {
+func (c *Client) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
 	return ask[tutti.JobID](ctx, c, callStartJob, in)
 }
 
 // CancelJob implements tutti.Jobs.
-func (c *Client) CancelJob(ctx context.Context, in tutti.CancelJob) error {
+func (c *Client) CancelJob(ctx context.Context, in api.CancelJob) error {
 	return tell(ctx, c, callCancelJob, in)
 }
 
 // ListJobs implements tutti.Jobs.
-func (c *Client) ListJobs(ctx context.Context) ([]tutti.JobView, error) {
-	return ask[[]tutti.JobView](ctx, c, callListJobs, nothing{})
+func (c *Client) ListJobs(ctx context.Context) ([]api.JobView, error) {
+	return ask[[]api.JobView](ctx, c, callListJobs, nothing{})
 }
 
 // RunRecord implements tutti.Jobs.
@@ -164,18 +165,18 @@ func (c *Client) RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, 
 
 // WatchJob implements tutti.Jobs. CodeUnavailable: the connection ended before
 // the server had said that this was all.
-func (c *Client) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
+func (c *Client) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	return follow(ctx, c, callWatchJob, in, yield, "while watching; the job goes on: tutti job watch "+string(in.Job))
 }
 
 // ReadAudit implements tutti.Audits. CodeUnavailable is as for WatchJob.
-func (c *Client) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(tutti.AuditEntry) error) error {
+func (c *Client) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
 	return follow(ctx, c, callAudit, in, yield, "in the middle of the audit trail; ask again")
 }
 
 // AskNodes implements tutti.Remotes. CodeUnavailable: the answers broke off; nodes may
 // have done what they were asked.
-func (c *Client) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
+func (c *Client) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	return follow(ctx, c, callAskNodes, in, yield, "before all nodes had answered; what was asked of them may be done")
 }
 
@@ -216,13 +217,13 @@ func follow[Item any](ctx context.Context, c *Client, name string, in any, yield
 }
 
 // CreateToken implements tutti.Tokens.
-func (c *Client) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.CreatedToken, error) {
-	return ask[tutti.CreatedToken](ctx, c, callCreateToken, in)
+func (c *Client) CreateToken(ctx context.Context, in api.CreateToken) (api.CreatedToken, error) {
+	return ask[api.CreatedToken](ctx, c, callCreateToken, in)
 }
 
 // ListTokens implements tutti.Tokens.
-func (c *Client) ListTokens(ctx context.Context) ([]tutti.TokenView, error) {
-	return ask[[]tutti.TokenView](ctx, c, callListTokens, nothing{})
+func (c *Client) ListTokens(ctx context.Context) ([]api.TokenView, error) {
+	return ask[[]api.TokenView](ctx, c, callListTokens, nothing{})
 }
 
 // RevokeToken implements tutti.Tokens.
@@ -231,53 +232,53 @@ func (c *Client) RevokeToken(ctx context.Context, token tutti.TokenID) error {
 }
 
 // IssueOperator implements tutti.Operators.
-func (c *Client) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
-	return ask[tutti.IssuedOperator](ctx, c, callIssue, in)
+func (c *Client) IssueOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
+	return ask[api.IssuedOperator](ctx, c, callIssue, in)
 }
 
 // RenewOperator implements tutti.Operators.
-func (c *Client) RenewOperator(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
-	return ask[tutti.IssuedOperator](ctx, c, callRenew, request)
+func (c *Client) RenewOperator(ctx context.Context, request []byte) (api.IssuedOperator, error) {
+	return ask[api.IssuedOperator](ctx, c, callRenew, request)
 }
 
 // ListOperators implements tutti.Operators.
-func (c *Client) ListOperators(ctx context.Context) ([]tutti.OperatorView, error) {
-	return ask[[]tutti.OperatorView](ctx, c, callOperators, nothing{})
+func (c *Client) ListOperators(ctx context.Context) ([]api.OperatorView, error) {
+	return ask[[]api.OperatorView](ctx, c, callOperators, nothing{})
 }
 
 // RotateCA implements tutti.Rotations.
-func (c *Client) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotation, error) {
-	return ask[tutti.CARotation](ctx, c, callRotateCA, in)
+func (c *Client) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, error) {
+	return ask[api.CARotation](ctx, c, callRotateCA, in)
 }
 
 // ShowCARotation implements tutti.Rotations.
-func (c *Client) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
-	return ask[tutti.CARotation](ctx, c, callShowRotation, nothing{})
+func (c *Client) ShowCARotation(ctx context.Context) (api.CARotation, error) {
+	return ask[api.CARotation](ctx, c, callShowRotation, nothing{})
 }
 
 // FollowRotation implements tutti.Rotations.
-func (c *Client) FollowRotation(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
-	return ask[tutti.IssuedOperator](ctx, c, callFollow, request)
+func (c *Client) FollowRotation(ctx context.Context, request []byte) (api.IssuedOperator, error) {
+	return ask[api.IssuedOperator](ctx, c, callFollow, request)
 }
 
 // RevokeOperator implements tutti.Operators.
-func (c *Client) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) error {
+func (c *Client) RevokeOperator(ctx context.Context, in api.RevokeOperator) error {
 	return tell(ctx, c, callRevoke, in)
 }
 
 // ExplainAccess implements tutti.Operators.
-func (c *Client) ExplainAccess(ctx context.Context, in tutti.AskAccess) (tutti.AccessAnswer, error) {
-	return ask[tutti.AccessAnswer](ctx, c, callAccess, in)
+func (c *Client) ExplainAccess(ctx context.Context, in api.AskAccess) (api.AccessAnswer, error) {
+	return ask[api.AccessAnswer](ctx, c, callAccess, in)
 }
 
 // Enrol implements tutti.Nodes.
-func (c *Client) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enrolled, error) {
-	return ask[tutti.Enrolled](ctx, c, callEnrol, in)
+func (c *Client) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
+	return ask[api.Enrolled](ctx, c, callEnrol, in)
 }
 
 // ListNodes implements tutti.Nodes.
-func (c *Client) ListNodes(ctx context.Context) ([]tutti.NodeView, error) {
-	return ask[[]tutti.NodeView](ctx, c, callListNodes, nothing{})
+func (c *Client) ListNodes(ctx context.Context) ([]api.NodeView, error) {
+	return ask[[]api.NodeView](ctx, c, callListNodes, nothing{})
 }
 
 // ReplaceNode implements tutti.Nodes.
@@ -286,7 +287,7 @@ func (c *Client) ReplaceNode(ctx context.Context, node tutti.NodeName) error {
 }
 
 // KeepNode implements tutti.Nodes.
-func (c *Client) KeepNode(ctx context.Context, in tutti.KeepNode) error {
+func (c *Client) KeepNode(ctx context.Context, in api.KeepNode) error {
 	return tell(ctx, c, callKeepNode, in)
 }
 
@@ -311,22 +312,22 @@ func (c *Client) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 }
 
 // ShowCode implements tutti.Codes.
-func (c *Client) ShowCode(ctx context.Context, in tutti.AskCode) (tutti.CodeShown, error) {
-	return ask[tutti.CodeShown](ctx, c, callShowCode, in)
+func (c *Client) ShowCode(ctx context.Context, in api.AskCode) (api.CodeShown, error) {
+	return ask[api.CodeShown](ctx, c, callShowCode, in)
 }
 
 // ReadCode implements tutti.Codes.
-func (c *Client) ReadCode(ctx context.Context, in tutti.AskCode) (tutti.CodeRead, error) {
-	return ask[tutti.CodeRead](ctx, c, callReadCode, in)
+func (c *Client) ReadCode(ctx context.Context, in api.AskCode) (api.CodeRead, error) {
+	return ask[api.CodeRead](ctx, c, callReadCode, in)
 }
 
 // SuggestGrants implements tutti.Codes.
-func (c *Client) SuggestGrants(ctx context.Context, job tutti.JobID) (tutti.SuggestedGrants, error) {
-	return ask[tutti.SuggestedGrants](ctx, c, callSuggest, job)
+func (c *Client) SuggestGrants(ctx context.Context, job tutti.JobID) (api.SuggestedGrants, error) {
+	return ask[api.SuggestedGrants](ctx, c, callSuggest, job)
 }
 
 // SetFleet implements tutti.Codes.
-func (c *Client) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Fleet, error) {
+func (c *Client) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fleet, error) {
 	return ask[tutti.Fleet](ctx, c, callSetFleet, in)
 }
 
@@ -336,8 +337,8 @@ func (c *Client) GetFleet(ctx context.Context) (tutti.Fleet, error) {
 }
 
 // PushEffect implements tutti.Codes.
-func (c *Client) PushEffect(ctx context.Context, in tutti.AskPush) (tutti.PushEffect, error) {
-	return ask[tutti.PushEffect](ctx, c, callPushEffect, in)
+func (c *Client) PushEffect(ctx context.Context, in api.AskPush) (api.PushEffect, error) {
+	return ask[api.PushEffect](ctx, c, callPushEffect, in)
 }
 
 // ReleaseCode implements tutti.Codes.
@@ -356,9 +357,9 @@ func (c *Client) UnsetValue(ctx context.Context, key string) error {
 }
 
 // ListValues implements tutti.Values, page by page.
-func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueView, error) {
-	all := []tutti.ValueView{}
-	for in := (tutti.AskValues{Prefix: prefix}); ; in.After = all[len(all)-1].Key {
+func (c *Client) ListValues(ctx context.Context, prefix string) ([]api.ValueView, error) {
+	all := []api.ValueView{}
+	for in := (api.AskValues{Prefix: prefix}); ; in.After = all[len(all)-1].Key {
 		page, err := c.PageValues(ctx, in)
 		if err != nil {
 			return nil, err
@@ -370,18 +371,18 @@ func (c *Client) ListValues(ctx context.Context, prefix string) ([]tutti.ValueVi
 }
 
 // PageValues implements tutti.Values.
-func (c *Client) PageValues(ctx context.Context, in tutti.AskValues) (tutti.ValuesPage, error) {
-	return ask[tutti.ValuesPage](ctx, c, callPageValues, in)
+func (c *Client) PageValues(ctx context.Context, in api.AskValues) (api.ValuesPage, error) {
+	return ask[api.ValuesPage](ctx, c, callPageValues, in)
 }
 
 // Effect implements tutti.Values.
-func (c *Client) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
-	return ask[tutti.Effect](ctx, c, callEffect, effectOf{Key: key, Value: value})
+func (c *Client) Effect(ctx context.Context, key string, value json.RawMessage) (api.Effect, error) {
+	return ask[api.Effect](ctx, c, callEffect, effectOf{Key: key, Value: value})
 }
 
 // Pause implements tutti.Pauses.
-func (c *Client) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, error) {
-	return ask[tutti.PauseView](ctx, c, callPause, in)
+func (c *Client) Pause(ctx context.Context, in api.Pause) (api.PauseView, error) {
+	return ask[api.PauseView](ctx, c, callPause, in)
 }
 
 // Unpause implements tutti.Pauses.
@@ -390,46 +391,46 @@ func (c *Client) Unpause(ctx context.Context, target string) error {
 }
 
 // ListPauses implements tutti.Pauses.
-func (c *Client) ListPauses(ctx context.Context) ([]tutti.PauseView, error) {
-	return ask[[]tutti.PauseView](ctx, c, callListPauses, nothing{})
+func (c *Client) ListPauses(ctx context.Context) ([]api.PauseView, error) {
+	return ask[[]api.PauseView](ctx, c, callListPauses, nothing{})
 }
 
 // ShowNode implements tutti.Explains.
-func (c *Client) ShowNode(ctx context.Context, node tutti.NodeName) (tutti.NodeDetail, error) {
-	return ask[tutti.NodeDetail](ctx, c, callShowNode, node)
+func (c *Client) ShowNode(ctx context.Context, node tutti.NodeName) (api.NodeDetail, error) {
+	return ask[api.NodeDetail](ctx, c, callShowNode, node)
 }
 
 // ExplainNode implements tutti.Explains.
-func (c *Client) ExplainNode(ctx context.Context, node tutti.NodeName) (tutti.NodeExplanation, error) {
-	return ask[tutti.NodeExplanation](ctx, c, callExplainNode, node)
+func (c *Client) ExplainNode(ctx context.Context, node tutti.NodeName) (api.NodeExplanation, error) {
+	return ask[api.NodeExplanation](ctx, c, callExplainNode, node)
 }
 
 // ExplainValue implements tutti.Explains.
-func (c *Client) ExplainValue(ctx context.Context, key string) (tutti.ValueExplanation, error) {
-	return ask[tutti.ValueExplanation](ctx, c, callExplainValue, key)
+func (c *Client) ExplainValue(ctx context.Context, key string) (api.ValueExplanation, error) {
+	return ask[api.ValueExplanation](ctx, c, callExplainValue, key)
 }
 
 // ExplainResource implements tutti.Explains.
-func (c *Client) ExplainResource(ctx context.Context, in tutti.ExplainResource) (tutti.ResourceExplanation, error) {
-	return ask[tutti.ResourceExplanation](ctx, c, callExplainRes, in)
+func (c *Client) ExplainResource(ctx context.Context, in api.ExplainResource) (api.ResourceExplanation, error) {
+	return ask[api.ResourceExplanation](ctx, c, callExplainRes, in)
 }
 
 // Graph implements tutti.Explains.
-func (c *Client) Graph(ctx context.Context, target string) (tutti.Graph, error) {
-	return ask[tutti.Graph](ctx, c, callGraph, target)
+func (c *Client) Graph(ctx context.Context, target string) (api.Graph, error) {
+	return ask[api.Graph](ctx, c, callGraph, target)
 }
 
 // RunReport implements tutti.Reports.
-func (c *Client) RunReport(ctx context.Context, run string) (tutti.RunReport, error) {
-	return ask[tutti.RunReport](ctx, c, callRunReport, run)
+func (c *Client) RunReport(ctx context.Context, run string) (api.RunReport, error) {
+	return ask[api.RunReport](ctx, c, callRunReport, run)
 }
 
 // RunLog implements tutti.Reports. CodeUnavailable is as for WatchJob.
-func (c *Client) RunLog(ctx context.Context, run tutti.RunID, yield func(tutti.LogLine) error) error {
+func (c *Client) RunLog(ctx context.Context, run tutti.RunID, yield func(api.LogLine) error) error {
 	return follow(ctx, c, callRunLog, run, yield, "in the middle of the log; ask again")
 }
 
 // JobChanges implements tutti.Reports.
-func (c *Client) JobChanges(ctx context.Context, job tutti.JobID) (tutti.JobChanges, error) {
-	return ask[tutti.JobChanges](ctx, c, callJobChanges, job)
+func (c *Client) JobChanges(ctx context.Context, job tutti.JobID) (api.JobChanges, error) {
+	return ask[api.JobChanges](ctx, c, callJobChanges, job)
 }

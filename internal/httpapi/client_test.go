@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/servertest"
@@ -96,40 +97,40 @@ func TestWithoutACertificate(t *testing.T) {
 	nobody := httpapi.NewClient(url, with(t, config))
 	ctx := t.Context()
 	calls := map[string]func() error{
-		"start":   func() error { _, err := nobody.StartJob(ctx, tutti.StartJob{}); return err },
-		"cancel":  func() error { return nobody.CancelJob(ctx, tutti.CancelJob{}) },
+		"start":   func() error { _, err := nobody.StartJob(ctx, api.StartJob{}); return err },
+		"cancel":  func() error { return nobody.CancelJob(ctx, api.CancelJob{}) },
 		"list":    func() error { _, err := nobody.ListJobs(ctx); return err },
 		"record":  func() error { _, err := nobody.RunRecord(ctx, ""); return err },
 		"report":  func() error { _, err := nobody.RunReport(ctx, ""); return err },
 		"log":     func() error { return nobody.RunLog(ctx, "", nil) },
 		"changes": func() error { _, err := nobody.JobChanges(ctx, ""); return err },
-		"watch":   func() error { return nobody.WatchJob(ctx, tutti.WatchJob{}, nil) },
-		"token":   func() error { _, err := nobody.CreateToken(ctx, tutti.CreateToken{Name: "x"}); return err },
+		"watch":   func() error { return nobody.WatchJob(ctx, api.WatchJob{}, nil) },
+		"token":   func() error { _, err := nobody.CreateToken(ctx, api.CreateToken{Name: "x"}); return err },
 		"nodes":   func() error { _, err := nobody.ListNodes(ctx); return err },
 		"replace": func() error { return nobody.ReplaceNode(ctx, "x") },
 		"remove":  func() error { return nobody.RemoveNode(ctx, "x") },
 		"missing": func() error { _, err := nobody.MissingBlobs(ctx, nil); return err },
 		"put":     func() error { _, err := nobody.PutBlob(ctx, []byte("x")); return err },
 		"push":    func() error { _, err := nobody.PushCode(ctx, tutti.CodePush{}); return err },
-		"fleet":   func() error { _, err := nobody.SetFleet(ctx, tutti.FleetSource{}); return err },
+		"fleet":   func() error { _, err := nobody.SetFleet(ctx, api.FleetSource{}); return err },
 		"get":     func() error { _, err := nobody.GetFleet(ctx); return err },
 		"set":     func() error { return nobody.SetValue(ctx, "x", []byte("1")) },
 		"unset":   func() error { return nobody.UnsetValue(ctx, "x") },
 		"values":  func() error { _, err := nobody.ListValues(ctx, ""); return err },
 		"effect":  func() error { _, err := nobody.Effect(ctx, "x", nil); return err },
-		"pause":   func() error { _, err := nobody.Pause(ctx, tutti.Pause{Reason: "x"}); return err },
+		"pause":   func() error { _, err := nobody.Pause(ctx, api.Pause{Reason: "x"}); return err },
 		"unpause": func() error { return nobody.Unpause(ctx, "") },
 		"pauses":  func() error { _, err := nobody.ListPauses(ctx); return err },
 		"tokens":  func() error { _, err := nobody.ListTokens(ctx); return err },
 		"end":     func() error { return nobody.RevokeToken(ctx, "x") },
-		"issue":   func() error { _, err := nobody.IssueOperator(ctx, tutti.IssueOperator{}); return err },
+		"issue":   func() error { _, err := nobody.IssueOperator(ctx, api.IssueOperator{}); return err },
 		"renew":   func() error { _, err := nobody.RenewOperator(ctx, nil); return err },
 		"people":  func() error { _, err := nobody.ListOperators(ctx); return err },
-		"revoke":  func() error { return nobody.RevokeOperator(ctx, tutti.RevokeOperator{}) },
+		"revoke":  func() error { return nobody.RevokeOperator(ctx, api.RevokeOperator{}) },
 		"show":    func() error { _, err := nobody.ShowNode(ctx, "x"); return err },
 		"why":     func() error { _, err := nobody.ExplainNode(ctx, "x"); return err },
 		"whence":  func() error { _, err := nobody.ExplainValue(ctx, "x"); return err },
-		"what":    func() error { _, err := nobody.ExplainResource(ctx, tutti.ExplainResource{}); return err },
+		"what":    func() error { _, err := nobody.ExplainResource(ctx, api.ExplainResource{}); return err },
 		"graph":   func() error { _, err := nobody.Graph(ctx, ""); return err },
 	}
 	for name, call := range calls {
@@ -140,7 +141,7 @@ func TestWithoutACertificate(t *testing.T) {
 	if got := f.Denials(); len(got) != len(calls) || len(f.Events()) != len(calls) {
 		t.Errorf("the log has %v, with the denials %v: want a denial for each of %d calls", servertest.Kinds(f.Events()), got, len(calls))
 	}
-	token, err := f.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "db-01"})
+	token, err := f.CreateToken(servertest.Operator(), api.CreateToken{Name: "db-01"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 )
@@ -180,7 +181,7 @@ func TestWhoHasSaidHelloStays(t *testing.T) {
 // A panic in a handler is the failure of that request, and is told of.
 func TestAPanicFailsOneRequest(t *testing.T) {
 	var denied []string
-	services := services(jobs{watch: func(context.Context, func(tutti.Watched) error) error { panic("a mistake") }})
+	services := services(jobs{watch: func(context.Context, func(api.Watched) error) error { panic("a mistake") }})
 	s := httptest.NewServer(httpapi.NewHandler(httpapi.Options{
 		Services: services, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
@@ -191,7 +192,7 @@ func TestAPanicFailsOneRequest(t *testing.T) {
 	defer s.Close()
 	client := httpapi.NewClient(s.URL, s.Client())
 	for range 2 {
-		err := client.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
+		err := client.WatchJob(t.Context(), api.WatchJob{}, func(api.Watched) error { return nil })
 		if tutti.CodeOf(err) != tutti.CodeInternal {
 			t.Errorf("%v, want internal", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
@@ -24,8 +25,8 @@ func TestNobodyIsSentElsewhere(t *testing.T) {
 		}))
 		client := httpapi.NewClient(s.URL, s.Client())
 		calls := map[string]error{"set a value": client.SetValue(t.Context(), "shared/x", []byte(`"hunter2"`))}
-		_, calls["join"] = client.Enrol(t.Context(), tutti.EnrolRequest{Name: "web-01", Secret: []byte("secret")})
-		calls["watch"] = client.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
+		_, calls["join"] = client.Enrol(t.Context(), api.EnrolRequest{Name: "web-01", Secret: []byte("secret")})
+		calls["watch"] = client.WatchJob(t.Context(), api.WatchJob{}, func(api.Watched) error { return nil })
 		for what, err := range calls {
 			if tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), elsewhere.URL) {
 				t.Errorf("%d, %s: %v; want that it is refused, and the address", status, what, err)

@@ -5,24 +5,25 @@ import (
 	"net/http"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Services are what the handler serves.
 type Services struct {
-	Jobs      tutti.Jobs
-	Nodes     tutti.Nodes
-	Tokens    tutti.Tokens
-	Operators tutti.Operators
-	Codes     tutti.Codes
-	Signings  tutti.Signings
-	Values    tutti.Values
-	Pauses    tutti.Pauses
-	Audits    tutti.Audits
-	Explains  tutti.Explains
-	Remotes   tutti.Remotes
-	Reports   tutti.Reports
-	Secrets   tutti.Secrets
-	Rotations tutti.Rotations
+	Jobs      api.Jobs
+	Nodes     api.Nodes
+	Tokens    api.Tokens
+	Operators api.Operators
+	Codes     api.Codes
+	Signings  api.Signings
+	Values    api.Values
+	Pauses    api.Pauses
+	Audits    api.Audits
+	Explains  api.Explains
+	Remotes   api.Remotes
+	Reports   api.Reports
+	Secrets   api.Secrets
+	Rotations api.Rotations
 }
 
 // setValue and the other small inputs exist on the wire only.
@@ -180,7 +181,7 @@ func (s Services) routes() map[string]route {
 		callUnsetValue: takes(changesData, do(s.Values.UnsetValue)),
 		callListValues: takes(readsData, answer(s.Values.ListValues)),
 		callPageValues: takes(readsData, answer(s.Values.PageValues)),
-		callEffect: takesMuch(readsData, answer(func(ctx context.Context, in effectOf) (tutti.Effect, error) {
+		callEffect: takesMuch(readsData, answer(func(ctx context.Context, in effectOf) (api.Effect, error) {
 			return s.Values.Effect(ctx, in.Key, []byte(in.Value))
 		})),
 		callRecipients:   takesMuch(changesData, answer(s.Secrets.Recipients)),

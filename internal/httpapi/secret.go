@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Recipients implements tutti.Secrets.
@@ -17,8 +18,8 @@ func (c *Client) SealSecret(ctx context.Context, in tutti.SealSecret) error {
 }
 
 // ListSecrets implements tutti.Secrets.
-func (c *Client) ListSecrets(ctx context.Context) ([]tutti.SecretView, error) {
-	return ask[[]tutti.SecretView](ctx, c, callListSecrets, nothing{})
+func (c *Client) ListSecrets(ctx context.Context) ([]api.SecretView, error) {
+	return ask[[]api.SecretView](ctx, c, callListSecrets, nothing{})
 }
 
 // RecoverSecret implements tutti.Secrets.
@@ -27,6 +28,6 @@ func (c *Client) RecoverSecret(ctx context.Context, key string) (tutti.Secret, e
 }
 
 // SecretEffect implements tutti.Secrets.
-func (c *Client) SecretEffect(ctx context.Context, in tutti.AskSecretEffect) (tutti.Effect, error) {
-	return ask[tutti.Effect](ctx, c, callSecretEffect, in)
+func (c *Client) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
+	return ask[api.Effect](ctx, c, callSecretEffect, in)
 }

@@ -12,31 +12,32 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/httpapi"
 )
 
 // jobs is a tutti.Jobs whose watch a test writes.
 type jobs struct {
-	tutti.Jobs
-	watch func(ctx context.Context, yield func(tutti.Watched) error) error
-	list  func(ctx context.Context) ([]tutti.JobView, error)
+	api.Jobs
+	watch func(ctx context.Context, yield func(api.Watched) error) error
+	list  func(ctx context.Context) ([]api.JobView, error)
 }
 
-func (j jobs) ListJobs(ctx context.Context) ([]tutti.JobView, error) { return j.list(ctx) }
+func (j jobs) ListJobs(ctx context.Context) ([]api.JobView, error) { return j.list(ctx) }
 
-func (j jobs) WatchJob(ctx context.Context, _ tutti.WatchJob, yield func(tutti.Watched) error) error {
+func (j jobs) WatchJob(ctx context.Context, _ api.WatchJob, yield func(api.Watched) error) error {
 	return j.watch(ctx, yield)
 }
 
 // serveJobs serves a watch to everybody.
-func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(tutti.Watched) error) error) *httpapi.Client {
+func serveJobs(t *testing.T, watch func(ctx context.Context, yield func(api.Watched) error) error) *httpapi.Client {
 	t.Helper()
 	s := httptest.NewServer(jobsHandler(watch))
 	t.Cleanup(s.Close)
 	return httpapi.NewClient(s.URL, s.Client())
 }
 
-func jobsHandler(watch func(ctx context.Context, yield func(tutti.Watched) error) error) http.Handler {
+func jobsHandler(watch func(ctx context.Context, yield func(api.Watched) error) error) http.Handler {
 	return httpapi.NewHandler(httpapi.Options{
 		Services: services(jobs{watch: watch}),
 		Admit: func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
@@ -47,28 +48,28 @@ func jobsHandler(watch func(ctx context.Context, yield func(tutti.Watched) error
 
 // Nothing else is asked for.
 type (
-	nodes     struct{ tutti.Nodes }
-	tokens    struct{ tutti.Tokens }
-	operators struct{ tutti.Operators }
-	codes     struct{ tutti.Codes }
-	signings  struct{ tutti.Signings }
-	values    struct{ tutti.Values }
-	pauses    struct{ tutti.Pauses }
-	audits    struct{ tutti.Audits }
-	explains  struct{ tutti.Explains }
-	remotes   struct{ tutti.Remotes }
-	reports   struct{ tutti.Reports }
-	secrets   struct{ tutti.Secrets }
-	rotations struct{ tutti.Rotations }
+	nodes     struct{ api.Nodes }
+	tokens    struct{ api.Tokens }
+	operators struct{ api.Operators }
+	codes     struct{ api.Codes }
+	signings  struct{ api.Signings }
+	values    struct{ api.Values }
+	pauses    struct{ api.Pauses }
+	audits    struct{ api.Audits }
+	explains  struct{ api.Explains }
+	remotes   struct{ api.Remotes }
+	reports   struct{ api.Reports }
+	secrets   struct{ api.Secrets }
+	rotations struct{ api.Rotations }
 )
 
-func services(j tutti.Jobs) httpapi.Services {
+func services(j api.Jobs) httpapi.Services {
 	return httpapi.Services{Jobs: j, Nodes: nodes{}, Tokens: tokens{}, Operators: operators{}, Codes: codes{}, Signings: signings{}, Values: values{}, Pauses: pauses{}, Audits: audits{}, Explains: explains{}, Remotes: remotes{}, Reports: reports{}, Secrets: secrets{}, Rotations: rotations{}}
 }
 
 var nothing = services(jobs{})
 
-var phase = tutti.Watched{Live: &tutti.Live{Phase: "apply"}}
+var phase = api.Watched{Live: &tutti.Live{Phase: "apply"}}
 
 // pipes is a listener whose connections are in memory, so that deadlines on them
 // count by the clock of the test.
@@ -95,7 +96,7 @@ func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readTimeout = time.Minute
 		listener := make(pipes)
-		s := &http.Server{ReadTimeout: readTimeout, Handler: jobsHandler(func(_ context.Context, yield func(tutti.Watched) error) error {
+		s := &http.Server{ReadTimeout: readTimeout, Handler: jobsHandler(func(_ context.Context, yield func(api.Watched) error) error {
 			if err := yield(phase); err != nil {
 				return err
 			}
@@ -106,7 +107,7 @@ func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 		serving.Go(func() { _ = s.Serve(listener) })
 		transport := &http.Transport{DialContext: listener.dial}
 		seen := 0
-		err := httpapi.NewClient("http://tutti", &http.Client{Transport: transport}).WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { seen++; return nil })
+		err := httpapi.NewClient("http://tutti", &http.Client{Transport: transport}).WatchJob(t.Context(), api.WatchJob{}, func(api.Watched) error { seen++; return nil })
 		if err != nil || seen != 2 {
 			t.Errorf("saw %d of 2, then %v", seen, err)
 		}
@@ -119,12 +120,12 @@ func TestAWatchOutlivesTheReadTimeout(t *testing.T) {
 }
 
 func TestAWatchThatBreaksOffIsAnError(t *testing.T) {
-	c := serveJobs(t, func(_ context.Context, yield func(tutti.Watched) error) error {
+	c := serveJobs(t, func(_ context.Context, yield func(api.Watched) error) error {
 		_ = yield(phase)
 		panic(http.ErrAbortHandler)
 	})
 	seen := 0
-	err := c.WatchJob(t.Context(), tutti.WatchJob{Job: "deploy-1"}, func(tutti.Watched) error { seen++; return nil })
+	err := c.WatchJob(t.Context(), api.WatchJob{Job: "deploy-1"}, func(api.Watched) error { seen++; return nil })
 	if tutti.CodeOf(err) != tutti.CodeUnavailable || seen != 1 || !strings.Contains(err.Error(), "tutti job watch deploy-1") {
 		t.Errorf("saw %d, then %v, want one and unavailable", seen, err)
 	}
@@ -132,8 +133,8 @@ func TestAWatchThatBreaksOffIsAnError(t *testing.T) {
 
 func TestAWatchEndsWithTheServersWord(t *testing.T) {
 	for _, want := range []error{nil, tutti.Errorf(tutti.CodeNotFound, "no job")} {
-		c := serveJobs(t, func(context.Context, func(tutti.Watched) error) error { return want })
-		err := c.WatchJob(t.Context(), tutti.WatchJob{}, func(tutti.Watched) error { return nil })
+		c := serveJobs(t, func(context.Context, func(api.Watched) error) error { return want })
+		err := c.WatchJob(t.Context(), api.WatchJob{}, func(api.Watched) error { return nil })
 		if tutti.CodeOf(err) != tutti.CodeOf(want) {
 			t.Errorf("ended with %v, want %v", err, want)
 		}

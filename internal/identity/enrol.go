@@ -13,6 +13,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // EnrolRequest asks to admit Key under Name. The signature proves that the
@@ -118,7 +119,7 @@ func (r *EnrolResponse) Validate() error {
 
 // Follow returns the membership with the CAs and the JWT that a server wants. The connection was proved by the CA with
 // the digest proved, and the answer has to have that: else the node would lock itself out.
-func (r EnrolResponse) Follow(should tutti.ToPin, proved tutti.Digest) (EnrolResponse, error) {
+func (r EnrolResponse) Follow(should wire.ToPin, proved tutti.Digest) (EnrolResponse, error) {
 	if should.CA == "" {
 		return r, nil
 	}

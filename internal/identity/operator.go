@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // OperatorBundle is what an operator holds.
@@ -60,7 +61,7 @@ func (a *Authority) IssueOperator(name string) (OperatorBundle, error) {
 // SignOperator signs a certificate for the key of a request (PKCS #10, PEM), which
 // must be of our kind and have signed it. Nothing else of the request matters. It is for
 // who knows one CA: while the keys are rotated, that is the one that was there before.
-func (a *Authority) SignOperator(name string, request []byte) (tutti.IssuedOperator, error) {
+func (a *Authority) SignOperator(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.present
 	a.mu.Unlock()
@@ -68,7 +69,7 @@ func (a *Authority) SignOperator(name string, request []byte) (tutti.IssuedOpera
 }
 
 // SignFollower is SignOperator by the CA that issues now, for who takes all CAs that are trusted.
-func (a *Authority) SignFollower(name string, request []byte) (tutti.IssuedOperator, error) {
+func (a *Authority) SignFollower(name string, request []byte) (api.IssuedOperator, error) {
 	a.mu.Lock()
 	by := a.issuing()
 	a.mu.Unlock()
@@ -77,8 +78,8 @@ func (a *Authority) SignFollower(name string, request []byte) (tutti.IssuedOpera
 	return out, err
 }
 
-func (a *Authority) signOperator(by *keySet, name string, request []byte) (tutti.IssuedOperator, error) {
-	var out tutti.IssuedOperator
+func (a *Authority) signOperator(by *keySet, name string, request []byte) (api.IssuedOperator, error) {
+	var out api.IssuedOperator
 	if err := tutti.ValidateOperator(name); err != nil {
 		return out, err
 	}
@@ -106,7 +107,7 @@ func (a *Authority) signOperator(by *keySet, name string, request []byte) (tutti
 	if err != nil {
 		return out, err
 	}
-	return tutti.IssuedOperator{Certificate: certPEM(cert), CA: by.ca.certPEM(), Signer: by.pin(), Serial: serialOf(cert), Expires: cert.NotAfter.UTC()}, nil
+	return api.IssuedOperator{Certificate: certPEM(cert), CA: by.ca.certPEM(), Signer: by.pin(), Serial: serialOf(cert), Expires: cert.NotAfter.UTC()}, nil
 }
 
 func serialOf(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
@@ -136,7 +137,7 @@ func (k OperatorKey) Request(name string) ([]byte, error) {
 
 // Bundle puts together what was made here and what the server issued. CodeKey may
 // be nil.
-func (k OperatorKey) Bundle(issued tutti.IssuedOperator, codeKey ed25519.PrivateKey) (OperatorBundle, error) {
+func (k OperatorKey) Bundle(issued api.IssuedOperator, codeKey ed25519.PrivateKey) (OperatorBundle, error) {
 	cert, err := parseCert(issued.Certificate)
 	if err != nil {
 		return OperatorBundle{}, tutti.Wrap(tutti.CodeInternal, err, "the certificate that the server issued")
@@ -166,7 +167,7 @@ func (k OperatorKey) WriteKey(dir string) error {
 
 // WriteIssued stores what the server issued for a key that is elsewhere, in dir,
 // which may be the key's.
-func WriteIssued(dir string, issued tutti.IssuedOperator) error {
+func WriteIssued(dir string, issued api.IssuedOperator) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory for key material: %w", err)
 	}

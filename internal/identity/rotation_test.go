@@ -12,7 +12,9 @@ import (
 	"github.com/nats-io/jwt/v2"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func must(t *testing.T, err error) {
@@ -233,19 +235,19 @@ func TestFollow(t *testing.T) {
 	must(t, operator.Write(dir))
 	for _, tc := range []struct {
 		reason string
-		should tutti.ToPin
+		should wire.ToPin
 		want   tutti.Code // empty: taken
 	}{
-		{"nothing", tutti.ToPin{}, ""},
-		{"both CAs", tutti.ToPin{CA: both}, ""},
-		{"both CAs and a JWT", tutti.ToPin{CA: both, JWT: renewed}, ""},
-		{"only another CA", tutti.ToPin{CA: string(other.CA())}, tutti.CodeRefused},
-		{"only the new CA, on a connection that the old one proves", tutti.ToPin{CA: strings.TrimPrefix(both, old)}, tutti.CodeRefused},
-		{"text", tutti.ToPin{CA: "CA"}, tutti.CodeInvalid},
-		{"a certificate that is not of a CA", tutti.ToPin{CA: old + contents(t, dir)["operator.pem"]}, tutti.CodeInvalid},
-		{"too many", tutti.ToPin{CA: strings.Repeat(old, 9)}, tutti.CodeInvalid},
-		{"a JWT of another key", tutti.ToPin{CA: both, JWT: jwtOf(stranger)}, tutti.CodeInvalid},
-		{"no JWT", tutti.ToPin{CA: both, JWT: "x"}, tutti.CodeInvalid},
+		{"nothing", wire.ToPin{}, ""},
+		{"both CAs", wire.ToPin{CA: both}, ""},
+		{"both CAs and a JWT", wire.ToPin{CA: both, JWT: renewed}, ""},
+		{"only another CA", wire.ToPin{CA: string(other.CA())}, tutti.CodeRefused},
+		{"only the new CA, on a connection that the old one proves", wire.ToPin{CA: strings.TrimPrefix(both, old)}, tutti.CodeRefused},
+		{"text", wire.ToPin{CA: "CA"}, tutti.CodeInvalid},
+		{"a certificate that is not of a CA", wire.ToPin{CA: old + contents(t, dir)["operator.pem"]}, tutti.CodeInvalid},
+		{"too many", wire.ToPin{CA: strings.Repeat(old, 9)}, tutti.CodeInvalid},
+		{"a JWT of another key", wire.ToPin{CA: both, JWT: jwtOf(stranger)}, tutti.CodeInvalid},
+		{"no JWT", wire.ToPin{CA: both, JWT: "x"}, tutti.CodeInvalid},
 	} {
 		next, err := m.Follow(tc.should, pin)
 		if err != nil {
@@ -308,7 +310,7 @@ func TestOperatorsWhileTheCAIsRotated(t *testing.T) {
 	if older.Signer != both.Present.CA || newer.Signer != both.Next.CA {
 		t.Errorf("signed by %s and %s, the sets are %+v", older.Signer, newer.Signer, both)
 	}
-	asks := func(issued tutti.IssuedOperator, ca []byte) error {
+	asks := func(issued api.IssuedOperator, ca []byte) error {
 		t.Helper()
 		issued.CA = ca
 		bundle, err := key.Bundle(issued, nil)

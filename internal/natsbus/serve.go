@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Handler answers one call of a node. It is called by many goroutines at once;
@@ -160,7 +161,7 @@ func (s *server) acceptLight(ctx context.Context, msg *nats.Msg) {
 	}
 	s.running.Go(func() {
 		defer func() { <-s.light; s.told(key) }()
-		ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), defaultTimeout)
+		ctx, cancel := context.WithTimeout(wire.WithTicket(ctx, msg.Header.Get(headerTicket)), defaultTimeout)
 		defer cancel()
 		_, _ = s.handle(ctx, key, op, msg.Data) // nobody waits for an answer
 	})
@@ -200,7 +201,7 @@ func (s *server) accept(ctx context.Context, msg *nats.Msg) {
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(tutti.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
+	ctx, cancel := context.WithTimeout(wire.WithTicket(ctx, msg.Header.Get(headerTicket)), timeoutOf(msg.Header))
 	turns := s.turnsOf(op, msg.Header)
 	turns.enter(key, func() {
 		s.running.Go(func() {

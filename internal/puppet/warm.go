@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Bounds of the warm parent.
@@ -48,7 +49,7 @@ type Warm struct {
 	at     time.Time // when those were asked for
 	cold   *collector
 	turn   bool // the node waits for its turn
-	wanted chan tutti.Expectation
+	wanted chan wire.Expectation
 	used   chan struct{}
 }
 
@@ -61,7 +62,7 @@ type factsAhead struct {
 // NewWarm returns one that has not begun. Puppet is looked for below root; a parent
 // that nobody has wanted for the time idle is ended, 0: there is none ever.
 func NewWarm(root, launcher string, idle time.Duration) *Warm {
-	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan tutti.Expectation, 1), used: make(chan struct{}, 1)}
+	return &Warm{root: root, launcher: launcher, idle: idle, wanted: make(chan wire.Expectation, 1), used: make(chan struct{}, 1)}
 }
 
 // Run ends the parent when nobody wants it any more, and when ctx ends.
@@ -85,7 +86,7 @@ func (w *Warm) Run(ctx context.Context) error {
 
 // Expect has Run make a parent for a run that may follow, if there is none, and has it
 // collect facts when the node begins to wait for its turn.
-func (w *Warm) Expect(e tutti.Expectation) {
+func (w *Warm) Expect(e wire.Expectation) {
 	if w.idle == 0 {
 		return
 	}
@@ -102,12 +103,12 @@ func (w *Warm) Expect(e tutti.Expectation) {
 // Memory is the parent's, in bytes.
 func (w *Warm) Memory() int64 { return resident(int(w.pid.Load())) }
 
-func (w *Warm) ready(e tutti.Expectation) {
+func (w *Warm) ready(e wire.Expectation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	begins := e == tutti.ExpectTurn && !w.turn
-	w.turn = e == tutti.ExpectTurn
-	if e == tutti.ExpectNothing || w.expect() != nil {
+	begins := e == wire.ExpectTurn && !w.turn
+	w.turn = e == wire.ExpectTurn
+	if e == wire.ExpectNothing || w.expect() != nil {
 		return // whoever starts a run hears why
 	}
 	if begins && w.last.dir != "" && (w.ahead != w.last || time.Since(w.at) > factsAge) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/puppet"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // parentSays is a node whose warm parent is a shell script: stdin is the socket to the
@@ -200,19 +200,19 @@ case $line in *run*) echo '{"pid":7,"start":1}' >&0;; esac; done`)
 	for _, step := range []struct {
 		reason string
 		do     func()
-		expect tutti.Expectation
+		expect wire.Expectation
 		says   string
 	}{
-		{"a turn, and nothing ran before", func() {}, tutti.ExpectTurn, ""},
+		{"a turn, and nothing ran before", func() {}, wire.ExpectTurn, ""},
 		{"no turn", func() {
 			if err := w.Collect("/first", "a"); err != nil {
 				t.Fatal(err)
 			}
-		}, tutti.ExpectNothing, `{"do":"facts","dir":"/first"}`},
-		{"a turn, and there are facts", func() {}, tutti.ExpectTurn, ""},
-		{"it still waits", func() { w.Older(time.Hour) }, tutti.ExpectTurn, ""},
-		{"a fleet that reacts", func() {}, tutti.ExpectChange, ""},
-		{"a turn, and the facts are old", func() {}, tutti.ExpectTurn, `{"do":"facts","dir":"/first"}`},
+		}, wire.ExpectNothing, `{"do":"facts","dir":"/first"}`},
+		{"a turn, and there are facts", func() {}, wire.ExpectTurn, ""},
+		{"it still waits", func() { w.Older(time.Hour) }, wire.ExpectTurn, ""},
+		{"a fleet that reacts", func() {}, wire.ExpectChange, ""},
+		{"a turn, and the facts are old", func() {}, wire.ExpectTurn, `{"do":"facts","dir":"/first"}`},
 	} {
 		step.do()
 		w.Ready(step.expect)

@@ -3,11 +3,11 @@ package puppet
 import (
 	"time"
 
-	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Ready is what Run does when it hears of an expectation.
-func (w *Warm) Ready(e tutti.Expectation) { w.ready(e) }
+func (w *Warm) Ready(e wire.Expectation) { w.ready(e) }
 
 // Older makes the facts older.
 func (w *Warm) Older(by time.Duration) { w.at = w.at.Add(-by) }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/report"
 )
@@ -81,7 +82,7 @@ func FuzzLog(f *testing.F) {
 		i := int(seed % uint64(len(lines)))
 		lines[i] = append(slices.Clone(hostile.Mangle(bytes.TrimSpace(lines[i]), seed)), '\n')
 		n := 0
-		err := report.Log(bytes.Join(lines, nil), func(l tutti.LogLine) error {
+		err := report.Log(bytes.Join(lines, nil), func(l api.LogLine) error {
 			n++
 			plain(t, l.Level, l.Message, l.Source, l.File)
 			_, err := json.Marshal(l)
@@ -94,7 +95,7 @@ func FuzzLog(f *testing.F) {
 }
 
 // fit checks all texts of a report.
-func fit(t *testing.T, r tutti.Report) {
+func fit(t *testing.T, r api.Report) {
 	t.Helper()
 	plain(t, r.Puppet, r.Status, r.Environment, r.Version)
 	for _, st := range r.Resources {
@@ -102,12 +103,12 @@ func fit(t *testing.T, r tutti.Report) {
 		plain(t, slices.Concat(st.Containers, st.FailedDependencies)...)
 		for _, e := range st.Events {
 			plain(t, e.Property, e.Status, e.Message, e.Old, e.New)
-			if hidden := []string{"", tutti.Redacted}; e.Redacted && (!slices.Contains(hidden, e.Old) || !slices.Contains(hidden, e.New)) {
+			if hidden := []string{"", api.Redacted}; e.Redacted && (!slices.Contains(hidden, e.Old) || !slices.Contains(hidden, e.New)) {
 				t.Errorf("a Sensitive value: %q, %q", e.Old, e.New)
 			}
 		}
 	}
-	for _, times := range [][]tutti.ReportTime{r.Times, r.Slowest} {
+	for _, times := range [][]api.ReportTime{r.Times, r.Slowest} {
 		for _, time := range times {
 			plain(t, time.Name)
 		}

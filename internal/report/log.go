@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // line is a message in a report, which calls its time `time`, or a line of a run's
@@ -20,18 +21,18 @@ type line struct {
 	Line    int       `json:"line"`
 }
 
-func (l line) plain() tutti.LogLine {
+func (l line) plain() api.LogLine {
 	if l.T.IsZero() {
 		l.T = l.Time
 	}
-	return tutti.LogLine{
+	return api.LogLine{
 		At: sane(l.T), Level: tutti.Plain(l.Level, 20), Message: plain(tutti.CutJournal(l.Message)), Source: plain(l.Source), File: plain(l.File), Line: max(l.Line, 0),
 	}
 }
 
 // Log yields the messages of a run's log, one a line. A process that was killed
 // leaves half a line: what cannot be read is a message that says so.
-func Log(raw []byte, yield func(tutti.LogLine) error) error {
+func Log(raw []byte, yield func(api.LogLine) error) error {
 	before := true // the line before could be read
 	for text := range bytes.Lines(raw) {
 		if len(bytes.TrimSpace(text)) == 0 {
@@ -55,8 +56,8 @@ func Log(raw []byte, yield func(tutti.LogLine) error) error {
 
 // Logged yields the messages that a report has of the log. CodeInvalid: it is no
 // report.
-func Logged(raw []byte, yield func(tutti.LogLine) error) error {
-	var log []tutti.LogLine
+func Logged(raw []byte, yield func(api.LogLine) error) error {
+	var log []api.LogLine
 	err := sections(raw, map[string]func(*json.Decoder) error{
 		"logs": list(maxLines, func(l line) { log = append(log, l.plain()) }),
 	})

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Parse reads a report. CodeInvalid: it is none.
-func Parse(raw []byte) (tutti.Report, error) {
+func Parse(raw []byte) (api.Report, error) {
 	p := &parser{}
 	err := sections(raw, map[string]func(*json.Decoder) error{
 		"puppet_version":        text(&p.out.Puppet),
@@ -27,13 +28,13 @@ func Parse(raw []byte) (tutti.Report, error) {
 		"logs":                  list(maxLines, func(l line) { p.log = append(p.log, l.plain()) }),
 	})
 	if err != nil {
-		return tutti.Report{}, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
+		return api.Report{}, tutti.Wrap(tutti.CodeInvalid, err, "this is no report of Puppet")
 	}
 	return p.report(), nil
 }
 
 // Find reads what a report says of one resource. CodeInvalid: it is no report.
-func Find(raw []byte, resource string) (st tutti.ReportStatus, found bool, err error) {
+func Find(raw []byte, resource string) (st api.ReportStatus, found bool, err error) {
 	err = sections(raw, map[string]func(*json.Decoder) error{
 		"resource_statuses": statuses(func(name string, one status) error {
 			if name == resource {
@@ -47,11 +48,11 @@ func Find(raw []byte, resource string) (st tutti.ReportStatus, found bool, err e
 
 // parser collects what is kept.
 type parser struct {
-	out     tutti.Report
+	out     api.Report
 	metrics map[string]map[string]float64
 	seen    int
 	kept    [2]room // of failed resources, of others
-	log     []tutti.LogLine
+	log     []api.LogLine
 }
 
 type room struct{ resources, bytes int }
@@ -70,30 +71,30 @@ func (p *parser) add(name string, st status) {
 	p.seen++
 	counts, outcome := &p.out.Counts, st.outcome()
 	switch outcome {
-	case tutti.ResourceFailed:
+	case api.ResourceFailed:
 		counts.Failed++
-	case tutti.ResourceSkipped:
+	case api.ResourceSkipped:
 		counts.Skipped++
-	case tutti.ResourceChanged:
+	case api.ResourceChanged:
 		counts.Changed++
-	case tutti.ResourceOutOfSync:
+	case api.ResourceOutOfSync:
 		counts.OutOfSync++
 	}
-	if st.Corrective && (outcome == tutti.ResourceChanged || outcome == tutti.ResourceOutOfSync) {
+	if st.Corrective && (outcome == api.ResourceChanged || outcome == api.ResourceOutOfSync) {
 		counts.Corrective++
 	}
 	if st.Restart {
 		counts.FailedToRestart++
 	}
 	if t := st.seconds(); t > 0 {
-		p.out.Slowest = append(p.out.Slowest, tutti.ReportTime{Name: plain(name), Seconds: t})
+		p.out.Slowest = append(p.out.Slowest, api.ReportTime{Name: plain(name), Seconds: t})
 		p.out.Slowest = longest(p.out.Slowest, maxSlowest)
 	}
-	if outcome == tutti.ResourceUnchanged && len(st.Events) == 0 {
+	if outcome == api.ResourceUnchanged && len(st.Events) == 0 {
 		return
 	}
 	one, kept := st.plain(name), &p.kept[1]
-	if outcome == tutti.ResourceFailed {
+	if outcome == api.ResourceFailed {
 		kept = &p.kept[0]
 	}
 	if !kept.take(size(one)) {
@@ -103,8 +104,8 @@ func (p *parser) add(name string, st status) {
 	p.out.Resources = append(p.out.Resources, one)
 }
 
-func longest(times []tutti.ReportTime, most int) []tutti.ReportTime {
-	slices.SortFunc(times, func(a, b tutti.ReportTime) int {
+func longest(times []api.ReportTime, most int) []api.ReportTime {
+	slices.SortFunc(times, func(a, b api.ReportTime) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Name, b.Name))
 	})
 	return times[:min(len(times), most)]
@@ -141,17 +142,17 @@ func (p *parser) number(name string) int {
 }
 
 // report is what was collected, in order.
-func (p *parser) report() tutti.Report {
+func (p *parser) report() api.Report {
 	c := &p.out.Counts
 	c.Total, c.Restarted = max(p.seen, p.number("total")), p.number("restarted")
 	c.Unchanged = c.Total - c.Failed - c.Skipped - c.Changed - c.OutOfSync
 	for name, seconds := range p.metrics["time"] {
 		if seconds > 0 {
-			p.out.Times = append(p.out.Times, tutti.ReportTime{Name: plain(name), Seconds: seconds})
+			p.out.Times = append(p.out.Times, api.ReportTime{Name: plain(name), Seconds: seconds})
 		}
 	}
 	p.out.Times = longest(p.out.Times, maxTimes)
-	slices.SortFunc(p.out.Resources, func(a, b tutti.ReportStatus) int {
+	slices.SortFunc(p.out.Resources, func(a, b api.ReportStatus) int {
 		return cmp.Or(cmp.Compare(a.Place.File, b.Place.File), cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Resource, b.Resource))
 	})
 	for i := range p.out.Resources {

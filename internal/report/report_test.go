@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/report"
 )
 
@@ -30,7 +31,7 @@ func read(t testing.TB, parts ...string) []byte {
 	return raw
 }
 
-func parse(t testing.TB, version, name string) tutti.Report {
+func parse(t testing.TB, version, name string) api.Report {
 	t.Helper()
 	r, err := report.Parse(read(t, version, name+".json"))
 	if err != nil {
@@ -99,7 +100,7 @@ func TestSensitive(t *testing.T) {
 				t.Errorf("%s %s: Puppet wrote the secret", version, name)
 			}
 			st, found, err := report.Find(raw, "File[/srv/web/secret]")
-			if err != nil || !found || len(st.Events) != 1 || !st.Events[0].Redacted || st.Events[0].Old != tutti.Redacted || st.Events[0].New != tutti.Redacted {
+			if err != nil || !found || len(st.Events) != 1 || !st.Events[0].Redacted || st.Events[0].Old != api.Redacted || st.Events[0].New != api.Redacted {
 				t.Errorf("%s %s: %+v, %v", version, name, st, err)
 			}
 			leaked := strings.ReplaceAll(string(raw), "[redacted]", secret)
@@ -120,8 +121,8 @@ func TestNoControlCharacters(t *testing.T) {
 		if err != nil || !found || st.Resource != "Notify[\uFFFD[31mred]" || st.Events[0].New != "\uFFFD[31mred" {
 			t.Errorf("%q, %v: a title that colours", st.Resource, err)
 		}
-		err = report.Log(read(t, version, "first.jsonl"), func(l tutti.LogLine) error {
-			r.Resources = append(r.Resources, tutti.ReportStatus{Resource: l.Message + l.Source})
+		err = report.Log(read(t, version, "first.jsonl"), func(l api.LogLine) error {
+			r.Resources = append(r.Resources, api.ReportStatus{Resource: l.Message + l.Source})
 			return nil
 		})
 		if err != nil {
@@ -169,7 +170,7 @@ func TestBounded(t *testing.T) {
 	}
 	b.WriteString(`"File[last]": {}}}`)
 	r, err := report.Parse([]byte(b.String()))
-	want := tutti.ReportCounts{Failed: 100, Changed: 2900, Unchanged: 1, Total: 3001}
+	want := api.ReportCounts{Failed: 100, Changed: 2900, Unchanged: 1, Total: 3001}
 	if err != nil || r.Counts != want || len(r.Resources) != report.MaxResources+100 || r.LeftOut != 2900-report.MaxResources {
 		t.Errorf("%+v, %d kept, %d left out, %v", r.Counts, len(r.Resources), r.LeftOut, err)
 	}
@@ -192,7 +193,7 @@ func fmtStatus(b *strings.Builder, i int, what string) {
 func TestLog(t *testing.T) {
 	raw := "{\"t\":\"2026-01-02T03:04:05.6Z\",\"level\":\"err\",\"message\":\"a\\u001b\",\"source\":\"Puppet\",\"file\":\"/x.pp\",\"line\":3}\n\nno\nnot this\n{\"level\":\"notice\"}\n{\"level\""
 	var got []string
-	err := report.Log([]byte(raw), func(l tutti.LogLine) error {
+	err := report.Log([]byte(raw), func(l api.LogLine) error {
 		got = append(got, strings.Join([]string{l.Level, l.Message, l.Source, l.File}, "|"))
 		return nil
 	})
@@ -201,7 +202,7 @@ func TestLog(t *testing.T) {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}
 	lines := 0
-	if err := report.Logged(read(t, "8.10.0", "second.json"), func(tutti.LogLine) error { lines++; return nil }); err != nil || lines != 13 {
+	if err := report.Logged(read(t, "8.10.0", "second.json"), func(api.LogLine) error { lines++; return nil }); err != nil || lines != 13 {
 		t.Errorf("%d messages in a report, %v", lines, err)
 	}
 }

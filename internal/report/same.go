@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // Bounds of what many reports come to.
@@ -34,7 +35,7 @@ type same struct {
 }
 
 // Add adds the report of a node.
-func (s *Same) Add(node tutti.NodeName, r tutti.Report) {
+func (s *Same) Add(node tutti.NodeName, r api.Report) {
 	s.leftOut += r.LeftOut
 	for _, st := range r.Resources {
 		said := false
@@ -42,12 +43,12 @@ func (s *Same) Add(node tutti.NodeName, r tutti.Report) {
 			k := key{resource: st.Resource, property: e.Property, old: e.Old, new: e.New, corrective: e.Corrective, redacted: e.Redacted}
 			switch e.Status {
 			case "success":
-				k.outcome = tutti.ResourceChanged
+				k.outcome = api.ResourceChanged
 			case "noop":
-				k.outcome = tutti.ResourceOutOfSync
+				k.outcome = api.ResourceOutOfSync
 			case "failure":
 				said = true
-				k = key{resource: st.Resource, outcome: tutti.ResourceFailed, message: tutti.WithoutJournal(e.Message)}
+				k = key{resource: st.Resource, outcome: api.ResourceFailed, message: tutti.WithoutJournal(e.Message)}
 			default: // an audit changes nothing
 				continue
 			}
@@ -56,8 +57,8 @@ func (s *Same) Add(node tutti.NodeName, r tutti.Report) {
 			}
 			s.add(node, k, st.Place)
 		}
-		if st.Outcome == tutti.ResourceFailed && !said {
-			s.add(node, key{resource: st.Resource, outcome: tutti.ResourceFailed, message: cmp.Or(tutti.WithoutJournal(st.Message), "failed without a message")}, st.Place)
+		if st.Outcome == api.ResourceFailed && !said {
+			s.add(node, key{resource: st.Resource, outcome: api.ResourceFailed, message: cmp.Or(tutti.WithoutJournal(st.Message), "failed without a message")}, st.Place)
 		}
 	}
 }
@@ -80,18 +81,18 @@ func (s *Same) add(node tutti.NodeName, k key, place tutti.Place) {
 }
 
 // ranks is the order in which outcomes are told.
-var ranks = map[string]int{tutti.ResourceFailed: 0, tutti.ResourceChanged: 1, tutti.ResourceOutOfSync: 2}
+var ranks = map[string]int{api.ResourceFailed: 0, api.ResourceChanged: 1, api.ResourceOutOfSync: 2}
 
 // Changes returns what was collected, failures first, then what is so on most
 // nodes, and how many changes there was no room for.
-func (s *Same) Changes() (changes []tutti.SameChange, leftOut int) {
+func (s *Same) Changes() (changes []api.SameChange, leftOut int) {
 	for k, c := range s.changes {
-		changes = append(changes, tutti.SameChange{
+		changes = append(changes, api.SameChange{
 			Resource: k.resource, Outcome: k.outcome, Property: k.property, Old: k.old, New: k.new, Message: k.message,
 			Corrective: k.corrective, Redacted: k.redacted, Place: c.place, Nodes: slices.Sorted(maps.Keys(c.nodes)),
 		})
 	}
-	slices.SortFunc(changes, func(a, b tutti.SameChange) int {
+	slices.SortFunc(changes, func(a, b api.SameChange) int {
 		return cmp.Or(
 			cmp.Compare(ranks[a.Outcome], ranks[b.Outcome]), cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Resource, b.Resource),
 			cmp.Compare(a.Property, b.Property), cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New), cmp.Compare(a.Message, b.Message),

@@ -7,31 +7,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/report"
 )
 
 // changed is a report with one resource that changed.
-func changed(resource, old, now string, change ...func(*tutti.ReportStatus)) tutti.Report {
-	st := tutti.ReportStatus{
-		Resource: resource, Outcome: tutti.ResourceChanged, Place: tutti.Place{File: "/x.pp", Line: 3},
-		Events: []tutti.ResourceEvent{{Property: "mode", Status: "success", Message: "it changed", Old: old, New: now}},
+func changed(resource, old, now string, change ...func(*api.ReportStatus)) api.Report {
+	st := api.ReportStatus{
+		Resource: resource, Outcome: api.ResourceChanged, Place: tutti.Place{File: "/x.pp", Line: 3},
+		Events: []api.ResourceEvent{{Property: "mode", Status: "success", Message: "it changed", Old: old, New: now}},
 	}
 	for _, c := range change {
 		c(&st)
 	}
-	return tutti.Report{Resources: []tutti.ReportStatus{st}}
+	return api.Report{Resources: []api.ReportStatus{st}}
 }
 
-func corrective(st *tutti.ReportStatus) { st.Events[0].Corrective = true }
+func corrective(st *api.ReportStatus) { st.Events[0].Corrective = true }
 
-func failed(message string) func(*tutti.ReportStatus) {
-	return func(st *tutti.ReportStatus) {
-		st.Outcome, st.Events[0].Status, st.Events[0].Message = tutti.ResourceFailed, "failure", message
+func failed(message string) func(*api.ReportStatus) {
+	return func(st *api.ReportStatus) {
+		st.Outcome, st.Events[0].Status, st.Events[0].Message = api.ResourceFailed, "failure", message
 	}
 }
 
-func bare(st *tutti.ReportStatus) {
-	st.Outcome, st.Message, st.Events = tutti.ResourceFailed, "no provider", nil
+func bare(st *api.ReportStatus) {
+	st.Outcome, st.Message, st.Events = api.ResourceFailed, "no provider", nil
 }
 
 func TestSame(t *testing.T) {
@@ -41,23 +42,23 @@ func TestSame(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		reason  string
-		reports []tutti.Report // of a, b, c, …
+		reports []api.Report // of a, b, c, …
 		want    []found
 	}{
-		{"the same change on many nodes is one", []tutti.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2")},
+		{"the same change on many nodes is one", []api.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2")},
 			[]found{{"changed File[/x] mode 1 2", []tutti.NodeName{"a", "b", "c"}}}},
-		{"another old or new value, another resource is another", []tutti.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "0", "2"), changed("File[/x]", "1", "3"), changed("File[/y]", "1", "2")},
+		{"another old or new value, another resource is another", []api.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "0", "2"), changed("File[/x]", "1", "3"), changed("File[/y]", "1", "2")},
 			[]found{{"changed File[/x] mode 0 2", []tutti.NodeName{"b"}}, {"changed File[/x] mode 1 2", []tutti.NodeName{"a"}},
 				{"changed File[/x] mode 1 3", []tutti.NodeName{"c"}}, {"changed File[/y] mode 1 2", []tutti.NodeName{"d"}}}},
-		{"a correction is none that somebody wanted", []tutti.Report{changed("File[/x]", "1", "2", corrective), changed("File[/x]", "1", "2")},
+		{"a correction is none that somebody wanted", []api.Report{changed("File[/x]", "1", "2", corrective), changed("File[/x]", "1", "2")},
 			[]found{{"changed File[/x] mode 1 2 corrective", []tutti.NodeName{"a"}}, {"changed File[/x] mode 1 2", []tutti.NodeName{"b"}}}},
-		{"failures come first, told apart by what they say", []tutti.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2"),
+		{"failures come first, told apart by what they say", []api.Report{changed("File[/x]", "1", "2"), changed("File[/x]", "1", "2"),
 			changed("File[/x]", "1", "2", failed("disk full")), changed("File[/x]", "9", "2", failed("disk full")), changed("File[/x]", "1", "2", failed("no such user"))},
 			[]found{{"failed File[/x]   disk full", []tutti.NodeName{"c", "d"}}, {"failed File[/x]   no such user", []tutti.NodeName{"e"}},
 				{"changed File[/x] mode 1 2", []tutti.NodeName{"a", "b"}}}},
-		{"a failure without an event says what the log says", []tutti.Report{changed("File[/x]", "1", "2", bare)},
+		{"a failure without an event says what the log says", []api.Report{changed("File[/x]", "1", "2", bare)},
 			[]found{{"failed File[/x]   no provider", []tutti.NodeName{"a"}}}},
-		{"a refresh has no values but says what it was", []tutti.Report{changed("Exec[x]", "", "")}, []found{{"changed Exec[x] mode  it changed", []tutti.NodeName{"a"}}}},
+		{"a refresh has no values but says what it was", []api.Report{changed("Exec[x]", "", "")}, []found{{"changed Exec[x] mode  it changed", []tutti.NodeName{"a"}}}},
 	} {
 		var same report.Same
 		for i, r := range tc.reports {
@@ -91,7 +92,7 @@ func TestSameBounded(t *testing.T) {
 			t.Errorf("%+v: want it on both", c)
 		}
 	}
-	if len(changes) != 6 || changes[0].Outcome != tutti.ResourceFailed || changes[5].Outcome != tutti.ResourceOutOfSync {
+	if len(changes) != 6 || changes[0].Outcome != api.ResourceFailed || changes[5].Outcome != api.ResourceOutOfSync {
 		t.Errorf("%d changes, %+v", len(changes), changes)
 	}
 	for i := range 1500 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // status is what Puppet says of one resource.
@@ -66,22 +67,22 @@ func statuses(f func(name string, st status) error) func(*json.Decoder) error {
 func (st status) outcome() string {
 	switch {
 	case st.Failed || st.Restart:
-		return tutti.ResourceFailed
+		return api.ResourceFailed
 	case st.Skipped:
-		return tutti.ResourceSkipped
+		return api.ResourceSkipped
 	case st.Changed:
-		return tutti.ResourceChanged
+		return api.ResourceChanged
 	case st.OutOfSync:
-		return tutti.ResourceOutOfSync
+		return api.ResourceOutOfSync
 	}
-	return tutti.ResourceUnchanged
+	return api.ResourceUnchanged
 }
 
 func (st status) seconds() float64 { return max(st.Seconds, 0) }
 
 // plain is the resource as it is shown.
-func (st status) plain(name string) tutti.ReportStatus {
-	out := tutti.ReportStatus{
+func (st status) plain(name string) api.ReportStatus {
+	out := api.ReportStatus{
 		Resource: plain(name), Outcome: st.outcome(), FailedToRestart: st.Restart, Corrective: st.Corrective, At: sane(st.At),
 		Place: tutti.Place{File: plain(st.File), Line: max(st.Line, 0)}, Containers: containers(st.Containment), Seconds: st.seconds(),
 	}
@@ -96,8 +97,8 @@ func (st status) plain(name string) tutti.ReportStatus {
 
 // plain is the event as it is shown. Puppet has put `[redacted]` in the place of
 // what is Sensitive; that it says so is believed even where a type has not done it.
-func (e event) plain() tutti.ResourceEvent {
-	out := tutti.ResourceEvent{
+func (e event) plain() api.ResourceEvent {
+	out := api.ResourceEvent{
 		Property: plain(e.Property), Status: plain(e.Status), Message: plain(tutti.CutJournal(e.Message)), Old: valueText(e.Previous), New: valueText(e.Desired),
 		At: sane(e.At), Corrective: e.Corrective, Audited: e.Audited, Redacted: e.Redacted,
 	}
@@ -106,11 +107,11 @@ func (e event) plain() tutti.ResourceEvent {
 	}
 	for _, text := range []*string{&out.Old, &out.New} {
 		if *text != "" {
-			*text = tutti.Redacted
+			*text = api.Redacted
 		}
 	}
 	if out.Status != "failure" { // which says why, and is all that anybody has
-		out.Message = tutti.Redacted
+		out.Message = api.Redacted
 	}
 	return out
 }
@@ -151,7 +152,7 @@ func containers(path []string) []string {
 }
 
 // size is how many bytes of text are kept of a resource, and about what they cost.
-func size(st tutti.ReportStatus) int {
+func size(st api.ReportStatus) int {
 	const each = 200
 	n := each + len(st.Resource) + len(st.Place.File)
 	for _, name := range slices.Concat(st.Containers, st.FailedDependencies) {
@@ -168,9 +169,9 @@ var failing = regexp.MustCompile(`(?s)^Dependency (.+) has failures: true$`)
 
 // explain finds in the log what the status does not have: why a resource was
 // skipped, and why one failed that left no event.
-func explain(st *tutti.ReportStatus, log []tutti.LogLine) {
-	said := st.Outcome != tutti.ResourceFailed || slices.ContainsFunc(st.Events, func(e tutti.ResourceEvent) bool { return e.Status == "failure" })
-	skipped := st.Outcome == tutti.ResourceSkipped && len(st.FailedDependencies) == 0
+func explain(st *api.ReportStatus, log []api.LogLine) {
+	said := st.Outcome != api.ResourceFailed || slices.ContainsFunc(st.Events, func(e api.ResourceEvent) bool { return e.Status == "failure" })
+	skipped := st.Outcome == api.ResourceSkipped && len(st.FailedDependencies) == 0
 	if said && !skipped {
 		return
 	}

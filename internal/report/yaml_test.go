@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/report"
 )
@@ -39,7 +40,7 @@ func TestFromYAML(t *testing.T) {
 		}
 		var failed []string
 		for _, r := range got.Resources {
-			if r.Outcome == tutti.ResourceFailed {
+			if r.Outcome == api.ResourceFailed {
 				failed = append(failed, fmt.Sprintf("%s %s:%d %s", r.Resource, r.Place.File, r.Place.Line, r.Events[0].Message))
 			}
 		}
@@ -51,7 +52,7 @@ func TestFromYAML(t *testing.T) {
 			t.Errorf("%s: %+v", version, c)
 		}
 		lines := 0
-		if err := report.Logged(raw, func(tutti.LogLine) error { lines++; return nil }); err != nil || lines != 8 {
+		if err := report.Logged(raw, func(api.LogLine) error { lines++; return nil }); err != nil || lines != 8 {
 			t.Errorf("%s: %d messages, %v", version, lines, err)
 		}
 	}

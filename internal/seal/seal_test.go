@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func newBox(t *testing.T) (*ecdh.PrivateKey, string) {
@@ -154,7 +155,7 @@ func TestBatchesFitIntoMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, b := range batches {
-			raw, err := json.Marshal(tutti.Publish{Run: "00000000-0000-4000-8000-000000000000", Key: b.Key, Secret: &tutti.SealSecret{Secret: b, Adds: true}})
+			raw, err := json.Marshal(wire.Publish{Run: "00000000-0000-4000-8000-000000000000", Key: b.Key, Secret: &tutti.SealSecret{Secret: b, Adds: true}})
 			if err != nil || len(raw) > 190<<10 || b.Validate() != nil {
 				t.Errorf("a secret of %d bytes, batch %d of %d: %d bytes, %v, %v", size, i, len(batches), len(raw), b.Validate(), err)
 			}

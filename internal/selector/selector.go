@@ -16,6 +16,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 const (
@@ -42,7 +43,7 @@ type Node struct {
 }
 
 // Of is what the server knows of a node.
-func Of(v tutti.NodeView) Node {
+func Of(v api.NodeView) Node {
 	return Node{
 		Name: v.Node, Groups: v.Groups, Outcome: v.Outcome, Reason: v.Reason, LastRun: v.RunAt,
 		Connected: v.Connected, Running: v.Active != "", Paused: v.Paused != "", Agent: v.Version, Puppet: v.Puppet,

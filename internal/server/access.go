@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
@@ -47,12 +48,12 @@ func (a access) forget() {
 }
 
 // unknowns are the certificates that the log does not know, for people.
-func (a access) unknowns() []tutti.BehindRotation {
+func (a access) unknowns() []api.BehindRotation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var out []tutti.BehindRotation
+	var out []api.BehindRotation
 	for _, name := range sorted(a.strange) {
-		out = append(out, tutti.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
+		out = append(out, api.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
 			", and it may not follow: if it is the operator's own: tutti operator create " + name + "; if not, somebody has the server's keys"})
 	}
 	return out

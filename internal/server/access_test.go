@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // accessFleet has a group that lists its nodes, one that nodes join, and who may do what.
@@ -117,7 +119,7 @@ func TestTheDoorNamesNoWiderLine(t *testing.T) {
 // TestAPauseOfAGroupThatIsGone: it counts again when the group is back, with any nodes. So nobody ends it whose groups are others.
 func TestAPauseOfAGroupThatIsGone(t *testing.T) {
 	f := newShop(t)
-	if _, err := f.Pause(f.as("ada", tutti.VerbRun), tutti.Pause{Target: "late", Reason: "new disk"}); err != nil {
+	if _, err := f.Pause(f.as("ada", tutti.VerbRun), api.Pause{Target: "late", Reason: "new disk"}); err != nil {
 		t.Fatal(err)
 	}
 	unpause := func() error { return f.Unpause(f.as("webber", tutti.VerbRun), "late") }
@@ -132,25 +134,25 @@ func TestAPauseOfAGroupThatIsGone(t *testing.T) {
 // TestAccessIsNarrow: who has a verb for some plans, groups, modes or keys has it for no others.
 func TestAccessIsNarrow(t *testing.T) {
 	f := newShop(t)
-	start := func(name string, in tutti.StartJob) func() error {
+	start := func(name string, in api.StartJob) func() error {
 		return func() error {
 			if in.Mode == "" {
 				in.Mode = tutti.ModeApply
 			}
 			id, err := f.StartJob(f.as(name, tutti.VerbRun), in)
 			if err == nil {
-				return f.CancelJob(f.as(name, tutti.VerbRun), tutti.CancelJob{Job: id})
+				return f.CancelJob(f.as(name, tutti.VerbRun), api.CancelJob{Job: id})
 			}
 			return err
 		}
 	}
-	runs := func(nodes ...tutti.NodeName) tutti.StartJob {
-		return tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: nodes}}
+	runs := func(nodes ...tutti.NodeName) api.StartJob {
+		return api.StartJob{Runs: &api.NodeRuns{Nodes: nodes}}
 	}
-	converge := func(target string) tutti.StartJob {
-		return tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}}
+	converge := func(target string) api.StartJob {
+		return api.StartJob{Converge: &tutti.ConvergeStep{Target: target}}
 	}
-	noop := func(in tutti.StartJob) tutti.StartJob { in.Mode = tutti.ModeNoop; return in }
+	noop := func(in api.StartJob) api.StartJob { in.Mode = tutti.ModeNoop; return in }
 	set := func(name, key string) func() error {
 		return func() error { return f.SetValue(f.as(name, tutti.VerbData), key, []byte("1")) }
 	}
@@ -159,14 +161,14 @@ func TestAccessIsNarrow(t *testing.T) {
 	}
 	pause := func(name, target string) func() error {
 		return func() error {
-			_, err := f.Pause(f.as(name, tutti.VerbRun), tutti.Pause{Target: target, Reason: "lunch"})
+			_, err := f.Pause(f.as(name, tutti.VerbRun), api.Pause{Target: target, Reason: "lunch"})
 			if err == nil {
 				return f.Unpause(f.as(name, tutti.VerbRun), target)
 			}
 			return err
 		}
 	}
-	deploy, both, later := tutti.StartJob{Plan: "deploy"}, tutti.StartJob{Plan: "both"}, tutti.StartJob{Plan: "later"}
+	deploy, both, later := api.StartJob{Plan: "deploy"}, api.StartJob{Plan: "both"}, api.StartJob{Plan: "later"}
 	for _, tc := range []struct {
 		what    string
 		do      func() error
@@ -207,17 +209,17 @@ func TestAccessIsNarrow(t *testing.T) {
 		f.wantAccess(tc.what, tc.do, tc.missing)
 	}
 
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "both", Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Plan: "both", Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.wantAccess("cancel a job of others", func() error {
-		return f.CancelJob(f.as("webber", tutti.VerbRun), tutti.CancelJob{Job: job})
+		return f.CancelJob(f.as("webber", tutti.VerbRun), api.CancelJob{Job: job})
 	}, "{to: webber, may: run, plans: both, groups: db}")
 	ask := func(on string) func() error {
 		return func() error {
-			return f.AskNodes(f.as("webber", tutti.VerbPuppet), tutti.AskNodes{Action: tutti.RemoteStatus, On: on, Wait: time.Second},
-				func([]tutti.NodeAnswer) error { return nil })
+			return f.AskNodes(f.as("webber", tutti.VerbPuppet), api.AskNodes{Action: tutti.RemoteStatus, On: on, Wait: time.Second},
+				func([]api.NodeAnswer) error { return nil })
 		}
 	}
 	f.wantAccess("ask its node", ask(`node == "web-01"`), "")
@@ -247,7 +249,7 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 	result := servertest.Result(order.Run, tutti.Failed)
 	result.Reason, result.Message = tutti.BecauseCompile, "secret text"
 	result.Failures = []tutti.Failure{{Message: "secret text"}}
-	if err := web.Call(tutti.OpResult, tutti.Ended{Result: result}, nil); err != nil {
+	if err := web.Call(wire.OpResult, wire.Ended{Result: result}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if v := f.Job(job); v.Verdict != tutti.VerdictFailed {
@@ -279,11 +281,11 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := f.PageValues(f.as(name, tutti.VerbRead, tutti.VerbData), tutti.AskValues{})
+		page, err := f.PageValues(f.as(name, tutti.VerbRead, tutti.VerbData), api.AskValues{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, values := range map[string][]tutti.ValueView{"list": values, "page": page.Values} {
+		for what, values := range map[string][]api.ValueView{"list": values, "page": page.Values} {
 			var got []string
 			for _, v := range values {
 				got = append(got, v.Key)
@@ -298,19 +300,19 @@ func TestWhoViewsSeesNoTexts(t *testing.T) {
 // TestOnlyAnAdminChangesTheFleetFile: who pushes code pushes it with the fleet file that is there.
 func TestOnlyAnAdminChangesTheFleetFile(t *testing.T) {
 	f := newShop(t)
-	other := tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: pipeline, may: code", "to: pipeline, may: admin", 1))}
-	if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "ada", Request: []byte("request")}); err != nil {
+	other := api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: pipeline, may: code", "to: pipeline, may: admin", 1))}
+	if _, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: "ada", Request: []byte("request")}); err != nil {
 		t.Fatal(err)
 	}
-	set := func(name string, source tutti.FleetSource) func() error {
+	set := func(name string, source api.FleetSource) func() error {
 		return func() error { _, err := f.SetFleet(f.as(name, tutti.VerbCode), source); return err }
 	}
-	f.wantAccess("the same", set("pipeline", tutti.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
+	f.wantAccess("the same", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet)}), "")
 	f.wantAccess("another", set("pipeline", other), "{to: pipeline, may: admin}")
-	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), tutti.AskPush{Fleet: other})
+	_, err := f.PushEffect(f.as("pipeline", tutti.VerbCode), api.AskPush{Fleet: other})
 	wantCode(t, err, tutti.CodeRefused, "tutti.yaml is another fleet file than the server's: operator pipeline may not admin")
 	f.wantAccess("another, by an admin", set("ada", other), "")
-	f.wantAccess("who became one", set("pipeline", tutti.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
+	f.wantAccess("who became one", set("pipeline", api.FleetSource{File: "tutti.yaml", Source: []byte(accessFleet + "# by pipeline\n")}), "")
 }
 
 // TestTheLastAdminStays: no operator locks all operators out; root on the server may.
@@ -318,14 +320,14 @@ func TestTheLastAdminStays(t *testing.T) {
 	f := newShop(t)
 	issue := func(name string) (serial string) {
 		t.Helper()
-		issued, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")})
+		issued, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: name, Request: []byte("request")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return issued.Serial
 	}
-	fleet := func(admin string) tutti.FleetSource {
-		return tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: ada, may", "to: "+admin+", may", 1))}
+	fleet := func(admin string) api.FleetSource {
+		return api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(accessFleet, "to: ada, may", "to: "+admin+", may", 1))}
 	}
 	serial := issue("grace")
 	ada := f.as("ada", tutti.VerbAdmin)
@@ -340,11 +342,11 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 	grace := f.with("grace", serial, tutti.VerbAdmin)
 	issue("ada") // who is there, and no admin
-	wantCode(t, f.RevokeOperator(grace, tutti.RevokeOperator{Operator: "grace"}), tutti.CodeConflict, "nobody who has a good certificate is admin")
+	wantCode(t, f.RevokeOperator(grace, api.RevokeOperator{Operator: "grace"}), tutti.CodeConflict, "nobody who has a good certificate is admin")
 	if _, err := f.SetFleet(servertest.Operator(), fleet("nobody")); err != nil {
 		t.Errorf("root on the server: %v", err)
 	}
-	if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "grace"}); err != nil {
+	if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "grace"}); err != nil {
 		t.Errorf("root on the server: %v", err)
 	}
 }
@@ -371,29 +373,29 @@ func TestLostAccessEndsWhatGoesOn(t *testing.T) {
 func TestExplainAccess(t *testing.T) {
 	f := newShopOfStrangers(t)
 	for _, tc := range []struct {
-		in   tutti.AskAccess
+		in   api.AskAccess
 		may  bool
 		says string
 	}{
-		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; if it is to, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
-		{tutti.AskAccess{Operator: "deployer", Verb: tutti.VerbRun, Target: "web"}, false, "may not run on web"},
-		{tutti.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Noop: true}, true, "noop: true"},
-		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "web", Plan: "deploy"}, true, "the fleet file says: - {to: webber, may: [run, puppet], groups: web}; but no certificate"},
-		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db-01", Plan: "deploy"}, false, "{to: webber, may: run, plans: deploy, groups: db}"},
-		{tutti.AskAccess{Operator: "webber", Verb: tutti.VerbPuppet}, false, "may not puppet on all nodes"},
-		{tutti.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both", Noop: true}, true, "noop: true"},
-		{tutti.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both"}, false, "may not run both on all nodes"},
-		{tutti.AskAccess{Operator: "app", Verb: tutti.VerbData, Target: "shared/app/x"}, true, `keys: ["shared/app/**"]`},
-		{tutti.AskAccess{Operator: "app", Verb: tutti.VerbData}, false, "may not data of any key"},
-		{tutti.AskAccess{Operator: "ada", Verb: tutti.VerbNodes}, true, "- {to: ada, may: admin}"},
+		{api.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db"}, false, "may not run on db: no access; if it is to, add to the access of the fleet file: - {to: webber, may: run, groups: db}"},
+		{api.AskAccess{Operator: "deployer", Verb: tutti.VerbRun, Target: "web"}, false, "may not run on web"},
+		{api.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Noop: true}, true, "noop: true"},
+		{api.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "web", Plan: "deploy"}, true, "the fleet file says: - {to: webber, may: [run, puppet], groups: web}; but no certificate"},
+		{api.AskAccess{Operator: "webber", Verb: tutti.VerbRun, Target: "db-01", Plan: "deploy"}, false, "{to: webber, may: run, plans: deploy, groups: db}"},
+		{api.AskAccess{Operator: "webber", Verb: tutti.VerbPuppet}, false, "may not puppet on all nodes"},
+		{api.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both", Noop: true}, true, "noop: true"},
+		{api.AskAccess{Operator: "watcher", Verb: tutti.VerbRun, Plan: "both"}, false, "may not run both on all nodes"},
+		{api.AskAccess{Operator: "app", Verb: tutti.VerbData, Target: "shared/app/x"}, true, `keys: ["shared/app/**"]`},
+		{api.AskAccess{Operator: "app", Verb: tutti.VerbData}, false, "may not data of any key"},
+		{api.AskAccess{Operator: "ada", Verb: tutti.VerbNodes}, true, "- {to: ada, may: admin}"},
 	} {
 		got, err := f.ExplainAccess(f.as("viewer", tutti.VerbView), tc.in)
 		if err != nil || got.May != tc.may || !strings.Contains(got.Why, tc.says) {
 			t.Errorf("%+v: %+v, %v; want %t, and %q in it", tc.in, got, err, tc.may, tc.says)
 		}
 	}
-	_, err := f.ExplainAccess(servertest.Operator(), tutti.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "nowhere"})
+	_, err := f.ExplainAccess(servertest.Operator(), api.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "nowhere"})
 	wantCode(t, err, tutti.CodeNotFound, "nowhere")
-	_, err = f.ExplainAccess(servertest.Operator(), tutti.AskAccess{Operator: "ada", Verb: "rule"})
+	_, err = f.ExplainAccess(servertest.Operator(), api.AskAccess{Operator: "ada", Verb: "rule"})
 	wantCode(t, err, tutti.CodeInvalid, "there are: [view, read")
 }

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A question of some bytes can have an answer of 64 MiB. So it is paid for by who asks, as if it had been sent, and what is in
@@ -28,13 +28,13 @@ const (
 // sizeOfAnswer is about how many bytes an answer has, and how many are in memory while it is made and sent.
 func sizeOfAnswer(out any) (size, memory int64) {
 	switch out := out.(type) {
-	case *tutti.Answered:
+	case *wire.Answered:
 		n := len(out.Value)
 		for _, e := range out.Exports {
 			n += policy.Bytes(e) + len(e.Node) + aroundExport + aroundText*(len(e.Parameters)+len(e.Tags)+len(e.Sensitive))
 		}
 		return int64(n), timesOfAnswer * int64(n)
-	case *tutti.HieraData:
+	case *wire.HieraData:
 		n := 0
 		for key, value := range out.Data {
 			n += 2*len(key) + len(value) + aroundValue
@@ -46,7 +46,7 @@ func sizeOfAnswer(out any) (size, memory int64) {
 
 // checkAnswer refuses an answer that the bus would not take, before it is made: nobody can pay for it.
 func checkAnswer(out any) error {
-	answer, is := out.(*tutti.Answered)
+	answer, is := out.(*wire.Answered)
 	if !is {
 		return nil
 	}
@@ -63,15 +63,15 @@ func checkAnswer(out any) error {
 // forget empties an answer.
 func forget(out any) {
 	switch out := out.(type) {
-	case *tutti.Answered:
-		*out = tutti.Answered{}
-	case *tutti.HieraData:
-		*out = tutti.HieraData{}
+	case *wire.Answered:
+		*out = wire.Answered{}
+	case *wire.HieraData:
+		*out = wire.HieraData{}
 	}
 }
 
 // encodeAnswered encodes one export after the other into memory that need not grow.
-func encodeAnswered(a *tutti.Answered) ([]byte, error) {
+func encodeAnswered(a *wire.Answered) ([]byte, error) {
 	rest := *a
 	rest.Exports = nil
 	head, err := encode(rest)

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // An answer has no more bytes than what it is made of: a text of `<` is not six times as long.
@@ -18,15 +19,15 @@ func TestAnAnswerIsNotEscapedForHTML(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	e := database("x")
 	e.Parameters["x"] = json.RawMessage(`"` + strings.Repeat("<&>", 1000) + `"`)
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{e}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{e}})
 	f.db.Finish(order.Run)
 	web := f.web1.MustClaim()
-	in, err := json.Marshal(tutti.Ask{Run: web.Run, Query: collects})
+	in, err := json.Marshal(wire.Ask{Run: web.Run, Query: collects})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := f.Handle(t.Context(), f.web1.Key, tutti.OpAsk, in)
-	var out tutti.Answered
+	raw, err := f.Handle(t.Context(), f.web1.Key, wire.OpAsk, in)
+	var out wire.Answered
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -69,11 +70,11 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
 		f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
 		exports := mib(7)
-		f.db.Gate(tutti.Gate{Run: order.Run, Exports: exports})
+		f.db.Gate(wire.Gate{Run: order.Run, Exports: exports})
 		f.db.Finish(order.Run)
 		run1, run2 := f.web1.MustClaim().Run, f.web2.MustClaim().Run
 		ask := func(n *servertest.Node, run tutti.RunID) error {
-			return n.Call(tutti.OpAsk, tutti.Ask{Run: run, Query: collects}, nil)
+			return n.Call(wire.OpAsk, wire.Ask{Run: run, Query: collects}, nil)
 		}
 		answered := 0
 		var refused error
@@ -92,7 +93,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 			t.Errorf("after ten seconds: %v", err)
 		}
 		for range 30 {
-			if err := f.web2.Call(tutti.OpAsk, tutti.Ask{For: "web-01", Query: collects}, nil); err != nil {
+			if err := f.web2.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: collects}, nil); err != nil {
 				t.Fatalf("a Puppet Server: %v", err)
 			}
 		}
@@ -100,7 +101,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 		for i := range 4 {
 			set(t, f.Fleet, fmt.Sprint("shared/hiera/large", i), `"`+strings.Repeat("x", 60_000)+`"`)
 		}
-		hiera := func() error { return f.web1.Call(tutti.OpHiera, tutti.HieraAsk{Run: run1}, nil) }
+		hiera := func() error { return f.web1.Call(wire.OpHiera, wire.HieraAsk{Run: run1}, nil) }
 		f.SpendAllBut(f.web1.Key, 20_000)
 		wantCode(t, hiera(), tutti.CodeUnavailable, "ask again in")
 		time.Sleep(time.Second)
@@ -119,16 +120,16 @@ func TestLargeAnswersHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
 		f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
-		f.db.Gate(tutti.Gate{Run: order.Run, Exports: mib(3)})
+		f.db.Gate(wire.Gate{Run: order.Run, Exports: mib(3)})
 		f.db.Finish(order.Run)
 		run := f.web1.MustClaim().Run
 		all := f.RoomToRead()
 		answers := make(chan *tutti.Turn, 8)
-		ask := func(n *servertest.Node, in tutti.Ask) {
+		ask := func(n *servertest.Node, in wire.Ask) {
 			in.Query = collects
 			ctx, turn := tutti.WithTurn(t.Context(), func() {})
 			go func() {
-				if err := n.CallWithin(ctx, tutti.OpAsk, in, nil); err != nil {
+				if err := n.CallWithin(ctx, wire.OpAsk, in, nil); err != nil {
 					t.Error(err)
 				}
 				answers <- turn
@@ -143,12 +144,12 @@ func TestLargeAnswersHaveRoom(t *testing.T) {
 				t.Errorf("%s: %d answers are in memory, and %d bytes of room used; want %d answers", when, len(answers), used, answered)
 			}
 		}
-		ask(f.web1, tutti.Ask{Run: run})
+		ask(f.web1, wire.Ask{Run: run})
 		want("one", 1)
-		ask(f.web1, tutti.Ask{Run: run})
+		ask(f.web1, wire.Ask{Run: run})
 		want("a second one of the same node", 1)
-		ask(f.web2, tutti.Ask{For: "web-01"})
-		ask(f.web2, tutti.Ask{For: "web-02"})
+		ask(f.web2, wire.Ask{For: "web-01"})
+		ask(f.web2, wire.Ask{For: "web-02"})
 		want("two of a Puppet Server", 3)
 		for range 3 {
 			(<-answers).End()
@@ -165,6 +166,6 @@ func TestLargeAnswersHaveRoom(t *testing.T) {
 
 // An answer that the bus does not take is none that a node can wait for.
 func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
-	wantCode(t, server.CheckAnswer(&tutti.Answered{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
-	wantCode(t, server.CheckAnswer(&tutti.Answered{Exports: mib(64)}), "", "")
+	wantCode(t, server.CheckAnswer(&wire.Answered{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
+	wantCode(t, server.CheckAnswer(&wire.Answered{Exports: mib(64)}), "", "")
 }

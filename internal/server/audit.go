@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
 // ReadAudit implements tutti.Audits.
-func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(tutti.AuditEntry) error) error {
+func (s *Server) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
 	log, ok := s.opts.Log.(trimmedLog)
 	if !ok {
 		return tutti.Errorf(tutti.CodeInternal, "this log has no audit trail")
@@ -24,7 +25,7 @@ func (s *Server) ReadAudit(ctx context.Context, in tutti.ReadAudit, yield func(t
 // FollowAudit yields each act behind a position as it happens, and calls told when there is no more: with the position up
 // to which nothing is to be yielded again. The zero position is that of now, or where a restore began. After a restore it
 // begins with that: what was yielded behind it is no more. It ends with ctx, or with an error of yield or told.
-func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield func(tutti.AuditEntry) error, told func(through tutti.Position) error) error {
+func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield func(api.AuditEntry) error, told func(through tutti.Position) error) error {
 	log, ok := s.opts.Log.(trimmedLog)
 	if !ok {
 		return tutti.Errorf(tutti.CodeInternal, "this log has no audit trail")
@@ -42,7 +43,7 @@ func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield fu
 	}); err != nil {
 		return err
 	}
-	r := &auditReader{ReadAudit: tutti.ReadAudit{After: after.Seq, Acts: true}, yield: yield, blobs: s.opts.Blobs, slots: s.readers}
+	r := &auditReader{ReadAudit: api.ReadAudit{After: after.Seq, Acts: true}, yield: yield, blobs: s.opts.Blobs, slots: s.readers}
 	for {
 		changed := s.appended.wait()
 		if err := s.readAudit(ctx, log, r); err != nil {
@@ -73,8 +74,8 @@ func (s *Server) readAudit(ctx context.Context, log trimmedLog, r *auditReader) 
 
 // auditReader passes entries on; After is the last one that it has seen.
 type auditReader struct {
-	tutti.ReadAudit
-	yield func(tutti.AuditEntry) error
+	api.ReadAudit
+	yield func(api.AuditEntry) error
 	blobs tutti.Blobs
 	slots chan struct{} // see inTurns
 	begun bool
@@ -120,7 +121,7 @@ func (r *auditReader) segment(ctx context.Context, seg tutti.AuditSegment) error
 	return nil
 }
 
-func (r *auditReader) pass(e tutti.AuditEntry) error {
+func (r *auditReader) pass(e api.AuditEntry) error {
 	if e.Seq <= r.After {
 		return nil
 	}

@@ -13,15 +13,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-func (p *past) audit(t *testing.T, in tutti.ReadAudit) []tutti.AuditEntry {
+func (p *past) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 	t.Helper()
-	var out []tutti.AuditEntry
-	err := p.ReadAudit(t.Context(), in, func(e tutti.AuditEntry) error {
+	var out []api.AuditEntry
+	err := p.ReadAudit(t.Context(), in, func(e api.AuditEntry) error {
 		out = append(out, e)
 		return nil
 	})
@@ -32,7 +33,7 @@ func (p *past) audit(t *testing.T, in tutti.ReadAudit) []tutti.AuditEntry {
 }
 
 // verified fails unless the trail is whole up to the last event there ever was.
-func (p *past) verified(t *testing.T, trail []tutti.AuditEntry) audit.Chain {
+func (p *past) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	t.Helper()
 	var c audit.Chain
 	for _, e := range trail {
@@ -50,9 +51,9 @@ func (p *past) verified(t *testing.T, trail []tutti.AuditEntry) audit.Chain {
 // wantTrail verifies the whole trail and what is kept of each entry.
 func (p *past) wantTrail(t *testing.T) {
 	t.Helper()
-	p.audit(t, tutti.ReadAudit{})
+	p.audit(t, api.ReadAudit{})
 	synctest.Wait() // asking may have made a snapshot due
-	trail, all := p.audit(t, tutti.ReadAudit{}), p.log.everything()
+	trail, all := p.audit(t, api.ReadAudit{}), p.log.everything()
 	if c := p.verified(t, trail); c.First != 1 || c.Count != len(all) {
 		t.Fatalf("the trail has %d entries from %d on, want %d from 1 on", c.Count, c.First, len(all))
 	}
@@ -73,14 +74,14 @@ func (p *past) wantTrail(t *testing.T) {
 		}
 	}
 	var got []uint64
-	for _, e := range p.audit(t, tutti.ReadAudit{Acts: true}) {
+	for _, e := range p.audit(t, api.ReadAudit{Acts: true}) {
 		got = append(got, e.Seq)
 	}
 	if diff := cmp.Diff(acts, got); diff != "" {
 		t.Errorf("acts: -want +got\n%s", diff)
 	}
 	after := acts[len(acts)/2]
-	if part := p.audit(t, tutti.ReadAudit{After: after}); uint64(len(part)) != trail[len(trail)-1].Seq-after || part[0].Seq != after+1 {
+	if part := p.audit(t, api.ReadAudit{After: after}); uint64(len(part)) != trail[len(trail)-1].Seq-after || part[0].Seq != after+1 {
 		t.Errorf("%d entries after %d of %d", len(part), after, len(trail))
 	}
 }
@@ -107,7 +108,7 @@ func TestATrailIsReadWhileTheLogLetsGo(t *testing.T) {
 		p.jobs(t, 3)
 		synctest.Wait()
 		var c audit.Chain
-		err := p.ReadAudit(t.Context(), tutti.ReadAudit{}, func(e tutti.AuditEntry) error {
+		err := p.ReadAudit(t.Context(), api.ReadAudit{}, func(e api.AuditEntry) error {
 			if e.Seq%7 == 0 && e.Seq < 200 {
 				p.jobs(t, 2)
 				synctest.Wait()
@@ -144,9 +145,9 @@ func TestATrailThatIsGoneIsNoShortOne(t *testing.T) {
 		p := startPast(t, func(o *server.Options) { o.Blobs = brokenTrail{memory.NewBlobs(), &gone} })
 		p.jobs(t, 10)
 		synctest.Wait()
-		p.verified(t, p.audit(t, tutti.ReadAudit{}))
+		p.verified(t, p.audit(t, api.ReadAudit{}))
 		gone.Store(true)
-		err := p.ReadAudit(t.Context(), tutti.ReadAudit{}, func(e tutti.AuditEntry) error {
+		err := p.ReadAudit(t.Context(), api.ReadAudit{}, func(e api.AuditEntry) error {
 			return fmt.Errorf("read entry %d", e.Seq)
 		})
 		if tutti.CodeOf(err) != tutti.CodeDamaged {

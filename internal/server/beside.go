@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Questions of compiles are answered beside the writer, from the readers' version of the fold.
@@ -140,7 +141,7 @@ func (s *shares) enter(ctx context.Context) (leave func(), err error) {
 func (s *Server) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.look(ctx, func(v explain.View) error {
-		tx := &tx{State: v.State, now: v.Now, server: s, ticket: tutti.TicketOf(ctx), notNow: refusalOf(ctx), looks: true}
+		tx := &tx{State: v.State, now: v.Now, server: s, ticket: wire.TicketOf(ctx), notNow: refusalOf(ctx), looks: true}
 		err := work(tx)
 		records = tx.records
 		return err

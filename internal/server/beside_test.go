@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // costlyQuestion takes about 4.5 million comparisons of 5,000 exports.
@@ -29,7 +30,7 @@ func manyExports(t *testing.T) (f fixture, web1, web2 tutti.RunID) {
 	for i := range exports {
 		exports[i] = database(fmt.Sprintf("db-%d", i))
 	}
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: exports})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: exports})
 	f.db.Finish(order.Run)
 	return f, f.web1.MustClaim().Run, f.web2.MustClaim().Run
 }
@@ -40,7 +41,7 @@ func TestANodeHasItsShareOfComparisons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, run1, run2 := manyExports(t)
 		ask := func(n *servertest.Node, run tutti.RunID, q tutti.Query) error {
-			return n.Call(tutti.OpAsk, tutti.Ask{Run: run, Query: q}, nil)
+			return n.Call(wire.OpAsk, wire.Ask{Run: run, Query: q}, nil)
 		}
 		costly, answered := costlyQuestion(), 0
 		var refused error
@@ -76,7 +77,7 @@ func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
 		long := json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)
 		var err error
 		for range 1000 {
-			if err = n.Call(tutti.OpAsk, long, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
+			if err = n.Call(wire.OpAsk, long, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
 				break
 			}
 		}
@@ -91,7 +92,7 @@ func TestALongQuestionIsPaidForBeforeItIsRead(t *testing.T) {
 func TestAQuestionThatIsRefusedIsRecorded(t *testing.T) {
 	f, run, _ := manyExports(t)
 	for range 3 {
-		err := f.web1.Call(tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
+		err := f.web1.Call(wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
 		wantCode(t, err, tutti.CodeRefused, "secret/x")
 	}
 	if got := f.Denials(); len(got) != 1 || got[0] != "node:web-01: read secret/x" {

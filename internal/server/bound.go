@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Few bytes of JSON can become many in memory (`{}` is an export of 130 bytes), and
@@ -48,19 +49,19 @@ const (
 // mostBytes bounds a message by its operation.
 func mostBytes(op string) int {
 	switch op {
-	case tutti.OpGate, tutti.OpCompiled, tutti.OpBlobPut:
+	case wire.OpGate, wire.OpCompiled, wire.OpBlobPut:
 		return maxBlob
-	case tutti.OpResult, tutti.OpBox:
+	case wire.OpResult, wire.OpBox:
 		return 1 << 20
-	case tutti.OpForeign:
+	case wire.OpForeign:
 		return maxForeign
-	case tutti.OpAsk:
+	case wire.OpAsk:
 		return data.MaxFilter + maxSmall
-	case tutti.OpPublish:
+	case wire.OpPublish:
 		return data.MaxValue + maxSmall
-	case tutti.OpLive:
+	case wire.OpLive:
 		return 256 << 10
-	case tutti.OpAnswer:
+	case wire.OpAnswer:
 		return tutti.MaxRemoteReply
 	}
 	return maxSmall
@@ -68,8 +69,8 @@ func mostBytes(op string) int {
 
 // decodeGate reads what a compiled run hands over, and refuses what no catalog of
 // an honest node does.
-func decodeGate(op string, payload []byte) (tutti.Gate, error) {
-	type fields tutti.Gate
+func decodeGate(op string, payload []byte) (wire.Gate, error) {
+	type fields wire.Gate
 	raw, err := decode[struct {
 		fields
 		Reads   json.RawMessage `json:"reads"`
@@ -78,9 +79,9 @@ func decodeGate(op string, payload []byte) (tutti.Gate, error) {
 		Values  json.RawMessage `json:"values"`
 	}](op, payload)
 	if err != nil {
-		return tutti.Gate{}, err
+		return wire.Gate{}, err
 	}
-	in := tutti.Gate(raw.fields)
+	in := wire.Gate(raw.fields)
 	if in.Reads, err = elements[tutti.Read]("gate: reads", raw.Reads, maxReads); err != nil {
 		return in, err
 	}
@@ -159,9 +160,9 @@ const maxParts = 20_000
 // objects has thousands of them in a few kilobytes. Content may follow behind the first line.
 func checkParts(op string, payload []byte) error {
 	switch op {
-	case tutti.OpForeign, tutti.OpResult:
+	case wire.OpForeign, wire.OpResult:
 		payload, _, _ = bytes.Cut(payload, []byte("\n"))
-	case tutti.OpBox:
+	case wire.OpBox:
 	default:
 		return nil // it is small, or counted while it is decoded
 	}

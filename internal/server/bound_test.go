@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A list of empty objects takes forty times its bytes when it is decoded.
@@ -22,7 +23,7 @@ func TestAGateThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 		var before, after runtime.MemStats
 		payload := []byte(fmt.Sprintf(`{"run":%q,%q:[%s]}`, order.Run, list, many))
 		runtime.ReadMemStats(&before)
-		_, err := f.Handle(t.Context(), f.db.Key, tutti.OpGate, payload)
+		_, err := f.Handle(t.Context(), f.db.Key, wire.OpGate, payload)
 		runtime.ReadMemStats(&after)
 		wantCode(t, err, tutti.CodeInvalid, "more than")
 		if used := after.TotalAlloc - before.TotalAlloc; used > 8*uint64(len(payload)) {
@@ -48,7 +49,7 @@ func TestAnExportThatGrowsInMemoryIsRefusedBeforeItDoes(t *testing.T) {
 		var before, after runtime.MemStats
 		payload := []byte(fmt.Sprintf(`{"run":%q,"exports":[{"type":"Host","title":"x",%s}]}`, order.Run, fields))
 		runtime.ReadMemStats(&before)
-		_, err := f.Handle(t.Context(), f.db.Key, tutti.OpGate, payload)
+		_, err := f.Handle(t.Context(), f.db.Key, wire.OpGate, payload)
 		runtime.ReadMemStats(&after)
 		wantCode(t, err, tutti.CodeInvalid, "fields, parameters and tags")
 		if used := after.TotalAlloc - before.TotalAlloc; used > 8*uint64(len(payload)) {
@@ -75,7 +76,7 @@ func TestAGateHasDigestsOrNone(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			err := f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Compiled: tc.compiled}, nil)
+			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Compiled: tc.compiled}, nil)
 			if tc.says == "" {
 				if err != nil {
 					t.Error(err)
@@ -90,9 +91,9 @@ func TestAGateHasDigestsOrNone(t *testing.T) {
 func TestAMessageIsAsLargeAsItsOperationNeeds(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	for op, in := range map[string]any{
-		tutti.OpClaim: nil, tutti.OpHiera: tutti.HieraAsk{Run: order.Run}, tutti.OpBeat: tutti.Beat{Version: "1"},
-		tutti.OpAsk: tutti.Ask{Run: order.Run, Query: asksShared}, tutti.OpLive: []tutti.Live{}, tutti.OpResult: servertest.Result(order.Run, tutti.Changed),
-		tutti.OpCode: tutti.CodeGet{Run: order.Run}, tutti.OpBlobGet: tutti.BlobGet{Run: order.Run}, tutti.OpPublish: tutti.Publish{Run: order.Run, Key: "db/x"},
+		wire.OpClaim: nil, wire.OpHiera: wire.HieraAsk{Run: order.Run}, wire.OpBeat: wire.Beat{Version: "1"},
+		wire.OpAsk: wire.Ask{Run: order.Run, Query: asksShared}, wire.OpLive: []tutti.Live{}, wire.OpResult: servertest.Result(order.Run, tutti.Changed),
+		wire.OpCode: wire.CodeGet{Run: order.Run}, wire.OpBlobGet: wire.BlobGet{Run: order.Run}, wire.OpPublish: wire.Publish{Run: order.Run, Key: "db/x"},
 	} {
 		raw, err := json.Marshal(in)
 		if err != nil {
@@ -110,7 +111,7 @@ func sets(t *testing.T, f fixture, count int) {
 	for i := range exports {
 		exports[i] = database(fmt.Sprint(i))
 	}
-	f.db.Gate(tutti.Gate{Run: f.active("db-01"), Exports: exports})
+	f.db.Gate(wire.Gate{Run: f.active("db-01"), Exports: exports})
 	f.db.Finish(f.active("db-01"))
 }
 
@@ -143,15 +144,15 @@ func TestAQuestionCostsWhatAnHonestOneCosts(t *testing.T) {
 			sets(t, f, 2000)
 			web := f.web1.MustClaim()
 			q := tutti.Query{Kind: tutti.QueryCollect, Type: "Database", Filter: filterOf(tc.terms, 0)}
-			wantCode(t, f.web1.Call(tutti.OpAsk, tutti.Ask{Run: web.Run, Query: q}, nil), tc.ask, "")
-			gate := tutti.Gate{Run: web.Run}
+			wantCode(t, f.web1.Call(wire.OpAsk, wire.Ask{Run: web.Run, Query: q}, nil), tc.ask, "")
+			gate := wire.Gate{Run: web.Run}
 			for i := range max(tc.reads, -tc.reads) {
 				if tc.reads > 0 && i > 0 {
 					q.Filter = filterOf(tc.terms, i)
 				}
 				gate.Reads = append(gate.Reads, tutti.Read{Query: q, Found: true})
 			}
-			wantCode(t, f.web1.Call(tutti.OpGate, gate, nil), tc.gate, "")
+			wantCode(t, f.web1.Call(wire.OpGate, gate, nil), tc.gate, "")
 		})
 	}
 }
@@ -191,11 +192,11 @@ func TestANodeCannotOwnMoreThanARunMayWithdraw(t *testing.T) {
 	f.Log.Fault(refuseLarge)
 	var err error
 	for round := 0; round < 3 && err == nil; round++ {
-		f.db.Gate(tutti.Gate{Run: order.Run})
+		f.db.Gate(wire.Gate{Run: order.Run})
 		for i := 0; i < 9_000 && err == nil; i++ {
 			err = f.db.Publish(order.Run, fmt.Sprintf("node/db-01/%d/%d", round, i), "1")
 		}
-		if err := f.db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Failed), nil); err != nil {
+		if err := f.db.Call(wire.OpResult, servertest.Result(order.Run, tutti.Failed), nil); err != nil {
 			t.Fatal(err)
 		}
 		wantVerdict(t, f.Fleet, job, tutti.VerdictFailed)
@@ -203,7 +204,7 @@ func TestANodeCannotOwnMoreThanARunMayWithdraw(t *testing.T) {
 		order = f.db.MustClaim()
 	}
 	wantCode(t, err, tutti.CodeRefused, "5000 values")
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	f.db.Finish(order.Run)
 	if values, err := f.ListValues(t.Context(), ""); err != nil || len(values) != 0 {
 		t.Errorf("%d values after a run that declares none, %v", len(values), err)

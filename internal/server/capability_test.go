@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const debugPlans = `
@@ -76,7 +78,7 @@ func TestAClaimWithoutAListIsOneOfTheFirstRelease(t *testing.T) {
 	f := servertest.Start(t)
 	db := f.Join("db-01")
 	f.Push(debugPlans)
-	db.Agent = tutti.Claim{}
+	db.Agent = wire.Claim{}
 	f.Start("alone", tutti.ModeNoop)
 	if o := db.MustClaim(); !o.Debug || o.Mode != tutti.ModeNoop {
 		t.Errorf("it was given %+v", o)
@@ -178,7 +180,7 @@ func TestWhatIsKnownOfAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := machine(f, "db-01", "another machine")
-	if _, err := f.Enrol(t.Context(), other.Request(newToken(t, f, tutti.CreateToken{Name: "db-01"}))); err != nil {
+	if _, err := f.Enrol(t.Context(), other.Request(newToken(t, f, api.CreateToken{Name: "db-01"}))); err != nil {
 		t.Fatal(err)
 	}
 	says("of another machine")
@@ -195,7 +197,7 @@ func TestAQuestionThatTheAgentDoesNotKnowIsNotAsked(t *testing.T) {
 		return tutti.RemoteReply{}
 	})
 	web.Obeys()
-	got := servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteDisable, Message: "disk"})
+	got := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteDisable, Message: "disk"})
 	if a := got["db-01"]; a.Verdict != tutti.RemoteFailed || a.Message != "its agent (1) does not know remote.disable: upgrade tutti on db-01" {
 		t.Errorf("db-01: %+v", a)
 	}

@@ -7,33 +7,35 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // The CA and the keys of the bus are rotated in steps (ADR 0027). The log is told first, then the keys follow: a start
 // carries on what was cut off between.
 
 // RotateCA implements tutti.Rotations.
-func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotation, error) {
+func (s *Server) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, error) {
 	if s.opts.Keys == nil {
-		return tutti.CARotation{}, tutti.Errorf(tutti.CodeInvalid, "this server's keys cannot be rotated")
+		return api.CARotation{}, tutti.Errorf(tutti.CodeInvalid, "this server's keys cannot be rotated")
 	}
 	if err := s.opts.Space(); err != nil {
-		return tutti.CARotation{}, err
+		return api.CARotation{}, err
 	}
 	s.rotating.Lock()
 	defer s.rotating.Unlock()
 	if in.Step == tutti.RotationBegin {
 		if err := s.makeKeys(ctx); err != nil {
-			return tutti.CARotation{}, err
+			return api.CARotation{}, err
 		}
 	}
 	sets, err := s.opts.Keys.KeySets()
 	if err != nil {
-		return tutti.CARotation{}, err
+		return api.CARotation{}, err
 	}
 	var phase tutti.RotationPhase
 	var nodes []tutti.NodeKey
@@ -51,18 +53,18 @@ func (s *Server) RotateCA(ctx context.Context, in tutti.RotateCA) (tutti.CARotat
 		return nil
 	})
 	if err != nil {
-		return tutti.CARotation{}, err
+		return api.CARotation{}, err
 	}
 	if phase == tutti.RotationFinished {
 		s.access.forget()
 	}
 	killpoint.Here("server.rotates", string(phase))
 	if err := s.opts.Keys.Rotate(phase); err != nil {
-		return tutti.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
+		return api.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
 	}
 	killpoint.Here("server.rotated", string(phase))
 	for _, key := range nodes {
-		if err := s.opts.Bus.Ring(key, tutti.RingTrust, nil); err != nil {
+		if err := s.opts.Bus.Ring(key, wire.RingTrust, nil); err != nil {
 			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it says it when it connects
 		}
 	}
@@ -84,7 +86,7 @@ func (s *Server) makeKeys(ctx context.Context) error {
 }
 
 // rotate says what a step leads to, and whether it changes anything.
-func (tx *tx) rotate(in tutti.RotateCA, sets tutti.KeySets) (next *tutti.CARotated, changes bool, err error) {
+func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated, changes bool, err error) {
 	for _, name := range in.Leave {
 		if tx.Registry.Nodes[name] == nil {
 			return nil, false, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti rotate ca --status", string(name))
@@ -175,7 +177,7 @@ func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.Rotatio
 }
 
 // unnamed lists for people who is behind and was not named.
-func unnamed(in tutti.RotateCA, nodes, operators []tutti.BehindRotation) []string {
+func unnamed(in api.RotateCA, nodes, operators []api.BehindRotation) []string {
 	var out []string
 	for _, b := range nodes {
 		if !slices.Contains(in.Leave, b.Node) {
@@ -219,11 +221,11 @@ func (tx *tx) rotated(by string, next *tutti.CARotated) {
 }
 
 // behind are those who would be locked out if no set but one stayed: sorted by name.
-func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []tutti.BehindRotation) {
+func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	return behindOf(tx.State, tx.server.presence, tx.now, r, stays)
 }
 
-func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []tutti.BehindRotation) {
+func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
 	for _, name := range sorted(state.Registry.Nodes) {
 		n := state.Registry.Nodes[name]
 		follows := n.Pinned.Issuer == stays.Issuer && slices.Contains(n.Pinned.CAs, stays.CA)
@@ -241,15 +243,15 @@ func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutt
 			signer = r.From.CA
 		}
 		if len(op.Good(now)) > 0 && signer != stays.CA {
-			operators = append(operators, tutti.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that is to go; any command renews it"})
+			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that is to go; any command renews it"})
 		}
 	}
 	return nodes, operators
 }
 
-func behindNode(present explain.Present, name tutti.NodeName) tutti.BehindRotation {
+func behindNode(present explain.Present, name tutti.NodeName) api.BehindRotation {
 	seen, beat := present.Last(name)
-	out := tutti.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "it has not followed yet"}
+	out := api.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "it has not followed yet"}
 	switch {
 	case slices.Contains(present.Lacks(name), tutti.CapabilityRotateCA):
 		out.Why = tutti.TooOld(name, beat.Version, []tutti.Capability{tutti.CapabilityRotateCA}) + ", or let it join again"
@@ -260,8 +262,8 @@ func behindNode(present explain.Present, name tutti.NodeName) tutti.BehindRotati
 }
 
 // ShowCARotation implements tutti.Rotations.
-func (s *Server) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
-	var out tutti.CARotation
+func (s *Server) ShowCARotation(ctx context.Context) (api.CARotation, error) {
+	var out api.CARotation
 	if s.opts.Keys == nil {
 		return out, nil
 	}
@@ -271,7 +273,7 @@ func (s *Server) ShowCARotation(ctx context.Context) (tutti.CARotation, error) {
 	}
 	err = s.look(ctx, func(v explain.View) error {
 		rotation := v.Registry.Rotation
-		out = tutti.CARotation{Phase: rotation.Phase(), Since: rotation.At, CA: sets.Present.CA, Nodes: len(v.Registry.Nodes)}
+		out = api.CARotation{Phase: rotation.Phase(), Since: rotation.At, CA: sets.Present.CA, Nodes: len(v.Registry.Nodes)}
 		for _, op := range v.Registry.Operators {
 			if len(op.Good(v.Now)) > 0 {
 				out.Operators++
@@ -330,17 +332,17 @@ func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, ope
 }
 
 // strange are nodes that trust a CA that is not the server's any more, or never was.
-func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []tutti.BehindRotation {
-	var out []tutti.BehindRotation
+func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []api.BehindRotation {
+	var out []api.BehindRotation
 	for _, name := range sorted(state.Registry.Nodes) {
 		for _, ca := range state.Registry.Nodes[name].Pinned.CAs {
 			switch {
 			case slices.Contains(sets.Trusted(), ca):
 				continue
 			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
-				out = append(out, tutti.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
+				out = append(out, api.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
 			default:
-				out = append(out, tutti.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
+				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
 			}
 			break
 		}
@@ -353,15 +355,15 @@ const maxPins = 30
 
 // trust notes what a node stands on, and answers what it should.
 func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Pinned](tutti.OpTrust, payload)
+	in, err := decode[tutti.Pinned](wire.OpTrust, payload)
 	if err == nil {
 		err = in.Validate()
 	}
 	if err != nil {
-		return nil, tutti.Wrap(tutti.CodeInvalid, err, "message %q", tutti.OpTrust)
+		return nil, tutti.Wrap(tutti.CodeInvalid, err, "message %q", wire.OpTrust)
 	}
 	if s.opts.Keys == nil {
-		return tutti.ToPin{}, nil
+		return wire.ToPin{}, nil
 	}
 	sets, err := s.opts.Keys.KeySets()
 	if err != nil {
@@ -391,7 +393,7 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	if err != nil {
 		return nil, err
 	}
-	out := tutti.ToPin{CA: enrolled.CA}
+	out := wire.ToPin{CA: enrolled.CA}
 	if in.Issuer != sets.Issuing().Issuer {
 		out.JWT = enrolled.JWT
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // turning is a fleet whose keys can be rotated.
@@ -38,7 +40,7 @@ func (f *turning) again() *turning {
 }
 
 func (f *turning) step(step tutti.RotationStep, leave ...tutti.NodeName) error {
-	_, err := f.RotateCA(servertest.Operator(), tutti.RotateCA{Step: step, Leave: leave, LeaveOperators: nil})
+	_, err := f.RotateCA(servertest.Operator(), api.RotateCA{Step: step, Leave: leave, LeaveOperators: nil})
 	return err
 }
 
@@ -49,7 +51,7 @@ func (f *turning) must(step tutti.RotationStep, leave ...tutti.NodeName) {
 	}
 }
 
-func (f *turning) show() tutti.CARotation {
+func (f *turning) show() api.CARotation {
 	f.t.Helper()
 	r, err := f.ShowCARotation(servertest.Operator())
 	if err != nil {
@@ -82,10 +84,10 @@ func (f *turning) phases() (out []tutti.RotationPhase) {
 var both = []tutti.Digest{min(servertest.OldKeys.CA, servertest.NewKeys.CA), max(servertest.OldKeys.CA, servertest.NewKeys.CA)}
 
 // stand says what a node stands on, and returns what it should.
-func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) tutti.ToPin {
+func stand(t *testing.T, n *servertest.Node, issuer string, cas ...tutti.Digest) wire.ToPin {
 	t.Helper()
-	var out tutti.ToPin
-	if err := n.Call(tutti.OpTrust, tutti.Pinned{CAs: cas, Issuer: issuer}, &out); err != nil {
+	var out wire.ToPin
+	if err := n.Call(wire.OpTrust, tutti.Pinned{CAs: cas, Issuer: issuer}, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -102,7 +104,7 @@ func TestRotationSteps(t *testing.T) {
 	f.must(tutti.RotationBegin)
 	f.must(tutti.RotationBegin)
 	for _, n := range []*servertest.Node{db, web} {
-		if !slices.Contains(f.Bus.Rung(), servertest.Ring{Key: n.Key, Op: tutti.RingTrust}) {
+		if !slices.Contains(f.Bus.Rung(), servertest.Ring{Key: n.Key, Op: wire.RingTrust}) {
 			t.Errorf("%s was not rung", n.Name)
 		}
 	}
@@ -124,7 +126,7 @@ func TestRotationSteps(t *testing.T) {
 	wantCode(t, f.step(tutti.RotationFinish), tutti.CodeConflict, "1 would be locked out: node web-01;")
 	wantCode(t, f.step(tutti.RotationFinish, "db-01"), tutti.CodeConflict, "node web-01;")
 	wantCode(t, f.step(tutti.RotationFinish, "nobody"), tutti.CodeNotFound, "nobody")
-	unused := newToken(t, f.Fleet, tutti.CreateToken{Name: "x"})
+	unused := newToken(t, f.Fleet, api.CreateToken{Name: "x"})
 	f.must(tutti.RotationFinish, "web-01")
 	f.must(tutti.RotationFinish)
 	if f.keys.Settled() != 1 {
@@ -139,7 +141,7 @@ func TestRotationSteps(t *testing.T) {
 		t.Errorf("finished: %s", got)
 	}
 	stand(t, db, "ANEXT", servertest.NewKeys.CA)
-	if _, err := f.Enrol(t.Context(), web.Request(newToken(t, f.Fleet, tutti.CreateToken{Name: "web-01"}))); err != nil {
+	if _, err := f.Enrol(t.Context(), web.Request(newToken(t, f.Fleet, api.CreateToken{Name: "web-01"}))); err != nil {
 		t.Fatal(err)
 	}
 	if r := f.show(); len(r.Left)+len(r.Behind) != 0 {
@@ -233,7 +235,7 @@ func TestKeysAndLogOfDifferentTimes(t *testing.T) {
 func TestCertificatesOfACAThatIsGone(t *testing.T) {
 	f := startTurning(t)
 	for _, name := range []string{"ada", "bob"} {
-		if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")}); err != nil {
+		if _, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: name, Request: []byte("request")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +244,7 @@ func TestCertificatesOfACAThatIsGone(t *testing.T) {
 	if got := f.behind(); got != "switched ada bob" {
 		t.Errorf("switched: %s", got)
 	}
-	_, err := f.RotateCA(servertest.Operator(), tutti.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}, Last: true})
+	_, err := f.RotateCA(servertest.Operator(), api.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}, Last: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +269,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	f.must(tutti.RotationBegin)
 	before, refused := len(f.Everything()), 0
 	for i := range 100 {
-		err := db.Call(tutti.OpTrust, tutti.Pinned{CAs: []tutti.Digest{tutti.DigestOf(fmt.Append(nil, i))}, Issuer: "A"}, nil)
+		err := db.Call(wire.OpTrust, tutti.Pinned{CAs: []tutti.Digest{tutti.DigestOf(fmt.Append(nil, i))}, Issuer: "A"}, nil)
 		if tutti.CodeOf(err) == tutti.CodeUnavailable {
 			refused++
 		}
@@ -278,7 +280,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 	if r := f.show(); len(r.Behind) != 2 || !strings.Contains(r.Behind[1].Why, "treat the node as taken over") {
 		t.Errorf("a node that trusts another CA: %+v", r.Behind)
 	}
-	wantCode(t, db.Call(tutti.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
+	wantCode(t, db.Call(wire.OpTrust, tutti.Pinned{CAs: make([]tutti.Digest, 9)}, nil), tutti.CodeInvalid, "9 CAs")
 }
 
 // rotates rotates the keys, and leaves behind whoever does not follow.
@@ -286,18 +288,18 @@ func (p *past) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()
 	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {
-		if _, err := p.RotateCA(ctx, tutti.RotateCA{Step: step}); err != nil {
+		if _, err := p.RotateCA(ctx, api.RotateCA{Step: step}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.db.Call(tutti.OpTrust, tutti.Pinned{CAs: []tutti.Digest{servertest.NewKeys.CA}, Issuer: servertest.NewKeys.Issuer}, nil); err != nil {
+	if err := p.db.Call(wire.OpTrust, tutti.Pinned{CAs: []tutti.Digest{servertest.NewKeys.CA}, Issuer: servertest.NewKeys.Issuer}, nil); err != nil {
 		t.Fatal(err)
 	}
 	r, err := p.ShowCARotation(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := tutti.RotateCA{Step: tutti.RotationFinish, Last: true}
+	end := api.RotateCA{Step: tutti.RotationFinish, Last: true}
 	for _, b := range r.Behind {
 		if b.Operator != "" {
 			end.LeaveOperators = append(end.LeaveOperators, b.Operator)

@@ -8,12 +8,13 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // claim gives a node the order of its next run. An order that its agent does not know is not
 // given: the run ends here, failed.
 func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Claim](tutti.OpClaim, payload)
+	in, err := decode[wire.Claim](wire.OpClaim, payload)
 	if err == nil {
 		err = in.Validate()
 	}
@@ -27,8 +28,8 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	in.Version = plain.Words(in.Version)
-	lacks := in.Lacks(tutti.Capabilities())
-	var out tutti.Claimed
+	lacks := tutti.Lacking(in.Knows, tutti.Capabilities())
+	var out wire.Claimed
 	full := s.opts.Space()
 	err = s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
@@ -51,7 +52,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
 			tx.emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
-		if unknown := in.Lacks(r.Needs()); len(unknown) > 0 {
+		if unknown := tutti.Lacking(in.Knows, r.Needs()); len(unknown) > 0 {
 			tx.refuseOrder(r, in.Version, unknown)
 			return nil
 		}

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestAClaimFollowsItsAppendAndIsTheSameAgain(t *testing.T) {
@@ -57,10 +59,10 @@ func TestResultsThatComeAgainOrLate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			f.db.Gate(tutti.Gate{Run: order.Run})
+			f.db.Gate(wire.Gate{Run: order.Run})
 			tc.before(f, order.Run)
 			n := len(f.Events())
-			err := f.db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil)
+			err := f.db.Call(wire.OpResult, servertest.Result(order.Run, tutti.Changed), nil)
 			wantCode(t, err, tc.code, "")
 			if diff := cmp.Diff(tc.adds, f.Since(n)); diff != "" {
 				t.Errorf("%s: appended -want +got\n%s", tc.reason, diff)
@@ -71,22 +73,22 @@ func TestResultsThatComeAgainOrLate(t *testing.T) {
 
 func TestANodeSpeaksForItsOwnRunsOnly(t *testing.T) {
 	ask := func(run tutti.RunID) any {
-		return tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}
+		return wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}
 	}
 	cases := map[string]struct {
 		op string
 		in func(run tutti.RunID) any
 	}{
-		"result":  {tutti.OpResult, func(run tutti.RunID) any { return servertest.Result(run, tutti.Changed) }},
-		"gate":    {tutti.OpGate, func(run tutti.RunID) any { return tutti.Gate{Run: run} }},
-		"ask":     {tutti.OpAsk, ask},
-		"hiera":   {tutti.OpHiera, func(run tutti.RunID) any { return tutti.HieraAsk{Run: run} }},
-		"publish": {tutti.OpPublish, func(run tutti.RunID) any { return tutti.Publish{Run: run, Key: "db/x", Value: []byte("1")} }},
-		"code":    {tutti.OpCode, func(run tutti.RunID) any { return tutti.CodeGet{Run: run} }},
-		"blobget": {tutti.OpBlobGet, func(run tutti.RunID) any {
-			return tutti.BlobGet{Run: run, Digest: tutti.DigestOf([]byte(servertest.CodeContent))}
+		"result":  {wire.OpResult, func(run tutti.RunID) any { return servertest.Result(run, tutti.Changed) }},
+		"gate":    {wire.OpGate, func(run tutti.RunID) any { return wire.Gate{Run: run} }},
+		"ask":     {wire.OpAsk, ask},
+		"hiera":   {wire.OpHiera, func(run tutti.RunID) any { return wire.HieraAsk{Run: run} }},
+		"publish": {wire.OpPublish, func(run tutti.RunID) any { return wire.Publish{Run: run, Key: "db/x", Value: []byte("1")} }},
+		"code":    {wire.OpCode, func(run tutti.RunID) any { return wire.CodeGet{Run: run} }},
+		"blobget": {wire.OpBlobGet, func(run tutti.RunID) any {
+			return wire.BlobGet{Run: run, Digest: tutti.DigestOf([]byte(servertest.CodeContent))}
 		}},
-		"live": {tutti.OpLive, func(run tutti.RunID) any { return []tutti.Live{{Run: run, Phase: "apply"}} }},
+		"live": {wire.OpLive, func(run tutti.RunID) any { return []tutti.Live{{Run: run, Phase: "apply"}} }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -114,19 +116,19 @@ func TestARunThatWasNotClaimedCannotBeSpokenFor(t *testing.T) {
 			wanted = w.Order.Run
 		}
 	}
-	wantCode(t, f.db.Call(tutti.OpGate, tutti.Gate{Run: wanted}, nil), tutti.CodeRefused, "was not claimed")
-	wantCode(t, f.db.Call(tutti.OpResult, servertest.Result(wanted, tutti.Changed), nil), tutti.CodeRefused, "was not claimed")
+	wantCode(t, f.db.Call(wire.OpGate, wire.Gate{Run: wanted}, nil), tutti.CodeRefused, "was not claimed")
+	wantCode(t, f.db.Call(wire.OpResult, servertest.Result(wanted, tutti.Changed), nil), tutti.CodeRefused, "was not claimed")
 }
 
 func TestWhatComesAfterARunsEndChangesNothing(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	f.db.Finish(order.Run)
 	n := len(f.Events())
 	for op, in := range map[string]any{
-		tutti.OpGate:  tutti.Gate{Run: order.Run, Exports: []tutti.Export{}},
-		tutti.OpAsk:   tutti.Ask{Run: order.Run, Query: asksShared},
-		tutti.OpHiera: tutti.HieraAsk{Run: order.Run},
+		wire.OpGate:  wire.Gate{Run: order.Run, Exports: []tutti.Export{}},
+		wire.OpAsk:   wire.Ask{Run: order.Run, Query: asksShared},
+		wire.OpHiera: wire.HieraAsk{Run: order.Run},
 	} {
 		wantCode(t, f.db.Call(op, in, nil), tutti.CodeConflict, "has ended")
 	}
@@ -152,7 +154,7 @@ func TestAResultMustBeSound(t *testing.T) {
 			n := len(f.Events())
 			r := servertest.Result(order.Run, tutti.Changed)
 			tc.change(&r)
-			wantCode(t, f.db.Call(tutti.OpResult, r, nil), tc.code, "")
+			wantCode(t, f.db.Call(wire.OpResult, r, nil), tc.code, "")
 			if got := f.Since(n); len(got) != 0 {
 				t.Errorf("%s: appended %v, want nothing", tc.reason, got)
 			}
@@ -164,7 +166,7 @@ func TestMessagesThatAreNoneAreRefused(t *testing.T) {
 	f, _, _ := started(t, tutti.ModeApply)
 	n := len(f.Events())
 	for _, op := range []string{
-		tutti.OpClaim, tutti.OpGate, tutti.OpAsk, tutti.OpHiera, tutti.OpPublish, tutti.OpResult, tutti.OpBlobGet, tutti.OpCode, tutti.OpBeat, tutti.OpLive,
+		wire.OpClaim, wire.OpGate, wire.OpAsk, wire.OpHiera, wire.OpPublish, wire.OpResult, wire.OpBlobGet, wire.OpCode, wire.OpBeat, wire.OpLive,
 	} {
 		_, err := f.Handle(t.Context(), f.db.Key, op, []byte("{no json"))
 		wantCode(t, err, tutti.CodeInvalid, op)
@@ -178,12 +180,12 @@ func TestMessagesThatAreNoneAreRefused(t *testing.T) {
 
 func TestANodeWithoutARunStoresNothing(t *testing.T) {
 	f, _, _ := started(t, tutti.ModeApply)
-	_, err := f.Handle(t.Context(), f.web1.Key, tutti.OpBlobPut, []byte("junk"))
+	_, err := f.Handle(t.Context(), f.web1.Key, wire.OpBlobPut, []byte("junk"))
 	wantCode(t, err, tutti.CodeRefused, "never claimed a run")
 	if has, err := f.Blobs.Has(t.Context(), tutti.DigestOf([]byte("junk"))); has || err != nil {
 		t.Errorf("the blob is there: %v, %v", has, err)
 	}
-	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, []byte("report")); err != nil {
+	if _, err := f.Handle(t.Context(), f.db.Key, wire.OpBlobPut, []byte("report")); err != nil {
 		t.Errorf("a node with a run: %v", err)
 	}
 }
@@ -195,8 +197,8 @@ func TestWhatANodeDoesAlone(t *testing.T) {
 	db, web := f.Join("db-01"), f.Join("web-01")
 	check := func(n *servertest.Node, safety time.Duration, why string) {
 		t.Helper()
-		var got tutti.Claimed
-		if err := n.Call(tutti.OpClaim, tutti.Claim{Version: "1", Knows: tutti.Capabilities()}, &got); err != nil {
+		var got wire.Claimed
+		if err := n.Call(wire.OpClaim, wire.Claim{Version: "1", Knows: tutti.Capabilities()}, &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.Alone == nil || got.Alone.Safety != safety || !strings.Contains(got.Alone.Why, why) {
@@ -225,7 +227,7 @@ groups:
 		check(web, tt.web, tt.why)
 	}
 	setFleet(t, f, "fleet: test\nsafety_when_away: 3h"+groups)
-	for _, p := range []tutti.Pause{{Target: "db", Reason: "disk", For: time.Hour}, {Target: "db-01", Reason: "new disk"}} {
+	for _, p := range []api.Pause{{Target: "db", Reason: "disk", For: time.Hour}, {Target: "db-01", Reason: "new disk"}} {
 		if _, err := f.Pause(servertest.Operator(), p); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // clocks are those by which a log may have been written.
@@ -107,11 +108,11 @@ func TestAFleetReactsAfterItsClockWasSetBack(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		for _, n := range nodes {
 			o := n.MustClaim()
-			n.Gate(tutti.Gate{Run: o.Run})
+			n.Gate(wire.Gate{Run: o.Run})
 		}
 		for _, n := range nodes {
 			if o := n.Claim(); o != nil {
-				for n.Gate(tutti.Gate{Run: o.Run}).Verdict == tutti.GateHold {
+				for n.Gate(wire.Gate{Run: o.Run}).Verdict == tutti.GateHold {
 					time.Sleep(time.Second)
 				}
 				n.Finish(o.Run)

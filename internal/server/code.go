@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -174,7 +176,7 @@ func (s *Server) ReleaseCode(ctx context.Context, environment string) (tutti.Cod
 }
 
 // SetFleet implements tutti.Codes. A fleet file with an error changes nothing.
-func (s *Server) SetFleet(ctx context.Context, in tutti.FleetSource) (tutti.Fleet, error) {
+func (s *Server) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fleet, error) {
 	if len(in.Source) > maxFleetFile {
 		return tutti.Fleet{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", in.File, len(in.Source), maxFleetFile)
 	}
@@ -334,7 +336,7 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 
 // codeGet gives a node the manifest of the code that it was told to run.
 func (s *Server) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.CodeGet](tutti.OpCode, payload)
+	in, err := decode[wire.CodeGet](wire.OpCode, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -393,7 +395,7 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 // blobGet gives a node one file of the code that it was told to run, and
 // nothing else that the server keeps.
 func (s *Server) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte) ([]byte, error) {
-	in, err := decode[tutti.BlobGet](tutti.OpBlobGet, payload)
+	in, err := decode[wire.BlobGet](wire.OpBlobGet, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -466,7 +468,7 @@ func (s *Server) denyKey(ctx context.Context, key tutti.NodeKey, what string, ca
 // blobPut keeps a report, a log or a record that a node sends before the
 // result that names it. What is here already is not kept again and costs nothing.
 func (s *Server) blobPut(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	out := tutti.BlobStored{Digest: tutti.DigestOf(payload)}
+	out := wire.BlobStored{Digest: tutti.DigestOf(payload)}
 	may := func(check func(*tx, *fold.Node) error) error {
 		return s.do(ctx, func(tx *tx) error {
 			n, err := tx.node(key)

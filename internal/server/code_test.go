@@ -6,7 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestANodeGetsTheCodeOfItsRunAndNothingElse(t *testing.T) {
@@ -17,10 +19,10 @@ func TestANodeGetsTheCodeOfItsRunAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var signed tutti.SignedCode
-	if err := f.db.Call(tutti.OpCode, tutti.CodeGet{Run: order.Run, Code: order.Code}, &signed); err != nil || tutti.DigestOf(signed.Manifest) != order.Code {
+	if err := f.db.Call(wire.OpCode, wire.CodeGet{Run: order.Run, Code: order.Code}, &signed); err != nil || tutti.DigestOf(signed.Manifest) != order.Code {
 		t.Errorf("its own code: %v", err)
 	}
-	wantCode(t, f.db.Call(tutti.OpCode, tutti.CodeGet{Run: order.Run, Code: other.Code}, nil), tutti.CodeRefused, "was not told")
+	wantCode(t, f.db.Call(wire.OpCode, wire.CodeGet{Run: order.Run, Code: other.Code}, nil), tutti.CodeRefused, "was not told")
 	cases := map[string]struct {
 		reason string
 		digest tutti.Digest
@@ -36,16 +38,16 @@ func TestANodeGetsTheCodeOfItsRunAndNothingElse(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			raw := []byte(`{"run":"` + string(order.Run) + `","digest":"` + string(tc.digest) + `"}`)
-			got, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobGet, raw)
+			got, err := f.Handle(t.Context(), f.db.Key, wire.OpBlobGet, raw)
 			wantCode(t, err, tc.code, "")
 			if tc.code == "" && tutti.DigestOf(got) != tc.digest {
 				t.Errorf("%s: came with digest %s", tc.reason, tutti.DigestOf(got))
 			}
 		})
 	}
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	f.db.Finish(order.Run)
-	wantCode(t, f.db.Call(tutti.OpCode, tutti.CodeGet{Run: order.Run, Code: order.Code}, nil), tutti.CodeConflict, "has ended")
+	wantCode(t, f.db.Call(wire.OpCode, wire.CodeGet{Run: order.Run, Code: order.Code}, nil), tutti.CodeConflict, "has ended")
 }
 
 func TestWhatCannotBePushed(t *testing.T) {
@@ -98,7 +100,7 @@ func TestPushingTheSameIsNoEvent(t *testing.T) {
 func TestABadFleetFileChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	n := len(f.Events())
-	_, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "my.yaml", Source: []byte("fleet: test\nplans: 3\n")})
+	_, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "my.yaml", Source: []byte("fleet: test\nplans: 3\n")})
 	wantCode(t, err, tutti.CodeInvalid, "my.yaml:2")
 	if got, err := f.GetFleet(servertest.Operator()); err != nil || got.Name != "test" || len(f.Since(n)) != 0 {
 		t.Errorf("fleet %q, %v, appended %v: want what was there", got.Name, err, f.Since(n))

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // maxRecords bounds how often the record of a run is replaced. Puppet's agent asks
@@ -23,14 +24,14 @@ const maxRecords = 10
 // compile tells a compile host what a compile on its Puppet Server is to Tutti
 // (ADR 0013).
 func (s *Server) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Compile](tutti.OpCompile, payload)
+	in, err := decode[wire.Compile](wire.OpCompile, payload)
 	if err != nil {
 		return nil, err
 	}
-	var out tutti.Compiling
+	var out wire.Compiling
 	err = s.inVersion(ctx, func(tx *tx) error {
 		_, n, r, err := tx.compiling(key, in.Run, in.For)
-		out = tutti.Compiling{Node: n != nil, Recorded: r != nil}
+		out = wire.Compiling{Node: n != nil, Recorded: r != nil}
 		return err
 	})
 	return out, err
@@ -40,7 +41,7 @@ func (s *Server) compile(ctx context.Context, key tutti.NodeKey, payload []byte)
 // run's, and takes effect at the run's own gate; exports that go to PuppetDB take
 // effect now, whoever started the run (stored.go).
 func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if err := s.beforeLarge(ctx, tutti.OpCompiled, payload, func(tx *tx, of about) error {
+	if err := s.beforeLarge(ctx, wire.OpCompiled, payload, func(tx *tx, of about) error {
 		_, _, _, err := tx.compiling(key, of.Run, of.For)
 		return err
 	}); err != nil {
@@ -104,7 +105,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 
 // storePlaces keeps where in the code a Puppet Server's compile asked what it did, for
 // people: nothing is decided by it. It is the same for the same catalog.
-func (s *Server) storePlaces(ctx context.Context, in tutti.Gate) (tutti.Digest, error) {
+func (s *Server) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
 	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
 	for i := range record.Reads {
 		record.Reads[i].Seq = 0
@@ -114,15 +115,15 @@ func (s *Server) storePlaces(ctx context.Context, in tutti.Gate) (tutti.Digest, 
 }
 
 // decodeCompiled decodes and checks what a compile host hands over.
-func decodeCompiled(payload []byte) (tutti.CompiledFor, error) {
-	var in tutti.CompiledFor
+func decodeCompiled(payload []byte) (wire.CompiledFor, error) {
+	var in wire.CompiledFor
 	fields, err := decode[struct {
 		For         tutti.NodeName  `json:"for"`
 		Waits       json.RawMessage `json:"waits"`
 		Failed      bool            `json:"failed"`
 		CatalogUUID string          `json:"catalog_uuid"`
 		Lags        json.RawMessage `json:"lags"`
-	}](tutti.OpCompiled, payload)
+	}](wire.OpCompiled, payload)
 	if err != nil {
 		return in, err
 	}
@@ -137,7 +138,7 @@ func decodeCompiled(payload []byte) (tutti.CompiledFor, error) {
 	if err != nil {
 		return in, err
 	}
-	if in.Gate, err = decodeGate(tutti.OpCompiled, payload); err != nil {
+	if in.Gate, err = decodeGate(wire.OpCompiled, payload); err != nil {
 		return in, err
 	}
 	if in.CatalogUUID != "" {
@@ -182,7 +183,7 @@ func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) 
 
 // recording is compiling, where there must be a run, whose node may export what goes
 // to PuppetDB now.
-func (tx *tx) recording(key tutti.NodeKey, in tutti.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
+func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
 	id, name := in.Run, in.For
 	host, n, r, err := tx.compiling(key, id, name)
 	switch {
@@ -235,7 +236,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 // withServed returns a gate with what the run's Puppet Server has handed over in
 // place of whatever the node says of it, which has not seen it, and of what that is
 // (nil: nothing). leave has to follow as with readings.enter.
-func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in tutti.Gate) (out tutti.Gate, served *tutti.Served, leave func(), err error) {
+func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
 	err = s.do(ctx, func(tx *tx) error {
 		_, r, err := tx.nodeRun(key, in.Run)

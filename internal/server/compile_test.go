@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A fleet whose nodes have their catalogs from the host puppet.
@@ -51,17 +53,17 @@ func begun(t *testing.T) (compileFixture, tutti.RunID) {
 // read asks for a node and returns the answer as a record has it.
 func (f compileFixture) read(t *testing.T, run tutti.RunID, name tutti.NodeName, q tutti.Query) tutti.Read {
 	t.Helper()
-	var a tutti.Answered
-	if err := f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: name, Query: q}, &a); err != nil {
+	var a wire.Answered
+	if err := f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: name, Query: q}, &a); err != nil {
 		t.Fatal(err)
 	}
 	return tutti.Read{Query: q, Found: a.Found, Digest: a.Digest, Seq: a.Seq}
 }
 
 // compiled hands over what a compile for a node read and exports.
-func (f compileFixture) compiled(t *testing.T, in tutti.CompiledFor) {
+func (f compileFixture) compiled(t *testing.T, in wire.CompiledFor) {
 	t.Helper()
-	if err := f.host.Call(tutti.OpCompiled, in, nil); err != nil {
+	if err := f.host.Call(wire.OpCompiled, in, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,11 +75,11 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 	set(t, f.Fleet, "db/password", `"p"`)
 	set(t, f.Fleet, "node/db-01/hiera/port", "1")
 	set(t, f.Fleet, "node/puppet/hiera/port", "2")
-	var compiling tutti.Compiling
-	if err := f.host.Call(tutti.OpCompile, tutti.Compile{Run: run, For: "db-01"}, &compiling); err != nil {
+	var compiling wire.Compiling
+	if err := f.host.Call(wire.OpCompile, wire.Compile{Run: run, For: "db-01"}, &compiling); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(tutti.Compiling{Node: true, Recorded: true}, compiling); diff != "" {
+	if diff := cmp.Diff(wire.Compiling{Node: true, Recorded: true}, compiling); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	password := tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}
@@ -87,8 +89,8 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 		}
 	}
 	for _, r := range []tutti.RunID{run, "", servertest.NewRunID()} { // also of nobody's run
-		var level tutti.HieraData
-		if err := f.host.Call(tutti.OpHiera, tutti.HieraAsk{Run: r, For: "db-01"}, &level); err != nil {
+		var level wire.HieraData
+		if err := f.host.Call(wire.OpHiera, wire.HieraAsk{Run: r, For: "db-01"}, &level); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(map[string]json.RawMessage{"port": []byte("1")}, level.Data); diff != "" {
@@ -96,9 +98,9 @@ func TestACompileHostIsAnsweredAsTheNode(t *testing.T) {
 		}
 	}
 	// What the node may not read is not read on its behalf.
-	f.db.Gate(tutti.Gate{Run: run})
+	f.db.Gate(wire.Gate{Run: run})
 	f.db.Finish(run)
-	wantCode(t, f.host.Call(tutti.OpAsk, tutti.Ask{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
+	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: password}, nil), tutti.CodeRefused, `node "web-01" (in web) may not read "db/password"`)
 }
 
 // Whoever has no grant, or names a run that is not the certname's own and now
@@ -122,10 +124,10 @@ func TestWhoMayCompile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for op, ask := range map[string]func(run tutti.RunID, name tutti.NodeName) any{
-				tutti.OpCompile:  func(r tutti.RunID, n tutti.NodeName) any { return tutti.Compile{Run: r, For: n} },
-				tutti.OpAsk:      func(r tutti.RunID, n tutti.NodeName) any { return tutti.Ask{Run: r, For: n, Query: asksShared} },
-				tutti.OpHiera:    func(r tutti.RunID, n tutti.NodeName) any { return tutti.HieraAsk{Run: r, For: n} },
-				tutti.OpCompiled: func(r tutti.RunID, n tutti.NodeName) any { return tutti.CompiledFor{For: n, Gate: tutti.Gate{Run: r}} },
+				wire.OpCompile:  func(r tutti.RunID, n tutti.NodeName) any { return wire.Compile{Run: r, For: n} },
+				wire.OpAsk:      func(r tutti.RunID, n tutti.NodeName) any { return wire.Ask{Run: r, For: n, Query: asksShared} },
+				wire.OpHiera:    func(r tutti.RunID, n tutti.NodeName) any { return wire.HieraAsk{Run: r, For: n} },
+				wire.OpCompiled: func(r tutti.RunID, n tutti.NodeName) any { return wire.CompiledFor{For: n, Gate: wire.Gate{Run: r}} },
 			} {
 				f, run := tc.begin(t)
 				by := f.host
@@ -163,7 +165,7 @@ func byApply(t *testing.T) (compileFixture, tutti.RunID) {
 
 func gated(t *testing.T) (compileFixture, tutti.RunID) {
 	f, run := begun(t)
-	f.db.Gate(tutti.Gate{Run: run})
+	f.db.Gate(wire.Gate{Run: run})
 	return f, run
 }
 
@@ -186,9 +188,9 @@ func gone(t *testing.T) (compileFixture, tutti.RunID) {
 func TestCompilesOfOthers(t *testing.T) {
 	f := newCompileFixture(t)
 	run := servertest.NewRunID()
-	for name, want := range map[tutti.NodeName]tutti.Compiling{"db-01": {Node: true}, "stranger": {}} {
-		var got tutti.Compiling
-		if err := f.host.Call(tutti.OpCompile, tutti.Compile{Run: run, For: name}, &got); err != nil {
+	for name, want := range map[tutti.NodeName]wire.Compiling{"db-01": {Node: true}, "stranger": {}} {
+		var got wire.Compiling
+		if err := f.host.Call(wire.OpCompile, wire.Compile{Run: run, For: name}, &got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -199,9 +201,9 @@ func TestCompilesOfOthers(t *testing.T) {
 	if denials := f.Denials(); denials != nil {
 		t.Errorf("refused: %q", denials)
 	}
-	handed := tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run, Exports: []tutti.Export{database("a")}}}
-	wantCode(t, f.host.Call(tutti.OpCompiled, handed, nil), tutti.CodeRefused, "is not a run of node")
-	wantCode(t, f.host.Call(tutti.OpHiera, tutti.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is no node of this fleet`)
+	handed := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}}
+	wantCode(t, f.host.Call(wire.OpCompiled, handed, nil), tutti.CodeRefused, "is not a run of node")
+	wantCode(t, f.host.Call(wire.OpHiera, wire.HieraAsk{For: "stranger"}, nil), tutti.CodeRefused, `"stranger" is no node of this fleet`)
 	if diff := cmp.Diff([]string{"node:puppet: compile for db-01", "node:puppet: compile for stranger"}, f.Denials()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -227,7 +229,7 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, run := begun(t)
 			set(t, f.Fleet, "shared/x", "1")
-			in := tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run, Exports: tc.exports, Keys: []tutti.KeyRead{{Key: "port"}}}}
+			in := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: tc.exports, Keys: []tutti.KeyRead{{Key: "port"}}}}
 			in.Reads = []tutti.Read{f.read(t, run, "db-01", asksShared)}
 			f.compiled(t, in)
 			if n := len(f.exports()); n != 0 {
@@ -236,7 +238,7 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 			if tc.between != nil {
 				tc.between(t, f)
 			}
-			got := f.db.Gate(tutti.Gate{Run: run, Exports: []tutti.Export{database("forged")}})
+			got := f.db.Gate(wire.Gate{Run: run, Exports: []tutti.Export{database("forged")}})
 			if got.Verdict != tc.want {
 				t.Fatalf("%s: %+v, want %s", tc.reason, got, tc.want)
 			}
@@ -261,8 +263,8 @@ func TestAPuppetServersRecordIsTheRuns(t *testing.T) {
 
 // exports is what web-01 would collect.
 func (f compileFixture) exports() []tutti.Export {
-	var a tutti.Answered
-	if err := f.host.Call(tutti.OpAsk, tutti.Ask{For: "web-01", Query: collects}, &a); err != nil {
+	var a wire.Answered
+	if err := f.host.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: collects}, &a); err != nil {
 		panic(err)
 	}
 	return a.Exports
@@ -274,8 +276,8 @@ func TestExportsTakeTheNodesGrant(t *testing.T) {
 	setFleet(t, f.Fleet, compileFleet+"  web: {steps: [{run: web-01}]}\n")
 	f.Start("web", tutti.ModeApply)
 	run := f.web.MustClaim().Run
-	f.compiled(t, tutti.CompiledFor{For: "web-01", Gate: tutti.Gate{Run: run, Exports: []tutti.Export{database("a")}}})
-	wantCode(t, f.web.Call(tutti.OpGate, tutti.Gate{Run: run}, nil), tutti.CodeRefused, `node "web-01" (in web) may not export resources of type Database`)
+	f.compiled(t, wire.CompiledFor{For: "web-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database("a")}}})
+	wantCode(t, f.web.Call(wire.OpGate, wire.Gate{Run: run}, nil), tutti.CodeRefused, `node "web-01" (in web) may not export resources of type Database`)
 }
 
 // A run that has no catalog because a question has no answer waits for it; what it
@@ -283,10 +285,10 @@ func TestExportsTakeTheNodesGrant(t *testing.T) {
 func TestACompileThatWaits(t *testing.T) {
 	f, run := begun(t)
 	wait := tutti.Wait{Query: asksShared, At: tutti.Place{File: "/x.pp", Line: 3}}
-	f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run, Reads: []tutti.Read{f.read(t, run, "db-01", asksShared)}}, Waits: []tutti.Wait{wait}, Failed: true})
+	f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Reads: []tutti.Read{f.read(t, run, "db-01", asksShared)}}, Waits: []tutti.Wait{wait}, Failed: true})
 	result := servertest.Result(run, tutti.Failed)
 	result.Reason, result.Message = tutti.BecauseCompile, "no value"
-	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 	events := f.Events()
@@ -310,7 +312,7 @@ func TestACompileThatWaits(t *testing.T) {
 func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	f := newCompileFixture(t)
 	converge := func() tutti.JobID {
-		job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: "nodes"}, Mode: tutti.ModeApply})
+		job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{Target: "nodes"}, Mode: tutti.ModeApply})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,15 +320,15 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	}
 	setFleet(t, f.Fleet, "groups: {nodes: {nodes: [db-01, web-01]}, servers: {nodes: [puppet]}, db: {nodes: [db-01]}}\nfleet: site\nmode: agent\n"+
 		"grants:\n  - {to: servers, compile: true, dangerous: true}\n  - {to: db, exports: [{type: Database, defined: true, most: 50000}]}\n")
-	compile := func(n *servertest.Node, exports []tutti.Export, queries ...tutti.Query) (tutti.RunID, tutti.Gated) {
+	compile := func(n *servertest.Node, exports []tutti.Export, queries ...tutti.Query) (tutti.RunID, wire.Gated) {
 		t.Helper()
 		run := n.MustClaim().Run
-		in := tutti.CompiledFor{For: n.Name, Gate: tutti.Gate{Run: run, Exports: exports}}
+		in := wire.CompiledFor{For: n.Name, Gate: wire.Gate{Run: run, Exports: exports}}
 		for _, q := range queries {
 			in.Reads = append(in.Reads, f.read(t, run, n.Name, q))
 		}
 		f.compiled(t, in)
-		return run, n.Gate(tutti.Gate{Run: run})
+		return run, n.Gate(wire.Gate{Run: run})
 	}
 	job := converge()
 	// Both compile; whoever comes first waits for the other. Then the exporter goes.
@@ -335,20 +337,20 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 		t.Fatalf("the reader, alone: %+v, want hold", held)
 	}
 	db, _ := compile(f.db, []tutti.Export{database("a")}, asksShared)
-	if got := f.db.Gate(tutti.Gate{Run: db}); got.Verdict != tutti.GateGo {
+	if got := f.db.Gate(wire.Gate{Run: db}); got.Verdict != tutti.GateGo {
 		t.Fatalf("the exporter: %+v, want go", got)
 	}
-	if got := f.web.Gate(tutti.Gate{Run: web}); got.Verdict != tutti.GateStop {
+	if got := f.web.Gate(wire.Gate{Run: web}); got.Verdict != tutti.GateStop {
 		t.Fatalf("the reader, which read too early: %+v, want stop", got)
 	}
 	stopped := servertest.Result(web, tutti.Skipped)
 	stopped.Outcome, stopped.Stopped = "", true
-	if err := f.web.Call(tutti.OpResult, stopped, nil); err != nil {
+	if err := f.web.Call(wire.OpResult, stopped, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.db.Finish(db)
 	web, _ = compile(f.web, nil, collects)
-	if got := f.web.Gate(tutti.Gate{Run: web}); got.Verdict != tutti.GateGo {
+	if got := f.web.Gate(wire.Gate{Run: web}); got.Verdict != tutti.GateGo {
 		t.Fatalf("the reader, behind it: %+v, want go", got)
 	}
 	f.web.Finish(web)
@@ -360,7 +362,7 @@ func TestConvergingByTheRecordsOfAPuppetServer(t *testing.T) {
 	set(t, f.Fleet, "shared/x", "2")
 	job = converge()
 	db, _ = compile(f.db, []tutti.Export{database("a")}, asksShared)
-	f.db.Gate(tutti.Gate{Run: db})
+	f.db.Gate(wire.Gate{Run: db})
 	f.db.Finish(db)
 	if got := f.Job(job); got.Verdict != tutti.VerdictConverged || got.Runs != 1 {
 		t.Fatalf("after a change: %s with %d runs, want converged with 1", got.Verdict, got.Runs)

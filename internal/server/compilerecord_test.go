@@ -12,11 +12,12 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // exported hands over that a compile of db-01 exports a database.
 func (f compileFixture) exported(run tutti.RunID, title string) error {
-	return f.host.Call(tutti.OpCompiled, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
+	return f.host.Call(wire.OpCompiled, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: []tutti.Export{database(title)}}}, nil)
 }
 
 // The record of a run is replaced by another one only, also after a restart, and not
@@ -92,11 +93,11 @@ func TestAGateOfAnotherRecord(t *testing.T) {
 	}
 	err := errors.New("not called")
 	b.call = func() { err = f.exported(run, "b") }
-	wantCode(t, f.db.Call(tutti.OpGate, tutti.Gate{Run: run}, nil), tutti.CodeUnavailable, "has compiled again meanwhile")
+	wantCode(t, f.db.Call(wire.OpGate, wire.Gate{Run: run}, nil), tutti.CodeUnavailable, "has compiled again meanwhile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := f.db.Gate(tutti.Gate{Run: run}); got.Verdict != tutti.GateGo {
+	if got := f.db.Gate(wire.Gate{Run: run}); got.Verdict != tutti.GateGo {
 		t.Fatalf("%+v, want go", got)
 	}
 	if diff := cmp.Diff([]tutti.Export{exportOf("b")}, f.exports()); diff != "" {
@@ -115,7 +116,7 @@ func exportOf(title string) tutti.Export {
 func TestANodeSaysNothingOfAPuppetServersExports(t *testing.T) {
 	f, run := begun(t)
 	forged := []tutti.Export{database("forged")}
-	if got := f.db.Gate(tutti.Gate{Run: run, Exports: forged}); got.Verdict != tutti.GateGo {
+	if got := f.db.Gate(wire.Gate{Run: run, Exports: forged}); got.Verdict != tutti.GateGo {
 		t.Fatalf("%+v, want go", got)
 	}
 	for _, e := range f.Events() {
@@ -137,16 +138,16 @@ func TestWhereAPuppetServersCodeAsks(t *testing.T) {
 	value, key := tutti.Place{Resource: "Class[Db]", File: "db.pp", Line: 3}, tutti.Place{Resource: "Class[Db]", File: "db.pp", Line: 5}
 	read := f.read(t, run, "db-01", tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})
 	read.At = value
-	f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{
+	f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{
 		Run: run, Reads: []tutti.Read{read}, Keys: []tutti.KeyRead{{Key: "db::port", At: key}},
 	}})
-	f.db.Gate(tutti.Gate{Run: run})
+	f.db.Gate(wire.Gate{Run: run})
 	own := tutti.Record{Run: run, Keys: []tutti.KeyRead{{Key: "of::a::deferred"}}}
 	raw, err := json.Marshal(own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := tutti.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{raw}}
+	ended := wire.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{raw}}
 	ended.Record = tutti.DigestOf(raw)
 	if err := handOver(t, f.db, ended, 0); err != nil {
 		t.Fatal(err)

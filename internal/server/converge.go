@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
@@ -129,8 +130,8 @@ func (tx *tx) convergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
 	if err := tx.canConverge(spec); err != nil {
 		return tutti.Plan{}, err
 	}
-	return tutti.Plan{Name: tutti.ConvergePlan, Steps: []tutti.Step{
-		{Name: tutti.StepName(tutti.ConvergePlan), Timeout: fleet.DefaultRunTimeout, Converge: &spec},
+	return tutti.Plan{Name: api.ConvergePlan, Steps: []tutti.Step{
+		{Name: tutti.StepName(api.ConvergePlan), Timeout: fleet.DefaultRunTimeout, Converge: &spec},
 	}}, nil
 }
 

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestOneNodeCannotHideAnother: whatever some nodes try, what another one tries has an entry of
@@ -112,7 +114,7 @@ func TestADayOfStrangersIsAMegabyte(t *testing.T) {
 // attempts.
 func TestWhoHasAnothersTokenShows(t *testing.T) {
 	f := newFixture(t)
-	token := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*"})
+	token := newToken(t, f.Fleet, api.CreateToken{Name: "new-*"})
 	if _, err := f.Enrol(t.Context(), machine(f.Fleet, "new-1", "first").Request(token)); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +145,7 @@ func TestADenialIsSmallInTheLog(t *testing.T) {
 		}, 3 << 10},
 		{"of the writer", func() {
 			result := servertest.Result(servertest.NewRunID(), tutti.Changed)
-			wantCode(t, f.web2.Call(tutti.OpResult, result, nil), tutti.CodeRefused, "is not a run of")
+			wantCode(t, f.web2.Call(wire.OpResult, result, nil), tutti.CodeRefused, "is not a run of")
 		}, 600},
 	} {
 		before := len(f.Events())

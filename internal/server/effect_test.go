@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -35,7 +37,7 @@ reaction:
 // readers, at the first time that one of their questions asks for.
 func TestEffect(t *testing.T) {
 	f := servertest.Start(t)
-	asks := map[tutti.NodeName]tutti.Gate{
+	asks := map[tutti.NodeName]wire.Gate{
 		"reads-01":  {Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "app/x"}}}},
 		"reads-02":  {Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "app/x"}}, {Query: tutti.Query{Kind: tutti.QueryValue, Key: "app/later"}}}},
 		"hiera-01":  {Keys: []tutti.KeyRead{{Key: "app::x"}}},
@@ -55,7 +57,7 @@ func TestEffect(t *testing.T) {
 		f.Node(n).Finish(in.Run)
 	}
 	type names = []tutti.NodeName
-	value := func(key, text string, want tutti.Effect, reason string) {
+	value := func(key, text string, want api.Effect, reason string) {
 		t.Helper()
 		got, err := f.Effect(servertest.Operator(), key, json.RawMessage(text))
 		if err != nil {
@@ -65,11 +67,11 @@ func TestEffect(t *testing.T) {
 			t.Errorf("%s: -want +got\n%s", reason, diff)
 		}
 	}
-	plain := func(n ...tutti.NodeName) tutti.Effect {
+	plain := func(n ...tutti.NodeName) api.Effect {
 		if len(n) == 0 {
-			return tutti.Effect{}
+			return api.Effect{}
 		}
-		return tutti.Effect{Runs: len(n), When: []tutti.EffectRuns{{Runs: len(n), Nodes: n}}}
+		return api.Effect{Runs: len(n), When: []api.EffectRuns{{Runs: len(n), Nodes: n}}}
 	}
 	value("app/x", "1", plain("reads-01", "reads-02"), "who read that there is none")
 	value("app/y", "1", plain(), "nobody has read it")
@@ -80,17 +82,17 @@ func TestEffect(t *testing.T) {
 	value("app/x", "2", plain("reads-01", "reads-02"), "another one")
 	value("app/x", "", plain(), "what nobody has read yet")
 
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "f", Source: []byte(effectFleet + effectReaction)}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "f", Source: []byte(effectFleet + effectReaction)}); err != nil {
 		t.Fatal(err)
 	}
-	reactive := func(runs int, when ...tutti.EffectRuns) tutti.Effect {
-		return tutti.Effect{Runs: runs, When: when, Reactive: true, Wide: 30 * time.Minute, AskAbove: 7}
+	reactive := func(runs int, when ...api.EffectRuns) api.Effect {
+		return api.Effect{Runs: runs, When: when, Reactive: true, Wide: 30 * time.Minute, AskAbove: 7}
 	}
-	value("app/x", "2", reactive(2, tutti.EffectRuns{When: tutti.ReactNow, Runs: 2, Nodes: names{"reads-01", "reads-02"}}), "now")
-	value("app/later", "2", reactive(1, tutti.EffectRuns{When: tutti.ReactScheduled, Runs: 1, Nodes: names{"reads-02"}}), "by a rule")
+	value("app/x", "2", reactive(2, api.EffectRuns{When: tutti.ReactNow, Runs: 2, Nodes: names{"reads-01", "reads-02"}}), "now")
+	value("app/later", "2", reactive(1, api.EffectRuns{When: tutti.ReactScheduled, Runs: 1, Nodes: names{"reads-02"}}), "by a rule")
 	value("shared/hiera/app::x", "2", reactive(2,
-		tutti.EffectRuns{When: tutti.ReactNow, Runs: 1, Nodes: names{"both-01"}},
-		tutti.EffectRuns{When: tutti.ReactWindow, Runs: 1, Nodes: names{"hiera-01"}}), "who reads it in two ways runs at the first time")
+		api.EffectRuns{When: tutti.ReactNow, Runs: 1, Nodes: names{"both-01"}},
+		api.EffectRuns{When: tutti.ReactWindow, Runs: 1, Nodes: names{"hiera-01"}}), "who reads it in two ways runs at the first time")
 	value("app/nothing", "2", reactive(0), "nobody")
 
 	set(t, f, "shared/hiera/app::x", "2")

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -18,27 +20,27 @@ const (
 )
 
 // CreateToken implements tutti.Tokens.
-func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.CreatedToken, error) {
+func (s *Server) CreateToken(ctx context.Context, in api.CreateToken) (api.CreatedToken, error) {
 	in.TTL = cmp.Or(in.TTL, defaultTokenTTL)
 	if tutti.NodeName(strings.ReplaceAll(in.Name, "*", "x")).Validate() != nil {
-		return tutti.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "name pattern %q: a node's name (lower-case letters, digits, '.', '_' and '-'), in which * stands for any of them", in.Name)
+		return api.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "name pattern %q: a node's name (lower-case letters, digits, '.', '_' and '-'), in which * stands for any of them", in.Name)
 	}
 	if in.TTL < time.Second || in.TTL > maxTokenTTL {
-		return tutti.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "ttl %s: from 1s to %s", in.TTL, maxTokenTTL)
+		return api.CreatedToken{}, tutti.Errorf(tutti.CodeInvalid, "ttl %s: from 1s to %s", in.TTL, maxTokenTTL)
 	}
 	for _, g := range in.Groups {
 		if err := g.Validate(); err != nil {
-			return tutti.CreatedToken{}, err
+			return api.CreatedToken{}, err
 		}
 	}
 	if err := s.opts.Space(); err != nil {
-		return tutti.CreatedToken{}, err
+		return api.CreatedToken{}, err
 	}
 	text, id, hash, err := s.opts.Identity.NewToken(in)
 	if err != nil {
-		return tutti.CreatedToken{}, err
+		return api.CreatedToken{}, err
 	}
-	out := tutti.CreatedToken{Token: id, Text: text}
+	out := api.CreatedToken{Token: id, Text: text}
 	err = s.lasting(ctx, "make a token for "+in.Name, func(tx *tx) error {
 		out.Expires = tx.now.Add(in.TTL).UTC()
 		tx.emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires})
@@ -50,19 +52,19 @@ func (s *Server) CreateToken(ctx context.Context, in tutti.CreateToken) (tutti.C
 // Enrol implements tutti.Nodes. It is the one call that needs no certificate:
 // the token's secret and the key's signature are the proof. A key that was
 // enrolled by the same token may ask again, since its answer may have been lost.
-func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enrolled, error) {
+func (s *Server) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
 	if err := in.Name.Validate(); err != nil {
-		return tutti.Enrolled{}, err
+		return api.Enrolled{}, err
 	}
 	if err := s.opts.Space(); err != nil {
-		return tutti.Enrolled{}, err
+		return api.Enrolled{}, err
 	}
 	hash, err := s.opts.Identity.VerifyEnrol(in)
 	if err != nil {
-		return tutti.Enrolled{}, err
+		return api.Enrolled{}, err
 	}
 	var old tutti.NodeKey
-	var told tutti.Enrolled
+	var told api.Enrolled
 	err = s.do(ctx, func(tx *tx) error {
 		t, err := tx.admit(in, hash)
 		if err != nil {
@@ -89,11 +91,11 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 		return nil
 	})
 	if err != nil {
-		return tutti.Enrolled{}, err
+		return api.Enrolled{}, err
 	}
 	if old != "" {
 		if err := s.opts.Identity.Revoke(old); err != nil {
-			return tutti.Enrolled{}, err
+			return api.Enrolled{}, err
 		}
 	}
 	out, err := s.opts.Identity.Enrol(in.Name, in.Key)
@@ -106,7 +108,7 @@ func (s *Server) Enrol(ctx context.Context, in tutti.EnrolRequest) (tutti.Enroll
 
 // denyJoin records who may not join: whoever has shown a token's secret is known by the token,
 // so that a flood of strangers does not hide that somebody else has it.
-func (tx *tx) denyJoin(in tutti.EnrolRequest, hash tutti.Digest, err error) error {
+func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error {
 	who, what := "key:"+string(in.Key), "join as "+string(in.Name)
 	if t := tx.Registry.Tokens[in.Token]; t != nil && t.Hash == hash {
 		who, what = "token:"+string(t.Token), what+" with the key "+string(in.Key)
@@ -116,7 +118,7 @@ func (tx *tx) denyJoin(in tutti.EnrolRequest, hash tutti.Digest, err error) erro
 
 // renew gives a node a new JWT for its own key, as long as it is one.
 func (s *Server) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if _, err := decode[tutti.Renew](tutti.OpRenew, payload); err != nil {
+	if _, err := decode[wire.Renew](wire.OpRenew, payload); err != nil {
 		return nil, err
 	}
 	var name tutti.NodeName
@@ -131,11 +133,11 @@ func (s *Server) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	enrolled, err := s.opts.Identity.Enrol(name, key)
-	return tutti.Renewed{JWT: enrolled.JWT}, err
+	return wire.Renewed{JWT: enrolled.JWT}, err
 }
 
 // admit says whether a token lets a key in under a name.
-func (tx *tx) admit(in tutti.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
+func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
 	t := tx.Registry.Tokens[in.Token]
 	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }
 	switch {

@@ -9,10 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
-func newToken(t *testing.T, f *servertest.Fleet, in tutti.CreateToken) tutti.CreatedToken {
+func newToken(t *testing.T, f *servertest.Fleet, in api.CreateToken) api.CreatedToken {
 	t.Helper()
 	token, err := f.CreateToken(servertest.Operator(), in)
 	if err != nil {
@@ -29,25 +31,25 @@ func machine(f *servertest.Fleet, name tutti.NodeName, key string) *servertest.N
 func TestWhoMayJoin(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		token  tutti.CreateToken
+		token  api.CreateToken
 		name   tutti.NodeName
-		change func(*tutti.EnrolRequest)
+		change func(*api.EnrolRequest)
 		code   tutti.Code
 		says   string
 	}{
-		"its name":      {"the token is for it", tutti.CreateToken{Name: "new"}, "new", nil, "", ""},
-		"pattern":       {"a pattern admits any name that fits", tutti.CreateToken{Name: "web-*"}, "web-03", nil, "", ""},
-		"dots":          {"a certname has dots", tutti.CreateToken{Name: "*.example.net"}, "new.example.net", nil, "", ""},
-		"other name":    {"the token is for another name", tutti.CreateToken{Name: "new"}, "newer", nil, tutti.CodeRefused, "for the name new"},
-		"dotted prefix": {"a name is no prefix of another", tutti.CreateToken{Name: "new"}, "new.example.net", nil, tutti.CodeRefused, "for the name new"},
-		"literal star":  {"a star is no name", tutti.CreateToken{Name: "*"}, "web-*", nil, tutti.CodeInvalid, "node name"},
-		"taken":         {"a name that exists", tutti.CreateToken{Name: "db-01"}, "db-01", nil, tutti.CodeConflict, "tutti node replace db-01"},
-		"altered secret": {"the secret is another", tutti.CreateToken{Name: "new"}, "new",
-			func(r *tutti.EnrolRequest) { r.Secret[0]++ }, tutti.CodeRefused, "not known"},
-		"unknown token": {"nobody made this token", tutti.CreateToken{Name: "new"}, "new",
-			func(r *tutti.EnrolRequest) { r.Token = "made-up" }, tutti.CodeRefused, "not known"},
-		"not signed": {"somebody else's key", tutti.CreateToken{Name: "new"}, "new",
-			func(r *tutti.EnrolRequest) { r.Signature = []byte("junk") }, tutti.CodeUnauthenticated, "not signed"},
+		"its name":      {"the token is for it", api.CreateToken{Name: "new"}, "new", nil, "", ""},
+		"pattern":       {"a pattern admits any name that fits", api.CreateToken{Name: "web-*"}, "web-03", nil, "", ""},
+		"dots":          {"a certname has dots", api.CreateToken{Name: "*.example.net"}, "new.example.net", nil, "", ""},
+		"other name":    {"the token is for another name", api.CreateToken{Name: "new"}, "newer", nil, tutti.CodeRefused, "for the name new"},
+		"dotted prefix": {"a name is no prefix of another", api.CreateToken{Name: "new"}, "new.example.net", nil, tutti.CodeRefused, "for the name new"},
+		"literal star":  {"a star is no name", api.CreateToken{Name: "*"}, "web-*", nil, tutti.CodeInvalid, "node name"},
+		"taken":         {"a name that exists", api.CreateToken{Name: "db-01"}, "db-01", nil, tutti.CodeConflict, "tutti node replace db-01"},
+		"altered secret": {"the secret is another", api.CreateToken{Name: "new"}, "new",
+			func(r *api.EnrolRequest) { r.Secret[0]++ }, tutti.CodeRefused, "not known"},
+		"unknown token": {"nobody made this token", api.CreateToken{Name: "new"}, "new",
+			func(r *api.EnrolRequest) { r.Token = "made-up" }, tutti.CodeRefused, "not known"},
+		"not signed": {"somebody else's key", api.CreateToken{Name: "new"}, "new",
+			func(r *api.EnrolRequest) { r.Signature = []byte("junk") }, tutti.CodeUnauthenticated, "not signed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +89,7 @@ func TestATokenIsForNamesThatCanBe(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			_, err := f.CreateToken(servertest.Operator(), tutti.CreateToken{Name: tc.name})
+			_, err := f.CreateToken(servertest.Operator(), api.CreateToken{Name: tc.name})
 			if tutti.CodeOf(err) != tc.code {
 				t.Errorf("%s: %v, want code %q", tc.reason, err, tc.code)
 			}
@@ -97,7 +99,7 @@ func TestATokenIsForNamesThatCanBe(t *testing.T) {
 
 func TestATokenIsOneKeysOwn(t *testing.T) {
 	f := newFixture(t)
-	token := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
+	token := newToken(t, f.Fleet, api.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
 	first, thief := machine(f.Fleet, "new-1", "first"), machine(f.Fleet, "new-2", "thief")
 	for range 2 { // the first answer may have been lost
 		n := len(f.Events())
@@ -128,10 +130,10 @@ func TestATokenIsOneKeysOwn(t *testing.T) {
 
 func TestEveryTokenThatLetsAKeyInIsThatKeysOwn(t *testing.T) {
 	f := newFixture(t)
-	first := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*"})
-	second := newToken(t, f.Fleet, tutti.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
+	first := newToken(t, f.Fleet, api.CreateToken{Name: "new-*"})
+	second := newToken(t, f.Fleet, api.CreateToken{Name: "new-*", Groups: []tutti.GroupName{"web"}})
 	node, thief := machine(f.Fleet, "new-1", "first"), machine(f.Fleet, "new-2", "thief")
-	for _, token := range []tutti.CreatedToken{first, second} {
+	for _, token := range []api.CreatedToken{first, second} {
 		if _, err := f.Enrol(context.Background(), node.Request(token)); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +144,7 @@ func TestEveryTokenThatLetsAKeyInIsThatKeysOwn(t *testing.T) {
 		if err := f.RemoveNode(servertest.Operator(), "new-1"); err != nil && tutti.CodeOf(err) != tutti.CodeNotFound {
 			t.Fatal(err)
 		}
-		for _, token := range []tutti.CreatedToken{first, second} {
+		for _, token := range []api.CreatedToken{first, second} {
 			_, err := f.Enrol(context.Background(), node.Request(token))
 			wantCode(t, err, tutti.CodeRefused, "revoked")
 		}
@@ -153,8 +155,8 @@ func TestEveryTokenThatLetsAKeyInIsThatKeysOwn(t *testing.T) {
 func TestATokenExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := servertest.Start(t)
-		token := newToken(t, f, tutti.CreateToken{Name: "*", TTL: time.Minute})
-		used := newToken(t, f, tutti.CreateToken{Name: "*", TTL: time.Minute})
+		token := newToken(t, f, api.CreateToken{Name: "*", TTL: time.Minute})
+		used := newToken(t, f, api.CreateToken{Name: "*", TTL: time.Minute})
 		if _, err := f.Enrol(context.Background(), machine(f, "early", "early").Request(used)); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +171,7 @@ func TestATokenExpires(t *testing.T) {
 
 func TestTokensThatAreNone(t *testing.T) {
 	f := newFixture(t)
-	for name, in := range map[string]tutti.CreateToken{
+	for name, in := range map[string]api.CreateToken{
 		"no name":     {},
 		"bad pattern": {Name: "web-["},
 		"too short":   {Name: "x", TTL: time.Millisecond},
@@ -190,7 +192,7 @@ func replace(t *testing.T, f fixture) *servertest.Node {
 		t.Fatal(err)
 	}
 	other := machine(f.Fleet, "db-01", "another machine")
-	if _, err := f.Enrol(context.Background(), other.Request(newToken(t, f.Fleet, tutti.CreateToken{Name: "db-01"}))); err != nil {
+	if _, err := f.Enrol(context.Background(), other.Request(newToken(t, f.Fleet, api.CreateToken{Name: "db-01"}))); err != nil {
 		t.Fatal(err)
 	}
 	return other
@@ -199,7 +201,7 @@ func replace(t *testing.T, f fixture) *servertest.Node {
 func TestAReplacedMachineIsNobody(t *testing.T) {
 	f := newFixture(t)
 	other := replace(t, f)
-	wantCode(t, f.db.Call(tutti.OpClaim, tutti.Claim{}, nil), tutti.CodeUnauthenticated, "join again")
+	wantCode(t, f.db.Call(wire.OpClaim, wire.Claim{}, nil), tutti.CodeUnauthenticated, "join again")
 	if o := other.Claim(); o != nil {
 		t.Errorf("claimed %+v", o)
 	}
@@ -238,14 +240,14 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 			f.Push(tc.file)
 			f.Start("deploy", tutti.ModeApply)
 			order := f.db.MustClaim()
-			f.db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database("main")}})
+			f.db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database("main")}})
 			if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
 				t.Fatal(err)
 			}
 			f.db.Finish(order.Run)
 			f.web1.Pass()
 			f.web2.Pass()
-			if _, err := f.Pause(servertest.Operator(), tutti.Pause{Target: "db-01", Reason: "being rebuilt"}); err != nil {
+			if _, err := f.Pause(servertest.Operator(), api.Pause{Target: "db-01", Reason: "being rebuilt"}); err != nil {
 				t.Fatal(err)
 			}
 			other := replace(t, f)
@@ -253,12 +255,12 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 			wantNeverRan := func(f *servertest.Fleet) {
 				t.Helper()
 				n, err := f.ShowNode(servertest.Operator(), "db-01")
-				if err != nil || n.Standing.State != tutti.NodeNew || n.LastRun != "" || n.Paused == "" {
+				if err != nil || n.Standing.State != api.NodeNew || n.LastRun != "" || n.Paused == "" {
 					t.Errorf("%s: %+v, %v", tc.reason, n, err)
 				}
 			}
 			wantNeverRan(f.Fleet)
-			wantCode(t, other.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeRefused, "not a run of node")
+			wantCode(t, other.Call(wire.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeRefused, "not a run of node")
 			wantPublished(t, f.Fleet, tc.kept)
 			again := f.Restart()
 			wantNeverRan(again)
@@ -277,13 +279,13 @@ func TestAReplacedMachineNeverRan(t *testing.T) {
 // of the old one's runs is not its verdict.
 func TestAReplacedMachineIsTriedInTheJobThatGoesOn(t *testing.T) {
 	f := newFixture(t)
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := servertest.Result(f.db.MustClaim().Run, tutti.Failed)
 	failed.Reason = tutti.BecauseCompile
-	if err := f.db.Call(tutti.OpResult, failed, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, failed, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.web1.MustClaim() // so that the job goes on
@@ -307,7 +309,7 @@ func wantPublished(t *testing.T, f *servertest.Fleet, want bool) {
 
 func TestANodeThatWasRemovedStaysOut(t *testing.T) {
 	f := servertest.Start(t)
-	token := newToken(t, f, tutti.CreateToken{Name: "new"})
+	token := newToken(t, f, api.CreateToken{Name: "new"})
 	node := machine(f, "new", "new")
 	if _, err := f.Enrol(context.Background(), node.Request(token)); err != nil {
 		t.Fatal(err)
@@ -317,7 +319,7 @@ func TestANodeThatWasRemovedStaysOut(t *testing.T) {
 	}
 	_, err := f.Enrol(context.Background(), node.Request(token))
 	wantCode(t, err, tutti.CodeRefused, "revoked")
-	if _, err := f.Enrol(context.Background(), node.Request(newToken(t, f, tutti.CreateToken{Name: "new"}))); err != nil {
+	if _, err := f.Enrol(context.Background(), node.Request(newToken(t, f, api.CreateToken{Name: "new"}))); err != nil {
 		t.Errorf("with a new token it is welcome: %v", err)
 	}
 	wantCode(t, f.RemoveNode(servertest.Operator(), "nobody"), tutti.CodeNotFound, "tutti node list")
@@ -326,7 +328,7 @@ func TestANodeThatWasRemovedStaysOut(t *testing.T) {
 
 func TestARemovedNodeWithdrawsItsData(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}})
 	if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +348,7 @@ func TestNodesAsTheyAreShown(t *testing.T) {
 		f.Push(twoSteps)
 		db := f.Join("db-01", "all")
 		f.Join("web-01")
-		view := func() tutti.NodeView {
+		view := func() api.NodeView {
 			nodes, err := f.ListNodes(servertest.Operator())
 			if err != nil || len(nodes) != 2 || nodes[0].Node != "db-01" {
 				t.Fatalf("nodes %v, %v, want db-01 first of two", nodes, err)
@@ -356,7 +358,7 @@ func TestNodesAsTheyAreShown(t *testing.T) {
 		if v := view(); v.Connected || !v.SeenAt.IsZero() || !cmp.Equal(v.Groups, []tutti.GroupName{"all", "db"}) {
 			t.Errorf("before its first word: %+v", v)
 		}
-		if err := db.Call(tutti.OpBeat, tutti.Beat{Version: "1", Puppet: "8"}, nil); err != nil {
+		if err := db.Call(wire.OpBeat, wire.Beat{Version: "1", Puppet: "8"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if v := view(); !v.Connected || v.Version != "1" || v.Puppet != "8" {

@@ -6,31 +6,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestExpect: a node that claims hears what may follow: its turn in a job that goes on
 // has not come or is not over, or the fleet reacts.
 func TestExpect(t *testing.T) {
-	expects := func(n *servertest.Node) tutti.Expectation {
+	expects := func(n *servertest.Node) wire.Expectation {
 		t.Helper()
-		var out tutti.Claimed
-		if err := n.Call(tutti.OpClaim, tutti.Claim{}, &out); err != nil {
+		var out wire.Claimed
+		if err := n.Call(wire.OpClaim, wire.Claim{}, &out); err != nil {
 			t.Fatal(err)
 		}
 		return out.Expect
 	}
 	f := newFixture(t)
-	all := func() []tutti.Expectation {
-		return []tutti.Expectation{expects(f.db), expects(f.web1), expects(f.web2)}
+	all := func() []wire.Expectation {
+		return []wire.Expectation{expects(f.db), expects(f.web1), expects(f.web2)}
 	}
-	want := func(when string, want ...tutti.Expectation) {
+	want := func(when string, want ...wire.Expectation) {
 		t.Helper()
 		if diff := cmp.Diff(want, all()); diff != "" {
 			t.Errorf("%s: db, web1, web2 -want +got\n%s", when, diff)
 		}
 	}
-	const none, change, turn = tutti.ExpectNothing, tutti.ExpectChange, tutti.ExpectTurn
+	const none, change, turn = wire.ExpectNothing, wire.ExpectChange, wire.ExpectTurn
 	want("no job", none, none, none)
 	f.Start("deploy", tutti.ModeApply)
 	want("db's turn", turn, turn, turn)
@@ -42,7 +44,7 @@ func TestExpect(t *testing.T) {
 	f = newFixture(t)
 	startConverge(t, f.Fleet, "web")
 	want("the group converges", none, turn, turn)
-	reacts := tutti.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps + "reactive: true\n")}
+	reacts := api.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps + "reactive: true\n")}
 	if _, err := f.SetFleet(servertest.Operator(), reacts); err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // The order of the fleet file is in the graph, also where nobody reads anything,
@@ -32,27 +34,27 @@ func TestTheGraph(t *testing.T) {
 	hosts := tutti.Query{Kind: tutti.QueryCollect, Type: "Host"}
 	for _, n := range nodes {
 		o := n.MustClaim()
-		n.Gate(tutti.Gate{Run: o.Run, Reads: []tutti.Read{n.Read(o.Run, hosts)}, Exports: []tutti.Export{{Type: "Host", Title: string(n.Name)}}})
+		n.Gate(wire.Gate{Run: o.Run, Reads: []tutti.Read{n.Read(o.Run, hosts)}, Exports: []tutti.Export{{Type: "Host", Title: string(n.Name)}}})
 		n.Finish(o.Run)
 	}
 	order := []tutti.GroupOrder{{First: "ab", Then: "c"}}
 	if err := f.Emit(&tutti.FleetSet{Fleet: tutti.Fleet{Name: "f", Groups: groups, Order: order}}); err != nil {
 		t.Fatal(err)
 	}
-	edge := func(from, to []tutti.NodeName) tutti.GraphEdge {
-		return tutti.GraphEdge{From: from, To: to, Questions: []tutti.Query{hosts}}
+	edge := func(from, to []tutti.NodeName) api.GraphEdge {
+		return api.GraphEdge{From: from, To: to, Questions: []tutti.Query{hosts}}
 	}
 	for _, tc := range []struct {
 		reason, target string
-		want           []tutti.GraphEdge
+		want           []api.GraphEdge
 	}{
-		{"everybody reads and feeds one question", "", []tutti.GraphEdge{
+		{"everybody reads and feeds one question", "", []api.GraphEdge{
 			{From: names[:2], To: names[2:], Explicit: true}, edge(names, names),
 		}},
-		{"from a node, and to it", "a", []tutti.GraphEdge{
+		{"from a node, and to it", "a", []api.GraphEdge{
 			edge(names[:1], names), {From: names[:1], To: names[2:], Explicit: true}, edge(names[1:], names[:1]),
 		}},
-		{"of a group", "c", []tutti.GraphEdge{
+		{"of a group", "c", []api.GraphEdge{
 			{From: names[:2], To: names[2:], Explicit: true}, edge(names[:2], names[2:]), edge(names[2:], names),
 		}},
 	} {
@@ -106,7 +108,7 @@ func TestAValueAfterASnapshot(t *testing.T) {
 func TestExplanationsArePlainText(t *testing.T) {
 	f, _, o := started(t, tutti.ModeApply)
 	const escape = "\x1b]0;owned\a"
-	f.db.Gate(tutti.Gate{Run: o.Run})
+	f.db.Gate(wire.Gate{Run: o.Run})
 	record, err := json.Marshal(tutti.Record{
 		Run: o.Run, Node: "db-01", Exports: []string{escape}, Published: map[string]tutti.Digest{escape: tutti.Digest(escape)},
 		Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: escape}, At: tutti.Place{Resource: escape, File: escape}}},
@@ -123,19 +125,19 @@ func TestExplanationsArePlainText(t *testing.T) {
 		"events": [{"property": X, "status": X, "message": X, "previous_value": X, "desired_value": [X]}]}}}`, "X", string(text))
 	result := servertest.Result(o.Run, tutti.Changed)
 	for _, blob := range []string{string(record), report} {
-		if _, err := f.Handle(context.Background(), f.db.Key, tutti.OpBlobPut, []byte(blob)); err != nil {
+		if _, err := f.Handle(context.Background(), f.db.Key, wire.OpBlobPut, []byte(blob)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	result.Record, result.Report = tutti.DigestOf(record), tutti.DigestOf([]byte(report))
-	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 	node, err := f.ShowNode(servertest.Operator(), "db-01")
 	if err != nil {
 		t.Fatal(err)
 	}
-	resource, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "Exec[1]"})
+	resource, err := f.ExplainResource(servertest.Operator(), api.ExplainResource{Node: "db-01", Resource: "Exec[1]"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +163,13 @@ func TestWhatARemovedNodeTookAlong(t *testing.T) {
 	f.Start("deploy", tutti.ModeApply)
 	port, databases := tutti.Query{Kind: tutti.QueryValue, Key: "db/port"}, tutti.Query{Kind: tutti.QueryCollect, Type: "Database"}
 	o := f.db.MustClaim()
-	f.db.Gate(tutti.Gate{Run: o.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/port"}}})
+	f.db.Gate(wire.Gate{Run: o.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/port"}}})
 	if err := f.db.Publish(o.Run, "db/port", "1"); err != nil {
 		t.Fatal(err)
 	}
 	f.db.Finish(o.Run)
 	o = f.web1.MustClaim()
-	f.web1.Gate(tutti.Gate{Run: o.Run, Reads: []tutti.Read{f.web1.Read(o.Run, port), f.web1.Read(o.Run, databases)}})
+	f.web1.Gate(wire.Gate{Run: o.Run, Reads: []tutti.Read{f.web1.Read(o.Run, port), f.web1.Read(o.Run, databases)}})
 	f.web1.Finish(o.Run)
 	if err := f.RemoveNode(servertest.Operator(), "db-01"); err != nil {
 		t.Fatal(err)
@@ -205,17 +207,17 @@ func TestExportsAfterASnapshot(t *testing.T) {
 		}
 		web.MustClaim()
 		reads := []tutti.Read{web.Read(run, tutti.Query{Kind: tutti.QueryCollect, Type: "Database"})}
-		web.Gate(tutti.Gate{Run: run, Reads: reads})
+		web.Gate(wire.Gate{Run: run, Reads: reads})
 		raw, err := json.Marshal(tutti.Record{Run: run, Node: "web-01", Reads: reads})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Handle(t.Context(), web.Key, tutti.OpBlobPut, raw); err != nil {
+		if _, err := p.Handle(t.Context(), web.Key, wire.OpBlobPut, raw); err != nil {
 			t.Fatal(err)
 		}
 		result := servertest.Result(run, tutti.Changed)
 		result.Record = tutti.DigestOf(raw)
-		if err := web.Call(tutti.OpResult, result, nil); err != nil {
+		if err := web.Call(wire.OpResult, result, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 4 {
@@ -265,14 +267,14 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 		f.Push(strings.Replace(onePlan, "{type: Database, defined: true, most: 50000}", "Host", 1)) // a push reads no blob
 		f.Start("deploy", tutti.ModeApply)
 		o := db.MustClaim()
-		db.Gate(tutti.Gate{Run: o.Run})
+		db.Gate(wire.Gate{Run: o.Run})
 		result := servertest.Result(o.Run, tutti.Changed)
 		report := []byte(`{"resource_statuses": {}}`)
-		if _, err := f.Handle(context.Background(), db.Key, tutti.OpBlobPut, report); err != nil {
+		if _, err := f.Handle(context.Background(), db.Key, wire.OpBlobPut, report); err != nil {
 			t.Fatal(err)
 		}
 		result.Report, result.Record = tutti.DigestOf(report), tutti.DigestOf(report)
-		if err := db.Call(tutti.OpResult, result, nil); err != nil {
+		if err := db.Call(wire.OpResult, result, nil); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 2)
@@ -281,7 +283,7 @@ func TestTheWriterDoesNotWaitForAnExplanation(t *testing.T) {
 			ended <- err
 		}()
 		go func() {
-			_, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "File[x]"})
+			_, err := f.ExplainResource(servertest.Operator(), api.ExplainResource{Node: "db-01", Resource: "File[x]"})
 			ended <- err
 		}()
 		<-slow.asked
@@ -312,7 +314,7 @@ func TestAResourceBehindAProof(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		got, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "File[/x]"})
+		got, err := f.ExplainResource(servertest.Operator(), api.ExplainResource{Node: "db-01", Resource: "File[/x]"})
 		if err != nil || got.Run.Run != applied.Run || got.Status != "changed" {
 			t.Errorf("%s: %+v, %v; want what run %s did", when, got, err, applied.Run)
 		}
@@ -349,11 +351,11 @@ func TestAResourceBehindAProof(t *testing.T) {
 	local := tutti.Foreign{Result: servertest.Result("f0000000-0000-4000-8000-000000000001", tutti.Failed), Local: &tutti.Local{}}
 	local.Result.Reason = tutti.BecauseCompile
 	local.Result.StartedAt, local.Result.EndedAt = local.Result.StartedAt.Add(time.Hour), local.Result.EndedAt.Add(time.Hour)
-	message, err := tutti.EncodeForeign(local, nil)
+	message, err := wire.EncodeForeign(local, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpForeign, message); err != nil {
+	if _, err := f.Handle(t.Context(), f.db.Key, wire.OpForeign, message); err != nil {
 		t.Fatal(err)
 	}
 	check("after a local run that did not compile and has no report")
@@ -375,7 +377,7 @@ func TestALateReport(t *testing.T) {
 		if err := handOver(t, f.db, enclosing(run, `{"resource_statuses": {}}`, "log"), 0); err != nil {
 			t.Fatal(err)
 		}
-		got, err := f.ExplainResource(servertest.Operator(), tutti.ExplainResource{Node: "db-01", Resource: "File[/x]"})
+		got, err := f.ExplainResource(servertest.Operator(), api.ExplainResource{Node: "db-01", Resource: "File[/x]"})
 		if err != nil || got.Run.Run != order.Run {
 			t.Errorf("after the result of run %s: %+v, %v; want run %s", run, got.Run, err, order.Run)
 		}
@@ -385,7 +387,7 @@ func TestALateReport(t *testing.T) {
 // TestTheListSaysHowNodesStand: as node show does, and which run was a proof.
 func TestTheListSaysHowNodesStand(t *testing.T) {
 	f := newFenced(t)
-	check := func(when string, want tutti.NodeState, proved bool) {
+	check := func(when string, want api.NodeState, proved bool) {
 		t.Helper()
 		nodes, err := f.ListNodes(servertest.Operator())
 		if err != nil {
@@ -399,15 +401,15 @@ func TestTheListSaysHowNodesStand(t *testing.T) {
 			t.Errorf("%s: listed %s (proved %t), shown %s, %s (proved %t); want %s (%t)", when, n.Stands, n.Proved, shown.Stands, shown.Standing.State, shown.Proved, want, proved)
 		}
 	}
-	check("at first", tutti.NodeNew, false)
+	check("at first", api.NodeNew, false)
 	f.pass()
-	check("after a run", tutti.NodeGood, false)
+	check("after a run", api.NodeGood, false)
 	f.PushSite("# two")
-	check("with other code", tutti.NodeSuspect, false)
+	check("with other code", api.NodeSuspect, false)
 	f.prove()
-	check("after a proof", tutti.NodeGood, true)
+	check("after a proof", api.NodeGood, true)
 	f.restart()
-	check("after a start", tutti.NodeGood, true)
+	check("after a start", api.NodeGood, true)
 	f.inPart("same", servertest.Result("", tutti.Failed))
-	check("after a run with tags that failed", tutti.NodeStale, false)
+	check("after a run with tags that failed", api.NodeStale, false)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // factsEvery is how often a node may tell other facts without a run.
@@ -14,7 +15,7 @@ const factsEvery = 10 * time.Second
 // facts takes a node's word on which facts it has since its last run. What is known, or not of
 // that run any more, is let go.
 func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.FactsSeen](tutti.OpFacts, payload)
+	in, err := decode[tutti.FactsSeen](wire.OpFacts, payload)
 	if err == nil {
 		err = in.Validate()
 	}

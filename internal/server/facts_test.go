@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text)) }
@@ -16,7 +18,7 @@ func factsDigest(text string) tutti.Digest { return tutti.DigestOf([]byte(text))
 func (h *factsHouse) compiles(facts string) (tutti.RunID, tutti.GateVerdict) {
 	h.t.Helper()
 	run, same := h.db.MustClaim().Run, factsDigest("catalog")
-	gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Facts: factsDigest(facts)}}
+	gate := wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Facts: factsDigest(facts)}}
 	h.db.Gate(gate)
 	synctest.Wait()
 	return run, h.db.Gate(gate).Verdict
@@ -37,7 +39,7 @@ func (h *factsHouse) pass(facts string) tutti.RunID {
 
 func (h *factsHouse) end(result tutti.Result) {
 	h.t.Helper()
-	if err := h.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := h.db.Call(wire.OpResult, result, nil); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -50,7 +52,7 @@ func (h *factsHouse) stopped(run tutti.RunID) {
 	h.end(result)
 }
 
-func (h *factsHouse) standing() tutti.NodeStanding {
+func (h *factsHouse) standing() api.NodeStanding {
 	h.t.Helper()
 	d, err := h.f.ShowNode(servertest.Operator(), "db-01")
 	if err != nil {
@@ -67,7 +69,7 @@ type factsHouse struct {
 
 // tell says which facts the node has.
 func (h *factsHouse) tell(run tutti.RunID, facts string, changed ...string) error {
-	return h.db.Call(tutti.OpFacts, tutti.FactsSeen{Run: run, Facts: factsDigest(facts), Changed: changed}, nil)
+	return h.db.Call(wire.OpFacts, tutti.FactsSeen{Run: run, Facts: factsDigest(facts), Changed: changed}, nil)
 }
 
 func (h *factsHouse) events() int {
@@ -89,7 +91,7 @@ func newFactsHouse(t *testing.T) *factsHouse {
 
 func (h *factsHouse) converge() tutti.JobID {
 	h.t.Helper()
-	j, err := h.f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: "db-01"}, Mode: tutti.ModeApply})
+	j, err := h.f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{Target: "db-01"}, Mode: tutti.ModeApply})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -104,13 +106,13 @@ func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 		h.db.Claim() // its agent says what it knows
 		h.converge()
 		run := h.pass("before")
-		if s := h.standing(); s.State != tutti.NodeGood {
+		if s := h.standing(); s.State != api.NodeGood {
 			t.Fatalf("before it has told: %+v", s)
 		}
 		h.must(h.tell(run, "with sshd", "ssh"))
 		h.f = h.f.Restart()
 		h.db.Fleet = h.f
-		h.wants(tutti.NodeSuspect, "its facts have changed since its last run: ssh")
+		h.wants(api.NodeSuspect, "its facts have changed since its last run: ssh")
 
 		proof, verdict := h.compiles("with sshd")
 		if verdict != tutti.GateStop {
@@ -123,7 +125,7 @@ func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 		if n := h.events(); n != 2 {
 			t.Errorf("%d events", n)
 		}
-		h.wants(tutti.NodeGood, "")
+		h.wants(api.NodeGood, "")
 		if j := h.f.Job("converge-1"); j.Verdict != tutti.VerdictConverged {
 			t.Errorf("%+v", j)
 		}
@@ -133,10 +135,10 @@ func TestOtherFactsMakeANodeSuspect(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		h.must(h.tell(proof, "third"))
-		h.wants(tutti.NodeSuspect, "its facts have changed since its last run")
+		h.wants(api.NodeSuspect, "its facts have changed since its last run")
 		time.Sleep(10 * time.Second)
 		h.must(h.tell(proof, "with sshd"))
-		h.wants(tutti.NodeGood, "")
+		h.wants(api.NodeGood, "")
 	})
 }
 
@@ -147,7 +149,7 @@ func (h *factsHouse) must(err error) {
 	}
 }
 
-func (h *factsHouse) wants(state tutti.NodeState, why string) {
+func (h *factsHouse) wants(state api.NodeState, why string) {
 	h.t.Helper()
 	if s := h.standing(); s.State != state || s.Why != why {
 		h.t.Errorf("%s, %q, want %s, %q", s.State, s.Why, state, why)
@@ -166,7 +168,7 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := h.events()
-		if err := other.Call(tutti.OpFacts, tutti.FactsSeen{Run: first, Facts: factsDigest("x")}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
+		if err := other.Call(wire.OpFacts, tutti.FactsSeen{Run: first, Facts: factsDigest("x")}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
 			t.Errorf("of another node's run: %v", err)
 		}
 		h.f.PushSite("notify { 'two': }\n")
@@ -187,7 +189,7 @@ func TestFactsOfWhichNothingFollows(t *testing.T) {
 			"eleven names":  {Run: first, Facts: factsDigest("x"), Changed: make([]string, 11)},
 			"an empty name": {Run: first, Facts: factsDigest("x"), Changed: []string{""}},
 		} {
-			if err := h.db.Call(tutti.OpFacts, in, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
+			if err := h.db.Call(wire.OpFacts, in, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -203,7 +205,7 @@ func TestAPersonsJobHasFreshFacts(t *testing.T) {
 		if !o.FreshFacts {
 			t.Errorf("the first run of a person's job may use facts of before")
 		}
-		gate := tutti.Gate{Run: o.Run, Compiled: tutti.Compiled{Catalog: factsDigest("c")}, Reads: []tutti.Read{{Query: asksShared, Found: true, Digest: factsDigest("old")}}}
+		gate := wire.Gate{Run: o.Run, Compiled: tutti.Compiled{Catalog: factsDigest("c")}, Reads: []tutti.Read{{Query: asksShared, Found: true, Digest: factsDigest("old")}}}
 		h.db.Gate(gate)
 		synctest.Wait()
 		if g := h.db.Gate(gate); g.Verdict != tutti.GateStop {

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A run that fails by its code fails again with the same code: nothing is tried twice
@@ -29,13 +31,13 @@ func TestACompileErrorIsFinalAtOnce(t *testing.T) {
 			f := servertest.Start(t)
 			db := f.Join("db-01")
 			f.Push(tc.program + "fleet: test\nenvironment: {name: production, path: ./code}\ngroups:\n  db: {nodes: [db-01]}\n")
-			job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+			job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 			if err != nil {
 				t.Fatal(err)
 			}
 			result := servertest.Result(db.MustClaim().Run, tutti.Failed)
 			result.Reason = tc.reason
-			if err := db.Call(tutti.OpResult, result, nil); err != nil {
+			if err := db.Call(wire.OpResult, result, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := f.Job(job); (got.Verdict == tutti.VerdictFailed) != tc.final {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -32,14 +33,14 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 		"renew a certificate": func(thief context.Context) error { _, err := f.RenewOperator(thief, []byte("request")); return err },
 		"follow":              func(thief context.Context) error { _, err := f.FollowRotation(thief, []byte("request")); return err },
 		"revoke operator bob": func(thief context.Context) error {
-			return f.RevokeOperator(thief, tutti.RevokeOperator{Operator: "bob", Last: true})
+			return f.RevokeOperator(thief, api.RevokeOperator{Operator: "bob", Last: true})
 		},
 		"rotate the keys of the server": func(thief context.Context) error {
-			_, err := f.RotateCA(thief, tutti.RotateCA{Step: tutti.RotationBegin})
+			_, err := f.RotateCA(thief, api.RotateCA{Step: tutti.RotationBegin})
 			return err
 		},
 		"push a fleet file": func(thief context.Context) error {
-			_, err := f.SetFleet(thief, tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: shop\naccess: [{to: bob, may: admin}]\n")})
+			_, err := f.SetFleet(thief, api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: shop\naccess: [{to: bob, may: admin}]\n")})
 			return err
 		},
 		"push code": func(thief context.Context) error {
@@ -49,20 +50,20 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 		"release code":        func(thief context.Context) error { _, err := f.ReleaseCode(thief, ""); return err },
 		"remove node web-01":  func(thief context.Context) error { return f.RemoveNode(thief, "web-01") },
 		"replace node web-01": func(thief context.Context) error { return f.ReplaceNode(thief, "web-01") },
-		"keep node web-01":    func(thief context.Context) error { return f.KeepNode(thief, tutti.KeepNode{Node: "web-01"}) },
+		"keep node web-01":    func(thief context.Context) error { return f.KeepNode(thief, api.KeepNode{Node: "web-01"}) },
 		"make a token for web-02": func(thief context.Context) error {
-			_, err := f.CreateToken(thief, tutti.CreateToken{Name: "web-02"})
+			_, err := f.CreateToken(thief, api.CreateToken{Name: "web-02"})
 			return err
 		},
 		"revoke the token x": func(thief context.Context) error { return f.RevokeToken(thief, "x") },
 		"set shared/x":       func(thief context.Context) error { return f.SetValue(thief, "shared/x", []byte("1")) },
 		"unset shared/x":     func(thief context.Context) error { return f.UnsetValue(thief, "shared/x") },
 		"pause web-01": func(thief context.Context) error {
-			_, err := f.Pause(thief, tutti.Pause{Target: "web-01", Reason: "x"})
+			_, err := f.Pause(thief, api.Pause{Target: "web-01", Reason: "x"})
 			return err
 		},
 		"disable Puppet": func(thief context.Context) error {
-			return f.AskNodes(thief, tutti.AskNodes{Action: tutti.RemoteDisable, On: "connected"}, func([]tutti.NodeAnswer) error { return nil })
+			return f.AskNodes(thief, api.AskNodes{Action: tutti.RemoteDisable, On: "connected"}, func([]api.NodeAnswer) error { return nil })
 		},
 		"unpause web-01": func(thief context.Context) error { return f.Unpause(thief, "web-01") },
 		"say which code keys sign": func(thief context.Context) error {
@@ -72,7 +73,7 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 			return f.TrustOperators(thief, servertest.State(tutti.StatementOperators, tutti.Trusted{}, "operator"))
 		},
 		"let operator mallory in": func(thief context.Context) error {
-			_, err := f.IssueOperator(thief, tutti.IssueOperator{Operator: "mallory", Request: []byte("request"), Follows: true})
+			_, err := f.IssueOperator(thief, api.IssueOperator{Operator: "mallory", Request: []byte("request"), Follows: true})
 			return err
 		},
 	}
@@ -104,7 +105,7 @@ func TestAThiefOfTheCADoesNotFollow(t *testing.T) {
 	if _, err := f.FollowRotation(own, []byte("request")); err != nil {
 		t.Errorf("bob, with the certificate that he was issued: %v", err)
 	}
-	if r := f.show(); slices.ContainsFunc(r.Behind, func(b tutti.BehindRotation) bool { return strings.Contains(b.Why, "stolen") }) {
+	if r := f.show(); slices.ContainsFunc(r.Behind, func(b api.BehindRotation) bool { return strings.Contains(b.Why, "stolen") }) {
 		t.Errorf("when bob has a new certificate: %+v", r.Behind)
 	}
 	f.must(tutti.RotationAbandon)
@@ -119,7 +120,7 @@ func TestTheFirstCertificateFollows(t *testing.T) {
 	first := &tutti.OperatorIssued{Operator: "ada", Serial: "first", Expires: time.Now().AddDate(1, 0, 0)}
 	keys := servertest.MakeKeys()
 	f := &turning{servertest.Start(t, withKeys(keys)), keys, t}
-	if _, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "ada", Request: []byte("request")}); err != nil {
+	if _, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: "ada", Request: []byte("request")}); err != nil {
 		t.Fatal(err)
 	}
 	_ = f.Stop()
@@ -161,7 +162,7 @@ func TestTheEndOfARotationLeavesSomebody(t *testing.T) {
 			f.Push("fleet: shop\ngroups: {web: {nodes: [web-01]}}\n" + tc.access)
 			f.must(tutti.RotationBegin)
 			f.must(tutti.RotationSwitch)
-			end := tutti.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}}
+			end := api.RotateCA{Step: tutti.RotationFinish, LeaveOperators: []string{"ada", "bob"}}
 			if tc.refused != "" {
 				_, err := f.RotateCA(servertest.Operator(), end)
 				wantCode(t, err, tutti.CodeConflict, tc.refused)
@@ -182,7 +183,7 @@ func TestAnEndedCertificateIsUnknown(t *testing.T) {
 		f := startTurning(t)
 		own, leave := issue(t, f.Fleet, "bob")
 		defer leave()
-		out, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "bob", Request: []byte("request")})
+		out, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: "bob", Request: []byte("request")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,10 +203,10 @@ func TestAnEndedCertificateIsUnknown(t *testing.T) {
 		_, _, err = f.Admit(t.Context(), "bob", out.Serial)
 		wantCode(t, err, tutti.CodeRefused, "or it has ended")
 		f.must(tutti.RotationAbandon)
-		if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "bob", Last: true}); err != nil {
+		if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "bob", Last: true}); err != nil {
 			t.Fatal(err)
 		}
-		if out, err = f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "bob", Request: []byte("request")}); err != nil {
+		if out, err = f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: "bob", Request: []byte("request")}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(servertest.OperatorLife)

@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/report"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -37,7 +38,7 @@ var (
 // foreign takes a run that Tutti did not start, with its report. It is taken once; one
 // that would not be kept is let go.
 func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, content, err := tutti.DecodeForeign(payload)
+	in, content, err := wire.DecodeForeign(payload)
 	if err != nil {
 		return nil, err
 	}

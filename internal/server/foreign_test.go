@@ -11,9 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // foreign is a run that somebody else has started, and its report. Its number makes
@@ -35,11 +37,11 @@ func whole(f *tutti.Foreign) { f.Whole = true }
 // tell lets a node tell of a foreign run.
 func tell(t testing.TB, n *servertest.Node, f tutti.Foreign, report []byte) error {
 	t.Helper()
-	message, err := tutti.EncodeForeign(f, report)
+	message, err := wire.EncodeForeign(f, report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.Fleet.Handle(servertest.Operator(), n.Key, tutti.OpForeign, message)
+	_, err = n.Fleet.Handle(servertest.Operator(), n.Key, wire.OpForeign, message)
 	return err
 }
 
@@ -60,10 +62,10 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 		t.Helper()
 		f.Start("puppet", tutti.ModeApply)
 		run := db.MustClaim().Run
-		db.Gate(tutti.Gate{Run: run})
+		db.Gate(wire.Gate{Run: run})
 		result := servertest.Result(run, outcome)
 		result.StartedAt, result.EndedAt = result.StartedAt.Add(time.Duration(i)*time.Minute), result.EndedAt.Add(time.Duration(i)*time.Minute)
-		if err := db.Call(tutti.OpResult, result, nil); err != nil {
+		if err := db.Call(wire.OpResult, result, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +85,7 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 		if !n.Foreign || n.LastRun != one.Result.Run || n.Outcome != tutti.Failed || n.LastJob != "" || !n.RunAt.Equal(one.Result.StartedAt) {
 			t.Errorf("node %+v", n.NodeView)
 		}
-		if st := n.Standing; st.State != tutti.NodeFailed || st.Why != want || st.Run == nil || !st.Run.Foreign || st.Needs != "apply" {
+		if st := n.Standing; st.State != api.NodeFailed || st.Why != want || st.Run == nil || !st.Run.Foreign || st.Needs != "apply" {
 			t.Errorf("it stands %+v", st)
 		}
 		run, err := f.RunReport(ctx, "db-01")
@@ -91,7 +93,7 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 			t.Errorf("run %+v, %v", run, err)
 		}
 		var log []string
-		err = f.RunLog(ctx, one.Result.Run, func(l tutti.LogLine) error { log = append(log, l.Message); return nil })
+		err = f.RunLog(ctx, one.Result.Run, func(l api.LogLine) error { log = append(log, l.Message); return nil })
 		if diff := cmp.Diff([]string{"foreign 2"}, log); diff != "" || err != nil {
 			t.Errorf("log: %v, -want +got\n%s", err, diff)
 		}
@@ -112,7 +114,7 @@ func TestAForeignRunIsTheLastOne(t *testing.T) {
 	db = f.Node("db-01")
 	mine(3, tutti.Unchanged)
 	n, err := f.ShowNode(servertest.Operator(), "db-01")
-	if err != nil || n.Foreign || n.LastJob != "puppet-2" || n.Standing.State != tutti.NodeGood {
+	if err != nil || n.Foreign || n.LastJob != "puppet-2" || n.Standing.State != api.NodeGood {
 		t.Errorf("after ours: %+v, %v", n, err)
 	}
 }
@@ -134,7 +136,7 @@ func TestALocalRun(t *testing.T) {
 		t.Errorf("node %+v, %v", n.NodeView, err)
 	}
 	r, err := f.RunReport(servertest.Operator(), string(waiting.Result.Run))
-	if err != nil || r.Local == nil || r.Missing == nil || r.Missing.Why != tutti.ReportNotSent {
+	if err != nil || r.Local == nil || r.Missing == nil || r.Missing.Why != api.ReportNotSent {
 		t.Errorf("run %+v, %v", r, err)
 	}
 	for _, spoil := range []func(f *tutti.Foreign){
@@ -191,7 +193,7 @@ func TestAForeignRunThatIsRefused(t *testing.T) {
 				}
 			}
 		}
-		if r := f.db.Call(tutti.OpResult, servertest.Result(one.Result.Run, tutti.Unchanged), nil); tutti.CodeOf(r) != tutti.CodeRefused {
+		if r := f.db.Call(wire.OpResult, servertest.Result(one.Result.Run, tutti.Unchanged), nil); tutti.CodeOf(r) != tutti.CodeRefused {
 			t.Errorf("a result of a foreign run: %v", r)
 		}
 		time.Sleep(10 * time.Second)
@@ -275,7 +277,7 @@ func TestReportsOfForeignRunsAreLetGo(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		sweep(make([]bool, 8)...)
 		run, err := p.RunReport(servertest.Operator(), "f0000000-0000-4000-8000-000000000007")
-		if err != nil || run.Outcome != tutti.Unchanged || run.Missing == nil || run.Missing.Why != tutti.ReportNotKept {
+		if err != nil || run.Outcome != tutti.Unchanged || run.Missing == nil || run.Missing.Why != api.ReportNotKept {
 			t.Errorf("%+v, %v: want what became of it, and why there is no report", run, err)
 		}
 		if _, err := p.RunReport(servertest.Operator(), "f0000000-0000-4000-8000-000000000001"); tutti.CodeOf(err) != tutti.CodeNotFound {
@@ -291,11 +293,11 @@ func TestAForeignRunIsNoInterruption(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	run, report := foreign(1, tutti.Failed)
 	mustTell(t, f.db, run, report)
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	f.db.Finish(order.Run)
 	for _, n := range []*servertest.Node{f.web1, f.web2} {
 		o := n.MustClaim()
-		n.Gate(tutti.Gate{Run: o.Run})
+		n.Gate(wire.Gate{Run: o.Run})
 		n.Finish(o.Run)
 	}
 	wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)

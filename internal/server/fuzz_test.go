@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // scripts are what nodes say, one message a line: the node, the operation and
@@ -87,7 +89,7 @@ func (f fixture) stage(n uint8) {
 	steps := []func(){
 		func() { f.Start("deploy", tutti.ModeApply) },
 		func() { f.db.MustClaim() },
-		func() { f.db.Gate(tutti.Gate{Run: f.active("db-01"), Exports: []tutti.Export{database("spare")}}) },
+		func() { f.db.Gate(wire.Gate{Run: f.active("db-01"), Exports: []tutti.Export{database("spare")}}) },
 		func() { f.db.Finish(f.active("db-01")) },
 		func() { f.web1.MustClaim() },
 	}
@@ -98,7 +100,7 @@ func (f fixture) stage(n uint8) {
 
 func (f fixture) active(node tutti.NodeName) tutti.RunID {
 	nodes, err := f.ListNodes(context.Background())
-	i := slices.IndexFunc(nodes, func(v tutti.NodeView) bool { return v.Node == node })
+	i := slices.IndexFunc(nodes, func(v api.NodeView) bool { return v.Node == node })
 	if err != nil || i < 0 {
 		return ""
 	}
@@ -139,14 +141,14 @@ func (f fixture) endJobs(t *testing.T) {
 	}
 	for _, j := range jobs {
 		if j.Verdict == "" {
-			if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: j.Job}); err != nil {
+			if err := f.CancelJob(servertest.Operator(), api.CancelJob{Job: j.Job}); err != nil {
 				t.Errorf("cancel: %v", err)
 			}
 		}
 	}
 	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
 		if o := n.Claim(); o != nil {
-			if err := n.Call(tutti.OpResult, servertest.Result(o.Run, tutti.Interrupted), nil); err != nil {
+			if err := n.Call(wire.OpResult, servertest.Result(o.Run, tutti.Interrupted), nil); err != nil {
 				t.Errorf("end %s of %s: %v", o.Run, n.Name, err)
 			}
 		}
@@ -170,15 +172,15 @@ func checkLog(t *testing.T, f fixture) {
 	}
 	before := f.views(t)
 	again := fixture{Fleet: f.Restart()}
-	if diff := cmp.Diff(before, again.views(t), cmpopts.IgnoreFields(tutti.NodeView{}, "SeenAt", "Connected", "Version", "Puppet", "Stands"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(before, again.views(t), cmpopts.IgnoreFields(api.NodeView{}, "SeenAt", "Connected", "Version", "Puppet", "Stands"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("what was logged folds to another state: -want +got\n%s", diff)
 	}
 }
 
 type views struct {
-	Nodes  []tutti.NodeView
-	Jobs   []tutti.JobView
-	Values []tutti.ValueView
+	Nodes  []api.NodeView
+	Jobs   []api.JobView
+	Values []api.ValueView
 }
 
 func (f fixture) views(t *testing.T) views {

@@ -12,13 +12,14 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // gate decides whether a compiled catalog may be applied. On go, the node's
 // exports replace its previous ones as a whole (a noop or compile run's only in
 // the overlay of its job), in the same append as the decision.
 func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if err := s.beforeLarge(ctx, tutti.OpGate, payload, func(tx *tx, of about) error {
+	if err := s.beforeLarge(ctx, wire.OpGate, payload, func(tx *tx, of about) error {
 		n, r, err := tx.nodeRun(key, of.Run)
 		if err != nil {
 			return err
@@ -30,7 +31,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if err := s.shares.decode(key, payload); err != nil {
 		return nil, err
 	}
-	in, err := decodeGate(tutti.OpGate, payload)
+	in, err := decodeGate(wire.OpGate, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}
 	defer leave()
 	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
-	var out tutti.Gated
+	var out wire.Gated
 	// What is much and refused is refused beside the writer, which only records it. What is little waits for no reader.
 	decide := s.inVersion
 	if h.publishes.light(len(payload)) {
@@ -78,7 +79,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 
 // handing is what a run hands over at its gate, read beside the writer.
 type handing struct {
-	tutti.Gate
+	wire.Gate
 	served    *tutti.Served
 	publishes *published
 	reads     *data.Comparison
@@ -93,20 +94,20 @@ type handed struct {
 // atGate returns the gate's answer. With what the run handed over, it is noted that
 // it has compiled, and decided unless that is for a converge step to do. Served is
 // what the gate was made of; if it has been replaced since, the node asks again.
-func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (tutti.Gated, error) {
+func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
 	n, r, err := tx.nodeRun(key, in.Run)
 	if err != nil {
-		return tutti.Gated{}, err
+		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
 		if !tx.looks && r.Served != in.served { // a version has it from another fold
-			return tutti.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
+			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
-			return tutti.Gated{}, err
+			return wire.Gated{}, err
 		}
 		if err := tx.mayRead(n, in.reads, tx.asker(r)); err != nil {
-			return tutti.Gated{}, err
+			return wire.Gated{}, err
 		}
 		if kept != nil {
 			tx.compiled(n, r, in, *kept)
@@ -114,12 +115,12 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (tutti.Gated,
 	}
 	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
 		err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
-		return tutti.Gated{}, tx.deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
+		return wire.Gated{}, tx.deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
 	}
 	if r.Held() && tx.Engine.Converges(r) {
-		return tutti.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}, nil
+		return wire.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}, nil
 	}
-	return tutti.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
+	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
 }
 
 // compiled notes what a run handed over. What only its own job may see is in that

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 var (
@@ -57,7 +59,7 @@ func TestTheGateStopsWhatIsOutOfDate(t *testing.T) {
 			}
 			f.Start("deploy", tutti.ModeApply)
 			order := f.db.MustClaim()
-			in := tutti.Gate{Run: order.Run, Keys: tc.keys}
+			in := wire.Gate{Run: order.Run, Keys: tc.keys}
 			for _, q := range tc.reads {
 				in.Reads = append(in.Reads, f.db.Read(order.Run, q))
 			}
@@ -81,10 +83,10 @@ func TestAStoppedRunCompilesAgain(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	read := f.db.Read(order.Run, asksShared)
 	set(t, f.Fleet, "shared/x", "1")
-	f.db.Gate(tutti.Gate{Run: order.Run, Reads: []tutti.Read{read}, Exports: []tutti.Export{database("main")}})
+	f.db.Gate(wire.Gate{Run: order.Run, Reads: []tutti.Read{read}, Exports: []tutti.Export{database("main")}})
 	stopped := servertest.Result(order.Run, "")
 	stopped.Stopped = true
-	if err := f.db.Call(tutti.OpResult, stopped, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, stopped, nil); err != nil {
 		t.Fatal(err)
 	}
 	again := f.db.MustClaim()
@@ -100,13 +102,13 @@ func TestAStoppedRunCompilesAgain(t *testing.T) {
 
 func TestExportsAreReplacedAsAWhole(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), database("spare")}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), database("spare")}})
 	f.db.Finish(order.Run)
 	web := f.web1.MustClaim()
 	if got := titles(f.web1.Ask(web.Run, collects)); !cmp.Equal(got, []string{"main", "spare"}) {
 		t.Fatalf("collected %v, want both", got)
 	}
-	f.web1.Gate(tutti.Gate{Run: web.Run})
+	f.web1.Gate(wire.Gate{Run: web.Run})
 	f.web1.Finish(web.Run)
 	f.web2.Pass()
 	wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
@@ -114,7 +116,7 @@ func TestExportsAreReplacedAsAWhole(t *testing.T) {
 	f.Start("deploy", tutti.ModeApply)
 	order = f.db.MustClaim()
 	n := len(f.Events())
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("spare"), database("main")}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("spare"), database("main")}})
 	if diff := cmp.Diff([]string{"run.compiled", "run.gated"}, f.Since(n)); diff != "" {
 		t.Errorf("an equal set was published again: -want +got\n%s", diff)
 	}
@@ -124,7 +126,7 @@ func TestExportsAreReplacedAsAWhole(t *testing.T) {
 
 	f.Start("deploy", tutti.ModeApply)
 	order = f.db.MustClaim()
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("spare")}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("spare")}})
 	f.db.Finish(order.Run)
 	web = f.web1.MustClaim()
 	if got := titles(f.web1.Ask(web.Run, collects)); !cmp.Equal(got, []string{"spare"}) {
@@ -139,7 +141,7 @@ func TestExportsAreReplacedAsAWhole(t *testing.T) {
 func TestTheOverlayIsReadByItsOwnJobOnly(t *testing.T) {
 	for _, mode := range []tutti.Mode{tutti.ModeNoop} {
 		f, job, order := started(t, mode)
-		got := f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}})
+		got := f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}})
 		if got.Verdict != tutti.GateGo {
 			t.Fatalf("%s: gate %+v, want go", mode, got)
 		}
@@ -149,7 +151,7 @@ func TestTheOverlayIsReadByItsOwnJobOnly(t *testing.T) {
 		if got := titles(f.web1.Ask(web.Run, collects)); !cmp.Equal(got, []string{"main"}) {
 			t.Errorf("%s: its own job collects %v, want main", mode, got)
 		}
-		f.web1.Gate(tutti.Gate{Run: web.Run})
+		f.web1.Gate(wire.Gate{Run: web.Run})
 		f.web1.Finish(web.Run)
 		f.web2.Pass()
 		wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
@@ -178,7 +180,7 @@ func TestWithoutAGrantNothingIsExported(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			err := f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Exports: []tutti.Export{tc.export}}, nil)
+			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Exports: []tutti.Export{tc.export}}, nil)
 			wantCode(t, err, tc.code, "")
 			if denied := len(f.Denials()) == 1; denied != (tc.code == tutti.CodeRefused) {
 				t.Errorf("%s: the audit has %v", tc.reason, f.Denials())
@@ -202,7 +204,7 @@ func TestWithoutAGrantNothingIsPublished(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			err := f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: tc.keys}}, nil)
+			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: tc.keys}}, nil)
 			wantCode(t, err, tc.code, "")
 			if denied := len(f.Denials()) == 1; denied != (tc.code == tutti.CodeRefused) {
 				t.Errorf("%s: the audit has %v", tc.reason, f.Denials())
@@ -218,19 +220,19 @@ func TestAHeldRunIsLetGoByTheGrantsOfNow(t *testing.T) {
 	if err := f.RemoveNode(servertest.Operator(), "web-02"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply}); err != nil {
+	if _, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply}); err != nil {
 		t.Fatal(err)
 	}
 	held, other := f.db.MustClaim(), f.web1.MustClaim()
-	in := tutti.Gate{Run: held.Run, Exports: []tutti.Export{database("main")}}
+	in := wire.Gate{Run: held.Run, Exports: []tutti.Export{database("main")}}
 	if got := f.db.Gate(in); got.Verdict != tutti.GateHold {
 		t.Fatalf("while another node compiles: %+v, want it held", got)
 	}
 	without := strings.Replace(twoSteps, ", exports: [{type: Database, defined: true, most: 50000}]", "", 1)
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(without)}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(without)}); err != nil {
 		t.Fatal(err)
 	}
-	f.web1.Gate(tutti.Gate{Run: other.Run})
+	f.web1.Gate(wire.Gate{Run: other.Run})
 	got := f.db.Gate(in)
 	if got.Verdict != tutti.GateStop || !strings.Contains(got.Reason, "may not export resources of type Database") {
 		t.Errorf("after its grant was taken away: %+v, want it stopped for that", got)
@@ -240,7 +242,7 @@ func TestAHeldRunIsLetGoByTheGrantsOfNow(t *testing.T) {
 	}
 }
 
-func titles(a tutti.Answered) []string {
+func titles(a wire.Answered) []string {
 	var out []string
 	for _, e := range a.Exports {
 		out = append(out, e.Title)

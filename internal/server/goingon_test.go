@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // While a run goes on nobody knows what it leaves: its node is not good, and a converge waits for the run. Also
@@ -14,13 +16,13 @@ func TestARunThatGoesOn(t *testing.T) {
 	f.pass()
 	ends := func(run tutti.RunID, outcome tutti.Outcome) {
 		t.Helper()
-		if err := f.db.Call(tutti.OpResult, servertest.Result(run, outcome), nil); err != nil {
+		if err := f.db.Call(wire.OpResult, servertest.Result(run, outcome), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ordered := func() tutti.RunID {
 		t.Helper()
-		if _, err := f.StartJob(servertest.Operator(), tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"db-01"}}, Mode: tutti.ModeApply}); err != nil {
+		if _, err := f.StartJob(servertest.Operator(), api.StartJob{Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"db-01"}}, Mode: tutti.ModeApply}); err != nil {
 			t.Fatal(err)
 		}
 		order := f.claim()

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // exporting are grants of the fleet file of twoSteps to db.
@@ -44,7 +46,7 @@ func TestRootNeedsTheWord(t *testing.T) {
 			if len(exports) == 4 {
 				exports[2].Title = "x"
 			}
-			err := f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Exports: exports}, nil)
+			err := f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Exports: exports}, nil)
 			wantCode(t, err, tutti.CodeRefused, "add to the grants of the fleet file: - {to: ")
 			if got := f.State().Exports("db-01"); len(got) != 0 {
 				t.Errorf("others read %v", got)
@@ -57,7 +59,7 @@ func TestRootNeedsTheWord(t *testing.T) {
 }
 
 // grantsFor pastes what is suggested into a fleet file.
-func grantsFor(t *testing.T, got tutti.SuggestedGrants) string {
+func grantsFor(t *testing.T, got api.SuggestedGrants) string {
 	t.Helper()
 	text, rest, _ := strings.Cut(twoSteps, "grants:")
 	_, plans, _ := strings.Cut(rest, "plans:")
@@ -73,8 +75,8 @@ func grantsFor(t *testing.T, got tutti.SuggestedGrants) string {
 // What a noop converge is refused is suggested, and with that it is not refused.
 func TestSuggestGrants(t *testing.T) {
 	f := newFixture(t)
-	f.Push(grantsFor(t, tutti.SuggestedGrants{}))
-	gates := map[tutti.NodeName]tutti.Gate{
+	f.Push(grantsFor(t, api.SuggestedGrants{}))
+	gates := map[tutti.NodeName]wire.Gate{
 		"db-01":  {Exports: []tutti.Export{{Type: "Service", Title: "x", Parameters: map[string]json.RawMessage{"ensure": json.RawMessage(`"running"`)}}, {Type: "Sshkey", Title: "a"}}},
 		"web-01": {Exports: []tutti.Export{{Type: "Sshkey", Title: "b"}, {Type: "A::B", Title: "b"}}, Compiled: tutti.Compiled{Values: []string{"web/x", "node/web-01/y"}}},
 		"web-02": {Exports: []tutti.Export{{Type: "A::B", Title: "c"}}},
@@ -82,7 +84,7 @@ func TestSuggestGrants(t *testing.T) {
 	nodes := map[tutti.NodeName]*servertest.Node{"db-01": f.db, "web-01": f.web1, "web-02": f.web2}
 	converge := func(want tutti.Code) tutti.JobID {
 		t.Helper()
-		job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeNoop})
+		job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeNoop})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,13 +93,13 @@ func TestSuggestGrants(t *testing.T) {
 			gate := gates[name]
 			gate.Run = order.Run
 			if name == "web-02" && want != "" {
-				wantCode(t, n.Call(tutti.OpAsk, tutti.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/y"}}, nil), tutti.CodeRefused, "read")
+				wantCode(t, n.Call(wire.OpAsk, wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/y"}}, nil), tutti.CodeRefused, "read")
 			}
-			if err := n.Call(tutti.OpGate, gate, nil); tutti.CodeOf(err) != want {
+			if err := n.Call(wire.OpGate, gate, nil); tutti.CodeOf(err) != want {
 				t.Errorf("%s at its gate: %v, want code %q", name, err, want)
 			}
 			if want != "" {
-				if err := n.Call(tutti.OpResult, tutti.Result{Run: order.Run, Outcome: tutti.Failed, Reason: tutti.BecauseRefused}, nil); err != nil {
+				if err := n.Call(wire.OpResult, tutti.Result{Run: order.Run, Outcome: tutti.Failed, Reason: tutti.BecauseRefused}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -151,14 +153,14 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 	order := f.db.MustClaim()
 	service := tutti.Export{Type: "Service", Title: "x", Parameters: map[string]json.RawMessage{"ensure": json.RawMessage(`"running"`)}}
 	host := tutti.Export{Type: "Host", Title: "db-01", Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"/etc/hosts"`)}}
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{host, service}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{host, service}})
 	f.db.Finish(order.Run)
 	if got := f.State().Exports("db-01"); len(got) != 2 {
 		t.Fatalf("by the old grants %v is published", got)
 	}
 	nodes, err := f.ListNodes(servertest.Operator())
-	if err != nil || !strings.Contains(tutti.OldGrants(nodes), "node db-01 may export Service by grants") {
-		t.Errorf("told %q, %v", tutti.OldGrants(nodes), err)
+	if err != nil || !strings.Contains(api.OldGrants(nodes), "node db-01 may export Service by grants") {
+		t.Errorf("told %q, %v", api.OldGrants(nodes), err)
 	}
 	got, err := f.SuggestGrants(servertest.Operator(), "")
 	if err != nil || !got.Old || len(got.Grants) != 1 {
@@ -168,20 +170,20 @@ func TestGrantsOfAnOldLog(t *testing.T) {
 		t.Errorf("suggested %s, want %s", got.Grants[0], want)
 	}
 
-	_, err = f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(source)})
+	_, err = f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(source)})
 	wantCode(t, err, tutti.CodeInvalid, "who exports Service is root")
 	without := exporting("exports: [Host]")
 	if err := f.Emit(&tutti.FleetSet{Fleet: old, Digest: tutti.DigestOf([]byte(without)), Source: without}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(without)}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(without)}); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.State().Exports("db-01"); len(got) != 0 {
 		t.Errorf("after the same file was pushed again %v is published, though it has the parameter target", got)
 	}
-	if nodes, err := f.ListNodes(servertest.Operator()); err != nil || tutti.OldGrants(nodes) != "" {
-		t.Errorf("told %q, %v", tutti.OldGrants(nodes), err)
+	if nodes, err := f.ListNodes(servertest.Operator()); err != nil || api.OldGrants(nodes) != "" {
+		t.Errorf("told %q, %v", api.OldGrants(nodes), err)
 	}
 }
 
@@ -191,7 +193,7 @@ func TestDefinedIsCompared(t *testing.T) {
 	push := func(file string) error {
 		t.Helper()
 		f.PushFiles(map[string]string{"manifests/site.pp": "", file: "# ruby"})
-		_, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps + "# " + file + "\n")})
+		_, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps + "# " + file + "\n")})
 		return err
 	}
 	for _, file := range []string{"modules/db/lib/puppet/type/database_user.rb", "modules/db/manifests/database.pp", "modules/db/lib/puppet/functions/database.rb"} {

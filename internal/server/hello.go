@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // maxRivals bounds the tickets that are kept of machines that may be copies of a node.
@@ -32,7 +34,7 @@ const maxReturns = 3
 // back if a machine goes to and fro between snapshots. If two come back within a minute, two machines
 // take turns: both live.
 func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Hello](tutti.OpHello, payload)
+	in, err := decode[wire.Hello](wire.OpHello, payload)
 	if err == nil {
 		err = in.Validate()
 	}
@@ -40,7 +42,7 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		return nil, err
 	}
 	in.Boot, in.Host = plain.Words(in.Boot), plain.Words(in.Host)
-	has, next := tutti.TicketDigest(in.Ticket), tutti.TicketDigest(in.Next)
+	has, next := wire.TicketDigest(in.Ticket), wire.TicketDigest(in.Next)
 	onTrial := false
 	err = s.do(ctx, func(tx *tx) error {
 		if ctx.Err() != nil { // the node has given up on it, and may have said another one since
@@ -93,7 +95,7 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		time.AfterFunc(trialFor, func() { s.ringClaims([]tutti.NodeKey{key}) })
 	}
 	if err == nil { // a copy that lives says so now, and not by its next beat
-		if err := s.opts.Bus.Ring(key, tutti.RingBeat, nil); err != nil {
+		if err := s.opts.Bus.Ring(key, wire.RingBeat, nil); err != nil {
 			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}
 	}
@@ -134,13 +136,13 @@ func (tx *tx) fits(n *fold.Node) error {
 }
 
 func (s *Server) ringHello(key tutti.NodeKey) {
-	if err := s.opts.Bus.Ring(key, tutti.RingHello, nil); err != nil {
+	if err := s.opts.Bus.Ring(key, wire.RingHello, nil); err != nil {
 		s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it says hello when it connects
 	}
 }
 
 // KeepNode implements tutti.Nodes.
-func (s *Server) KeepNode(ctx context.Context, in tutti.KeepNode) error {
+func (s *Server) KeepNode(ctx context.Context, in api.KeepNode) error {
 	return s.lasting(ctx, "keep node "+string(in.Node), func(tx *tx) error {
 		n := tx.Registry.Nodes[in.Node]
 		if n == nil {

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A ticket of tests is as long as one.
@@ -27,7 +29,7 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := n.Hello(ticket("t2"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Call(tutti.OpBeat, tutti.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
+	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeUnavailable {
 		t.Fatalf("the first machine, whose ticket was exchanged by its copy: %v", err)
 	}
 	if err := first.Hello(ticket("t3"), "boot-1"); err != nil { // so far it may have been set back
@@ -36,7 +38,7 @@ func copied(t *testing.T, n *servertest.Node) (first *servertest.Node) {
 	if err := n.Hello(ticket("t4"), "boot-2"); err != nil { // or goes to and fro between snapshots
 		t.Fatal(err)
 	}
-	if err := first.Call(tutti.OpBeat, tutti.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
+	if err := first.Call(wire.OpBeat, wire.Beat{}, nil); tutti.CodeOf(err) != tutti.CodeRefused {
 		t.Fatalf("both machines live, and take turns: %v", err)
 	}
 	return first
@@ -50,7 +52,7 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	f.converge()
 	first := copied(t, second)
 	for name, n := range map[string]*servertest.Node{"the first": first, "the copy": second} {
-		for op, in := range map[string]any{tutti.OpClaim: n.Agent, tutti.OpBeat: tutti.Beat{}, tutti.OpCode: tutti.CodeGet{}, tutti.OpBlobGet: tutti.BlobGet{}} {
+		for op, in := range map[string]any{wire.OpClaim: n.Agent, wire.OpBeat: wire.Beat{}, wire.OpCode: wire.CodeGet{}, wire.OpBlobGet: wire.BlobGet{}} {
 			wantCode(t, n.Call(op, in, nil), tutti.CodeRefused, "two machines have the key of node db-01")
 		}
 		wantCode(t, n.Hello(ticket("other"), "boot-3"), tutti.CodeRefused, "tutti node keep db-01 BOOT")
@@ -58,7 +60,7 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 			t.Fatal(name)
 		}
 	}
-	view := func() tutti.NodeView {
+	view := func() api.NodeView {
 		nodes, err := f.ListNodes(servertest.Operator())
 		if err != nil || len(nodes) != 1 {
 			t.Fatal(nodes, err)
@@ -70,14 +72,14 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	}
 	f.restart()
 	first.Fleet, second.Fleet = f.Fleet, f.Fleet
-	wantCode(t, second.Call(tutti.OpClaim, second.Agent, nil), tutti.CodeRefused, "two machines")
-	wantCode(t, f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01"}), tutti.CodeInvalid, "say which one")
-	wantCode(t, f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-2"}), tutti.CodeNotFound, "said hello")
+	wantCode(t, second.Call(wire.OpClaim, second.Agent, nil), tutti.CodeRefused, "two machines")
+	wantCode(t, f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01"}), tutti.CodeInvalid, "say which one")
+	wantCode(t, f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01", Boot: "boot-2"}), tutti.CodeNotFound, "said hello")
 	for n, boot := range map[*servertest.Node]string{first: "boot-1", second: "boot-2"} {
 		wantCode(t, n.Hello(ticket("again"), boot), tutti.CodeRefused, "two machines")
 	}
-	wantCode(t, f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-"}), tutti.CodeInvalid, "more than one")
-	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-2"}); err != nil {
+	wantCode(t, f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01", Boot: "boot-"}), tutti.CodeInvalid, "more than one")
+	if err := f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01", Boot: "boot-2"}); err != nil {
 		t.Fatal(err)
 	}
 	if v := view(); v.Conflicted != "" {
@@ -89,7 +91,7 @@ func TestTwoMachinesWithOneKey(t *testing.T) {
 	if second.Claim() == nil {
 		t.Error("the machine that was kept has no run")
 	}
-	wantCode(t, first.Call(tutti.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another one")
+	wantCode(t, first.Call(wire.OpClaim, first.Agent, nil), tutti.CodeRefused, "an operator has kept another one")
 	wantCode(t, first.Hello(ticket("t5"), "boot-1"), tutti.CodeRefused, "an operator has kept another one")
 	if second.Claim() == nil {
 		t.Error("the machine that was put out has put out the other one")
@@ -103,14 +105,14 @@ func TestNoNodeIsGoodThatIsTwoMachines(t *testing.T) {
 		h.db.Claim()
 		h.converge()
 		h.pass("before")
-		h.wants(tutti.NodeGood, "")
+		h.wants(api.NodeGood, "")
 		first := copied(t, h.db)
-		if s := h.standing(); s.State != tutti.NodeSuspect || s.Needs != "proof" || !strings.Contains(s.Why, "two machines") {
+		if s := h.standing(); s.State != api.NodeSuspect || s.Needs != "proof" || !strings.Contains(s.Why, "two machines") {
 			t.Errorf("it is two machines, and %+v", s)
 		}
-		h.must(h.f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-1"}))
+		h.must(h.f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01", Boot: "boot-1"}))
 		h.must(first.Hello(ticket("t5"), "boot-1"))
-		h.wants(tutti.NodeGood, "")
+		h.wants(api.NodeGood, "")
 	})
 }
 
@@ -126,18 +128,18 @@ func TestNoGateLetsANodeGoThatIsTwoMachines(t *testing.T) {
 	if err := f.db.Hello(ticket("t2"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeUnavailable, "say hello")
+	wantCode(t, first.Call(wire.OpGate, full(order.Run), nil), tutti.CodeUnavailable, "say hello")
 	if err := first.Hello(ticket("t3"), "boot-1"); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, f.db.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeUnavailable, "say hello")
+	wantCode(t, f.db.Call(wire.OpGate, full(order.Run), nil), tutti.CodeUnavailable, "say hello")
 	if err := f.db.Hello(ticket("t4"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
-	wantCode(t, f.db.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
-	wantCode(t, first.Call(tutti.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
-	wantCode(t, first.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeUnauthenticated, "two machines")
+	wantCode(t, first.Call(wire.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
+	wantCode(t, f.db.Call(wire.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
+	wantCode(t, first.Call(wire.OpGate, full(order.Run), nil), tutti.CodeRefused, "two machines")
+	wantCode(t, first.Call(wire.OpResult, servertest.Result(order.Run, tutti.Changed), nil), tutti.CodeUnauthenticated, "two machines")
 	if got := f.ending(order.Run); got != "" {
 		t.Errorf("run %s ended %s", order.Run, got)
 	}
@@ -153,18 +155,18 @@ func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	second := f.db
 	first := copied(t, second)
 	theirs, report := foreign(1, tutti.Changed)
-	message, err := tutti.EncodeForeign(theirs, report)
+	message, err := wire.EncodeForeign(theirs, report)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tell := func(n *servertest.Node) map[string]error {
-		_, foreignErr := f.Handle(tutti.WithTicket(servertest.Operator(), n.Ticket), n.Key, tutti.OpForeign, message)
-		_, blobErr := f.Handle(tutti.WithTicket(servertest.Operator(), n.Ticket), n.Key, tutti.OpBlobPut, []byte("a log"))
+		_, foreignErr := f.Handle(wire.WithTicket(servertest.Operator(), n.Ticket), n.Key, wire.OpForeign, message)
+		_, blobErr := f.Handle(wire.WithTicket(servertest.Operator(), n.Ticket), n.Key, wire.OpBlobPut, []byte("a log"))
 		return map[string]error{
-			tutti.OpForeign: foreignErr, tutti.OpBlobPut: blobErr,
-			tutti.OpPublish: n.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: "db/ready", Value: []byte("true")}, nil),
-			tutti.OpFacts:   n.Call(tutti.OpFacts, tutti.FactsSeen{Run: order.Run, Facts: tutti.DigestOf(nil)}, nil),
-			tutti.OpResult:  n.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Changed), nil),
+			wire.OpForeign: foreignErr, wire.OpBlobPut: blobErr,
+			wire.OpPublish: n.Call(wire.OpPublish, wire.Publish{Run: order.Run, Key: "db/ready", Value: []byte("true")}, nil),
+			wire.OpFacts:   n.Call(wire.OpFacts, tutti.FactsSeen{Run: order.Run, Facts: tutti.DigestOf(nil)}, nil),
+			wire.OpResult:  n.Call(wire.OpResult, servertest.Result(order.Run, tutti.Changed), nil),
 		}
 	}
 	refused := func(n *servertest.Node, who, says string) {
@@ -177,14 +179,14 @@ func TestNothingIsLostOfANodeThatWasTwoMachines(t *testing.T) {
 	}
 	refused(first, "the first machine", "two machines")
 	refused(second, "its copy", "two machines")
-	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot-2"}); err != nil {
+	if err := f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01", Boot: "boot-2"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := second.Hello(ticket("t6"), "boot-2"); err != nil {
 		t.Fatal(err)
 	}
 	refused(first, "the machine that was not kept", "an operator has kept another one")
-	if err := tell(second)[tutti.OpResult]; err != nil {
+	if err := tell(second)[wire.OpResult]; err != nil {
 		t.Errorf("the machine that was kept tells its result: %v", err)
 	}
 	if got := f.ending(order.Run); got != "changed" {
@@ -279,10 +281,10 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.db.Ticket = ""
-	wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello") // perhaps it was said before
+	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello") // perhaps it was said before
 	f.restart()
-	wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeRefused, "tutti node keep db-01")
-	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01"}); err != nil {
+	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeRefused, "tutti node keep db-01")
+	if err := f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01"}); err != nil {
 		t.Fatal(err)
 	}
 	f.claim()
@@ -292,14 +294,14 @@ func TestAnAgentWithoutATicket(t *testing.T) {
 func TestHellosThatAreNone(t *testing.T) {
 	f := newFenced(t)
 	n := len(f.Events())
-	for name, in := range map[string]tutti.Hello{
+	for name, in := range map[string]wire.Hello{
 		"no ticket":   {},
 		"a short one": {Next: "x"},
 		"a long one":  {Next: strings.Repeat("x", 1000)},
 		"the same":    {Ticket: ticket("a"), Next: ticket("a")},
 		"a long host": {Next: ticket("a"), Host: strings.Repeat("x", 1000)},
 	} {
-		if err := f.db.Call(tutti.OpHello, in, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
+		if err := f.db.Call(wire.OpHello, in, nil); tutti.CodeOf(err) != tutti.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -343,12 +345,12 @@ func TestAKeyWithoutATicket(t *testing.T) {
 	thief.Ticket = ""
 	wantCode(t, thief.Hello(ticket("once more"), "other"), tutti.CodeRefused, "more than 3 times in a minute")
 	for name, n := range map[string]*servertest.Node{"the node": f.db, "the thief": &thief} {
-		wantCode(t, n.Call(tutti.OpClaim, n.Agent, nil), tutti.CodeRefused, "none of its tickets")
+		wantCode(t, n.Call(wire.OpClaim, n.Agent, nil), tutti.CodeRefused, "none of its tickets")
 		if t.Failed() {
 			t.Fatal(name)
 		}
 	}
-	if err := f.KeepNode(servertest.Operator(), tutti.KeepNode{Node: "db-01", Boot: "boot"}); err != nil {
+	if err := f.KeepNode(servertest.Operator(), api.KeepNode{Node: "db-01", Boot: "boot"}); err != nil {
 		t.Fatal(err)
 	}
 	f.claim()

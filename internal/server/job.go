@@ -10,12 +10,14 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // StartJob implements tutti.Jobs. Nothing has begun if it fails.
-func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, error) {
+func (s *Server) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
 	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
 		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
 	}
@@ -62,7 +64,7 @@ func (s *Server) StartJob(ctx context.Context, in tutti.StartJob) (tutti.JobID, 
 }
 
 // startOf says what is to be started, for people.
-func startOf(in tutti.StartJob) string {
+func startOf(in api.StartJob) string {
 	switch {
 	case in.Converge != nil:
 		return "converge " + cmp.Or(in.Converge.Target, "the fleet")
@@ -108,7 +110,7 @@ func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.Node
 }
 
 // plan returns what a job is to execute, and on which nodes.
-func (tx *tx) plan(f tutti.Fleet, in tutti.StartJob) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
+func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	if in.Converge != nil {
 		plan, err := tx.convergePlan(*in.Converge)
 		return plan, nil, err
@@ -159,7 +161,7 @@ func planNames(f tutti.Fleet) string {
 }
 
 // CancelJob implements tutti.Jobs. A job that has ended stays as it is.
-func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
+func (s *Server) CancelJob(ctx context.Context, in api.CancelJob) error {
 	rings := map[tutti.NodeKey]tutti.RunID{}
 	err := s.do(ctx, func(tx *tx) error {
 		j, err := tx.Job(in.Job, tx.server.opts.Keep.Jobs)
@@ -189,8 +191,8 @@ func (s *Server) CancelJob(ctx context.Context, in tutti.CancelJob) error {
 		return nil
 	})
 	for key, run := range rings {
-		payload, _ := json.Marshal(tutti.CancelRun{Run: run})
-		if err := s.opts.Bus.Ring(key, tutti.RingCancel, payload); err != nil {
+		payload, _ := json.Marshal(wire.CancelRun{Run: run})
+		if err := s.opts.Bus.Ring(key, wire.RingCancel, payload); err != nil {
 			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node of run %s to end it", run)
 		}
 	}

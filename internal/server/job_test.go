@@ -13,13 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestWhatCannotStart(t *testing.T) {
 	fleet := func(f *servertest.Fleet) { f.Push(twoSteps) }
 	fleetOnly := func(f *servertest.Fleet) {
-		if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps)}); err != nil {
+		if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(twoSteps)}); err != nil {
 			panic(err)
 		}
 	}
@@ -31,10 +33,10 @@ func TestWhatCannotStart(t *testing.T) {
 			}
 		}
 	}
-	good := tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}
+	good := api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}
 	cases := map[string]struct {
 		before func(*servertest.Fleet)
-		in     tutti.StartJob
+		in     api.StartJob
 		code   tutti.Code
 		says   string
 	}{
@@ -46,13 +48,13 @@ func TestWhatCannotStart(t *testing.T) {
 			}
 			fleetOnly(f)
 		}, good, tutti.CodeNotFound, "no code was pushed"},
-		"no such plan":   {fleet, tutti.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
+		"no such plan":   {fleet, api.StartJob{Plan: "deplyo", Mode: tutti.ModeApply}, tutti.CodeNotFound, "it has: deploy"},
 		"not joined":     {join("web-02"), good, tutti.CodeConflict, "not joined: db-01, web-01"},
-		"no mode":        {fleet, tutti.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
-		"compile":        {fleet, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
-		"a book of tags": {join("db-01"), tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: slices.Repeat([]string{"t"}, 101)}}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "101 tags"},
-		"a limit":        {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Limit: -1}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "below 0"},
-		"a reaction":     {fleet, tutti.StartJob{Converge: &tutti.ConvergeStep{Reaction: true}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "reaction: only the server"},
+		"no mode":        {fleet, api.StartJob{Plan: "deploy"}, tutti.CodeInvalid, "mode"},
+		"compile":        {fleet, api.StartJob{Plan: "deploy", Mode: tutti.ModeCompile}, tutti.CodeInvalid, "mode"},
+		"a book of tags": {join("db-01"), api.StartJob{Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: slices.Repeat([]string{"t"}, 101)}}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "101 tags"},
+		"a limit":        {fleet, api.StartJob{Converge: &tutti.ConvergeStep{Limit: -1}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "below 0"},
+		"a reaction":     {fleet, api.StartJob{Converge: &tutti.ConvergeStep{Reaction: true}, Mode: tutti.ModeNoop}, tutti.CodeInvalid, "reaction: only the server"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,12 +75,12 @@ func TestAJobToItsEnd(t *testing.T) {
 	if job != "deploy-1" || f.Job("deploy-1").By != "operator:ada" {
 		t.Errorf("job %q by %q", job, f.Job(job).By)
 	}
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	f.db.Finish(order.Run)
 	f.web1.Pass()
 	last := f.web2.MustClaim()
-	f.web2.Gate(tutti.Gate{Run: last.Run})
-	if err := f.web2.Call(tutti.OpResult, servertest.Result(last.Run, tutti.Failed), nil); err != nil {
+	f.web2.Gate(wire.Gate{Run: last.Run})
+	if err := f.web2.Call(wire.OpResult, servertest.Result(last.Run, tutti.Failed), nil); err != nil {
 		t.Fatal(err)
 	}
 	got := f.Job(job)
@@ -96,11 +98,11 @@ func TestAJobToItsEnd(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	cancel := func(f fixture, now bool) error {
-		return f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: "deploy-1", Reason: "lunch", Now: now})
+		return f.CancelJob(servertest.Operator(), api.CancelJob{Job: "deploy-1", Reason: "lunch", Now: now})
 	}
 	t.Run("what applies ends by itself", func(t *testing.T) {
 		f, job, order := started(t, tutti.ModeApply)
-		f.db.Gate(tutti.Gate{Run: order.Run})
+		f.db.Gate(wire.Gate{Run: order.Run})
 		n := len(f.Bus.Rung())
 		if err := cancel(f, false); err != nil {
 			t.Fatal(err)
@@ -118,12 +120,12 @@ func TestCancel(t *testing.T) {
 		if err := cancel(f, false); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.db.Gate(tutti.Gate{Run: order.Run}); got.Verdict != tutti.GateStop || got.Reason != "the job was cancelled" {
+		if got := f.db.Gate(wire.Gate{Run: order.Run}); got.Verdict != tutti.GateStop || got.Reason != "the job was cancelled" {
 			t.Errorf("gate %+v, want a stop", got)
 		}
 		stopped := servertest.Result(order.Run, "")
 		stopped.Stopped = true
-		if err := f.db.Call(tutti.OpResult, stopped, nil); err != nil {
+		if err := f.db.Call(wire.OpResult, stopped, nil); err != nil {
 			t.Fatal(err)
 		}
 		wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
@@ -132,7 +134,7 @@ func TestCancel(t *testing.T) {
 		f := newFixture(t)
 		f.Start("deploy", tutti.ModeApply)
 		n := len(f.Events())
-		if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: "deploy-1", Reason: "x\x1b[2J\n99  operator:ada"}); err != nil {
+		if err := f.CancelJob(servertest.Operator(), api.CancelJob{Job: "deploy-1", Reason: "x\x1b[2J\n99  operator:ada"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.Events()[n].Body.(*tutti.JobCancelled).Reason; got != "x\uFFFD[2J 99 operator:ada" {
@@ -156,7 +158,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		rung := f.Bus.Rung()
-		want := servertest.Ring{Key: f.db.Key, Op: tutti.RingCancel, Run: order.Run}
+		want := servertest.Ring{Key: f.db.Key, Op: wire.RingCancel, Run: order.Run}
 		if last := rung[len(rung)-1]; last != want {
 			t.Errorf("rang %+v, want %+v", last, want)
 		}
@@ -175,12 +177,12 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, raw); err != nil {
+	if _, err := f.Handle(t.Context(), f.db.Key, wire.OpBlobPut, raw); err != nil {
 		t.Fatal(err)
 	}
 	result := servertest.Result(order.Run, tutti.Changed)
 	result.Record = tutti.DigestOf(raw)
-	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := f.RunRecord(servertest.Operator(), order.Run)
@@ -190,9 +192,9 @@ func TestARecordIsFoundByItsRun(t *testing.T) {
 }
 
 // watch collects what a watcher is told; told is called after each thing.
-func watch(ctx context.Context, f *servertest.Fleet, in tutti.WatchJob, told func(tutti.Watched)) ([]tutti.Watched, error) {
-	var out []tutti.Watched
-	err := f.WatchJob(ctx, in, func(w tutti.Watched) error {
+func watch(ctx context.Context, f *servertest.Fleet, in api.WatchJob, told func(api.Watched)) ([]api.Watched, error) {
+	var out []api.Watched
+	err := f.WatchJob(ctx, in, func(w api.Watched) error {
 		out = append(out, w)
 		if told != nil {
 			told(w)
@@ -206,7 +208,7 @@ func TestAWatcherMissesNothing(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	f.Start("deploy", tutti.ModeNoop) // another one, whose events are not ours
 	steps := map[string]func(){       // what happens when the watcher has seen a kind for the first time
-		"run.claimed": func() { f.db.Gate(tutti.Gate{Run: order.Run}) },
+		"run.claimed": func() { f.db.Gate(wire.Gate{Run: order.Run}) },
 		"run.gated":   func() { f.db.Finish(order.Run) },
 		"run.finished": func() {
 			f.web1.Pass()
@@ -214,7 +216,7 @@ func TestAWatcherMissesNothing(t *testing.T) {
 		},
 	}
 	var pending []func()
-	got, err := watch(t.Context(), f.Fleet, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) {
+	got, err := watch(t.Context(), f.Fleet, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) {
 		if w.Event == nil {
 			return
 		}
@@ -243,7 +245,7 @@ func TestAWatcherMissesNothing(t *testing.T) {
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if again, err := watch(t.Context(), f.Fleet, tutti.WatchJob{Job: job}, nil); err != nil || len(again) != len(want) {
+	if again, err := watch(t.Context(), f.Fleet, api.WatchJob{Job: job}, nil); err != nil || len(again) != len(want) {
 		t.Errorf("asked again: %d events, %v, want the same %d", len(again), err, len(want))
 	}
 }
@@ -251,10 +253,10 @@ func TestAWatcherMissesNothing(t *testing.T) {
 func TestAWatcherSeesWhatHappensInRuns(t *testing.T) {
 	f, job, order := started(t, tutti.ModeApply)
 	done := errors.New("seen")
-	err := f.WatchJob(t.Context(), tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+	err := f.WatchJob(t.Context(), api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		switch {
 		case w.Event != nil && w.Event.Body.Kind() == "run.claimed":
-			return f.db.Call(tutti.OpLive, []tutti.Live{{Run: order.Run, Node: "web-01", Resource: "File[/x]"}}, nil)
+			return f.db.Call(wire.OpLive, []tutti.Live{{Run: order.Run, Node: "web-01", Resource: "File[/x]"}}, nil)
 		case w.Live != nil:
 			if w.Live.Node != "db-01" || w.Live.Resource != "File[/x]" {
 				t.Errorf("live %+v, want the resource, of the node that said it", w.Live)
@@ -286,7 +288,7 @@ func TestAWatchThatBreaksOffIsUnavailable(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan error)
 			go func() {
-				_, err := watch(ctx, f, tutti.WatchJob{Job: job, Follow: true}, nil)
+				_, err := watch(ctx, f, api.WatchJob{Job: job, Follow: true}, nil)
 				ended <- err
 			}()
 			synctest.Wait()
@@ -296,7 +298,7 @@ func TestAWatchThatBreaksOffIsUnavailable(t *testing.T) {
 			}
 			cancel()
 		}
-		_, err := watch(context.Background(), f, tutti.WatchJob{Job: job}, nil)
+		_, err := watch(context.Background(), f, api.WatchJob{Job: job}, nil)
 		wantCode(t, err, tutti.CodeUnavailable, "")
 	})
 }
@@ -310,10 +312,10 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		f.Push(twoSteps)
 		job := f.Start("deploy", tutti.ModeApply)
 		order := db.MustClaim()
-		db.Gate(tutti.Gate{Run: order.Run})
+		db.Gate(wire.Gate{Run: order.Run})
 		for range 3 { // it beats, and is there
 			time.Sleep(20 * time.Second)
-			if err := db.Call(tutti.OpBeat, tutti.Beat{}, nil); err != nil {
+			if err := db.Call(wire.OpBeat, wire.Beat{}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -329,7 +331,7 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 			t.Errorf("what it published while it was cut off: %v", err)
 		}
 		n := len(f.Events())
-		if err := db.Call(tutti.OpResult, servertest.Result(order.Run, tutti.Failed), nil); err != nil {
+		if err := db.Call(wire.OpResult, servertest.Result(order.Run, tutti.Failed), nil); err != nil {
 			t.Errorf("the result that comes late: %v", err)
 		}
 		if diff := cmp.Diff([]string{"run.finished"}, f.Since(n)); diff != "" {
@@ -341,7 +343,7 @@ func TestASilentNodesRunIsLost(t *testing.T) {
 		}
 		wantVerdict(t, f, job, tutti.VerdictFailed)
 		told := 0
-		err = f.WatchJob(servertest.Operator(), tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
+		err = f.WatchJob(servertest.Operator(), api.WatchJob{Job: job}, func(w api.Watched) error {
 			if b, ok := w.Event.Body.(*tutti.RunFinished); ok && b.Result.Run == order.Run {
 				told++
 			}
@@ -364,18 +366,18 @@ func TestALateResultWithdrawsToo(t *testing.T) {
 		f.Push(twoSteps)
 		f.Start("deploy", tutti.ModeApply)
 		first := db.MustClaim()
-		db.Gate(tutti.Gate{Run: first.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+		db.Gate(wire.Gate{Run: first.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
 		if err := db.Publish(first.Run, "db/x", "1"); err != nil {
 			t.Fatal(err)
 		}
 		db.Finish(first.Run)
 		job := f.Start("deploy", tutti.ModeApply)
 		second := db.MustClaim()
-		db.Gate(tutti.Gate{Run: second.Run})
+		db.Gate(wire.Gate{Run: second.Run})
 		time.Sleep(time.Minute)
 		wantVerdict(t, f, job, tutti.VerdictFailed)
 		n := len(f.Events())
-		if err := db.Call(tutti.OpResult, servertest.Result(second.Run, tutti.Changed), nil); err != nil {
+		if err := db.Call(wire.OpResult, servertest.Result(second.Run, tutti.Changed), nil); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"value.unset", "run.finished"}, f.Since(n)); diff != "" {

@@ -15,15 +15,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/audit"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/internal/sweep"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const snapshotEvery = 20
@@ -137,29 +137,29 @@ func (p *past) jobs(t *testing.T, n int) []tutti.JobID {
 
 // job runs a job whose run exports, publishes and has a record.
 func (p *past) job() (tutti.JobID, error) {
-	job, err := p.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+	job, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {
 		return "", err
 	}
-	var claimed tutti.Claimed
-	if err := p.db.Call(tutti.OpClaim, tutti.Claim{}, &claimed); err != nil {
+	var claimed wire.Claimed
+	if err := p.db.Call(wire.OpClaim, wire.Claim{}, &claimed); err != nil {
 		return "", err
 	}
 	run := claimed.Order.Run
-	gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database(string(run))}}
-	if err := p.db.Call(tutti.OpGate, gate, nil); err != nil {
+	gate := wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{"db/x"}}, Exports: []tutti.Export{database(string(run))}}
+	if err := p.db.Call(wire.OpGate, gate, nil); err != nil {
 		return "", err
 	}
 	if err := p.db.Publish(run, "db/x", fmt.Sprintf("%q", run)); err != nil {
 		return "", err
 	}
 	raw := fmt.Appendf(nil, `{"run":%q}`, run)
-	if _, err := p.Handle(context.Background(), p.db.Key, tutti.OpBlobPut, raw); err != nil {
+	if _, err := p.Handle(context.Background(), p.db.Key, wire.OpBlobPut, raw); err != nil {
 		return "", err
 	}
 	result := servertest.Result(run, tutti.Changed)
 	result.Record = tutti.DigestOf(raw)
-	return job, p.db.Call(tutti.OpResult, result, nil)
+	return job, p.db.Call(wire.OpResult, result, nil)
 }
 
 func (p *past) wantWhole(t *testing.T) {
@@ -313,16 +313,16 @@ func (p *past) wantSwept(t *testing.T) {
 }
 
 // trail is the audit trail of all that ever was, verified.
-func (p *past) trail(t *testing.T) []tutti.AuditEntry {
+func (p *past) trail(t *testing.T) []api.AuditEntry {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
 	taken := e.Body.(*tutti.SnapshotTaken)
-	var out []tutti.AuditEntry
+	var out []api.AuditEntry
 	var chain audit.Chain
-	add := func(e tutti.AuditEntry, err error) {
+	add := func(e api.AuditEntry, err error) {
 		if err == nil {
 			err = chain.Add(e)
 		}
@@ -519,82 +519,4 @@ func (b damagedBlobs) Get(ctx context.Context, digest tutti.Digest) ([]byte, err
 		}
 	}
 	return content, err
-}
-
-func TestWatchingAfterTheLogHasLetGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := startPast(t)
-		watch := func(job tutti.JobID) []string {
-			var kinds []string
-			err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: job}, func(w tutti.Watched) error {
-				kinds = append(kinds, w.Event.Body.Kind())
-				return nil
-			})
-			if err != nil {
-				t.Fatalf("watch %s: %v", job, err)
-			}
-			return kinds
-		}
-		goesOn := p.Start("deploy", tutti.ModeApply)
-		p.db.MustClaim()
-		want := watch(goesOn)
-		for i := range 3 * snapshotEvery {
-			set(t, p.Fleet, "shared/x", fmt.Sprint(i))
-		}
-		synctest.Wait()
-		p.first(t)
-		if diff := cmp.Diff(want, watch(goesOn)); diff != "" {
-			t.Errorf("a job of before the snapshot: -then +now\n%s", diff)
-		}
-		// Whoever follows it misses nothing while the log is let go behind him.
-		followed := make(chan []string)
-		go func() {
-			var kinds []string
-			err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: goesOn, Follow: true}, func(w tutti.Watched) error {
-				kinds = append(kinds, w.Event.Body.Kind())
-				return nil
-			})
-			if err != nil {
-				t.Errorf("follow: %v", err)
-			}
-			followed <- kinds
-		}()
-		for i := range 3 * snapshotEvery {
-			set(t, p.Fleet, "shared/y", fmt.Sprint(i))
-		}
-		p.db.Finish(p.db.MustClaim().Run)
-		if diff := cmp.Diff([]string{"job.started", "run.wanted", "run.claimed", "run.finished", "job.finished"}, <-followed); diff != "" {
-			t.Errorf("followed: -want +got\n%s", diff)
-		}
-
-		jobs := p.jobs(t, 4)
-		synctest.Wait()
-		err := p.WatchJob(servertest.Operator(), tutti.WatchJob{Job: goesOn}, nil)
-		wantCode(t, err, tutti.CodeNotFound, "keeps the latest 3 jobs")
-		wantCode(t, p.CancelJob(servertest.Operator(), tutti.CancelJob{Job: goesOn}), tutti.CodeNotFound, "any more")
-		if got := watch(jobs[1]); len(got) != 7 {
-			t.Errorf("the oldest job that is kept: %v", got)
-		}
-	})
-}
-
-func TestARetiredRunIsUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := startPast(t)
-		job := p.Start("deploy", tutti.ModeApply)
-		late := p.db.MustClaim().Run
-		time.Sleep(time.Minute) // nobody hears of the node
-		p.jobs(t, 5)
-		if got := servertest.Kinds(p.log.everything()); !slices.Contains(got, "run.lost") || !slices.Contains(got, "job.retired") {
-			t.Fatalf("%s was not given up and retired: %v", job, got)
-		}
-		wantCode(t, p.db.Call(tutti.OpResult, servertest.Result(late, tutti.Changed), nil), tutti.CodeRefused, "is not a run of node db-01")
-		wantCode(t, p.db.Publish(late, "db/x", "1"), tutti.CodeRefused, "is not a run of node db-01")
-		_, err := p.RunRecord(servertest.Operator(), late)
-		wantCode(t, err, tutti.CodeNotFound, "")
-		nodes, err := p.ListNodes(servertest.Operator())
-		if err != nil || nodes[0].LastJob != "deploy-6" {
-			t.Errorf("nodes %+v, %v: want the last job of db-01", nodes, err)
-		}
-	})
 }

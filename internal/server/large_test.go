@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A list of empty objects takes up to a hundred times its bytes when it is decoded. Whoever sends one is refused
@@ -25,15 +27,15 @@ func TestNoListGrowsInMemory(t *testing.T) {
 		payload func(run tutti.RunID) string
 		code    tutti.Code
 	}{
-		{"waits without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"waits":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
-		{"lags without a grant", tutti.OpCompiled, func(tutti.RunID) string { return `{"lags":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
-		{"exports without a run", tutti.OpGate, func(tutti.RunID) string { return `{"exports":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
-		{"a foreign run", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + many(2<<20) + `]}}` }, tutti.CodeInvalid},
-		{"a foreign run of a megabyte", tutti.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + few + `]}}` }, tutti.CodeInvalid},
-		{"a result", tutti.OpResult, func(run tutti.RunID) string { return fmt.Sprintf(`{"run":%q,"failures":[%s]}`, run, few) }, tutti.CodeInvalid},
-		{"another key", tutti.OpBox, func(tutti.RunID) string { return `{"pieces":[` + few + `]}` }, tutti.CodeInvalid},
-		{"what goes on in no run", tutti.OpLive, func(tutti.RunID) string { return `[` + many(250<<10) + `]` }, tutti.CodeRefused},
-		{"what goes on", tutti.OpLive, func(run tutti.RunID) string { return fmt.Sprintf(`[{"run":%q},%s]`, run, many(250<<10)) }, ""},
+		{"waits without a grant", wire.OpCompiled, func(tutti.RunID) string { return `{"waits":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
+		{"lags without a grant", wire.OpCompiled, func(tutti.RunID) string { return `{"lags":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
+		{"exports without a run", wire.OpGate, func(tutti.RunID) string { return `{"exports":[` + many(2<<20) + `]}` }, tutti.CodeRefused},
+		{"a foreign run", wire.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + many(2<<20) + `]}}` }, tutti.CodeInvalid},
+		{"a foreign run of a megabyte", wire.OpForeign, func(tutti.RunID) string { return `{"result":{"waits":[` + few + `]}}` }, tutti.CodeInvalid},
+		{"a result", wire.OpResult, func(run tutti.RunID) string { return fmt.Sprintf(`{"run":%q,"failures":[%s]}`, run, few) }, tutti.CodeInvalid},
+		{"another key", wire.OpBox, func(tutti.RunID) string { return `{"pieces":[` + few + `]}` }, tutti.CodeInvalid},
+		{"what goes on in no run", wire.OpLive, func(tutti.RunID) string { return `[` + many(250<<10) + `]` }, tutti.CodeRefused},
+		{"what goes on", wire.OpLive, func(run tutti.RunID) string { return fmt.Sprintf(`[{"run":%q},%s]`, run, many(250<<10)) }, ""},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
@@ -56,7 +58,7 @@ func TestTheFirstWaitsCount(t *testing.T) {
 	f.Push(strings.Replace(twoSteps, "grants:", "grants:\n  - {to: web, compile: true, dangerous: true}", 1))
 	lag := `{"node":"db-01","run":"` + string(order.Run) + `"}`
 	payload := `{"run":"","for":"elsewhere","failed":true,"waits":[` + strings.Repeat(`{},`, 200_000) + `{}],"lags":[` + strings.Repeat(lag+",", 200) + lag + `]}`
-	_, err := f.Handle(t.Context(), f.web1.Key, tutti.OpCompiled, []byte(payload))
+	_, err := f.Handle(t.Context(), f.web1.Key, wire.OpCompiled, []byte(payload))
 	wantCode(t, err, tutti.CodeRefused, "is not a run of") // and not: too many
 }
 
@@ -67,7 +69,7 @@ func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		watched := make(chan error, 1)
 		go func() {
-			watched <- f.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(tutti.Watched) error { return nil })
+			watched <- f.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(api.Watched) error { return nil })
 		}()
 		synctest.Wait()
 		for _, tc := range []struct {
@@ -75,7 +77,7 @@ func TestWhatGoesOnIsCountedForWhoLooks(t *testing.T) {
 			code  tutti.Code
 		}{{200, ""}, {80_000, tutti.CodeInvalid}} {
 			payload := fmt.Sprintf(`[{"run":%q}%s]`, order.Run, strings.Repeat(",{}", tc.count-1))
-			_, err := f.Handle(t.Context(), f.db.Key, tutti.OpLive, []byte(payload))
+			_, err := f.Handle(t.Context(), f.db.Key, wire.OpLive, []byte(payload))
 			wantCode(t, err, tc.code, "")
 		}
 		cancel()
@@ -95,7 +97,7 @@ func TestLargeGatesHaveTheirShare(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
 		payload := []byte(fmt.Sprintf(`{"run":%q,"keys":[{"key":"x","found":"%s"}]}`, order.Run, strings.Repeat("x", 1<<20)))
 		gate := func(n *servertest.Node) error {
-			_, err := f.Handle(t.Context(), n.Key, tutti.OpGate, payload)
+			_, err := f.Handle(t.Context(), n.Key, wire.OpGate, payload)
 			return err
 		}
 		f.SpendAllBut(f.db.Key, server.CostOfGate(len(payload))*3/2)

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // maxLeases bounds how often the log is told in a minute that a node stands otherwise in an exclusive job. A job needs
@@ -16,7 +18,7 @@ const maxLeases = 60
 // lease takes how a node stands and answers what it is to do; whoever holds and is
 // told to hold has its lease renewed by that.
 func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.LeaseReport](tutti.OpLease, payload)
+	in, err := decode[tutti.LeaseReport](wire.OpLease, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func (w *writer) ringLeases(now time.Time) {
 		was := w.rung[j.ID]
 		if was.phase != j.Leases.Phase || now.Sub(was.at) >= ringLeasesEvery {
 			for _, node := range j.Leases.Due() {
-				w.ring(node, tutti.RingLease)
+				w.ring(node, wire.RingLease)
 			}
 			was = rungLeases{j.Leases.Phase, now}
 		}
@@ -83,7 +85,7 @@ func (tx *tx) pausedOrHeld() func(tutti.NodeName) string {
 func heldBy(j *engine.Job) string { return "held by job " + string(j.ID) }
 
 // exclusive returns how a job has its nodes to itself; nil: it has not.
-func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in tutti.StartJob) (*tutti.Exclusive, error) {
+func exclusive(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName, in api.StartJob) (*tutti.Exclusive, error) {
 	out := plan.Exclusive
 	if in.Exclusive != nil {
 		reason := plain.Line(*in.Exclusive)

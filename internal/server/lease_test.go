@@ -9,14 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // stands reports how a node stands, and returns what it is told.
 func stands(t *testing.T, n *servertest.Node, r tutti.LeaseReport) tutti.LeaseOrder {
 	t.Helper()
 	var out tutti.LeaseOrder
-	if err := n.Call(tutti.OpLease, r, &out); err != nil {
+	if err := n.Call(wire.OpLease, r, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -32,7 +34,7 @@ func held(job tutti.JobID) tutti.LeaseReport {
 func (f fixture) exclusive(t *testing.T) tutti.JobID {
 	t.Helper()
 	why := "new kernel"
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func (f fixture) leaseRings(n int) map[tutti.NodeName]int {
 	out := map[tutti.NodeName]int{}
 	for _, r := range f.Bus.Rung()[n:] {
 		for _, node := range []*servertest.Node{f.db, f.web1, f.web2} {
-			if r.Op == tutti.RingLease && r.Key == node.Key {
+			if r.Op == wire.RingLease && r.Key == node.Key {
 				out[node.Name]++
 			}
 		}
@@ -122,7 +124,7 @@ func TestNodesThatDoNotAnswerAnExclusiveJob(t *testing.T) {
 		job := f.exclusive(t)
 		for range 5 {
 			<-time.After(5 * time.Second)
-			if err := f.web1.Call(tutti.OpBeat, tutti.Beat{Version: "1"}, nil); err != nil {
+			if err := f.web1.Call(wire.OpBeat, wire.Beat{Version: "1"}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -153,8 +155,8 @@ func TestWhatIsHeldIsSaid(t *testing.T) {
 	if err != nil || n.HeldBy != job {
 		t.Errorf("%+v, %v", n.NodeView, err)
 	}
-	wantCode(t, f.web1.Call(tutti.OpLeave, tutti.Leave{}, nil), tutti.CodeConflict, "held by job "+string(job))
-	if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job}); err != nil {
+	wantCode(t, f.web1.Call(wire.OpLeave, wire.Leave{}, nil), tutti.CodeConflict, "held by job "+string(job))
+	if err := f.CancelJob(servertest.Operator(), api.CancelJob{Job: job}); err != nil {
 		t.Fatal(err)
 	}
 	wantVerdict(t, f.Fleet, job, tutti.VerdictCancelled)
@@ -167,12 +169,12 @@ func TestWhatIsHeldIsSaid(t *testing.T) {
 func TestConvergingWaitsForAnExclusiveJob(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
-		if err := n.Call(tutti.OpBeat, tutti.Beat{Version: "1"}, nil); err != nil {
+		if err := n.Call(wire.OpBeat, wire.Beat{Version: "1"}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	job := f.exclusive(t)
-	converge, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	converge, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestConvergingWaitsForAnExclusiveJob(t *testing.T) {
 		t.Error("converging runs on nodes that are held")
 	}
 	wantVerdict(t, f.Fleet, converge, "")
-	if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job}); err != nil {
+	if err := f.CancelJob(servertest.Operator(), api.CancelJob{Job: job}); err != nil {
 		t.Fatal(err)
 	}
 	if f.db.MustClaim().Job != converge {
@@ -194,13 +196,13 @@ func TestWhatCannotBeExclusive(t *testing.T) {
 	why, long := "x", strings.Repeat("x", 1000)
 	for _, tc := range []struct {
 		reason string
-		in     tutti.StartJob
+		in     api.StartJob
 		code   tutti.Code
 		says   string
 	}{
-		{"converging", tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply, Exclusive: &why}, tutti.CodeInvalid, "no converge steps"},
-		{"a reason that is none", tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &long}, tutti.CodeInvalid, "at most 200 bytes"},
-		{"noop", tutti.StartJob{Plan: "deploy", Mode: tutti.ModeNoop, Exclusive: &why}, "", ""},
+		{"converging", api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply, Exclusive: &why}, tutti.CodeInvalid, "no converge steps"},
+		{"a reason that is none", api.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &long}, tutti.CodeInvalid, "at most 200 bytes"},
+		{"noop", api.StartJob{Plan: "deploy", Mode: tutti.ModeNoop, Exclusive: &why}, "", ""},
 	} {
 		job, err := f.StartJob(servertest.Operator(), tc.in)
 		wantCode(t, err, tc.code, tc.says)
@@ -228,7 +230,7 @@ func TestANodeDoesNotFillTheLogWithHowItStands(t *testing.T) {
 		if i%2 == 1 {
 			report = busy
 		}
-		err = f.db.Call(tutti.OpLease, report, nil)
+		err = f.db.Call(wire.OpLease, report, nil)
 	}
 	wantCode(t, err, tutti.CodeUnavailable, "more than 60 times in a minute")
 	if got := f.Since(n); len(got) > 60 || len(got) < 10 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // leaveGrace is how long the connection of a node that has left stays: its end
@@ -20,7 +21,7 @@ type leaver struct {
 // leave lets a node remove itself, as an operator would remove it. Its key means
 // nothing from here on, and is ended a little later.
 func (s *Server) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if _, err := decode[tutti.Leave](tutti.OpLeave, payload); err != nil {
+	if _, err := decode[wire.Leave](wire.OpLeave, payload); err != nil {
 		return nil, err
 	}
 	return nil, s.do(ctx, func(tx *tx) error {

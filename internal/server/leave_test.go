@@ -9,28 +9,29 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestANodeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, job, order := started(t, tutti.ModeApply)
 		before := len(f.Events())
-		wantCode(t, f.db.Call(tutti.OpLeave, tutti.Leave{}, nil), tutti.CodeConflict, "goes on here")
+		wantCode(t, f.db.Call(wire.OpLeave, wire.Leave{}, nil), tutti.CodeConflict, "goes on here")
 		if got := f.Since(before); len(got) != 0 {
 			t.Errorf("a refusal left %v", got)
 		}
-		f.db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+		f.db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
 		if err := f.db.Publish(order.Run, "db/x", "1"); err != nil {
 			t.Fatal(err)
 		}
 		f.db.Finish(order.Run)
 		f.web1.MustClaim()
 		before = len(f.Events())
-		if err := f.db.Call(tutti.OpLeave, tutti.Leave{}, nil); err != nil {
+		if err := f.db.Call(wire.OpLeave, wire.Leave{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		// web-02 was ordered to run and has not begun: that is given up.
-		if err := f.web2.Call(tutti.OpLeave, tutti.Leave{}, nil); err != nil {
+		if err := f.web2.Call(wire.OpLeave, wire.Leave{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"node.removed", "run.lost", "node.removed"}, f.Since(before)); diff != "" {
@@ -42,7 +43,7 @@ func TestANodeLeaves(t *testing.T) {
 		if values, err := f.ListValues(servertest.Operator(), ""); err != nil || len(values) != 0 {
 			t.Errorf("what it published stays: %v %v", values, err)
 		}
-		wantCode(t, f.db.Call(tutti.OpClaim, tutti.Claim{}, nil), tutti.CodeUnauthenticated, "no node of this fleet")
+		wantCode(t, f.db.Call(wire.OpClaim, wire.Claim{}, nil), tutti.CodeUnauthenticated, "no node of this fleet")
 		if got := f.Identity.Revoked(); len(got) != 0 {
 			t.Errorf("the connection ends before the answer is out: %v", got)
 		}

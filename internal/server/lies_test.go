@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A node may lie in every field; none of it may fill the log, or reach the
@@ -15,7 +16,7 @@ import (
 func TestWhatANodeSaysIsBounded(t *testing.T) {
 	long := strings.Repeat("\x1b]0;<&>", 2_000)
 	ask := func(q tutti.Query) func(run tutti.RunID) (string, any) {
-		return func(run tutti.RunID) (string, any) { return tutti.OpAsk, tutti.Ask{Run: run, Query: q} }
+		return func(run tutti.RunID) (string, any) { return wire.OpAsk, wire.Ask{Run: run, Query: q} }
 	}
 	cases := map[string]struct {
 		reason string
@@ -23,45 +24,45 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 		code   tutti.Code
 	}{
 		"run id": {"the audit log quotes it", func(tutti.RunID) (string, any) {
-			return tutti.OpHiera, tutti.HieraAsk{Run: tutti.RunID(long)}
+			return wire.OpHiera, wire.HieraAsk{Run: tutti.RunID(long)}
 		}, tutti.CodeRefused},
 		"digest": {"the audit log quotes it", func(run tutti.RunID) (string, any) {
-			return tutti.OpBlobGet, tutti.BlobGet{Run: run, Digest: tutti.Digest(long)}
+			return wire.OpBlobGet, wire.BlobGet{Run: run, Digest: tutti.Digest(long)}
 		}, tutti.CodeRefused},
 		"code": {"the audit log quotes it", func(run tutti.RunID) (string, any) {
-			return tutti.OpCode, tutti.CodeGet{Run: run, Code: tutti.Digest(long)}
+			return wire.OpCode, wire.CodeGet{Run: run, Code: tutti.Digest(long)}
 		}, tutti.CodeRefused},
 		"key":  {"a key has at most 512 bytes", ask(tutti.Query{Kind: tutti.QueryValue, Key: long}), tutti.CodeInvalid},
 		"kind": {"there are four", ask(tutti.Query{Kind: tutti.QueryKind(long)}), tutti.CodeInvalid},
 		"message": {"people read it", func(run tutti.RunID) (string, any) {
 			r := servertest.Result(run, tutti.Changed)
 			r.Message, r.Phase = long, long
-			return tutti.OpResult, r
+			return wire.OpResult, r
 		}, ""},
 		"failures": {"people read them", func(run tutti.RunID) (string, any) {
 			r := servertest.Result(run, tutti.Failed)
 			r.Failures = []tutti.Failure{{Resource: long, File: long, Message: long}}
-			return tutti.OpResult, r
+			return wire.OpResult, r
 		}, ""},
 		"size": {"nobody honest sends so much but blobs and exports", func(run tutti.RunID) (string, any) {
 			r := servertest.Result(run, tutti.Changed)
 			r.Message = strings.Repeat("x", 5<<20)
-			return tutti.OpResult, r
+			return wire.OpResult, r
 		}, tutti.CodeInvalid},
 		"read of the gate": {"the gate's answer quotes it", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
+			return wire.OpGate, wire.Gate{Run: run, Reads: []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryCollect, Type: long}, Found: true}}}
 		}, tutti.CodeInvalid},
 		"values of the gate": {"no key can be so", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "db/x"}}}
+			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: []string{long, "db/x"}}}
 		}, ""},
 		"many values of the gate": {"no catalog has so many", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: make([]string, 5001)}}
+			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: make([]string, 5001)}}
 		}, tutti.CodeInvalid},
 		"many reads of the gate": {"each is answered again", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Reads: make([]tutti.Read, 20_001)}
+			return wire.OpGate, wire.Gate{Run: run, Reads: make([]tutti.Read, 20_001)}
 		}, tutti.CodeInvalid},
 		"catalog of the gate": {"it is a digest", func(run tutti.RunID) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(long)}}
+			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.Digest(long)}}
 		}, tutti.CodeInvalid},
 	}
 	for name, tc := range cases {
@@ -83,7 +84,7 @@ func TestWhatANodeSaysIsBounded(t *testing.T) {
 func TestANodeStoresForItsRunsOnly(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	put := func(content string) error {
-		_, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, []byte(content))
+		_, err := f.Handle(t.Context(), f.db.Key, wire.OpBlobPut, []byte(content))
 		return err
 	}
 	wantCode(t, put("report"), "", "")
@@ -93,16 +94,16 @@ func TestANodeStoresForItsRunsOnly(t *testing.T) {
 		wantCode(t, put(fmt.Sprint(i)+big), "", "") // sent again: it is there
 	}
 	wantCode(t, put("5"+big), tutti.CodeRefused, "since its last result")
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	result := servertest.Result(order.Run, tutti.Changed)
 	result.Log = tutti.DigestOf([]byte("report"))
-	wantCode(t, f.db.Call(tutti.OpResult, result, nil), "", "")
+	wantCode(t, f.db.Call(wire.OpResult, result, nil), "", "")
 	wantCode(t, put("more"), tutti.CodeRefused, "no run whose result is to come")
 	wantCode(t, put("report"), "", "") // it has not heard that the result was taken
 	// Who guesses what others have sent is not told that it is there.
 	wantCode(t, put("0"+big), tutti.CodeRefused, "no run whose result is to come")
 	guess := func(content string) error {
-		_, err := f.Handle(t.Context(), f.web1.Key, tutti.OpBlobPut, []byte(content))
+		_, err := f.Handle(t.Context(), f.web1.Key, wire.OpBlobPut, []byte(content))
 		return err
 	}
 	wantCode(t, guess("report"), tutti.CodeRefused, "never claimed a run")
@@ -120,7 +121,7 @@ func TestARunCannotFillTheLogWithValues(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f, _, order := started(t, tutti.ModeApply)
-			f.db.Gate(tutti.Gate{Run: order.Run})
+			f.db.Gate(wire.Gate{Run: order.Run})
 			var err error
 			for i := 0; i < tc.within && err == nil; i++ {
 				err = f.db.Publish(order.Run, "node/db-01/x", tc.value(i))
@@ -142,12 +143,12 @@ func TestExportsAreKeptOfWhoMayHandThemOver(t *testing.T) {
 		}
 		return has
 	}
-	wantCode(t, f.web1.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Exports: set}, nil), tutti.CodeRefused, "is not a run of")
+	wantCode(t, f.web1.Call(wire.OpGate, wire.Gate{Run: order.Run, Exports: set}, nil), tutti.CodeRefused, "is not a run of")
 	if stored() {
 		t.Error("exports of a run of another node are kept")
 	}
-	f.db.Gate(tutti.Gate{Run: order.Run})
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: set})
+	f.db.Gate(wire.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: set})
 	if stored() {
 		t.Error("exports are kept that came after the gate had answered")
 	}
@@ -165,7 +166,7 @@ func storedAs(t *testing.T, set []tutti.Export) tutti.Digest {
 func TestWhatAKeyHoldsIsToldToItsOwnerOnly(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
 	set(t, f.Fleet, "secret/x", `"hunter2"`)
-	f.db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
+	f.db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/x"}}})
 	wantCode(t, f.db.Publish(order.Run, "db/x", "1"), "", "")
 	for key, want := range map[string]string{"secret/x": "", "db/x": "1", "a\x1bb": ""} {
 		if got := f.db.Ask(order.Run, tutti.Query{Kind: tutti.QueryPublished, Key: key}); got.Found != (want != "") || string(got.Value) != want {

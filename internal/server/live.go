@@ -6,12 +6,13 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // beat notes that a node is there. The writer is not asked: most of what nodes
 // say are beats.
 func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Beat](tutti.OpBeat, payload)
+	in, err := decode[wire.Beat](wire.OpBeat, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 // live passes on what happens inside a run. Nor is the writer asked for this. What nobody
 // looks at is not even read.
 func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](tutti.OpLive, payload, 1)
+	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](wire.OpLive, payload, 1)
 	if err != nil || len(first) == 0 {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if !s.hub.watched(job) {
 		return nil, nil
 	}
-	in, err := elements[tutti.Live](tutti.OpLive, payload, maxLive)
+	in, err := elements[tutti.Live](wire.OpLive, payload, maxLive)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Most of what a large fleet says is that it is there; that must not wait for
@@ -36,7 +37,7 @@ func TestWhatIsNotKeptDoesNotWaitForTheLog(t *testing.T) {
 		for _, c := range []struct {
 			op string
 			in any
-		}{{tutti.OpBeat, tutti.Beat{Version: "1"}}, {tutti.OpLive, []tutti.Live{{Run: run, Phase: "apply"}}}} {
+		}{{wire.OpBeat, wire.Beat{Version: "1"}}, {wire.OpLive, []tutti.Live{{Run: run, Phase: "apply"}}}} {
 			said := make(chan error, 1)
 			asked.Go(func() { said <- db.Call(c.op, c.in, nil) })
 			synctest.Wait()
@@ -57,7 +58,7 @@ func TestWhatIsNotKeptDoesNotWaitForTheLog(t *testing.T) {
 
 func TestAServerThatStartsKnowsItsNodes(t *testing.T) {
 	f := newFixture(t).Restart()
-	if err := f.Node("db-01").Call(tutti.OpBeat, tutti.Beat{Version: "1.2"}, nil); err != nil {
+	if err := f.Node("db-01").Call(wire.OpBeat, wire.Beat{Version: "1.2"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	nodes, err := f.ListNodes(servertest.Operator())
@@ -76,7 +77,7 @@ func TestAGoodbyeIsForPeople(t *testing.T) {
 		at := time.Now()
 		beat := func(stopping bool, at time.Time) {
 			t.Helper()
-			if err := db.Call(tutti.OpBeat, tutti.Beat{Version: "1", Stopping: stopping, At: at}, nil); err != nil {
+			if err := db.Call(wire.OpBeat, wire.Beat{Version: "1", Stopping: stopping, At: at}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

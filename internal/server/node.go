@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/converge"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // nodeOp answers one operation of a node. The key is proven by the bus.
@@ -17,31 +18,31 @@ type nodeOp func(ctx context.Context, key tutti.NodeKey, payload []byte) (any, e
 
 func (s *Server) nodeOps() map[string]nodeOp {
 	return map[string]nodeOp{
-		tutti.OpHello:    s.hello,
-		tutti.OpClaim:    s.claim,
-		tutti.OpGate:     s.gate,
-		tutti.OpAsk:      s.ask,
-		tutti.OpHiera:    s.hiera,
-		tutti.OpCompile:  s.compile,
-		tutti.OpCompiled: s.compiledFor,
-		tutti.OpPublish:  s.publish,
-		tutti.OpResult:   s.result,
-		tutti.OpBlobPut:  s.blobPut,
-		tutti.OpCode:     s.codeGet,
-		tutti.OpBeat:     s.beat,
-		tutti.OpLive:     s.live,
-		tutti.OpLeave:    s.leave,
-		tutti.OpRenew:    s.renew,
-		tutti.OpAct:      s.act,
-		tutti.OpAnswer:   s.answered,
-		tutti.OpForeign:  s.foreign,
-		tutti.OpLease:    s.lease,
-		tutti.OpFacts:    s.facts,
+		wire.OpHello:    s.hello,
+		wire.OpClaim:    s.claim,
+		wire.OpGate:     s.gate,
+		wire.OpAsk:      s.ask,
+		wire.OpHiera:    s.hiera,
+		wire.OpCompile:  s.compile,
+		wire.OpCompiled: s.compiledFor,
+		wire.OpPublish:  s.publish,
+		wire.OpResult:   s.result,
+		wire.OpBlobPut:  s.blobPut,
+		wire.OpCode:     s.codeGet,
+		wire.OpBeat:     s.beat,
+		wire.OpLive:     s.live,
+		wire.OpLeave:    s.leave,
+		wire.OpRenew:    s.renew,
+		wire.OpAct:      s.act,
+		wire.OpAnswer:   s.answered,
+		wire.OpForeign:  s.foreign,
+		wire.OpLease:    s.lease,
+		wire.OpFacts:    s.facts,
 
-		tutti.OpRecipients: s.recipients,
-		tutti.OpPieces:     s.pieces,
-		tutti.OpBox:        s.box,
-		tutti.OpTrust:      s.trust,
+		wire.OpRecipients: s.recipients,
+		wire.OpPieces:     s.pieces,
+		wire.OpBox:        s.box,
+		wire.OpTrust:      s.trust,
 	}
 }
 
@@ -54,7 +55,7 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 		return nil, err
 	}
 	ctx = context.WithValue(ctx, opKey{}, op)
-	if op != tutti.OpHello && !s.presence.fits(key, tutti.TicketOf(ctx)) {
+	if op != wire.OpHello && !s.presence.fits(key, wire.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
 			_, err := tx.node(key) // says why not
 			return err
@@ -63,7 +64,7 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 			return nil, err
 		}
 	}
-	if op == tutti.OpBlobGet {
+	if op == wire.OpBlobGet {
 		return s.blobGet(ctx, key, payload)
 	}
 	do, ok := s.nodeOps()[op]
@@ -74,7 +75,7 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 	if err != nil || out == nil {
 		return nil, err
 	}
-	answer, is := out.(*tutti.Answered)
+	answer, is := out.(*wire.Answered)
 	if !is {
 		return encode(out)
 	}
@@ -89,7 +90,7 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 type opKey struct{}
 
 // tells are the operations by which a node says what was done on it.
-var tells = []string{tutti.OpResult, tutti.OpForeign, tutti.OpBlobPut, tutti.OpPublish, tutti.OpFacts, tutti.OpLive}
+var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
 
 // refusalOf is how a message is answered that comes from a machine that is not the node, or not now. What it tells it keeps
 // then, and tells again: it may be the one that is kept.
@@ -175,14 +176,14 @@ func ending(r *engine.Run) string {
 }
 
 // expects says what may follow on a node.
-func (tx *tx) expects(node tutti.NodeName) tutti.Expectation {
+func (tx *tx) expects(node tutti.NodeName) wire.Expectation {
 	switch {
 	case tx.Engine.Expects(node, tx.Member):
-		return tutti.ExpectTurn
+		return wire.ExpectTurn
 	case tx.Fleet().Reaction != nil:
-		return tutti.ExpectChange
+		return wire.ExpectChange
 	}
-	return tutti.ExpectNothing
+	return wire.ExpectNothing
 }
 
 // has is what a node has to run with.

@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // preview lets db-01 make a noop run that finds that these resources are not as the code says.
@@ -20,7 +22,7 @@ func (f *fenced) preview(found ...string) {
 // reports lets db-01 run in a job of its own, with tags or none; its catalog has the digest of a text.
 func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome, tags []string, found ...string) {
 	f.t.Helper()
-	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: mode, Runs: &tutti.NodeRuns{
+	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
 		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: tags},
 	}})
 	if err != nil {
@@ -38,7 +40,7 @@ func (f *fenced) reports(mode tutti.Mode, catalog string, outcome tutti.Outcome,
 // breaks lets db-01 make a run that changes nothing and fails before its gate.
 func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	f.t.Helper()
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Converge: &tutti.ConvergeStep{Prove: true}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func (f *fenced) breaks(mode tutti.Mode, reason tutti.Reason) {
 	}()
 	result := servertest.Result(f.claim().Run, tutti.Failed)
 	result.Reason, result.Message, result.Phase = reason, "no such class", "compile"
-	if err := handOver(f.t, f.db, tutti.Ended{Result: result}, 0); err != nil {
+	if err := handOver(f.t, f.db, wire.Ended{Result: result}, 0); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -245,11 +247,11 @@ func TestAnOlderJobTakesNoCodeBack(t *testing.T) {
 func TestANoopRunOfAnotherEnvironment(t *testing.T) {
 	f := &fenced{Fleet: servertest.Start(t), t: t}
 	f.db = f.Join("db-01")
-	f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+	f.db.Agent = wire.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
 	setFleet(t, f.Fleet, agentFleet)
 	run := func(mode tutti.Mode, environment string, found ...string) {
 		t.Helper()
-		_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: mode, Runs: &tutti.NodeRuns{
+		_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: mode, Runs: &api.NodeRuns{
 			Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Environment: environment},
 		}})
 		if err != nil {

@@ -17,10 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/release"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 var update = flag.Bool("update", false, "write the log of the release that is being made anew, see testdata/logs/README.md")
@@ -44,13 +46,13 @@ type keptEntry struct {
 
 // golden is what folds out of a log.
 type golden struct {
-	Jobs      []tutti.JobView             `json:"jobs"`
+	Jobs      []api.JobView               `json:"jobs"`
 	Watched   map[tutti.JobID][]string    `json:"watched"`
-	Nodes     []tutti.NodeView            `json:"nodes"`
-	Values    []tutti.ValueView           `json:"values"`
-	Operators []tutti.OperatorView        `json:"operators"`
-	Tokens    []tutti.TokenView           `json:"tokens"`
-	Pauses    []tutti.PauseView           `json:"pauses"`
+	Nodes     []api.NodeView              `json:"nodes"`
+	Values    []api.ValueView             `json:"values"`
+	Operators []api.OperatorView          `json:"operators"`
+	Tokens    []api.TokenView             `json:"tokens"`
+	Pauses    []api.PauseView             `json:"pauses"`
 	Fleet     tutti.Fleet                 `json:"fleet"`
 	Exports   map[tutti.NodeName][]string `json:"exports"`
 }
@@ -144,7 +146,7 @@ func (l keptLog) fold(t *testing.T, change ...func(*server.Options)) golden {
 	out.Fleet, err = f.GetFleet(ctx)
 	must(err)
 	for _, j := range out.Jobs {
-		must(f.WatchJob(ctx, tutti.WatchJob{Job: j.Job}, func(w tutti.Watched) error {
+		must(f.WatchJob(ctx, api.WatchJob{Job: j.Job}, func(w api.Watched) error {
 			out.Watched[j.Job] = append(out.Watched[j.Job], fmt.Sprintf("%d %s by %s", w.Event.Seq, w.Event.Body.Kind(), w.Event.By))
 			return nil
 		}))
@@ -394,13 +396,13 @@ func everythingHappens(t *testing.T, p *past) {
 	_, err := p.ReleaseCode(ctx, "")
 	must(err)
 	p.PushSite("notify { 'again': }\n")
-	_, err = p.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("request")})
+	_, err = p.IssueOperator(ctx, api.IssueOperator{Operator: "bob", Request: []byte("request")})
 	must(err)
-	_, err = p.IssueOperator(ctx, tutti.IssueOperator{Operator: "eve", Request: []byte("request"), CodeKey: true})
+	_, err = p.IssueOperator(ctx, api.IssueOperator{Operator: "eve", Request: []byte("request"), CodeKey: true})
 	must(err)
-	must(p.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "bob", Reason: "left"}))
-	newToken(t, p.Fleet, tutti.CreateToken{Name: "app-*", TTL: 24 * time.Hour}) // nobody uses it
-	revoked := newToken(t, p.Fleet, tutti.CreateToken{Name: "x"})
+	must(p.RevokeOperator(ctx, api.RevokeOperator{Operator: "bob", Reason: "left"}))
+	newToken(t, p.Fleet, api.CreateToken{Name: "app-*", TTL: 24 * time.Hour}) // nobody uses it
+	revoked := newToken(t, p.Fleet, api.CreateToken{Name: "x"})
 	must(p.RevokeToken(ctx, revoked.Token))
 	set(t, p.Fleet, "shared/hiera/port", "5432")
 	set(t, p.Fleet, "shared/old", `{"a": [1, null, "<&>"]}`)
@@ -422,19 +424,19 @@ func everythingHappens(t *testing.T, p *past) {
 	lost := p.Start("deploy", tutti.ModeApply)
 	p.act(t, p.db, "db/ready", false)
 	second.MustClaim()
-	must(p.CancelJob(ctx, tutti.CancelJob{Job: lost, Reason: "enough"}))
+	must(p.CancelJob(ctx, api.CancelJob{Job: lost, Reason: "enough"}))
 	time.Sleep(time.Minute) // nobody hears of it
 	gone := p.Join("gone")
-	for _, in := range []tutti.Pause{{Target: "web", Reason: "lunch", For: time.Hour}, {Reason: "all"}, {Target: "gone", Reason: "disk"}} {
+	for _, in := range []api.Pause{{Target: "web", Reason: "lunch", For: time.Hour}, {Reason: "all"}, {Target: "gone", Reason: "disk"}} {
 		_, err = p.Pause(ctx, in)
 		must(err)
 	}
 	must(p.Unpause(ctx, ""))
-	must(p.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}, func([]tutti.NodeAnswer) error { return nil }))
+	must(p.AskNodes(ctx, api.AskNodes{Action: tutti.RemoteDisable, Message: "disk"}, func([]api.NodeAnswer) error { return nil }))
 	must(p.RemoveNode(ctx, gone.Name))
 	must(p.ReplaceNode(ctx, "web-01"))
 	other := machine(p.Fleet, "web-01", "another machine")
-	_, err = p.Enrol(ctx, other.Request(newToken(t, p.Fleet, tutti.CreateToken{Name: "web-01"})))
+	_, err = p.Enrol(ctx, other.Request(newToken(t, p.Fleet, api.CreateToken{Name: "web-01"})))
 	must(err)
 	must(p.ReplaceNode(ctx, "db-02"))
 	p.codeKeys(t)
@@ -442,10 +444,10 @@ func everythingHappens(t *testing.T, p *past) {
 		set(t, p.Fleet, "shared/counter", fmt.Sprint(i))
 	}
 	synctest.Wait()
-	p.db.Agent = tutti.Claim{Knows: tutti.Capabilities(), Begun: &tutti.Fence{Epoch: 1, Seq: 1 << 40}} // more than the log has
+	p.db.Agent = wire.Claim{Knows: tutti.Capabilities(), Begun: &tutti.Fence{Epoch: 1, Seq: 1 << 40}} // more than the log has
 	must(p.RetireReports(t.Context()))
 	copied(t, p.db)
-	must(p.KeepNode(ctx, tutti.KeepNode{Node: "db-01", Boot: "boot-2"}))
+	must(p.KeepNode(ctx, api.KeepNode{Node: "db-01", Boot: "boot-2"}))
 	p.rotates(t)
 	goesOn := p.Start("deploy", tutti.ModeApply)
 	p.db.MustClaim()
@@ -468,11 +470,11 @@ func (p *past) factsChange(t *testing.T) {
 func (p *past) exclusive(t *testing.T, nodes ...*servertest.Node) {
 	t.Helper()
 	why := "new kernel"
-	if _, err := p.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why}); err != nil {
+	if _, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why}); err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range append([]*servertest.Node{p.db}, nodes...) {
-		if err := n.Call(tutti.OpLease, tutti.LeaseReport{Enabled: i > 0, Message: "new disk"}, nil); err != nil {
+		if err := n.Call(wire.OpLease, tutti.LeaseReport{Enabled: i > 0, Message: "new disk"}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -484,7 +486,7 @@ func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
 	t.Helper()
 	begin := func(target string) {
 		t.Helper()
-		_, err := p.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
+		_, err := p.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -492,7 +494,7 @@ func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
 	same := tutti.DigestOf([]byte("the same"))
 	end := func(n *servertest.Node, result tutti.Result) {
 		t.Helper()
-		if err := n.Call(tutti.OpResult, result, nil); err != nil {
+		if err := n.Call(wire.OpResult, result, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -500,7 +502,7 @@ func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
 		p.PushSite(site)
 		begin("db-01")
 		run := p.db.MustClaim().Run
-		gate := tutti.Gate{
+		gate := wire.Gate{
 			Run: run, Compiled: tutti.Compiled{Catalog: same, Sources: same, Lib: same, Values: []string{"db/ready"}},
 			Exports: []tutti.Export{database("db-01")},
 			Reads:   []tutti.Read{p.db.Read(run, asksShared)}, Keys: []tutti.KeyRead{{Key: "absent"}},
@@ -519,8 +521,8 @@ func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stored tutti.BlobStored
-	raw, err := p.Handle(t.Context(), second.Key, tutti.OpBlobPut, record)
+	var stored wire.BlobStored
+	raw, err := p.Handle(t.Context(), second.Key, wire.OpBlobPut, record)
 	if err == nil {
 		err = json.Unmarshal(raw, &stored)
 	}
@@ -536,12 +538,12 @@ func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
 func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run
-	gate := tutti.Gate{Run: run}
+	gate := wire.Gate{Run: run}
 	if n.Name != "web-01" { // which has no grant, and says nothing of it at its gate
 		gate.Values = []string{key}
 		gate.Exports = []tutti.Export{database(string(n.Name))}
 	} else {
-		wantCode(t, n.Call(tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "other/x"}}, nil), tutti.CodeRefused, "other/x")
+		wantCode(t, n.Call(wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "other/x"}}, nil), tutti.CodeRefused, "other/x")
 	}
 	if stopped {
 		gate.Reads = []tutti.Read{{Query: asksShared, Found: true, Digest: tutti.DigestOf(nil)}}
@@ -549,7 +551,7 @@ func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	if n.Gate(gate).Verdict == tutti.GateStop {
 		result := servertest.Result(run, "")
 		result.Stopped = true
-		if err := n.Call(tutti.OpResult, result, nil); err != nil {
+		if err := n.Call(wire.OpResult, result, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.act(t, n, key, false)
@@ -562,7 +564,7 @@ func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 		result.Outcome, result.Reason, result.Message = tutti.Failed, tutti.BecauseResources, "1 resource failed"
 		result.Failures = []tutti.Failure{{Resource: "Package[nginx]", File: "site.pp", Line: 4, Message: "not found"}}
 	}
-	if err := n.Call(tutti.OpResult, result, nil); err != nil {
+	if err := n.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
@@ -25,9 +26,9 @@ func (w *writer) noteFirst(ctx context.Context) error {
 }
 
 // IssueOperator implements tutti.Operators.
-func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+func (s *Server) IssueOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
 	if in.Operator == LocalOperator {
-		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q is for who comes through the server's own socket", in.Operator)
+		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q is for who comes through the server's own socket", in.Operator)
 	}
 	out, err := s.opts.Identity.IssueOperator(in)
 	if err != nil {
@@ -41,13 +42,13 @@ func (s *Server) IssueOperator(ctx context.Context, in tutti.IssueOperator) (tut
 
 // RenewOperator implements tutti.Operators. The certificate that asks stays good
 // to its end: the new one may not arrive.
-func (s *Server) RenewOperator(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
-	return s.renewOperator(ctx, tutti.IssueOperator{Request: request})
+func (s *Server) RenewOperator(ctx context.Context, request []byte) (api.IssuedOperator, error) {
+	return s.renewOperator(ctx, api.IssueOperator{Request: request})
 }
 
 // FollowRotation implements tutti.Rotations.
-func (s *Server) FollowRotation(ctx context.Context, request []byte) (tutti.IssuedOperator, error) {
-	return s.renewOperator(ctx, tutti.IssueOperator{Request: request, Follows: true})
+func (s *Server) FollowRotation(ctx context.Context, request []byte) (api.IssuedOperator, error) {
+	return s.renewOperator(ctx, api.IssueOperator{Request: request, Follows: true})
 }
 
 // An operator gets so many certificates in a day by renewing: each one is kept in the log. Every copy of an operator's
@@ -57,13 +58,13 @@ const (
 	renewalsIn  = 24 * time.Hour
 )
 
-func (s *Server) renewOperator(ctx context.Context, in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+func (s *Server) renewOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
 	name, ok := strings.CutPrefix(tutti.Actor(ctx), actorOperator)
 	if !ok || name == LocalOperator {
-		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
+		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
 	}
 	if err := s.opts.Space(); err != nil {
-		return tutti.IssuedOperator{}, err
+		return api.IssuedOperator{}, err
 	}
 	in.Operator = name
 	out, err := s.opts.Identity.IssueOperator(in)
@@ -101,7 +102,7 @@ func (s *Server) lasting(ctx context.Context, what string, work func(tx *tx) err
 }
 
 // RevokeOperator implements tutti.Operators.
-func (s *Server) RevokeOperator(ctx context.Context, in tutti.RevokeOperator) error {
+func (s *Server) RevokeOperator(ctx context.Context, in api.RevokeOperator) error {
 	in.Reason = plain.Line(in.Reason)
 	return s.lasting(ctx, "revoke operator "+in.Operator, func(tx *tx) error {
 		if tx.Registry.Operators[in.Operator] == nil {

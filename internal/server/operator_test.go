@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
@@ -15,7 +16,7 @@ import (
 // issue lets an operator in and admits him.
 func issue(t *testing.T, f *servertest.Fleet, name string) (inside context.Context, leave func()) {
 	t.Helper()
-	out, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: name, Request: []byte("request")})
+	out, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: name, Request: []byte("request")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestARevocationEndsWhatGoesOn(t *testing.T) {
 	defer leave()
 	bob, leave := issue(t, f, "bob")
 	defer leave()
-	if err := f.RevokeOperator(bob, tutti.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
+	if err := f.RevokeOperator(bob, api.RevokeOperator{Operator: "eve", Reason: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -64,7 +65,7 @@ func TestARevocationSurvivesARestart(t *testing.T) {
 	f := servertest.Start(t)
 	_, leave := issue(t, f, "eve")
 	leave()
-	if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "eve"}); err != nil {
+	if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve"}); err != nil {
 		t.Fatal(err)
 	}
 	f = f.Restart()

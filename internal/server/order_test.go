@@ -7,8 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const ordered = `
@@ -47,7 +49,7 @@ func orderedFleet(t *testing.T) *servertest.Fleet {
 
 func startConverge(t *testing.T, f *servertest.Fleet, target string) tutti.JobID {
 	t.Helper()
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestTheOrderOfTheFleetFile(t *testing.T) {
 	runs := map[tutti.NodeName]tutti.RunID{}
 	for _, n := range []tutti.NodeName{"app-01", "both-01", "both-02", "web-01", "zdb-01"} {
 		runs[n] = f.Node(n).MustClaim().Run
-		if got := f.Node(n).Gate(tutti.Gate{Run: runs[n]}).Verdict; got != tutti.GateHold {
+		if got := f.Node(n).Gate(wire.Gate{Run: runs[n]}).Verdict; got != tutti.GateHold {
 			t.Errorf("%s is told %q at once, want hold", n, got)
 		}
 	}
@@ -70,7 +72,7 @@ func TestTheOrderOfTheFleetFile(t *testing.T) {
 	for len(runs) > 0 {
 		var went []tutti.NodeName
 		for n, run := range runs {
-			if f.Node(n).Gate(tutti.Gate{Run: run}).Verdict == tutti.GateGo {
+			if f.Node(n).Gate(wire.Gate{Run: run}).Verdict == tutti.GateGo {
 				went = append(went, n)
 			}
 		}
@@ -110,7 +112,7 @@ func TestWhoHasNotJoinedIsNamed(t *testing.T) {
 			t.Errorf("converge %q says %q, want %q", tc.target, got, tc.says)
 		}
 	}
-	plan, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{Target: "web"}, Mode: tutti.ModeCompile})
+	plan, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{Target: "web"}, Mode: tutti.ModeCompile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,7 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 		if o.Step != "converge-app" {
 			t.Errorf("step %q, want converge-app", o.Step)
 		}
-		n.Gate(tutti.Gate{Run: o.Run})
+		n.Gate(wire.Gate{Run: o.Run})
 		claimed = append(claimed, o)
 	}
 	for _, i := range []int{1, 2, 0} { // app-01 waits for those that are in web, too
@@ -144,7 +146,7 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 			t.Fatalf("web-01 has run %+v while the step before goes on", o)
 		}
 		n := f.Node(claimed[i].Node)
-		if got := n.Gate(tutti.Gate{Run: claimed[i].Run}).Verdict; got != tutti.GateGo {
+		if got := n.Gate(wire.Gate{Run: claimed[i].Run}).Verdict; got != tutti.GateGo {
 			t.Fatalf("%s is told %q, want go", n.Name, got)
 		}
 		n.Finish(claimed[i].Run)
@@ -152,7 +154,7 @@ func TestAConvergeStepBetweenRuns(t *testing.T) {
 	web.Pass()
 	wantVerdict(t, f, job, tutti.VerdictSucceeded)
 
-	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "nobody", Mode: tutti.ModeApply})
+	_, err := f.StartJob(servertest.Operator(), api.StartJob{Plan: "nobody", Mode: tutti.ModeApply})
 	wantCode(t, err, tutti.CodeNotFound, `no group "late-01"`)
 }
 
@@ -169,7 +171,7 @@ func TestCompilesAtOnce(t *testing.T) {
 	if diff := cmp.Diff(all[:2], claimants(f, all...)); diff != "" {
 		t.Errorf("who compiles at first: -want +got\n%s", diff)
 	}
-	f.Node("app-01").Gate(tutti.Gate{Run: f.Node("app-01").MustClaim().Run})
+	f.Node("app-01").Gate(wire.Gate{Run: f.Node("app-01").MustClaim().Run})
 	if diff := cmp.Diff(all[1:], claimants(f, all[1:]...)); diff != "" {
 		t.Errorf("who compiles after one has: -want +got\n%s", diff)
 	}

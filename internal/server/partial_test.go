@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // inPart lets db-01 run with tags: its catalog has the digest of a text.
 func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	f.t.Helper()
-	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: tutti.ModeApply, Runs: &tutti.NodeRuns{
+	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: tutti.ModeApply, Runs: &api.NodeRuns{
 		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Tags: []string{"part"}},
 	}})
 	if err != nil {
@@ -23,7 +25,7 @@ func (f *fenced) inPart(catalog string, result tutti.Result) tutti.RunID {
 	gate.Catalog = tutti.DigestOf([]byte(catalog))
 	f.db.Gate(gate)
 	result.Run = order.Run
-	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return order.Run
@@ -98,7 +100,7 @@ func TestAForeignRunBesideOurs(t *testing.T) {
 		f.db.Gate(full(order.Run))
 		ours := servertest.Result(order.Run, tutti.Unchanged)
 		ours.StartedAt, ours.EndedAt, ours.Overlapped = ours.StartedAt.Add(30*time.Minute), ours.EndedAt.Add(30*time.Minute), tc.overlapped
-		if err := f.db.Call(tutti.OpResult, ours, nil); err != nil {
+		if err := f.db.Call(wire.OpResult, ours, nil); err != nil {
 			t.Fatal(err)
 		}
 		run, report := foreign(1, tutti.Changed, func(f *tutti.Foreign) {

@@ -5,21 +5,22 @@ import (
 	"context"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
 )
 
 // Pause implements tutti.Pauses.
-func (s *Server) Pause(ctx context.Context, in tutti.Pause) (tutti.PauseView, error) {
+func (s *Server) Pause(ctx context.Context, in api.Pause) (api.PauseView, error) {
 	reason := plain.Line(in.Reason)
 	switch {
 	case reason == "":
-		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause needs a reason, so that others see why nothing runs")
+		return api.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause needs a reason, so that others see why nothing runs")
 	case in.For < 0:
-		return tutti.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause for %s ends before it begins", in.For)
+		return api.PauseView{}, tutti.Errorf(tutti.CodeInvalid, "a pause for %s ends before it begins", in.For)
 	}
-	var out tutti.PauseView
+	var out api.PauseView
 	return out, s.lasting(ctx, "pause "+in.Target, func(tx *tx) error {
 		if !tx.IsTarget(in.Target) {
 			return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file, and no such node; see: tutti node list", in.Target)

@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const reactive = `
@@ -31,7 +33,7 @@ plans:
 
 func pauseFor(t *testing.T, f *servertest.Fleet, target string, d time.Duration) {
 	t.Helper()
-	if _, err := f.Pause(servertest.Operator(), tutti.Pause{Target: target, Reason: "lunch", For: d}); err != nil {
+	if _, err := f.Pause(servertest.Operator(), api.Pause{Target: target, Reason: "lunch", For: d}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -40,7 +42,7 @@ func pauseFor(t *testing.T, f *servertest.Fleet, target string, d time.Duration)
 func pass(t *testing.T, n *servertest.Node, key string) tutti.Order {
 	t.Helper()
 	o := n.MustClaim()
-	in := tutti.Gate{Run: o.Run}
+	in := wire.Gate{Run: o.Run}
 	if key != "" {
 		in.Reads = []tutti.Read{n.Read(o.Run, tutti.Query{Kind: tutti.QueryValue, Key: key})}
 	}
@@ -57,7 +59,7 @@ func idle(t *testing.T, f *servertest.Fleet, d time.Duration, names ...tutti.Nod
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for _, n := range names {
-			if err := f.Node(n).Call(tutti.OpBeat, tutti.Beat{}, nil); err != nil {
+			if err := f.Node(n).Call(wire.OpBeat, wire.Beat{}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,12 +118,12 @@ func TestAPauseStopsWhatIsHeld(t *testing.T) {
 	runs := map[tutti.NodeName]tutti.RunID{}
 	for _, n := range []tutti.NodeName{"app-01", "both-01", "both-02"} {
 		runs[n] = f.Node(n).MustClaim().Run
-		f.Node(n).Gate(tutti.Gate{Run: runs[n]})
+		f.Node(n).Gate(wire.Gate{Run: runs[n]})
 	}
 	pauseFor(t, f, "app", 0)
 	got := map[tutti.NodeName]tutti.GateVerdict{}
 	for n, run := range runs {
-		got[n] = f.Node(n).Gate(tutti.Gate{Run: run}).Verdict
+		got[n] = f.Node(n).Gate(wire.Gate{Run: run}).Verdict
 	}
 	want := map[tutti.NodeName]tutti.GateVerdict{"app-01": tutti.GateStop, "both-01": tutti.GateGo, "both-02": tutti.GateGo}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -129,7 +131,7 @@ func TestAPauseStopsWhatIsHeld(t *testing.T) {
 	}
 	f.Node("both-01").Finish(runs["both-01"])
 	f.Node("both-02").Finish(runs["both-02"])
-	if err := f.Node("app-01").Call(tutti.OpResult, tutti.Result{Run: runs["app-01"], Stopped: true}, nil); err != nil {
+	if err := f.Node("app-01").Call(wire.OpResult, tutti.Result{Run: runs["app-01"], Stopped: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantVerdict(t, f, job, tutti.VerdictPartial)
@@ -152,7 +154,7 @@ func TestAPauseEndsByItself(t *testing.T) {
 		}
 		for _, n := range all { // both compile, then both go
 			o := f.Node(n).MustClaim()
-			f.Node(n).Gate(tutti.Gate{Run: o.Run, Reads: []tutti.Read{f.Node(n).Read(o.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/x"})}})
+			f.Node(n).Gate(wire.Gate{Run: o.Run, Reads: []tutti.Read{f.Node(n).Read(o.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/x"})}})
 		}
 		for _, n := range all {
 			pass(t, f.Node(n), "db/x")

@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // presence is who is there: when each node was last heard of, which is never in
@@ -26,7 +27,7 @@ type seat struct {
 	run  tutti.RunID // that it has claimed and not ended
 	job  tutti.JobID // of that run
 	seen time.Time
-	beat tutti.Beat
+	beat wire.Beat
 
 	lacks   []tutti.Capability // what this release may ask and its agent does not know
 	claimed bool               // lacks is known
@@ -109,7 +110,7 @@ const maxMet = 8
 
 // met notes a machine that has said hello: it had a ticket, and has another one, or the same if it
 // was refused.
-func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h tutti.Hello) {
+func (p presence) met(n tutti.NodeName, had, has tutti.Digest, h wire.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	place := p.nodes[n]
@@ -384,7 +385,7 @@ func (p presence) hear(n tutti.NodeName) {
 
 // beat notes a sign of life with what it says; false if nobody has that key. A goodbye is
 // no sign of life, and a beat that it has overtaken is not one of later.
-func (p presence) beat(key tutti.NodeKey, b tutti.Beat) bool {
+func (p presence) beat(key tutti.NodeKey, b wire.Beat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	place := p.keys[key]
@@ -453,7 +454,7 @@ func (p presence) forget(n tutti.NodeName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if place := p.nodes[n]; place != nil {
-		place.seen, place.beat, place.lacks, place.claimed = time.Time{}, tutti.Beat{}, nil, false
+		place.seen, place.beat, place.lacks, place.claimed = time.Time{}, wire.Beat{}, nil, false
 	}
 }
 
@@ -464,13 +465,13 @@ func (p presence) seen(n tutti.NodeName) time.Time {
 }
 
 // Last implements explain.Present.
-func (p presence) Last(n tutti.NodeName) (time.Time, tutti.Beat) {
+func (p presence) Last(n tutti.NodeName) (time.Time, wire.Beat) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if place := p.nodes[n]; place != nil {
 		return place.seen, place.beat
 	}
-	return time.Time{}, tutti.Beat{}
+	return time.Time{}, wire.Beat{}
 }
 
 // tellsFacts reports whether a node's agent tells which facts the node has, as far as it has said

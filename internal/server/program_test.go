@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // A fleet with a Puppet Server, whose group lab runs by the fleet's code.
@@ -39,7 +41,7 @@ plans:
 
 func setFleet(t *testing.T, f *servertest.Fleet, text string) {
 	t.Helper()
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(text)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +65,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	if diff := cmp.Diff(want, withoutRun(first)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	db.Gate(tutti.Gate{Run: first.Run})
+	db.Gate(wire.Gate{Run: first.Run})
 	db.Finish(first.Run)
 	want = tutti.Order{
 		Node: "web-01", Job: "deploy-1", Step: "run-web", Mode: tutti.ModeNoop, Program: tutti.ProgramAgent, Environment: "staging",
@@ -72,7 +74,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	if diff := cmp.Diff(want, withoutRun(web.MustClaim())); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	_, err := f.StartJob(servertest.Operator(), tutti.StartJob{Mode: tutti.ModeApply, Runs: &tutti.NodeRuns{
+	_, err := f.StartJob(servertest.Operator(), api.StartJob{Mode: tutti.ModeApply, Runs: &api.NodeRuns{
 		Nodes: []tutti.NodeName{"db-01"}, RunOptions: tutti.RunOptions{Environment: "staging", SkipTags: []string{"slow"}},
 	}})
 	if err != nil {
@@ -85,7 +87,7 @@ func TestRunsThroughTheAgentNeedNoCode(t *testing.T) {
 	if diff := cmp.Diff(want, withoutRun(db.MustClaim())); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	_, err = f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "apply", Mode: tutti.ModeApply})
+	_, err = f.StartJob(servertest.Operator(), api.StartJob{Plan: "apply", Mode: tutti.ModeApply})
 	wantCode(t, err, tutti.CodeInvalid, "db-01 runs by `puppet apply`, and the fleet file has no environment")
 }
 
@@ -101,7 +103,7 @@ func TestWhatARunSaysNothingAboutStays(t *testing.T) {
 		before := len(f.Events())
 		f.Start(plan, tutti.ModeApply)
 		o := db.MustClaim()
-		handed := tutti.Gate{Run: o.Run, Exports: exports}
+		handed := wire.Gate{Run: o.Run, Exports: exports}
 		if exports != nil {
 			handed.Values = []string{"db/port"}
 		}
@@ -148,14 +150,14 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	setFleet(t, f, "mode: agent"+applyFleet)
 	converge := func(runs int) {
 		t.Helper()
-		job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+		job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range runs {
 			o := db.MustClaim()
-			if gated := db.Gate(tutti.Gate{Run: o.Run}); gated.Verdict == tutti.GateHold {
-				gated = db.Gate(tutti.Gate{Run: o.Run})
+			if gated := db.Gate(wire.Gate{Run: o.Run}); gated.Verdict == tutti.GateHold {
+				gated = db.Gate(wire.Gate{Run: o.Run})
 				if gated.Verdict != tutti.GateGo {
 					t.Fatalf("gated %+v", gated)
 				}
@@ -168,7 +170,7 @@ func TestConvergingThroughTheAgent(t *testing.T) {
 	}
 	f.Start("tagged", tutti.ModeApply)
 	o := db.MustClaim()
-	db.Gate(tutti.Gate{Run: o.Run})
+	db.Gate(wire.Gate{Run: o.Run})
 	db.Finish(o.Run)
 	converge(1)
 	converge(0)
@@ -198,27 +200,27 @@ func TestAnotherEnvironmentIsAnotherRun(t *testing.T) {
 	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
 		n.Pass()
 	}
-	standing := func() tutti.NodeStanding {
+	standing := func() api.NodeStanding {
 		n, err := f.ShowNode(servertest.Operator(), "db-01")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n.Standing
 	}
-	if got := standing(); got.State != tutti.NodeGood {
+	if got := standing(); got.State != api.NodeGood {
 		t.Fatalf("before: %+v", got)
 	}
 	f.PushSiteTo("staging", "notify { 'staged': }")
-	if got := standing(); got.State != tutti.NodeGood {
+	if got := standing(); got.State != api.NodeGood {
 		t.Errorf("with code of an environment that the fleet does not have: %+v", got)
 	}
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(twoSteps, "production", "staging", 1))}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(twoSteps, "production", "staging", 1))}); err != nil {
 		t.Fatal(err)
 	}
-	if got := standing(); got.State != tutti.NodeSuspect || got.Why != "its last run was of environment production, it has staging now" {
+	if got := standing(); got.State != api.NodeSuspect || got.Why != "its last run was of environment production, it has staging now" {
 		t.Errorf("under another environment: %+v", got)
 	}
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,12 +236,12 @@ func TestAnEnvironmentThatAStepNamesIsNotTheNodes(t *testing.T) {
 	setFleet(t, f, "fleet: x\nmode: agent\ngroups: {db: {nodes: [db-01]}}\nplans:\n  own: {steps: [{run: db}]}\n  next: {steps: [{run: db, mode: agent, environment: next}]}\n")
 	for _, tc := range []struct {
 		plan  tutti.PlanName
-		state tutti.NodeState
+		state api.NodeState
 		why   string
 	}{
-		{"own", tutti.NodeGood, ""},
-		{"next", tutti.NodeSuspect, "its last run was of environment next, which its step named: by itself it may have another one"},
-		{"own", tutti.NodeGood, ""},
+		{"own", api.NodeGood, ""},
+		{"next", api.NodeSuspect, "its last run was of environment next, which its step named: by itself it may have another one"},
+		{"own", api.NodeGood, ""},
 	} {
 		f.Start(tc.plan, tutti.ModeApply)
 		db.Pass()
@@ -256,7 +258,7 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
 	setFleet(t, f, "fleet: x\nmode: agent\ngroups: {db: {nodes: [db-01]}, web: {nodes: [web-01]}}\norder: [{first: db, then: web}]\n")
-	plan, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeCompile})
+	plan, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeCompile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +266,7 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 		t.Errorf("a plan compiles through the agent: %+v", o)
 	}
 	wantVerdict(t, f, plan, tutti.VerdictConverged)
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +275,7 @@ func TestNobodyCompilesThroughTheAgentBeforeItsTurn(t *testing.T) {
 	}
 	for _, n := range []*servertest.Node{db, web} {
 		o := n.MustClaim()
-		n.Gate(tutti.Gate{Run: o.Run})
+		n.Gate(wire.Gate{Run: o.Run})
 		n.Finish(o.Run)
 	}
 	wantVerdict(t, f, job, tutti.VerdictConverged)
@@ -287,13 +289,13 @@ func TestAJobKeepsItsEnvironment(t *testing.T) {
 		n.Pass()
 	}
 	late := f.Join("late-01")
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := late.MustClaim()
 	f.PushSiteTo("staging", "notify { 'staged': }")
-	if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(twoSteps, "production", "staging", 1))}); err != nil {
+	if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(strings.Replace(twoSteps, "production", "staging", 1))}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []*servertest.Node{f.db, f.web1, f.web2} {
@@ -301,7 +303,7 @@ func TestAJobKeepsItsEnvironment(t *testing.T) {
 			t.Errorf("%s is good in the job's environment, and is ordered %+v", n.Name, o)
 		}
 	}
-	late.Gate(tutti.Gate{Run: o.Run})
+	late.Gate(wire.Gate{Run: o.Run})
 	late.Finish(o.Run)
 	wantVerdict(t, f.Fleet, job, tutti.VerdictConverged)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // host is a resource of which nothing grants the parameter target.
@@ -54,7 +55,7 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
 		gate := func(size int) error {
-			return f.db.Call(tutti.OpGate, tutti.Gate{Run: order.Run, Exports: []tutti.Export{host("x", strings.Repeat("x", size))}}, nil)
+			return f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Exports: []tutti.Export{host("x", strings.Repeat("x", size))}}, nil)
 		}
 		wantCode(t, gate(100_000), tutti.CodeRefused, "may not export")
 		f.WasRefused(f.db.Key, order.Run, server.MaxTried-150_000)
@@ -74,19 +75,19 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	setFleet(t, f.Fleet, strings.Replace(twoSteps, "most: 50000", "most_mib: 1", 1))
 	f.Start("deploy", tutti.ModeApply)
 	order := f.db.MustClaim()
-	gate := tutti.Gate{Run: order.Run}
+	gate := wire.Gate{Run: order.Run}
 	for i := range 2 {
 		e := database(fmt.Sprint(i))
 		e.Parameters["x"] = json.RawMessage(`"` + strings.Repeat("x", 600_000) + `"`)
 		gate.Exports = append(gate.Exports, e)
 	}
-	wantCode(t, f.db.Call(tutti.OpGate, gate, nil), tutti.CodeRefused, "at most 1 MiB are granted")
+	wantCode(t, f.db.Call(wire.OpGate, gate, nil), tutti.CodeRefused, "at most 1 MiB are granted")
 	gate.Exports = gate.Exports[:1]
 	if got := f.db.Gate(gate); got.Verdict != tutti.GateGo {
 		t.Errorf("%+v", got)
 	}
 	f.db.Finish(order.Run)
-	if err := f.web1.Call(tutti.OpAsk, tutti.Ask{Run: f.web1.MustClaim().Run, Query: collects}, nil); err != nil {
+	if err := f.web1.Call(wire.OpAsk, wire.Ask{Run: f.web1.MustClaim().Run, Query: collects}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,10 +124,10 @@ func TestServedExportsArePaidFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run, Exports: exports}})
+		f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run, Exports: exports}})
 		f.SpendAllBut(f.db.Key, server.CostOfServed(len(raw), len(exports))*3/4)
-		gate := tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.DigestOf(nil)}}
-		wantCode(t, f.db.Call(tutti.OpGate, gate, nil), tutti.CodeUnavailable, "ask again in")
+		gate := wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: tutti.DigestOf(nil)}}
+		wantCode(t, f.db.Call(wire.OpGate, gate, nil), tutti.CodeUnavailable, "ask again in")
 		time.Sleep(time.Second)
 		if got := f.db.Gate(gate); got.Verdict != tutti.GateGo {
 			t.Errorf("after a second: %+v", got)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const puppetDBFleet = `
@@ -81,9 +82,9 @@ func TestWaitForPuppetDB(t *testing.T) {
 			job := f.Start("deploy", tutti.ModeApply)
 			first, second := one.MustClaim(), two.MustClaim()
 			answers = tc.answers(first.Run, second.Run)
-			one.Gate(tutti.Gate{Run: first.Run})
+			one.Gate(wire.Gate{Run: first.Run})
 			one.Finish(first.Run)
-			two.Gate(tutti.Gate{Run: second.Run})
+			two.Gate(wire.Gate{Run: second.Run})
 			two.Finish(second.Run)
 			if got := end(t, f, job); got.Verdict != tutti.VerdictSucceeded || int(asked.Load()) != tc.enough {
 				t.Errorf("%s: verdict %q after %d questions, want success after %d", tc.reason, got.Verdict, asked.Load(), tc.enough)
@@ -126,7 +127,7 @@ func TestAPuppetDBThatCannotAnswer(t *testing.T) {
 	setFleet(t, f, strings.ReplaceAll(fmt.Sprintf(puppetDBFleet, s.URL), "web-01, web-02", "web-01"))
 	job := f.Start("deploy", tutti.ModeApply)
 	run = one.MustClaim().Run
-	one.Gate(tutti.Gate{Run: run})
+	one.Gate(wire.Gate{Run: run})
 	one.Finish(run)
 	if got := end(t, f, job); got.Verdict != tutti.VerdictSucceeded || asked.Load() != 3 {
 		t.Errorf("verdict %q after %d questions, want success after the third", got.Verdict, asked.Load())
@@ -146,9 +147,9 @@ func TestAWaitForPuppetDBInVainNamesTheNodes(t *testing.T) {
 	job := f.Start("deploy", tutti.ModeApply)
 	first, second := one.MustClaim(), two.MustClaim()
 	run = second.Run
-	one.Gate(tutti.Gate{Run: first.Run})
+	one.Gate(wire.Gate{Run: first.Run})
 	one.Finish(first.Run)
-	two.Gate(tutti.Gate{Run: second.Run})
+	two.Gate(wire.Gate{Run: second.Run})
 	two.Finish(second.Run)
 	if got := end(t, f, job); got.Verdict != tutti.VerdictFailed {
 		t.Errorf("verdict %q", got.Verdict)
@@ -168,7 +169,7 @@ func TestNoCatalogIsWaitedForWithoutThePuppetServer(t *testing.T) {
 	f.Push(fmt.Sprintf(puppetDBFleet, s.URL))
 	job := f.Start("own", tutti.ModeApply)
 	o := own.MustClaim()
-	own.Gate(tutti.Gate{Run: o.Run})
+	own.Gate(wire.Gate{Run: o.Run})
 	own.Finish(o.Run)
 	if got := end(t, f, job); got.Verdict != tutti.VerdictSucceeded {
 		t.Errorf("job %s: %s", got.Verdict, got.Message)

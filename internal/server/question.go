@@ -13,13 +13,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	if err := s.shares.read(key, payload); err != nil {
 		return nil, err
 	}
-	in, err := decode[tutti.Ask](tutti.OpAsk, payload)
+	in, err := decode[wire.Ask](wire.OpAsk, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +30,7 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	if err != nil {
 		return nil, err
 	}
-	var out tutti.Answered
+	var out wire.Answered
 	var asker data.Asker
 	return &out, s.answerBeside(ctx, key, inquiry{
 		out: &out, on: in.For,
@@ -47,7 +48,7 @@ func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 }
 
 // mayAsk returns whose answers a question is to be answered with, or refuses it.
-func (tx *tx) mayAsk(key tutti.NodeKey, in tutti.Ask) (data.Asker, error) {
+func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 	n, asker, err := tx.asking(key, in.Run, in.For)
 	if err != nil {
 		return asker, err
@@ -67,9 +68,9 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in tutti.Ask) (data.Asker, error) {
 	return asker, nil
 }
 
-func (tx *tx) answer(in tutti.Ask, asker data.Asker) (tutti.Answered, error) {
+func (tx *tx) answer(in wire.Ask, asker data.Asker) (wire.Answered, error) {
 	if in.Query.Kind == tutti.QueryPublished {
-		out := tutti.Answered{Seq: tx.Seq}
+		out := wire.Answered{Seq: tx.Seq}
 		// What others published takes a grant to read, and an ask for the value.
 		if v, found := tx.Data.Value(in.Query.Key); found && v.Owner == asker.Node {
 			out.Found, out.Value = true, v.Value
@@ -81,9 +82,9 @@ func (tx *tx) answer(in tutti.Ask, asker data.Asker) (tutti.Answered, error) {
 	}
 	a := tx.Data.Answer(in.Query, asker)
 	if err := tx.handsOut(asker, in.Opens, a.Value); err != nil {
-		return tutti.Answered{}, err
+		return wire.Answered{}, err
 	}
-	out := tutti.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
+	out := wire.Answered{Found: a.Found, Value: a.Value, Exports: a.Exports, Digest: a.Digest, Seq: tx.Seq}
 	if !a.Found {
 		out.Awaits = tx.Awaits(in.Query, asker.Node)
 	}
@@ -120,11 +121,11 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	if err := s.shares.read(key, payload); err != nil {
 		return nil, err
 	}
-	in, err := decode[tutti.HieraAsk](tutti.OpHiera, payload)
+	in, err := decode[wire.HieraAsk](wire.OpHiera, payload)
 	if err != nil {
 		return nil, err
 	}
-	var out tutti.HieraData
+	var out wire.HieraData
 	var asker data.Asker
 	return &out, s.answerBeside(ctx, key, inquiry{
 		out: &out, on: in.For,
@@ -133,7 +134,7 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return min(costOfKey*tx.Data.HieraCount(asker.Node), maxAskCost), err
 		},
 		answer: func(tx *tx) error {
-			out = tutti.HieraData{Data: tx.Data.Hiera(asker.Node), Seq: tx.Seq, Digests: map[string]tutti.Digest{}}
+			out = wire.HieraData{Data: tx.Data.Hiera(asker.Node), Seq: tx.Seq, Digests: map[string]tutti.Digest{}}
 			for k := range out.Data {
 				a := tx.Data.Answer(tutti.Query{Kind: tutti.QueryHiera, Key: k}, asker)
 				if err := tx.handsOut(asker, in.Opens, a.Value); err != nil {
@@ -150,7 +151,7 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 // publish sets a value when Puppet has applied its resource. It is taken from
 // the node's latest run only, also when that run has been given up meanwhile.
 func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.Publish](tutti.OpPublish, payload)
+	in, err := decode[wire.Publish](wire.OpPublish, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func (s *Server) publish(ctx context.Context, key tutti.NodeKey, payload []byte)
 }
 
 // setValue emits the change of a value, or nothing if it is as wanted already.
-func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in tutti.Publish) error {
+func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in wire.Publish) error {
 	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
 		return err
 	}

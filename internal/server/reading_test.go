@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // largeFile is a file of which the code says that four of it are as much as is read at once.
@@ -43,7 +44,7 @@ type calls struct {
 }
 
 // begin lets a node get a file.
-func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in tutti.BlobGet) {
+func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in wire.BlobGet) {
 	raw, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func (c *calls) begin(t *testing.T, n *servertest.Node, name string, in tutti.Bl
 		}
 	})
 	go func() {
-		_, err := n.Fleet.Handle(ctx, n.Key, tutti.OpBlobGet, raw)
+		_, err := n.Fleet.Handle(ctx, n.Key, wire.OpBlobGet, raw)
 		close(ended)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -109,9 +110,9 @@ func TestLargeFilesAreReadByTurns(t *testing.T) {
 		digest := largeFile(t, f)
 		f.Start("deploy", tutti.ModeApply)
 		c := &calls{turns: map[string]*tutti.Turn{}, errs: map[string]error{}}
-		var gets []tutti.BlobGet
+		var gets []wire.BlobGet
 		for _, n := range nodes {
-			gets = append(gets, tutti.BlobGet{Run: n.MustClaim().Run, Digest: digest})
+			gets = append(gets, wire.BlobGet{Run: n.MustClaim().Run, Digest: digest})
 		}
 		for _, name := range []string{"0a", "0b", "0c", "1a", "2a", "3a", "4a", "5a", "4b"} {
 			i := name[0] - '0'
@@ -172,7 +173,7 @@ func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 		f.Start("deploy", tutti.ModeApply)
 		run := db.MustClaim().Run
 		record := []byte(`{"reads":[],"keys":[{"key":"a"}` + strings.Repeat(" ", 300<<10) + `]}`)
-		if _, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, record); err != nil {
+		if _, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, record); err != nil {
 			t.Fatal(err)
 		}
 		blobs.of = tutti.DigestOf(record)
@@ -180,7 +181,7 @@ func TestResultsAreReadOneAfterTheOther(t *testing.T) {
 		result.Record = blobs.of
 		answers := make(chan error, 5)
 		for range 5 {
-			go func() { answers <- db.Call(tutti.OpResult, result, nil) }()
+			go func() { answers <- db.Call(wire.OpResult, result, nil) }()
 		}
 		synctest.Wait()
 		if n := len(blobs.begun); n != 1 {
@@ -229,13 +230,13 @@ func TestALargeRecordIsNotRead(t *testing.T) {
 	f.Start("deploy", tutti.ModeApply)
 	run := db.MustClaim().Run
 	record := []byte(`{"reads":[],"keys":[]}`)
-	if _, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, record); err != nil {
+	if _, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, record); err != nil {
 		t.Fatal(err)
 	}
 	blobs.of = tutti.DigestOf(record)
 	result := servertest.Result(run, tutti.Changed)
 	result.Record = blobs.of
-	wantCode(t, db.Call(tutti.OpResult, result, nil), tutti.CodeRefused, "has 16777217 bytes: what a run asked is read out of at most 16777216")
+	wantCode(t, db.Call(wire.OpResult, result, nil), tutti.CodeRefused, "has 16777217 bytes: what a run asked is read out of at most 16777216")
 	result.Record = ""
-	wantCode(t, db.Call(tutti.OpResult, result, nil), "", "")
+	wantCode(t, db.Call(wire.OpResult, result, nil), "", "")
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // applied ends a run whose record is what its node has of it, with a report.
@@ -21,13 +23,13 @@ func applied(t *testing.T, n *servertest.Node, run tutti.RunID, record tutti.Rec
 	}
 	report := []byte(`{"resource_statuses": {}}`)
 	for _, blob := range [][]byte{raw, report} {
-		if _, err := n.Fleet.Handle(servertest.Operator(), n.Key, tutti.OpBlobPut, blob); err != nil {
+		if _, err := n.Fleet.Handle(servertest.Operator(), n.Key, wire.OpBlobPut, blob); err != nil {
 			t.Fatal(err)
 		}
 	}
 	result := servertest.Result(run, tutti.Changed)
 	result.Record, result.Report = tutti.DigestOf(raw), tutti.DigestOf(report)
-	if err := n.Call(tutti.OpResult, result, nil); err != nil {
+	if err := n.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -44,18 +46,18 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 
 	f.Start("deploy", tutti.ModeApply)
 	db := f.db.MustClaim().Run
-	f.compiled(t, tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: db, Exports: []tutti.Export{database("a"), database("b")}}})
-	f.db.Gate(tutti.Gate{Run: db})
+	f.compiled(t, wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: db, Exports: []tutti.Export{database("a"), database("b")}}})
+	f.db.Gate(wire.Gate{Run: db})
 	applied(t, f.db, db, tutti.Record{Exports: []string{"Database[forged]"}})
 
 	f.Start("web", tutti.ModeApply)
 	web := f.web.MustClaim().Run
-	in := tutti.CompiledFor{For: "web-01", Gate: tutti.Gate{Run: web, Keys: []tutti.KeyRead{{Key: "motd"}, {Key: "port", Found: true}}}}
+	in := wire.CompiledFor{For: "web-01", Gate: wire.Gate{Run: web, Keys: []tutti.KeyRead{{Key: "motd"}, {Key: "port", Found: true}}}}
 	for _, q := range []tutti.Query{collects, asksHiera, asksShared} {
 		in.Reads = append(in.Reads, f.read(t, web, "web-01", q))
 	}
 	f.compiled(t, in)
-	f.web.Gate(tutti.Gate{Run: web})
+	f.web.Gate(wire.Gate{Run: web})
 	deferred := f.web.Read(web, asksShared) // again, by the node
 	deferred.At = tutti.Place{File: "/x.pp", Line: 3}
 	applied(t, f.web, web, tutti.Record{Reads: []tutti.Read{deferred}})
@@ -94,7 +96,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 		if diff := cmp.Diff([]string{"Database[a]", "Database[b]"}, node.Exports); diff != "" {
 			t.Errorf("exports of db-01: -want +got\n%s", diff)
 		}
-		got, err := f.ExplainResource(ctx, tutti.ExplainResource{Node: "web-01", Resource: "Database[a]"})
+		got, err := f.ExplainResource(ctx, api.ExplainResource{Node: "web-01", Resource: "Database[a]"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +115,7 @@ func TestTheRecordOfAPuppetServerIsShown(t *testing.T) {
 // A record is its node's word, and may be as large as a blob: people see the first part of it.
 func TestTheRecordThatIsShownIsBounded(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	published := map[string]tutti.Digest{}
 	for i := range 6_000 {
 		published[fmt.Sprintf("db/%d", i)] = ""

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // refusals are the entries of what runs were refused, and the bytes of the largest.
@@ -57,19 +58,19 @@ func TestWhatARunIsRefusedIsBounded(t *testing.T) {
 		code   tutti.Code
 	}{
 		{"parameters with names of a kilobyte", func(run tutti.RunID, round int) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Exports: exports(round, 1_000)}
+			return wire.OpGate, wire.Gate{Run: run, Exports: exports(round, 1_000)}
 		}, tutti.CodeInvalid},
 		{"parameters with long names", func(run tutti.RunID, round int) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Exports: exports(round, 200)}
+			return wire.OpGate, wire.Gate{Run: run, Exports: exports(round, 200)}
 		}, tutti.CodeRefused},
 		{"more types than are noted", func(run tutti.RunID, round int) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Exports: slices.Concat(exports(round, 1), types(110+round))}
+			return wire.OpGate, wire.Gate{Run: run, Exports: slices.Concat(exports(round, 1), types(110+round))}
 		}, tutti.CodeRefused},
 		{"other values each time", func(run tutti.RunID, round int) (string, any) {
-			return tutti.OpGate, tutti.Gate{Run: run, Compiled: tutti.Compiled{Values: values(round)}}
+			return wire.OpGate, wire.Gate{Run: run, Compiled: tutti.Compiled{Values: values(round)}}
 		}, tutti.CodeRefused},
 		{"another question each time", func(run tutti.RunID, round int) (string, any) {
-			return tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%04d", 9000-round)}}
+			return wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%04d", 9000-round)}}
 		}, tutti.CodeRefused},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -96,8 +97,8 @@ func TestWhatARunIsRefusedIsNotedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, order := started(t, tutti.ModeApply)
 		ask := func(i int) {
-			in := tutti.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%02d", i)}}
-			wantCode(t, f.db.Call(tutti.OpAsk, in, nil), tutti.CodeRefused, "")
+			in := wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: fmt.Sprintf("secret/x%02d", i)}}
+			wantCode(t, f.db.Call(wire.OpAsk, in, nil), tutti.CodeRefused, "")
 		}
 		for i := range 12 {
 			ask(i)
@@ -105,7 +106,7 @@ func TestWhatARunIsRefusedIsNotedLater(t *testing.T) {
 		before, _ := refusals(t, f.Events())
 		for range 7 {
 			time.Sleep(10 * time.Second)
-			wantCode(t, f.db.Call(tutti.OpBeat, tutti.Beat{}, nil), "", "")
+			wantCode(t, f.db.Call(wire.OpBeat, wire.Beat{}, nil), "", "")
 		}
 		ask(11)
 		after, _ := refusals(t, f.Events())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestANodeThatJoinsAgainInOtherGroups: with the same key, too, it is one that never ran, and what it has published by the
@@ -29,7 +30,7 @@ grants: [{to: db, write: [shared/db], exports: [Sshkey]}]
 	} {
 		f := &fenced{Fleet: servertest.Start(t), t: t}
 		f.db = f.Join("db-01", "db")
-		f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+		f.db.Agent = wire.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
 		f.Push(fleet)
 		f.converge()
 		order := f.claim()

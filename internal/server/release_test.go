@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const heldReaction = "reactive: true\nreaction: {code: confirm, ask_above: 7}\n"
@@ -59,35 +61,35 @@ func TestHeldByTheFleetFileThatComesWithIt(t *testing.T) {
 func TestPushEffect(t *testing.T) {
 	f := newFixture(t)
 	pushed := f.Push(twoSteps + heldReaction)
-	f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
+	f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
 	order := f.db.MustClaim()
-	f.db.Gate(tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/a"}}})
+	f.db.Gate(wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main")}, Compiled: tutti.Compiled{Values: []string{"db/a"}}})
 	if err := f.db.Publish(order.Run, "db/a", "1"); err != nil {
 		t.Fatal(err)
 	}
 	f.db.Finish(order.Run)
 	n := len(f.Events())
-	ask := func(code tutti.Digest, file string) tutti.PushEffect {
+	ask := func(code tutti.Digest, file string) api.PushEffect {
 		t.Helper()
-		got, err := f.PushEffect(servertest.Operator(), tutti.AskPush{Code: code, Fleet: tutti.FleetSource{File: "tutti.yaml", Source: []byte(file)}})
+		got, err := f.PushEffect(servertest.Operator(), api.AskPush{Code: code, Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte(file)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got
 	}
 	other := tutti.DigestOf([]byte("other"))
-	reactive := tutti.PushEffect{Reactive: true, Reaction: tutti.CodeReaction{Confirm: true}, AskAbove: 7}
+	reactive := api.PushEffect{Reactive: true, Reaction: tutti.CodeReaction{Confirm: true}, AskAbove: 7}
 	same := reactive
 	same.Same = true
 	if diff := cmp.Diff(same, ask(pushed.Code, twoSteps+heldReaction)); diff != "" {
 		t.Errorf("the same again: -want +got\n%s", diff)
 	}
 	names := []tutti.NodeName{"db-01", "web-01", "web-02"}
-	want := tutti.PushEffect{Runs: len(names), Nodes: names}
+	want := api.PushEffect{Runs: len(names), Nodes: names}
 	if diff := cmp.Diff(want, ask(other, twoSteps)); diff != "" {
 		t.Errorf("other code, by a fleet file that does not react: -want +got\n%s", diff)
 	}
-	want = tutti.PushEffect{Runs: 1, Nodes: []tutti.NodeName{"db-01"}, Withdrawn: []tutti.Withdrawal{{Node: "db-01", Values: []string{"db/a"}, Exports: 1, Types: []string{"Database"}}}}
+	want = api.PushEffect{Runs: 1, Nodes: []tutti.NodeName{"db-01"}, Withdrawn: []tutti.Withdrawal{{Node: "db-01", Values: []string{"db/a"}, Exports: 1, Types: []string{"Database"}}}}
 	if diff := cmp.Diff(want, ask(pushed.Code, strings.Replace(twoSteps, "write: [db/**], exports: [{type: Database, defined: true, most: 50000}]", "read: [x]", 1))); diff != "" {
 		t.Errorf("a grant less: -want +got\n%s", diff)
 	}
@@ -103,9 +105,9 @@ func TestShowCode(t *testing.T) {
 	first := f.Push(twoSteps + heldReaction)
 	passed := f.PushSite("notify { 'two': }\n")
 	held := f.PushFiles(map[string]string{"manifests/new.pp": ""})
-	check := func(reason string, pushed, before tutti.CodePushed, goes tutti.Digest, changes ...tutti.CodeChange) {
+	check := func(reason string, pushed, before tutti.CodePushed, goes tutti.Digest, changes ...api.CodeChange) {
 		t.Helper()
-		got, err := f.ShowCode(ctx, tutti.AskCode{})
+		got, err := f.ShowCode(ctx, api.AskCode{})
 		if err != nil || got.Before == nil {
 			t.Fatalf("%s: %+v, %v", reason, got, err)
 		}
@@ -116,7 +118,7 @@ func TestShowCode(t *testing.T) {
 			t.Errorf("%s: %s; -want +got\n%s", reason, got.Unknown, diff)
 		}
 	}
-	moved := []tutti.CodeChange{{Path: "manifests/new.pp", Change: tutti.FileAdded}, {Path: servertest.CodePath, Change: tutti.FileRemoved}}
+	moved := []api.CodeChange{{Path: "manifests/new.pp", Change: api.FileAdded}, {Path: servertest.CodePath, Change: api.FileRemoved}}
 	check("held", held, first, first.Code, moved...)
 	if _, err := f.ReleaseCode(ctx, ""); err != nil {
 		t.Fatal(err)
@@ -124,8 +126,8 @@ func TestShowCode(t *testing.T) {
 	f.Fleet = f.Restart()
 	check("released", held, passed, held.Code, moved...)
 	back := f.PushSite("notify { 'two': }\n")
-	check("pushed again", back, held, held.Code, tutti.CodeChange{Path: "manifests/new.pp", Change: tutti.FileRemoved}, tutti.CodeChange{Path: servertest.CodePath, Change: tutti.FileAdded})
-	if read, err := f.ReadCode(ctx, tutti.AskCode{Path: "manifests", Before: true}); err != nil || len(read.Below) != 1 || read.Code != held.Code {
+	check("pushed again", back, held, held.Code, api.CodeChange{Path: "manifests/new.pp", Change: api.FileRemoved}, api.CodeChange{Path: servertest.CodePath, Change: api.FileAdded})
+	if read, err := f.ReadCode(ctx, api.AskCode{Path: "manifests", Before: true}); err != nil || len(read.Below) != 1 || read.Code != held.Code {
 		t.Errorf("%+v, %v", read, err)
 	}
 }

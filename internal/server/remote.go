@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/selector"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // maxNodesNamed bounds the nodes that one event names: a message of the log is short.
 const maxNodesNamed = 500
 
 // AskNodes implements tutti.Remotes. Who is selected is decided when it begins.
-func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]tutti.NodeAnswer) error) error {
+func (s *Server) AskNodes(ctx context.Context, in api.AskNodes, yield func([]api.NodeAnswer) error) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (s *Server) AskNodes(ctx context.Context, in tutti.AskNodes, yield func([]t
 // question is one call of AskNodes.
 type question struct {
 	*Server
-	in     tutti.AskNodes
+	in     api.AskNodes
 	by     string
 	chosen *selector.Selector
 	signed map[tutti.NodeName]*tutti.Statement // what the operator has signed for each node
@@ -73,11 +75,11 @@ type question struct {
 
 // ask asks those who are selected and yields all answers. Whoever asked may be gone
 // before its end: what became of it is noted all the same.
-func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []tutti.NodeView, undecided []tutti.NodeAnswer, yield func([]tutti.NodeAnswer) error) error {
+func (q *question) ask(ctx context.Context, request tutti.RemoteRequest, selected []api.NodeView, undecided []api.NodeAnswer, yield func([]api.NodeAnswer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	tally, gone := tally{}, error(nil)
-	got := func(all []tutti.NodeAnswer) {
+	got := func(all []api.NodeAnswer) {
 		tally.add(all)
 		if gone == nil {
 			gone = yield(all)
@@ -108,14 +110,14 @@ func (q *question) request(action tutti.RemoteAction) tutti.RemoteRequest {
 
 // choose says which nodes are selected. Where that needs facts, the nodes are asked
 // for them; those of which nobody can say it are answers already.
-func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected []tutti.NodeView, undecided []tutti.NodeAnswer, err error) {
+func (q *question) choose(ctx context.Context, views []api.NodeView) (selected []api.NodeView, undecided []api.NodeAnswer, err error) {
 	if len(q.signed) > 0 { // the operator has named them
-		views = slices.DeleteFunc(views, func(v tutti.NodeView) bool { return q.signed[v.Node] == nil })
+		views = slices.DeleteFunc(views, func(v api.NodeView) bool { return q.signed[v.Node] == nil })
 		return views, nil, q.may(ctx, views, nil)
 	}
 	now := time.Now()
-	var open []tutti.NodeView
-	decide := func(v tutti.NodeView, facts map[string]any) {
+	var open []api.NodeView
+	decide := func(v api.NodeView, facts map[string]any) {
 		switch answer, err := q.chosen.Decide(selector.Of(v), facts, now); {
 		case err != nil:
 			undecided = append(undecided, answerAbout(v, tutti.RemoteUndecided, plain.Words(err.Error())))
@@ -134,14 +136,14 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	if len(open) == 0 {
 		return selected, undecided, nil
 	}
-	byName := map[tutti.NodeName]tutti.NodeView{}
+	byName := map[tutti.NodeName]api.NodeView{}
 	for _, v := range open {
 		byName[v.Node] = v
 	}
 	request := tutti.RemoteRequest{Request: rand.Text(), Action: tutti.RemoteFacts, Caller: q.by, Wait: q.in.Wait}
 	request.Facts, _ = q.chosen.Facts()
 	tally, asked := tally{}, open
-	err = q.round(ctx, request, nil, asked, func(all []tutti.NodeAnswer) {
+	err = q.round(ctx, request, nil, asked, func(all []api.NodeAnswer) {
 		tally.add(all)
 		for _, a := range all {
 			facts, err := factsOf(a)
@@ -155,12 +157,12 @@ func (q *question) choose(ctx context.Context, views []tutti.NodeView) (selected
 	if err == nil {
 		err = q.note(request, tally)
 	}
-	slices.SortFunc(selected, func(a, b tutti.NodeView) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(selected, func(a, b api.NodeView) int { return cmp.Compare(a.Node, b.Node) })
 	return selected, undecided, err
 }
 
 // may refuses what the access of whoever asks does not cover: all nodes that may be selected, before any is asked.
-func (q *question) may(ctx context.Context, nodes []tutti.NodeView, undecided []tutti.NodeAnswer) error {
+func (q *question) may(ctx context.Context, nodes []api.NodeView, undecided []api.NodeAnswer) error {
 	if visitOf(ctx) == nil {
 		return nil
 	}
@@ -179,7 +181,7 @@ func (q *question) may(ctx context.Context, nodes []tutti.NodeView, undecided []
 }
 
 // factsOf reads the facts that a node has answered.
-func factsOf(a tutti.NodeAnswer) (map[string]any, error) {
+func factsOf(a api.NodeAnswer) (map[string]any, error) {
 	if a.Verdict != tutti.RemoteOK {
 		return nil, tutti.Errorf(tutti.CodeUnavailable, "%s: %s", a.Verdict, a.Message)
 	}
@@ -187,8 +189,8 @@ func factsOf(a tutti.NodeAnswer) (map[string]any, error) {
 }
 
 // answerAbout is an answer with what the server knows of the node.
-func answerAbout(v tutti.NodeView, verdict tutti.RemoteVerdict, message string) tutti.NodeAnswer {
-	return tutti.NodeAnswer{
+func answerAbout(v api.NodeView, verdict tutti.RemoteVerdict, message string) api.NodeAnswer {
+	return api.NodeAnswer{
 		Node: v.Node, Verdict: verdict, Message: message, LastRun: v.LastRun, RunAt: v.RunAt, Outcome: v.Outcome, Reason: v.Reason,
 		Foreign: v.Foreign, Local: v.Local,
 	}
@@ -196,7 +198,7 @@ func answerAbout(v tutti.NodeView, verdict tutti.RemoteVerdict, message string) 
 
 // announce appends what is about to be changed, before anybody is told. The names
 // of many nodes go into several events, together.
-func (q *question) announce(ctx context.Context, request string, nodes []tutti.NodeView) error {
+func (q *question) announce(ctx context.Context, request string, nodes []api.NodeView) error {
 	names := make([]tutti.NodeName, len(nodes))
 	for i, v := range nodes {
 		names[i] = v.Node
@@ -233,7 +235,7 @@ type outcomeOf struct {
 	rule    string
 }
 
-func (t tally) add(all []tutti.NodeAnswer) {
+func (t tally) add(all []api.NodeAnswer) {
 	for _, a := range all {
 		of := outcomeOf{a.Verdict, a.Rule}
 		t[of] = append(t[of], a.Node)
@@ -271,10 +273,10 @@ func (t tally) decisions(effect bool) [][]tutti.RemoteDecision {
 
 // round asks nodes and calls got with an answer for each, with those together that
 // are there. When ctx ends, those that have not answered are silent.
-func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []tutti.NodeView, got func([]tutti.NodeAnswer)) error {
-	views := map[tutti.NodeName]tutti.NodeView{}
-	var there []tutti.NodeView
-	var unasked []tutti.NodeAnswer
+func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, signed map[tutti.NodeName]*tutti.Statement, nodes []api.NodeView, got func([]api.NodeAnswer)) error {
+	views := map[tutti.NodeName]api.NodeView{}
+	var there []api.NodeView
+	var unasked []api.NodeAnswer
 	for _, v := range nodes {
 		views[v.Node] = v
 		need := request.Action.Needs()
@@ -298,7 +300,7 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, signed 
 		}
 		payload, err := json.Marshal(of)
 		if err == nil {
-			err = s.opts.Bus.Ring(v.Key, tutti.RingRemote, payload)
+			err = s.opts.Bus.Ring(v.Key, wire.RingRemote, payload)
 		}
 		if err != nil {
 			s.opts.Logger.Warn("a node was not asked", "node", v.Node, "error", err) // it will be silent
@@ -308,7 +310,7 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, signed 
 		got(unasked)
 	}
 	tell := func(replies []reply) {
-		var out []tutti.NodeAnswer
+		var out []api.NodeAnswer
 		for _, r := range replies {
 			a := answerAbout(views[r.node], r.Verdict, r.Message)
 			a.Rule, a.Took, a.RemoteAnswer = r.Rule, r.took, r.RemoteAnswer

@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // says is a reply to everything.
@@ -53,7 +55,7 @@ func TestEveryNodeIsAnsweredFor(t *testing.T) {
 				f := servertest.Start(t)
 				f.Join("db-01").Puppet(says(tc.reply))
 				f.Join("gone-01")
-				all := servertest.Asked(t, f, tutti.AskNodes{Action: tc.action})
+				all := servertest.Asked(t, f, api.AskNodes{Action: tc.action})
 				a := all["db-01"]
 				if a.Verdict != tc.verdict || !strings.Contains(a.Message, tc.says) || len(a.Message) > 5<<10 {
 					t.Errorf("%s %.200q; want %s %q", a.Verdict, a.Message, tc.verdict, tc.says)
@@ -76,13 +78,13 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 		var first, again error
 		db.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
 			request = q.Request
-			first = db.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
-			again = db.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
-			wantCode(t, other.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil), tutti.CodeRefused, "was not asked")
-			wantCode(t, other.Call(tutti.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteOK}, nil), tutti.CodeRefused, "was not asked")
+			first = db.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
+			again = db.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
+			wantCode(t, other.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil), tutti.CodeRefused, "was not asked")
+			wantCode(t, other.Call(wire.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteOK}, nil), tutti.CodeRefused, "was not asked")
 			return tutti.RemoteReply{} // and then it is not heard of
 		})
-		a := servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteEnable, On: `node == "db-01"`})["db-01"]
+		a := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteEnable, On: `node == "db-01"`})["db-01"]
 		if first != nil {
 			t.Errorf("the first time: %v", first)
 		}
@@ -90,9 +92,9 @@ func TestAChangeIsMadeOnceAndOnlyWhileSomebodyWaits(t *testing.T) {
 		if a.Verdict != tutti.RemoteSilent || !strings.Contains(a.Message, "may have done it") {
 			t.Errorf("%+v; want silent, and that it may have done it", a)
 		}
-		wantCode(t, db.Call(tutti.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
+		wantCode(t, db.Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
 		next := f.Restart()
-		wantCode(t, next.Node("db-01").Call(tutti.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
+		wantCode(t, next.Node("db-01").Call(wire.OpAct, tutti.RemoteAct{Request: request}, nil), tutti.CodeConflict, "nobody waits")
 		want := []string{"node:web-01: act on a question that it was not asked", "node:web-01: answer a question that it was not asked"}
 		if diff := cmp.Diff(want, next.Denials()); diff != "" {
 			t.Errorf("denials: -want +got\n%s", diff)
@@ -106,10 +108,10 @@ func TestNobodyActsOnAReading(t *testing.T) {
 	db := f.Join("db-01")
 	var err error
 	db.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
-		err = db.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
+		err = db.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil)
 		return tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Status: servertest.Idle()}}
 	})
-	servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteStatus})
+	servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteStatus})
 	wantCode(t, err, tutti.CodeConflict, "do nothing")
 }
 
@@ -121,17 +123,17 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 		var request string
 		db.Puppet(func(q tutti.RemoteRequest) tutti.RemoteReply {
 			request = q.Request
-			if err := db.Call(tutti.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteFailed, Message: "first"}, nil); err != nil {
+			if err := db.Call(wire.OpAnswer, tutti.RemoteReply{Request: q.Request, Verdict: tutti.RemoteFailed, Message: "first"}, nil); err != nil {
 				t.Error(err)
 			}
 			return tutti.RemoteReply{Verdict: tutti.RemoteFailed, Message: "second"}
 		})
 		f.Join("silent-01").Puppet(says(tutti.RemoteReply{}))
-		all := servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteStatus, Wait: time.Second})
+		all := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteStatus, Wait: time.Second})
 		if got := all["db-01"].Message; got != "first" {
 			t.Errorf("%q counts", got)
 		}
-		if err := db.Call(tutti.OpAnswer, tutti.RemoteReply{Request: request, Verdict: tutti.RemoteFailed, Message: "late"}, nil); err != nil {
+		if err := db.Call(wire.OpAnswer, tutti.RemoteReply{Request: request, Verdict: tutti.RemoteFailed, Message: "late"}, nil); err != nil {
 			t.Errorf("a late answer: %v", err)
 		}
 	})
@@ -149,7 +151,7 @@ func TestAChangeIsInTheLogBeforeAnybodyIsTold(t *testing.T) {
 			before = f.Since(begun)
 			return tutti.RemoteReply{Verdict: tutti.RemoteRefused, Message: "no", Rule: "policy:3: deny"}
 		})
-		servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteDisable})
+		servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteDisable})
 		if diff := cmp.Diff([]string{"remote.asked"}, before); diff != "" {
 			t.Fatalf("in the log when the doorbell rang: -want +got\n%s", diff)
 		}
@@ -171,7 +173,7 @@ func TestManyNodesAreSeveralEvents(t *testing.T) {
 		f.Join(tutti.NodeName(fmt.Sprintf("n-%04d", i)))
 	}
 	begun := len(f.Events())
-	servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteDisable})
+	servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteDisable})
 	named := map[string]map[tutti.NodeName]bool{"remote.asked": {}, "remote.answered": {}}
 	for _, e := range f.Events()[begun:] {
 		var nodes []tutti.NodeName
@@ -208,14 +210,14 @@ func TestWhoeverAskedMayGo(t *testing.T) {
 		f.Join("gone-01")
 		begun := len(f.Events())
 		gone := errors.New("gone")
-		err := f.AskNodes(servertest.Operator(), tutti.AskNodes{Action: tutti.RemoteEnable, Wait: time.Minute}, func([]tutti.NodeAnswer) error { return gone })
+		err := f.AskNodes(servertest.Operator(), api.AskNodes{Action: tutti.RemoteEnable, Wait: time.Minute}, func([]api.NodeAnswer) error { return gone })
 		if !errors.Is(err, gone) {
 			t.Errorf("error %v, want that of yield", err)
 		}
 		if diff := cmp.Diff([]string{"remote.asked", "remote.answered"}, f.Since(begun)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
-		wantCode(t, db.Call(tutti.OpAct, tutti.RemoteAct{Request: <-asked}, nil), tutti.CodeConflict, "nobody waits")
+		wantCode(t, db.Call(wire.OpAct, tutti.RemoteAct{Request: <-asked}, nil), tutti.CodeConflict, "nobody waits")
 	})
 }
 
@@ -224,7 +226,7 @@ func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 	f := servertest.Start(t)
 	rung := atomic.Int32{}
 	f.Join("db-01").Puppet(func(tutti.RemoteRequest) tutti.RemoteReply { rung.Add(1); return tutti.RemoteReply{} })
-	issued, err := f.IssueOperator(servertest.Operator(), tutti.IssueOperator{Operator: "eve", Request: []byte("request")})
+	issued, err := f.IssueOperator(servertest.Operator(), api.IssueOperator{Operator: "eve", Request: []byte("request")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,10 +235,10 @@ func TestAnOperatorWhoIsOutAsksNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer leave()
-	if err := f.RevokeOperator(servertest.Operator(), tutti.RevokeOperator{Operator: "eve", Last: true}); err != nil {
+	if err := f.RevokeOperator(servertest.Operator(), api.RevokeOperator{Operator: "eve", Last: true}); err != nil {
 		t.Fatal(err)
 	}
-	err = f.AskNodes(ctx, tutti.AskNodes{Action: tutti.RemoteDisable}, func([]tutti.NodeAnswer) error { return nil })
+	err = f.AskNodes(ctx, api.AskNodes{Action: tutti.RemoteDisable}, func([]api.NodeAnswer) error { return nil })
 	if err == nil || rung.Load() > 0 {
 		t.Errorf("error %v, %d nodes were asked", err, rung.Load())
 	}
@@ -248,7 +250,7 @@ func TestFactsThatAreNoneSelectNobody(t *testing.T) {
 	for _, facts := range []string{`null`, `[]`, `"role"`, `{"role":{"a":1}}`} {
 		f := servertest.Start(t)
 		f.Join("db-01").Puppet(says(tutti.RemoteReply{Verdict: tutti.RemoteOK, RemoteAnswer: tutti.RemoteAnswer{Facts: json.RawMessage(facts)}}))
-		a := servertest.Asked(t, f, tutti.AskNodes{Action: tutti.RemoteStatus, On: `facts.role.startsWith("db")`})["db-01"]
+		a := servertest.Asked(t, f, api.AskNodes{Action: tutti.RemoteStatus, On: `facts.role.startsWith("db")`})["db-01"]
 		if a.Verdict != tutti.RemoteUndecided {
 			t.Errorf("%s: %+v", facts, a)
 		}
@@ -260,7 +262,7 @@ func TestRunsOnListedNodesSlide(t *testing.T) {
 	f := newFixture(t)
 	nodes := []*servertest.Node{f.db, f.web1, f.web2}
 	names := []tutti.NodeName{f.web2.Name, f.db.Name, f.web1.Name}
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: names, Limit: 2}, Mode: tutti.ModeNoop})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Runs: &api.NodeRuns{Nodes: names, Limit: 2}, Mode: tutti.ModeNoop})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +278,7 @@ func TestRunsOnListedNodesSlide(t *testing.T) {
 		}
 		n.Pass()
 	}
-	nodes[0].Gate(tutti.Gate{Run: slow.Run})
+	nodes[0].Gate(wire.Gate{Run: slow.Run})
 	nodes[0].Finish(slow.Run)
 	wantVerdict(t, f.Fleet, job, tutti.VerdictSucceeded)
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // asks are the questions that wait for answers of nodes. They are in memory only: a
@@ -43,7 +45,7 @@ type reply struct {
 func newAsks() asks { return asks{mu: &sync.Mutex{}, waiting: map[string]*ask{}} }
 
 // open lets nodes answer a question, and act on it.
-func (a asks) open(request tutti.RemoteRequest, nodes []tutti.NodeView) *ask {
+func (a asks) open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
 	q := &ask{request: request, began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, replies: make(chan reply, len(nodes))}
 	for _, v := range nodes {
 		q.nodes[v.Key] = &recipient{node: v.Node}
@@ -215,7 +217,7 @@ func plainSummary(in tutti.RunSummary) *tutti.RunSummary {
 // answered takes a node's answer to a question. The writer is not asked: a thousand
 // of them come at once.
 func (s *Server) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.RemoteReply](tutti.OpAnswer, payload)
+	in, err := decode[tutti.RemoteReply](wire.OpAnswer, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +229,7 @@ func (s *Server) answered(ctx context.Context, key tutti.NodeKey, payload []byte
 
 // act lets a node make the change that it was asked for.
 func (s *Server) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.RemoteAct](tutti.OpAct, payload)
+	in, err := decode[tutti.RemoteAct](wire.OpAct, payload)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fleet"
 )
 
 // runsPlan is the plan of a job that runs on listed nodes: one step, whose limit
 // slides.
-func (tx *tx) runsPlan(in tutti.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
+func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
 	const step tutti.StepName = "run"
 	nodes := slices.Compact(slices.Sorted(slices.Values(in.Nodes)))
 	if len(nodes) == 0 || in.Limit < 0 {
@@ -27,7 +28,7 @@ func (tx *tx) runsPlan(in tutti.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutt
 	if len(nodes) > 1 {
 		target = fmt.Sprintf("%d nodes", len(nodes))
 	}
-	return tutti.Plan{Name: tutti.RunsPlan, Steps: []tutti.Step{
+	return tutti.Plan{Name: api.RunsPlan, Steps: []tutti.Step{
 		{Name: step, Timeout: fleet.DefaultRunTimeout, Run: &tutti.RunStep{Target: target, Limit: in.Limit, RunOptions: in.RunOptions}},
 	}}, targets, nil
 }

@@ -13,11 +13,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // wantFold fails unless a version is the fold of the first events of a log, with all
@@ -98,8 +100,8 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 		defer cancel()
 		ask := func(op string, in any) error { return f.Node("db-01").CallWithin(ctx, op, in, nil) }
 		for name, err := range map[string]error{
-			"ask":   ask(tutti.OpAsk, tutti.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}),
-			"hiera": ask(tutti.OpHiera, tutti.HieraAsk{Run: run}),
+			"ask":   ask(wire.OpAsk, wire.Ask{Run: run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}),
+			"hiera": ask(wire.OpHiera, wire.HieraAsk{Run: run}),
 		} {
 			if err != nil {
 				t.Errorf("a node's %s while the writer waits: %v", name, err)
@@ -127,8 +129,8 @@ func TestReadersDoNotQueueAtTheWriter(t *testing.T) {
 // lookEverywhere calls all that only looks.
 func lookEverywhere(ctx context.Context, f *servertest.Fleet, job tutti.JobID, run tutti.RunID) map[string]error {
 	out := readEverywhere(ctx, f.Reader, job, run)
-	out["WatchJob"] = f.WatchJob(ctx, tutti.WatchJob{Job: job}, func(tutti.Watched) error { return nil })
-	out["ReadAudit"] = f.ReadAudit(ctx, tutti.ReadAudit{}, func(tutti.AuditEntry) error { return nil })
+	out["WatchJob"] = f.WatchJob(ctx, api.WatchJob{Job: job}, func(api.Watched) error { return nil })
+	out["ReadAudit"] = f.ReadAudit(ctx, api.ReadAudit{}, func(api.AuditEntry) error { return nil })
 	return out
 }
 
@@ -139,34 +141,34 @@ func readEverywhere(ctx context.Context, rd *explain.Reader, job tutti.JobID, ru
 		"ListNodes":     func() (any, error) { return rd.ListNodes(ctx) },
 		"ListJobs":      func() (any, error) { return rd.ListJobs(ctx) },
 		"ListValues":    func() (any, error) { return rd.ListValues(ctx, "") },
-		"PageValues":    func() (any, error) { return rd.PageValues(ctx, tutti.AskValues{}) },
+		"PageValues":    func() (any, error) { return rd.PageValues(ctx, api.AskValues{}) },
 		"ListPauses":    func() (any, error) { return rd.ListPauses(ctx) },
 		"ListOperators": func() (any, error) { return rd.ListOperators(ctx) },
 		"ListTokens":    func() (any, error) { return rd.ListTokens(ctx) },
 		"ExplainAccess": func() (any, error) {
-			return rd.ExplainAccess(ctx, tutti.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "db-01"})
+			return rd.ExplainAccess(ctx, api.AskAccess{Operator: "ada", Verb: tutti.VerbRun, Target: "db-01"})
 		},
 		"ShowNode":     func() (any, error) { return rd.ShowNode(ctx, "db-01") },
 		"ExplainNode":  func() (any, error) { return rd.ExplainNode(ctx, "db-01") },
 		"ExplainValue": func() (any, error) { return rd.ExplainValue(ctx, "shared/x") },
 		"ExplainResource": func() (any, error) {
-			return rd.ExplainResource(ctx, tutti.ExplainResource{Node: "db-01", Resource: "File[x]"})
+			return rd.ExplainResource(ctx, api.ExplainResource{Node: "db-01", Resource: "File[x]"})
 		},
 		"Graph": func() (any, error) { return rd.Graph(ctx, "") },
 		"PushEffect": func() (any, error) {
-			return rd.PushEffect(ctx, tutti.AskPush{Fleet: tutti.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
+			return rd.PushEffect(ctx, api.AskPush{Fleet: api.FleetSource{File: "tutti.yaml", Source: []byte("fleet: test\n")}})
 		},
-		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, tutti.AskCode{}) },
-		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, tutti.AskCode{Path: "."}) },
+		"ShowCode":      func() (any, error) { return rd.ShowCode(ctx, api.AskCode{}) },
+		"ReadCode":      func() (any, error) { return rd.ReadCode(ctx, api.AskCode{Path: "."}) },
 		"SuggestGrants": func() (any, error) { return rd.SuggestGrants(ctx, job) },
 		"ListSecrets":   func() (any, error) { return rd.ListSecrets(ctx) },
 		"Recipients":    func() (any, error) { return rd.Recipients(ctx, []string{"group:db"}) },
 		"SecretEffect": func() (any, error) {
-			return rd.SecretEffect(ctx, tutti.AskSecretEffect{Key: "shared/x", For: []string{"group:db"}})
+			return rd.SecretEffect(ctx, api.AskSecretEffect{Key: "shared/x", For: []string{"group:db"}})
 		},
 		"Effect":     func() (any, error) { return rd.Effect(ctx, "shared/x", json.RawMessage("3")) },
 		"RunReport":  func() (any, error) { return rd.RunReport(ctx, string(run)) },
-		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(tutti.LogLine) error { return nil }) },
+		"RunLog":     func() (any, error) { return nil, rd.RunLog(ctx, run, func(api.LogLine) error { return nil }) },
 		"RunRecord":  func() (any, error) { return rd.RunRecord(ctx, run) },
 		"JobChanges": func() (any, error) { return rd.JobChanges(ctx, job) },
 	}
@@ -186,14 +188,14 @@ func TestReadersOfOneVersion(t *testing.T) {
 	job := f.Start("deploy", tutti.ModeApply)
 	run := node.MustClaim().Run
 	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}}, node.Read(run, tutti.Query{Kind: tutti.QueryCollect, Type: "Host"})}
-	node.Gate(tutti.Gate{Run: run, Reads: reads, Keys: []tutti.KeyRead{{Key: "k"}}})
+	node.Gate(wire.Gate{Run: run, Reads: reads, Keys: []tutti.KeyRead{{Key: "k"}}})
 	node.Finish(run)
 	for _, key := range []string{"shared/x", "shared/hiera/k", "node/db-01/hiera/k"} {
 		if err := f.SetValue(servertest.Operator(), key, json.RawMessage("1")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.Pause(servertest.Operator(), tutti.Pause{Target: "db", Reason: "lunch"}); err != nil {
+	if _, err := f.Pause(servertest.Operator(), api.Pause{Target: "db", Reason: "lunch"}); err != nil {
 		t.Fatal(err)
 	}
 	f.Start("deploy", tutti.ModeApply)

@@ -11,9 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // TestARecordSpeaksToNoTerminal: a node may lie in every field of its record and of
@@ -35,12 +37,12 @@ func TestARecordSpeaksToNoTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Handle(t.Context(), f.db.Key, tutti.OpBlobPut, raw); err != nil {
+	if _, err := f.Handle(t.Context(), f.db.Key, wire.OpBlobPut, raw); err != nil {
 		t.Fatal(err)
 	}
 	result := servertest.Result(order.Run, tutti.Waiting)
 	result.Message, result.Record, result.Waits = bad, tutti.DigestOf(raw), []tutti.Wait{{Query: query, At: place}}
-	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 	record, err := f.RunRecord(servertest.Operator(), order.Run)
@@ -63,7 +65,7 @@ func (p *past) reported(t *testing.T, same bool) tutti.RunID {
 	t.Helper()
 	p.Start("deploy", tutti.ModeApply)
 	run := p.db.MustClaim().Run
-	p.db.Gate(tutti.Gate{Run: run})
+	p.db.Gate(wire.Gate{Run: run})
 	result := servertest.Result(run, tutti.Changed)
 	for name, to := range map[string]*tutti.Digest{"environment": &result.Report, "message": &result.Log, "node": &result.Record} {
 		if same {
@@ -73,12 +75,12 @@ func (p *past) reported(t *testing.T, same bool) tutti.RunID {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Handle(t.Context(), p.db.Key, tutti.OpBlobPut, raw); err != nil {
+		if _, err := p.Handle(t.Context(), p.db.Key, wire.OpBlobPut, raw); err != nil {
 			t.Fatal(err)
 		}
 		*to = tutti.DigestOf(raw)
 	}
-	if err := p.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := p.db.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 	return run
@@ -95,10 +97,10 @@ func (p *past) kept(t *testing.T, run tutti.RunID) string {
 		t.Fatalf("run %s: %+v, %v: what became of it is to stay", run, of, err)
 	case of.Report != nil:
 		out = append(out, "report")
-	case of.Missing.Why != tutti.ReportNotKept:
+	case of.Missing.Why != api.ReportNotKept:
 		t.Errorf("missing %+v", of.Missing)
 	}
-	err = p.RunLog(ctx, run, func(tutti.LogLine) error { return nil })
+	err = p.RunLog(ctx, run, func(api.LogLine) error { return nil })
 	if err == nil {
 		out = append(out, "log")
 	} else {
@@ -136,27 +138,27 @@ func TestAReportThatIsLost(t *testing.T) {
 			}
 			return of.Result
 		}
-		want := func(run tutti.RunID, why tutti.MissingReport, code tutti.Code, says string) {
+		want := func(run tutti.RunID, why api.MissingReport, code tutti.Code, says string) {
 			t.Helper()
 			of, err := p.RunReport(ctx, string(run))
 			if err != nil || of.Missing == nil || of.Missing.Why != why || !strings.Contains(of.Missing.Text, says) {
 				t.Errorf("the report: %+v, %v, want %s", of.Missing, err, why)
 			}
-			wantCode(t, p.RunLog(ctx, run, func(tutti.LogLine) error { return nil }), code, says)
+			wantCode(t, p.RunLog(ctx, run, func(api.LogLine) error { return nil }), code, says)
 		}
 		first := p.reported(t, false)
 		lose(first)
-		want(first, tutti.ReportNotKept, tutti.CodeNotFound, "not kept any more") // nobody has said what was let go
+		want(first, api.ReportNotKept, tutti.CodeNotFound, "not kept any more") // nobody has said what was let go
 		sweep()
-		want(first, tutti.ReportNotKept, tutti.CodeNotFound, "not kept any more") // an older release may have let it go
+		want(first, api.ReportNotKept, tutti.CodeNotFound, "not kept any more") // an older release may have let it go
 		second := p.reported(t, false)
 		lost := lose(second)
-		want(second, tutti.ReportLost, tutti.CodeDamaged, "disk has lost it")
+		want(second, api.ReportLost, tutti.CodeDamaged, "disk has lost it")
 		wantCode(t, p.CopyLog(t.Context(), &copyOf{}), tutti.CodeDamaged, "the report of run "+string(second))
 		p.reported(t, false)
 		p.reported(t, false)
 		sweep()
-		want(second, tutti.ReportNotKept, tutti.CodeNotFound, "not kept any more") // it would have gone by now
+		want(second, api.ReportNotKept, tutti.CodeNotFound, "not kept any more") // it would have gone by now
 		if err := p.CopyLog(t.Context(), &copyOf{}); err != nil {
 			t.Error(err)
 		}
@@ -170,12 +172,12 @@ func TestAReportThatIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		of, err := p.RunReport(ctx, string(run.Result.Run))
-		if err != nil || of.Missing == nil || of.Missing.Why != tutti.ReportLost {
+		if err != nil || of.Missing == nil || of.Missing.Why != api.ReportLost {
 			t.Errorf("a foreign run: %+v, %v", of.Missing, err)
 		}
 		p.wantWhole(t)
 		p = p.again(t)
-		if of, err := p.RunReport(ctx, string(run.Result.Run)); err != nil || of.Missing == nil || of.Missing.Why != tutti.ReportLost {
+		if of, err := p.RunReport(ctx, string(run.Result.Run)); err != nil || of.Missing == nil || of.Missing.Why != api.ReportLost {
 			t.Errorf("after a start: %+v, %v", of.Missing, err)
 		}
 	})

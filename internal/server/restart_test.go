@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // wholePlan has everything in it that a job can meet: what others read, a stop at
@@ -78,7 +79,7 @@ func (a *agents) execute(t *testing.T, n *servertest.Node, o tutti.Order) {
 	if o.Node != "web-01" {
 		compiled.Values = []string{"db/" + string(o.Node), "db/ready"}
 	}
-	gated := n.Gate(tutti.Gate{Run: o.Run, Compiled: compiled, Reads: []tutti.Read{read}, Exports: exportsOf(o)})
+	gated := n.Gate(wire.Gate{Run: o.Run, Compiled: compiled, Reads: []tutti.Read{read}, Exports: exportsOf(o)})
 	if gated.Verdict == tutti.GateStop {
 		result.Outcome, result.Stopped = "", true
 	} else if o.Step == "first" {
@@ -90,7 +91,7 @@ func (a *agents) execute(t *testing.T, n *servertest.Node, o tutti.Order) {
 			t.Fatal(err) // the other one was faster
 		}
 	}
-	if err := n.Call(tutti.OpResult, result, nil); err != nil {
+	if err := n.Call(wire.OpResult, result, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,11 +9,12 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // result takes how a run ended, once all that it names is stored.
 func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := tutti.DecodeEnded(payload)
+	in, err := wire.DecodeEnded(payload)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func checkRecord(run tutti.RunID, size int64) error {
 
 // storeEnclosed keeps what a result encloses, and makes sure that all else that it
 // names is here.
-func (s *Server) storeEnclosed(ctx context.Context, key tutti.NodeKey, in tutti.Ended) error {
+func (s *Server) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.Ended) error {
 	digests := make([]tutti.Digest, len(in.Enclosed))
 	for i, part := range in.Enclosed {
 		digests[i] = tutti.DigestOf(part)

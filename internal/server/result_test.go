@@ -7,23 +7,24 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // enclosing is a result with a report and a log that go along with it.
-func enclosing(run tutti.RunID, report, log string) tutti.Ended {
-	out := tutti.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{[]byte(report), []byte(log)}}
+func enclosing(run tutti.RunID, report, log string) wire.Ended {
+	out := wire.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{[]byte(report), []byte(log)}}
 	out.Report, out.Log = tutti.DigestOf([]byte(report)), tutti.DigestOf([]byte(log))
 	return out
 }
 
 // handOver hands a result over; cut bytes of it are missing.
-func handOver(t *testing.T, n *servertest.Node, in tutti.Ended, cut int) error {
+func handOver(t *testing.T, n *servertest.Node, in wire.Ended, cut int) error {
 	t.Helper()
 	raw, err := in.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.Fleet.Handle(context.Background(), n.Key, tutti.OpResult, raw[:len(raw)-cut])
+	_, err = n.Fleet.Handle(context.Background(), n.Key, wire.OpResult, raw[:len(raw)-cut])
 	return err
 }
 
@@ -36,7 +37,7 @@ func wantStored(t *testing.T, f fixture, content string, want bool) {
 
 func TestAResultBringsWhatItNames(t *testing.T) {
 	f, _, order := started(t, tutti.ModeApply)
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	in := enclosing(order.Run, "report", "log")
 	wantCode(t, handOver(t, f.db, in, 1), tutti.CodeConflict, "send it again")
 	wantStored(t, f, "report", false)
@@ -62,14 +63,14 @@ func TestAResultBringsWhatItNames(t *testing.T) {
 func TestWhatAResultMayNotEnclose(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		change func(f fixture, in *tutti.Ended)
+		change func(f fixture, in *wire.Ended)
 		by     func(f fixture) *servertest.Node
 		code   tutti.Code
 	}{
-		"not named": {"nothing would ever ask for it", func(_ fixture, in *tutti.Ended) { in.Report = "" }, nil, tutti.CodeInvalid},
-		"not here":  {"a result stands for what it names", func(_ fixture, in *tutti.Ended) { in.Record = tutti.DigestOf([]byte("x")) }, nil, tutti.CodeConflict},
-		"another's": {"a node that has no run could fill the disk", func(fixture, *tutti.Ended) {}, func(f fixture) *servertest.Node { return f.web1 }, tutti.CodeRefused},
-		"no run":    {"a node that has no run could fill the disk", func(_ fixture, in *tutti.Ended) { in.Run = servertest.NewRunID() }, nil, tutti.CodeRefused},
+		"not named": {"nothing would ever ask for it", func(_ fixture, in *wire.Ended) { in.Report = "" }, nil, tutti.CodeInvalid},
+		"not here":  {"a result stands for what it names", func(_ fixture, in *wire.Ended) { in.Record = tutti.DigestOf([]byte("x")) }, nil, tutti.CodeConflict},
+		"another's": {"a node that has no run could fill the disk", func(fixture, *wire.Ended) {}, func(f fixture) *servertest.Node { return f.web1 }, tutti.CodeRefused},
+		"no run":    {"a node that has no run could fill the disk", func(_ fixture, in *wire.Ended) { in.Run = servertest.NewRunID() }, nil, tutti.CodeRefused},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestWhoHasNoRunLearnsNothingByAResult(t *testing.T) {
 		for _, digest := range []tutti.Digest{here, tutti.DigestOf([]byte("of nobody"))} {
 			result := servertest.Result(tc.run, tutti.Changed)
 			result.Report = digest
-			err := tc.by.Call(tutti.OpResult, result, nil)
+			err := tc.by.Call(wire.OpResult, result, nil)
 			wantCode(t, err, tutti.CodeRefused, "is not a run of")
 			says = append(says, fmt.Sprint(err))
 		}

@@ -12,10 +12,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const anyFleet = `
@@ -71,9 +73,9 @@ func (a *anything) step(t *rapid.T) {
 		a.PushSite(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "code"))
 	case "start":
 		plan := rapid.SampledFrom([]tutti.PlanName{"one", "both"}).Draw(t, "plan")
-		_, _ = a.StartJob(ctx, tutti.StartJob{Plan: plan, Mode: rapid.SampledFrom([]tutti.Mode{tutti.ModeApply, tutti.ModeNoop}).Draw(t, "mode")})
+		_, _ = a.StartJob(ctx, api.StartJob{Plan: plan, Mode: rapid.SampledFrom([]tutti.Mode{tutti.ModeApply, tutti.ModeNoop}).Draw(t, "mode")})
 	case "cancel":
-		_ = a.CancelJob(ctx, tutti.CancelJob{})
+		_ = a.CancelJob(ctx, api.CancelJob{})
 	case "set":
 		_ = a.SetValue(ctx, key, json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value")))
 	case "unset":
@@ -81,13 +83,13 @@ func (a *anything) step(t *rapid.T) {
 	case "lose":
 		if o := a.node(name).Claimed(); o != nil {
 			_ = a.Emit(&tutti.RunLost{Run: o.Run, Reason: "silent"})
-			_ = a.node(name).Call(tutti.OpPublish, tutti.Publish{Run: o.Run, Key: "db/x", Value: json.RawMessage("3")}, nil)
+			_ = a.node(name).Call(wire.OpPublish, wire.Publish{Run: o.Run, Key: "db/x", Value: json.RawMessage("3")}, nil)
 			if rapid.Bool().Draw(t, "late result") {
-				_ = a.node(name).Call(tutti.OpResult, servertest.Result(o.Run, tutti.Changed), nil)
+				_ = a.node(name).Call(wire.OpResult, servertest.Result(o.Run, tutti.Changed), nil)
 			}
 		}
 	case "revoke":
-		token, err := a.CreateToken(ctx, tutti.CreateToken{Name: "x"})
+		token, err := a.CreateToken(ctx, api.CreateToken{Name: "x"})
 		if err == nil {
 			_ = a.Emit(&tutti.TokenRevoked{Token: token.Token})
 		}
@@ -133,7 +135,7 @@ func (a *anything) anyForeign(t *rapid.T) tutti.Foreign {
 }
 
 func (a *anything) join(name tutti.NodeName, ttl time.Duration) {
-	token, err := a.CreateToken(servertest.Operator(), tutti.CreateToken{Name: string(name), TTL: ttl, Groups: []tutti.GroupName{"all"}})
+	token, err := a.CreateToken(servertest.Operator(), api.CreateToken{Name: string(name), TTL: ttl, Groups: []tutti.GroupName{"all"}})
 	if err == nil {
 		_, _ = a.Enrol(context.Background(), a.node(name).Request(token))
 	}
@@ -145,7 +147,7 @@ func (a *anything) work(t *rapid.T, n *servertest.Node) {
 	if o == nil || rapid.Bool().Draw(t, "only claims") {
 		return
 	}
-	gate := tutti.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/ready"}}}
+	gate := wire.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/ready"}}}
 	for _, title := range []string{"a", "b"} {
 		if rapid.Bool().Draw(t, "exports "+title) {
 			gate.Exports = append(gate.Exports, database(title))
@@ -154,13 +156,13 @@ func (a *anything) work(t *rapid.T, n *servertest.Node) {
 	if rapid.IntRange(0, 5).Draw(t, "outdated") == 0 {
 		gate.Reads = []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/never"}, Found: true, Digest: tutti.DigestOf(nil)}}
 	}
-	var gated tutti.Gated
-	if n.Call(tutti.OpGate, gate, &gated) != nil {
+	var gated wire.Gated
+	if n.Call(wire.OpGate, gate, &gated) != nil {
 		return
 	}
 	result := servertest.Result(o.Run, rapid.SampledFrom([]tutti.Outcome{tutti.Changed, tutti.Changed, tutti.Failed}).Draw(t, "outcome"))
 	if rapid.Bool().Draw(t, "reports") {
-		if _, err := n.Fleet.Handle(context.Background(), n.Key, tutti.OpBlobPut, []byte("report")); err == nil {
+		if _, err := n.Fleet.Handle(context.Background(), n.Key, wire.OpBlobPut, []byte("report")); err == nil {
 			result.Report = tutti.DigestOf([]byte("report"))
 		}
 	}
@@ -170,12 +172,12 @@ func (a *anything) work(t *rapid.T, n *servertest.Node) {
 		for _, key := range []string{"db/ready", "db/x", "db/ready"} {
 			if rapid.Bool().Draw(t, "publishes") {
 				value := json.RawMessage(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value"))
-				_ = n.Call(tutti.OpPublish, tutti.Publish{Run: o.Run, Key: key, Value: value, Withdraw: rapid.IntRange(0, 3).Draw(t, "withdraws") == 0}, nil)
+				_ = n.Call(wire.OpPublish, wire.Publish{Run: o.Run, Key: key, Value: value, Withdraw: rapid.IntRange(0, 3).Draw(t, "withdraws") == 0}, nil)
 			}
 		}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "ends") > 0 {
-		_ = n.Call(tutti.OpResult, result, nil)
+		_ = n.Call(wire.OpResult, result, nil)
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // What a changed fleet file no longer grants is withdrawn with it, and nothing else; its node is not good
@@ -30,10 +32,10 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 			f := newFixture(t)
 			with := func(grants string) string { return strings.Replace(twoSteps, granted, grants, 1) }
 			f.Push(with("write: [db/**], exports: [{type: Database, defined: true, most: 50000}, Sshkey]"))
-			f.StartJob(servertest.Operator(), tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
+			f.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply}) //nolint:errcheck // MustClaim says it
 			order := f.db.MustClaim()
 			sshkey := tutti.Export{Type: "Sshkey", Title: "db-01"}
-			gate := tutti.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, Compiled: tutti.Compiled{Values: []string{"db/a", "db/b", "node/db-01/own"}}}
+			gate := wire.Gate{Run: order.Run, Exports: []tutti.Export{database("main"), sshkey}, Compiled: tutti.Compiled{Values: []string{"db/a", "db/b", "node/db-01/own"}}}
 			f.db.Gate(gate)
 			for _, key := range gate.Values {
 				if err := f.db.Publish(order.Run, key, "1"); err != nil {
@@ -44,7 +46,7 @@ func TestWhatIsNotGrantedAnyMoreIsWithdrawn(t *testing.T) {
 
 			after := with(tc.grants)
 			for range 2 { // the second time there is nothing to do
-				if _, err := f.SetFleet(servertest.Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(after)}); err != nil {
+				if _, err := f.SetFleet(servertest.Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(after)}); err != nil {
 					t.Fatal(err)
 				}
 			}

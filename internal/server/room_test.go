@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // leaving is a store of whose content the server does not hear: as when a node does not wait for its answer, and what
@@ -45,27 +46,27 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 		run := db.MustClaim().Run
 		blobs.on.Store(true)
 		gate := func(i int) error {
-			in := tutti.Gate{Run: run}
+			in := wire.Gate{Run: run}
 			for k := range 4 {
 				in.Exports = append(in.Exports, tutti.Export{Type: "Database", Title: fmt.Sprint(i, k), Parameters: map[string]json.RawMessage{
 					"x": json.RawMessage(`"` + strings.Repeat("x", 1_000_000) + `"`),
 				}})
 			}
-			return db.Call(tutti.OpGate, in, nil)
+			return db.Call(wire.OpGate, in, nil)
 		}
 		result := func(i int) error {
 			part := []byte(fmt.Sprint(i) + strings.Repeat("x", 115<<10))
-			in := tutti.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{part}}
+			in := wire.Ended{Result: servertest.Result(run, tutti.Changed), Enclosed: [][]byte{part}}
 			in.Log = tutti.DigestOf(part)
 			raw, err := in.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = f.Handle(t.Context(), db.Key, tutti.OpResult, raw)
+			_, err = f.Handle(t.Context(), db.Key, wire.OpResult, raw)
 			return err
 		}
 		blob := func(i int) error {
-			_, err := f.Handle(t.Context(), db.Key, tutti.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
+			_, err := f.Handle(t.Context(), db.Key, wire.OpBlobPut, []byte(fmt.Sprint(i)+strings.Repeat("x", 1<<20)))
 			return err
 		}
 		// until says something until it is refused, of a node that may leave so much more behind.

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // SealSecret implements tutti.Secrets.
@@ -125,9 +127,9 @@ func (s *Server) RecoverSecret(ctx context.Context, key string) (tutti.Secret, e
 
 // SecretEffect implements tutti.Secrets. It would tell who reads a secret: so it is refused to whoever may neither read
 // nor set it.
-func (s *Server) SecretEffect(ctx context.Context, in tutti.AskSecretEffect) (tutti.Effect, error) {
+func (s *Server) SecretEffect(ctx context.Context, in api.AskSecretEffect) (api.Effect, error) {
 	if err := s.seesKey(ctx, in.Key); err != nil {
-		return tutti.Effect{}, err
+		return api.Effect{}, err
 	}
 	return s.Reader.SecretEffect(ctx, in)
 }
@@ -148,14 +150,14 @@ func (s *Server) seesKey(ctx context.Context, key string) error {
 
 // recipients tells a node to whom a secret is to be sealed that it publishes.
 func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.AskRecipients](tutti.OpRecipients, payload)
+	in, err := decode[wire.AskRecipients](wire.OpRecipients, payload)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.shares.read(key, payload); err != nil {
 		return nil, err
 	}
-	var out tutti.NodeRecipients
+	var out wire.NodeRecipients
 	var node tutti.NodeName
 	return &out, s.answerBeside(ctx, key, inquiry{
 		check: func(tx *tx) (cost int, err error) {
@@ -181,7 +183,7 @@ func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []by
 				return unknownGroup(out.Unknown[0])
 			}
 			if secret, is := tx.Data.Secret(in.Key); is && secret.View.Owner == node {
-				out.Current = &tutti.SealedTo{ID: secret.Secret.ID, For: secret.Secret.For, Boxes: secret.Boxes}
+				out.Current = &wire.SealedTo{ID: secret.Secret.ID, For: secret.Secret.For, Boxes: secret.Boxes}
 			}
 			return nil
 		},
@@ -209,7 +211,7 @@ func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
 
 // pieces tells a node what is sealed to it.
 func (s *Server) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
-	var out tutti.OwnPieces
+	var out wire.OwnPieces
 	return &out, s.do(ctx, func(tx *tx) error {
 		n, err := tx.node(key)
 		if err != nil {
@@ -220,8 +222,8 @@ func (s *Server) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, 
 			size += len(p.Sealed)
 			out.Pieces = append(out.Pieces, p)
 		}
-		if size > tutti.MaxOwnPieces {
-			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join with keys of its own", n.Node, size, tutti.MaxOwnPieces)
+		if size > wire.MaxOwnPieces {
+			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join with keys of its own", n.Node, size, wire.MaxOwnPieces)
 		}
 		return nil
 	})
@@ -229,13 +231,13 @@ func (s *Server) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, 
 
 // ownPieces are those that a node seals again when it takes another key: not what another node has published for it
 // under keys that it may not read.
-func (tx *tx) ownPieces(n *fold.Node) []tutti.OwnPiece {
+func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	groups := tx.Registry.Groups(n)
 	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // it opens what others read
 		return tx.Data.PiecesOf(n.Node)
 	}
 	keys := policy.KeysOf(tx.Fleet(), groups, n.Node)
-	return slices.DeleteFunc(tx.Data.PiecesOf(n.Node), func(p tutti.OwnPiece) bool {
+	return slices.DeleteFunc(tx.Data.PiecesOf(n.Node), func(p wire.OwnPiece) bool {
 		secret, _ := tx.Data.Secret(p.Key)
 		owner := secret.View.Owner
 		return owner != "" && owner != n.Node && !keys.Reads(p.Key)
@@ -247,7 +249,7 @@ const maxBoxes = 3
 
 // box gives a node another key for its secrets. Nobody becomes stale by it: each secret stays what it is.
 func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	in, err := decode[tutti.NewBox](tutti.OpBox, payload)
+	in, err := decode[wire.NewBox](wire.OpBox, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +265,7 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			return err
 		}
 		has := tx.ownPieces(n)
-		same := slices.EqualFunc(has, in.Pieces, func(a, b tutti.OwnPiece) bool { return a.Key == b.Key && a.ID == b.ID })
+		same := slices.EqualFunc(has, in.Pieces, func(a, b wire.OwnPiece) bool { return a.Key == b.Key && a.ID == b.ID })
 		if !same {
 			return tutti.Errorf(tutti.CodeConflict, "the secrets of node %s have changed meanwhile", n.Node)
 		}

@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // vault is a fleet with secrets, and what its operators keep.
@@ -99,20 +101,20 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 	if got := opened(t, web, a.Value); got != `"hunter2"` || a.Digest != (tutti.Secret{ID: id(1)}).Digest() {
 		t.Errorf("web-01 opens %s, digest %s", got, a.Digest)
 	}
-	var level tutti.HieraData
-	if err := web.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
+	var level wire.HieraData
+	if err := web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
 	if got := opened(t, web, level.Data["app::key"]); got != `{"a":1}` || len(level.Awaits) > 0 {
 		t.Errorf("web-01 opens %s of hiera, awaits %v", got, level.Awaits)
 	}
-	web.Gate(tutti.Gate{Run: order.Run, Reads: []tutti.Read{{Query: password, Found: true, Digest: a.Digest, Seq: a.Seq}}})
+	web.Gate(wire.Gate{Run: order.Run, Reads: []tutti.Read{{Query: password, Found: true, Digest: a.Digest, Seq: a.Seq}}})
 	web.Finish(order.Run)
 	other := db.MustClaim()
 	if a := db.Ask(other.Run, password); a.Found || a.Awaits != "" || a.Value != nil {
 		t.Errorf("db-01 is told %+v, and is not meant", a)
 	}
-	db.Gate(tutti.Gate{Run: other.Run})
+	db.Gate(wire.Gate{Run: other.Run})
 	db.Finish(other.Run)
 
 	late := v.Join("web-02", "web")
@@ -121,8 +123,8 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 	if a := late.Ask(order.Run, password); a.Found || a.Awaits != "db/password" {
 		t.Errorf("web-02 is told %+v", a)
 	}
-	level = tutti.HieraData{}
-	if err := late.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
+	level = wire.HieraData{}
+	if err := late.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run, Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"app::key": "shared/hiera/app::key"}, level.Awaits); diff != "" {
@@ -154,7 +156,7 @@ func TestSecretsAreForTheirNodes(t *testing.T) {
 		t.Errorf("web-02 is told %+v", a)
 	}
 	for _, node := range []tutti.NodeName{"web-01", "db-01"} {
-		if shown, err := v.ShowNode(servertest.Operator(), node); err != nil || shown.Standing.State != tutti.NodeGood {
+		if shown, err := v.ShowNode(servertest.Operator(), node); err != nil || shown.Standing.State != api.NodeGood {
 			t.Errorf("%s stands as %+v, %v", node, shown.Standing, err)
 		}
 	}
@@ -222,8 +224,8 @@ func TestAnOldAgentGetsNoSecret(t *testing.T) {
 	v.set("shared/hiera/k", 2, `1`, "group:web")
 	v.Start("web", tutti.ModeApply)
 	order := web.MustClaim()
-	wantCode(t, web.Call(tutti.OpAsk, tutti.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}}, nil), tutti.CodeRefused, "upgrade tutti")
-	wantCode(t, web.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
+	wantCode(t, web.Call(wire.OpAsk, wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}}, nil), tutti.CodeRefused, "upgrade tutti")
+	wantCode(t, web.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, nil), tutti.CodeRefused, "upgrade tutti")
 }
 
 // TestAReplacedMachineHasNoSecrets: its name is known, its key is another one. A node that leaves a group has had them.
@@ -238,7 +240,7 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	v.Join("web-01", "web")
 	again := v.Node("another machine")
 	again.Name = "web-02"
-	token, err := v.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "web-02"})
+	token, err := v.CreateToken(servertest.Operator(), api.CreateToken{Name: "web-02"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestAReplacedMachineHasNoSecrets(t *testing.T) {
 	if _, err := v.Enrol(t.Context(), again.Request(token)); err != nil {
 		t.Fatal(err)
 	}
-	lists := func() tutti.SecretView {
+	lists := func() api.SecretView {
 		t.Helper()
 		list, err := v.ListSecrets(servertest.Operator())
 		if err != nil || len(list) != 1 {
@@ -286,9 +288,9 @@ func TestANodePublishesASecret(t *testing.T) {
 	db, web := v.Join("db-01"), v.Join("web-01", "web")
 	v.Start("db", tutti.ModeApply)
 	order := db.MustClaim()
-	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/password"}}})
-	ask := func(n *servertest.Node, run tutti.RunID, key string) (out tutti.NodeRecipients, err error) {
-		err = n.Call(tutti.OpRecipients, tutti.AskRecipients{Run: run, Key: key, For: []string{"group:web", "group:pair"}}, &out)
+	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"db/password"}}})
+	ask := func(n *servertest.Node, run tutti.RunID, key string) (out wire.NodeRecipients, err error) {
+		err = n.Call(wire.OpRecipients, wire.AskRecipients{Run: run, Key: key, For: []string{"group:web", "group:pair"}}, &out)
 		return out, err
 	}
 	to, err := ask(db, order.Run, "db/password")
@@ -305,7 +307,7 @@ func TestANodePublishesASecret(t *testing.T) {
 	}
 	in.Pieces = append(in.Pieces, own[0].Pieces...)
 	publish := func(in tutti.SealSecret, key string) error {
-		return db.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: key, Secret: &in}, nil)
+		return db.Call(wire.OpPublish, wire.Publish{Run: order.Run, Key: key, Secret: &in}, nil)
 	}
 	wantCode(t, publish(in, "db/other"), tutti.CodeInvalid, "published as")
 	wantCode(t, publish(in, "db/password"), "", "")
@@ -336,15 +338,15 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	v.Start("deploy", tutti.ModeApply)
 	run := f.db.MustClaim().Run
 	password := tutti.Query{Kind: tutti.QueryValue, Key: "db/password"}
-	var a tutti.Answered
-	if err := f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: "db-01", Query: password, Opens: true}, &a); err != nil {
+	var a wire.Answered
+	if err := f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: "db-01", Query: password, Opens: true}, &a); err != nil {
 		t.Fatal(err)
 	}
 	if got := opened(t, f.host, a.Value); got != `"hunter2"` || a.Digest != f.db.Ask(run, password).Digest {
 		t.Errorf("the compile host opens %s, digest %s", got, a.Digest)
 	}
-	var level tutti.HieraData
-	if err := f.host.Call(tutti.OpHiera, tutti.HieraAsk{Run: run, For: "db-01", Opens: true}, &level); err != nil {
+	var level wire.HieraData
+	if err := f.host.Call(wire.OpHiera, wire.HieraAsk{Run: run, For: "db-01", Opens: true}, &level); err != nil {
 		t.Fatal(err)
 	}
 	if got := opened(t, f.host, level.Data["pw"]); got != `"hunter3"` {
@@ -356,14 +358,14 @@ func TestACompileHostOpensWhatItCompilesWith(t *testing.T) {
 	}
 	f.host = v.Node("another")
 	f.host.Name = "puppet"
-	token, err := v.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "puppet"})
+	token, err := v.CreateToken(servertest.Operator(), api.CreateToken{Name: "puppet"})
 	if err == nil {
 		_, err = v.Enrol(t.Context(), f.host.Request(token))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, f.host.Call(tutti.OpAsk, tutti.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
+	wantCode(t, f.host.Call(wire.OpAsk, wire.Ask{Run: run, For: "db-01", Query: password, Opens: true}, nil), tutti.CodeRefused, "not sealed to puppet, which compiles for it")
 }
 
 // TestANodeHasAnotherKeyNowAndThen: each time is in the audit trail. What another node has published for it under a key
@@ -377,17 +379,17 @@ func anotherKeyNowAndThen(t *testing.T) {
 	db, web := v.Join("db-01"), v.Join("web-01", "web")
 	v.Start("db", tutti.ModeApply)
 	order := db.MustClaim()
-	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"node/db-01/x"}}})
+	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Values: []string{"node/db-01/x"}}})
 	in := v.sealed("node/db-01/x", 1, `"garbage"`, "node:web-01")
-	if err := db.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: in.Key, Secret: &in}, nil); err != nil {
+	if err := db.Call(wire.OpPublish, wire.Publish{Run: order.Run, Key: in.Key, Secret: &in}, nil); err != nil {
 		t.Fatal(err)
 	}
-	var own tutti.OwnPieces
-	if err := web.Call(tutti.OpPieces, struct{}{}, &own); err != nil || len(own.Pieces) != 0 {
+	var own wire.OwnPieces
+	if err := web.Call(wire.OpPieces, struct{}{}, &own); err != nil || len(own.Pieces) != 0 {
 		t.Errorf("it is to seal again %+v, %v", own, err)
 	}
 	box := func(i int) error {
-		return web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box(fmt.Sprint("box ", i))), Pieces: []tutti.OwnPiece{}}, nil)
+		return web.Call(wire.OpBox, wire.NewBox{BoxKey: seal.PublicKey(servertest.Box(fmt.Sprint("box ", i))), Pieces: []wire.OwnPiece{}}, nil)
 	}
 	for i := range 3 {
 		wantCode(t, box(i), "", "")
@@ -414,10 +416,10 @@ func TestANodeHasAnotherKey(t *testing.T) {
 	v.set("db/password", 1, `"hunter2"`, "group:web")
 	v.set("shared/hiera/pw", 2, `"hunter3"`, "node:web-01")
 	next := seal.PublicKey(servertest.Box("next"))
-	resealed := func(change func([]tutti.OwnPiece) []tutti.OwnPiece) tutti.NewBox {
+	resealed := func(change func([]wire.OwnPiece) []wire.OwnPiece) wire.NewBox {
 		t.Helper()
-		var own tutti.OwnPieces
-		if err := web.Call(tutti.OpPieces, struct{}{}, &own); err != nil || len(own.Pieces) != 2 {
+		var own wire.OwnPieces
+		if err := web.Call(wire.OpPieces, struct{}{}, &own); err != nil || len(own.Pieces) != 2 {
 			t.Fatal(own, err)
 		}
 		for i, p := range own.Pieces {
@@ -427,30 +429,30 @@ func TestANodeHasAnotherKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return tutti.NewBox{BoxKey: next, Pieces: change(own.Pieces)}
+		return wire.NewBox{BoxKey: next, Pieces: change(own.Pieces)}
 	}
-	for reason, change := range map[string]func([]tutti.OwnPiece) []tutti.OwnPiece{
-		"one is missing":  func(p []tutti.OwnPiece) []tutti.OwnPiece { return p[1:] },
-		"an older secret": func(p []tutti.OwnPiece) []tutti.OwnPiece { p[0].ID = id(7); return p },
-		"another's":       func(p []tutti.OwnPiece) []tutti.OwnPiece { p[0].Key = "db/other"; return p },
+	for reason, change := range map[string]func([]wire.OwnPiece) []wire.OwnPiece{
+		"one is missing":  func(p []wire.OwnPiece) []wire.OwnPiece { return p[1:] },
+		"an older secret": func(p []wire.OwnPiece) []wire.OwnPiece { p[0].ID = id(7); return p },
+		"another's":       func(p []wire.OwnPiece) []wire.OwnPiece { p[0].Key = "db/other"; return p },
 	} {
 		n := len(v.Events())
-		wantCode(t, web.Call(tutti.OpBox, resealed(change), nil), tutti.CodeConflict, "changed meanwhile")
+		wantCode(t, web.Call(wire.OpBox, resealed(change), nil), tutti.CodeConflict, "changed meanwhile")
 		if got := v.Since(n); len(got) > 0 {
 			t.Errorf("%s: appended %v", reason, got)
 		}
 	}
-	wantCode(t, web.Call(tutti.OpBox, tutti.NewBox{BoxKey: "AAAA"}, nil), tutti.CodeInvalid, "not an X25519 key")
-	whole := resealed(func(p []tutti.OwnPiece) []tutti.OwnPiece { return p })
+	wantCode(t, web.Call(wire.OpBox, wire.NewBox{BoxKey: "AAAA"}, nil), tutti.CodeInvalid, "not an X25519 key")
+	whole := resealed(func(p []wire.OwnPiece) []wire.OwnPiece { return p })
 	n := len(v.Events())
-	wantCode(t, web.Call(tutti.OpBox, whole, nil), "", "")
+	wantCode(t, web.Call(wire.OpBox, whole, nil), "", "")
 	if diff := cmp.Diff([]string{"node.boxed", "secret.sealed", "secret.sealed"}, v.Since(n)); diff != "" {
 		t.Errorf("appended -want +got\n%s", diff)
 	}
 	if list, err := v.ListSecrets(servertest.Operator()); err != nil || list[0].Replaced != nil {
 		t.Errorf("listed as %+v, %v: want no machine that was replaced", list, err)
 	}
-	wantCode(t, web.Call(tutti.OpBox, whole, nil), "", "") // it has not heard of it
+	wantCode(t, web.Call(wire.OpBox, whole, nil), "", "") // it has not heard of it
 	if got := v.Since(n); len(got) != 3 {
 		t.Errorf("said again: %v", got)
 	}
@@ -482,7 +484,7 @@ func secretsOf(t *testing.T, f *servertest.Fleet, web *servertest.Node) {
 		Pieces: []tutti.Piece{{Node: "web-01", Box: tutti.BoxDigest(seal.PublicKey(servertest.Box(string(web.Key)))), Sealed: []byte("for web-01")}},
 	}}))
 	for range 2 { // the second one says what is known
-		must(web.Call(tutti.OpBox, tutti.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []tutti.OwnPiece{
+		must(web.Call(wire.OpBox, wire.NewBox{BoxKey: seal.PublicKey(servertest.Box("next")), Pieces: []wire.OwnPiece{
 			{Key: "shared/password", ID: "0123456789abcdef", Sealed: []byte("for its next key")},
 		}}, nil))
 	}
@@ -497,11 +499,11 @@ func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 	v.set("shared/hiera/pw", 2, `1`, "group:web")
 	v.Start("db", tutti.ModeApply)
 	order := db.MustClaim()
-	db.Gate(tutti.Gate{
+	db.Gate(wire.Gate{
 		Run: order.Run, Reads: []tutti.Read{db.Read(order.Run, tutti.Query{Kind: tutti.QueryValue, Key: "db/password"})}, Keys: []tutti.KeyRead{{Key: "pw"}},
 	})
 	db.Finish(order.Run)
-	stands := func() tutti.NodeStanding {
+	stands := func() api.NodeStanding {
 		t.Helper()
 		n, err := v.ShowNode(servertest.Operator(), "db-01")
 		if err != nil {
@@ -509,7 +511,7 @@ func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 		}
 		return n.Standing
 	}
-	if got := stands(); got.State != tutti.NodeGood {
+	if got := stands(); got.State != api.NodeGood {
 		t.Errorf("before: %+v", got)
 	}
 	for _, key := range []string{"db/password", "shared/hiera/pw"} {
@@ -519,14 +521,14 @@ func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 		if err := v.SealSecret(servertest.Operator(), more); err != nil {
 			t.Fatal(err)
 		}
-		if got := stands(); got.State == tutti.NodeGood || !strings.Contains(got.Why, "not sealed to it yet") {
+		if got := stands(); got.State == api.NodeGood || !strings.Contains(got.Why, "not sealed to it yet") {
 			t.Errorf("%s is for it: %+v", key, got)
 		}
 		more.Moves, more.Recovery, more.Pieces = false, nil, whole
 		if err := v.SealSecret(servertest.Operator(), more); err != nil {
 			t.Fatal(err)
 		}
-		if got := stands(); got.State == tutti.NodeGood || !strings.Contains(got.Why, "has changed since it was read") {
+		if got := stands(); got.State == api.NodeGood || !strings.Contains(got.Why, "has changed since it was read") {
 			t.Errorf("%s is sealed to it: %+v", key, got)
 		}
 		order := func() tutti.Order { v.Start("db", tutti.ModeApply); return db.MustClaim() }()
@@ -536,9 +538,9 @@ func TestWhoIsMeantFromNowOnIsNotGood(t *testing.T) {
 		if key != "db/password" {
 			keys, reads = nil, append(reads, db.Read(order.Run, tutti.Query{Kind: tutti.QueryHiera, Key: "pw"}))
 		}
-		db.Gate(tutti.Gate{Run: order.Run, Reads: reads, Keys: keys})
+		db.Gate(wire.Gate{Run: order.Run, Reads: reads, Keys: keys})
 		db.Finish(order.Run)
-		if got := stands(); got.State != tutti.NodeGood {
+		if got := stands(); got.State != api.NodeGood {
 			t.Errorf("after its run with %s: %+v", key, got)
 		}
 	}

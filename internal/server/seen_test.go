@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // lookedUpLog tells how it is asked for one event, and holds these calls if it is told to.
@@ -56,10 +57,10 @@ func TestOneEventOfLongAgoIsLookedUp(t *testing.T) {
 		other := seen
 		other.Link = old[3].Link
 		reads := log.reads.Load()
-		if err := db.Call(tutti.OpClaim, tutti.Claim{Seen: seen}, nil); err != nil {
+		if err := db.Call(wire.OpClaim, wire.Claim{Seen: seen}, nil); err != nil {
 			t.Errorf("who has seen the event: %v", err)
 		}
-		if err := db.Call(tutti.OpClaim, tutti.Claim{Seen: other}, nil); tutti.CodeOf(err) != tutti.CodeDamaged {
+		if err := db.Call(wire.OpClaim, wire.Claim{Seen: other}, nil); tutti.CodeOf(err) != tutti.CodeDamaged {
 			t.Errorf("who has seen another event there: %v, want CodeDamaged", err)
 		}
 		if log.most.Load() != 1 || log.reads.Load() != reads {

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -28,16 +30,16 @@ type Bus interface {
 // Identity makes and checks what proves who somebody is.
 type Identity interface {
 	// NewToken makes a join token; the log keeps the hash of its secret.
-	NewToken(in tutti.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
+	NewToken(in api.CreateToken) (text string, id tutti.TokenID, hash tutti.Digest, err error)
 	// VerifyEnrol checks the request's signature and returns its secret's hash.
-	VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error)
+	VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error)
 	// Enrol makes a node's credentials.
-	Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error)
+	Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error)
 	// Revoke ends a key, also on connections that are open. Revoking again is
 	// no error: after a start all revoked keys are revoked anew.
 	Revoke(keys ...tutti.NodeKey) error
 	// IssueOperator signs a certificate for the key of a request (PEM). See tutti.IssueOperator.
-	IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error)
+	IssueOperator(in api.IssueOperator) (api.IssuedOperator, error)
 	Signers
 }
 
@@ -239,7 +241,7 @@ func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
 		if err := stillIn(ctx, tx.State); err != nil {
 			return err
 		}
-		tx.ticket, tx.notNow = tutti.TicketOf(ctx), refusalOf(ctx)
+		tx.ticket, tx.notNow = wire.TicketOf(ctx), refusalOf(ctx)
 		return work(tx)
 	}}
 	select {
@@ -476,14 +478,14 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *tutti.RunWanted:
-			w.ring(b.Order.Node, tutti.RingClaim)
+			w.ring(b.Order.Node, wire.RingClaim)
 		case *tutti.RunGated:
 			if r := w.state.Engine.Runs[b.Run]; r != nil && w.state.Engine.Converges(r) {
-				w.ring(r.Node, tutti.RingGate)
+				w.ring(r.Node, wire.RingGate)
 			}
 		case *tutti.JobStarted:
 			for _, node := range w.state.Engine.Later(b.Job) { // it gets ready for its turn
-				w.ring(node, tutti.RingClaim)
+				w.ring(node, wire.RingClaim)
 			}
 			w.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
 		case *tutti.JobFinished:
@@ -522,7 +524,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 // between an append and its doorbell must not leave them asleep.
 func (w *writer) resume() {
 	for node := range w.state.Engine.Active {
-		w.ring(node, tutti.RingClaim)
+		w.ring(node, wire.RingClaim)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // oneNode is a fleet that has nothing to do but what its converge jobs say.
@@ -26,7 +28,7 @@ func newFenced(t *testing.T) *fenced {
 	t.Helper()
 	f := &fenced{Fleet: servertest.Start(t), t: t}
 	f.db = f.Join("db-01")
-	f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+	f.db.Agent = wire.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
 	f.Push(oneNode)
 	return f
 }
@@ -40,7 +42,7 @@ func (f *fenced) restart(change ...func(*server.Options)) {
 // converge starts a job that converges the fleet.
 func (f *fenced) converge() tutti.JobID {
 	f.t.Helper()
-	job, err := f.StartJob(servertest.Operator(), tutti.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
+	job, err := f.StartJob(servertest.Operator(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -50,8 +52,8 @@ func (f *fenced) converge() tutti.JobID {
 // claim asks for work as the agent does, and begins it.
 func (f *fenced) claim() *tutti.Order {
 	f.t.Helper()
-	var out tutti.Claimed
-	if err := f.db.Call(tutti.OpClaim, f.db.Agent, &out); err != nil {
+	var out wire.Claimed
+	if err := f.db.Call(wire.OpClaim, f.db.Agent, &out); err != nil {
 		f.t.Fatal(err)
 	}
 	if out.Order != nil {
@@ -62,9 +64,9 @@ func (f *fenced) claim() *tutti.Order {
 }
 
 // full is a gate that has all that a proof needs.
-func full(run tutti.RunID) tutti.Gate {
+func full(run tutti.RunID) wire.Gate {
 	digest := tutti.DigestOf([]byte("same"))
-	return tutti.Gate{Run: run, Compiled: tutti.Compiled{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
+	return wire.Gate{Run: run, Compiled: tutti.Compiled{Catalog: digest, Sources: digest, Lib: digest, Facts: digest}}
 }
 
 // prove lets the node compile once, after a push, and be proved good.
@@ -78,7 +80,7 @@ func (f *fenced) prove() {
 	}
 	result := servertest.Result(order.Run, "")
 	result.Stopped = true
-	if err := f.db.Call(tutti.OpResult, result, nil); err != nil {
+	if err := f.db.Call(wire.OpResult, result, nil); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -229,10 +231,10 @@ func TestWhatIsNoSetBack(t *testing.T) {
 	cases := map[string]func(f *fenced){
 		"an agent of an earlier release": func(f *fenced) { f.db.Agent.Begun = nil },
 		"an agent that was upgraded, its runs kept no fence": func(f *fenced) {
-			f.db.Agent = tutti.Claim{}
+			f.db.Agent = wire.Claim{}
 			f.PushSite("# two")
 			f.pass0()
-			f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+			f.db.Agent = wire.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
 		},
 		"a run that ended before Puppet was started": func(f *fenced) {
 			begun := f.db.Agent.Begun
@@ -241,7 +243,7 @@ func TestWhatIsNoSetBack(t *testing.T) {
 			order := f.claim()
 			f.db.Agent.Begun = begun
 			skipped := servertest.Result(order.Run, tutti.Skipped)
-			if err := f.db.Call(tutti.OpResult, skipped, nil); err != nil {
+			if err := f.db.Call(wire.OpResult, skipped, nil); err != nil {
 				f.t.Fatal(err)
 			}
 		},
@@ -299,7 +301,7 @@ func TestTheSecondGateOfARunIsComparedWithTheFirst(t *testing.T) {
 	}
 	other := full(run)
 	other.Catalog = tutti.DigestOf([]byte("other"))
-	wantCode(t, f.db.Call(tutti.OpGate, other, nil), tutti.CodeRefused, "another catalog")
+	wantCode(t, f.db.Call(wire.OpGate, other, nil), tutti.CodeRefused, "another catalog")
 }
 
 // epochs remembers as a directory does.
@@ -335,15 +337,15 @@ func TestEpochs(t *testing.T) {
 	} {
 		f.db.Agent.Seen = seen
 		n := len(f.Events())
-		wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeDamaged, "tutti server new-epoch")
+		wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeDamaged, "tutti server new-epoch")
 		if got := f.Since(n); len(got) != 0 {
 			t.Errorf("%s: appended %v", name, got)
 		}
 	}
 	f.db.Agent.Seen = tutti.Position{Epoch: tutti.Epoch{Number: 1 << 60, Random: "x"}}
-	wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992") // nobody is told to go above it
+	wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeInvalid, "at most 9007199254740992") // nobody is told to go above it
 	f.db.Agent.Seen = first
-	if err := f.db.Call(tutti.OpClaim, f.db.Agent, nil); err != nil {
+	if err := f.db.Call(wire.OpClaim, f.db.Agent, nil); err != nil {
 		t.Errorf("a node that has seen the epoch before: %v", err)
 	}
 }
@@ -356,11 +358,11 @@ func TestARunFromBeforeARestore(t *testing.T) {
 	run := f.claim().Run
 	fence := *f.db.Agent.Begun
 	f.restart(func(o *server.Options) { o.Epochs = &epochs{above: 1} })
-	var again tutti.Claimed
-	if err := f.db.Call(tutti.OpClaim, f.db.Agent, &again); err != nil || again.Order == nil || again.Order.Run != run || again.Fence != fence {
+	var again wire.Claimed
+	if err := f.db.Call(wire.OpClaim, f.db.Agent, &again); err != nil || again.Order == nil || again.Order.Run != run || again.Fence != fence {
 		t.Fatalf("claimed again: %+v: %v, want run %s with the fence %+v", again, err, run, fence)
 	}
-	f.db.Agent = tutti.Claim{}
+	f.db.Agent = wire.Claim{}
 	if order := f.db.Claim(); order != nil && order.Run == run {
 		t.Errorf("an agent that keeps no fences is given run %s again", run)
 	}
@@ -424,7 +426,7 @@ func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 	if got := f.Since(n); len(got) != 0 {
 		t.Errorf("the same result again: %v", got)
 	}
-	if err := f.db.Call(tutti.OpResult, servertest.Result(run, tutti.Interrupted), nil); err != nil {
+	if err := f.db.Call(wire.OpResult, servertest.Result(run, tutti.Interrupted), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.claim()
@@ -438,12 +440,12 @@ func TestANodeThatWasSetBackIntoItsLastRun(t *testing.T) {
 // An agent that is upgraded between claiming and beginning keeps a fence of that run, too.
 func TestAnUpgradeInTheMiddleOfAClaim(t *testing.T) {
 	f := newFenced(t)
-	f.db.Agent = tutti.Claim{}
+	f.db.Agent = wire.Claim{}
 	f.pass0()
 	f.PushSite("# two")
 	f.converge()
 	first := f.db.MustClaim()
-	f.db.Agent = tutti.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
+	f.db.Agent = wire.Claim{Version: "now", Knows: tutti.Capabilities(), Begun: &tutti.Fence{}}
 	again := f.claim()
 	if again == nil || again.Run != first.Run {
 		t.Fatalf("claimed again: %+v, want run %s", again, first.Run)

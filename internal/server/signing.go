@@ -9,9 +9,11 @@ import (
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Signers checks what code keys have signed (ADR 0026). Which keys those are follows from the statements
@@ -173,7 +175,7 @@ func (s *Server) TrustKeys(ctx context.Context, in tutti.Statement) error {
 // ringClaims lets nodes claim now, and hear what is new with that: they do it by themselves, later.
 func (s *Server) ringClaims(keys []tutti.NodeKey) {
 	for _, key := range keys {
-		if err := s.opts.Bus.Ring(key, tutti.RingClaim, nil); err != nil {
+		if err := s.opts.Bus.Ring(key, wire.RingClaim, nil); err != nil {
 			s.opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
 		}
 	}
@@ -236,7 +238,7 @@ func (tx *tx) stayGood(trust []tutti.Statement) error {
 
 // signedActions returns what an operator has signed for each node. Where operators sign actions, nodes do nothing that is
 // not, so nobody is asked.
-func (s *Server) signedActions(ctx context.Context, in tutti.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
+func (s *Server) signedActions(ctx context.Context, in api.AskNodes) (map[tutti.NodeName]*tutti.Statement, error) {
 	if !in.Action.Effect() {
 		return nil, nil
 	}
@@ -280,7 +282,7 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 
 // trusted completes what a newcomer is told: the keys that sign now. An agent that follows no statements knows one
 // key, the one that has been there for longest.
-func (tx *tx) trusted(out *tutti.Enrolled) error {
+func (tx *tx) trusted(out *api.Enrolled) error {
 	out.Operators = tx.acting(new(uint64))
 	if len(tx.Registry.Trust) == 0 {
 		return nil

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // trust says which keys sign.
@@ -96,7 +98,7 @@ func TestWhichCodeKeysSign(t *testing.T) {
 	wantCode(t, f.TrustOperators(ctx, old), tutti.CodeConflict, "meanwhile")
 
 	newcomer := machine(f, "db-01", "a machine")
-	enrolled, err := f.Enrol(ctx, newcomer.Request(newToken(t, f, tutti.CreateToken{Name: "db-01"})))
+	enrolled, err := f.Enrol(ctx, newcomer.Request(newToken(t, f, api.CreateToken{Name: "db-01"})))
 	if err != nil || enrolled.CodeKey != "new" || enrolled.Trust == nil || enrolled.Operators == nil {
 		t.Errorf("a newcomer is told %+v, %v", enrolled, err)
 	}
@@ -149,8 +151,8 @@ func TestANodeIsToldWhatItLacks(t *testing.T) {
 		{"one that has all", new(uint64(3)), 0, 3},
 		{"one that knows more than a server that was put back", new(uint64(7)), 0, 7},
 	} {
-		var got tutti.Claimed
-		if err := db.Call(tutti.OpClaim, tutti.Claim{Trusts: tc.says}, &got); err != nil {
+		var got wire.Claimed
+		if err := db.Call(wire.OpClaim, wire.Claim{Trusts: tc.says}, &got); err != nil {
 			t.Fatal(err)
 		}
 		nodes, err := f.ListNodes(servertest.Operator())
@@ -167,9 +169,9 @@ func TestANodeIsToldWhatItLacks(t *testing.T) {
 func TestWhereOperatorsSign(t *testing.T) {
 	f := servertest.Start(t)
 	db, web := f.Join("db-01"), f.Join("web-01")
-	db.Agent, web.Agent = tutti.Claim{Knows: tutti.Capabilities()}, tutti.Claim{}
+	db.Agent, web.Agent = wire.Claim{Knows: tutti.Capabilities()}, wire.Claim{}
 	for _, n := range []*servertest.Node{db, web} {
-		if err := n.Call(tutti.OpClaim, n.Agent, nil); err != nil {
+		if err := n.Call(wire.OpClaim, n.Agent, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,15 +179,15 @@ func TestWhereOperatorsSign(t *testing.T) {
 	for _, n := range []*servertest.Node{db, web} {
 		f.Bus.Listen(n.Key, func(op string, payload []byte) {
 			var q tutti.RemoteRequest
-			if op == tutti.RingRemote && json.Unmarshal(payload, &q) == nil {
+			if op == wire.RingRemote && json.Unmarshal(payload, &q) == nil {
 				asked[n.Name] = q
 			}
 		})
 	}
 	acting := servertest.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: servertest.FleetID, Counter: 1}, "operator")
 	wantCode(t, f.TrustOperators(servertest.Operator(), acting), "", "")
-	nothing := func([]tutti.NodeAnswer) error { return nil }
-	ask := tutti.AskNodes{Action: tutti.RemoteDisable, On: "true", Wait: 1}
+	nothing := func([]api.NodeAnswer) error { return nil }
+	ask := api.AskNodes{Action: tutti.RemoteDisable, On: "true", Wait: 1}
 	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeRefused, "this is not signed")
 	if len(asked) != 0 {
 		t.Errorf("asked %v", asked)
@@ -195,7 +197,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 	if len(asked) != 2 || asked["db-01"].Signed == nil || asked["web-01"].Signed != nil {
 		t.Errorf("asked %+v, want that an agent is given what it knows", asked)
 	}
-	wantCode(t, f.AskNodes(servertest.Operator(), tutti.AskNodes{Action: tutti.RemoteStatus, On: "true", Wait: 1}, nothing), "", "")
+	wantCode(t, f.AskNodes(servertest.Operator(), api.AskNodes{Action: tutti.RemoteStatus, On: "true", Wait: 1}, nothing), "", "")
 	ask.Action = tutti.RemoteStatus
 	wantCode(t, f.AskNodes(servertest.Operator(), ask, nothing), tutti.CodeInvalid, "only enable and disable")
 }
@@ -223,7 +225,7 @@ func (p *past) codeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	follows := uint64(1)
-	if err := p.db.Call(tutti.OpClaim, tutti.Claim{Trusts: &follows}, nil); err != nil {
+	if err := p.db.Call(wire.OpClaim, wire.Claim{Trusts: &follows}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -234,7 +236,7 @@ func TestANodeThatFollowsSomethingElseAllTheTime(t *testing.T) {
 	db := f.Join("db-01")
 	before := len(f.Everything())
 	for i := range uint64(200) {
-		if err := db.Call(tutti.OpClaim, tutti.Claim{Trusts: new(i%2 + 1)}, nil); err != nil {
+		if err := db.Call(wire.OpClaim, wire.Claim{Trusts: new(i%2 + 1)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,8 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // disk is a disk that a test fills.
@@ -34,7 +36,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	f.Join("web-01")
 	f.Join("web-02")
 	pushed := f.Push(twoSteps)
-	late, err := f.CreateToken(servertest.Operator(), tutti.CreateToken{Name: "late"})
+	late, err := f.CreateToken(servertest.Operator(), api.CreateToken{Name: "late"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	ctx := servertest.Operator()
 	for name, try := range map[string]func() error{
 		"a job": func() error {
-			_, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
+			_, err := f.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 			return err
 		},
 		"a blob": func() error { _, err := f.PutBlob(ctx, []byte("x")); return err },
@@ -53,12 +55,12 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 			_, err := f.PushCode(ctx, tutti.CodePush{SignedCode: servertest.Sign(tutti.CodeManifest{Version: 1})})
 			return err
 		},
-		"a fleet": func() error { _, err := f.SetFleet(ctx, tutti.FleetSource{Source: []byte(twoSteps)}); return err },
+		"a fleet": func() error { _, err := f.SetFleet(ctx, api.FleetSource{Source: []byte(twoSteps)}); return err },
 		"a value": func() error { return f.SetValue(ctx, "shared/x", []byte("1")) },
-		"a token": func() error { _, err := f.CreateToken(ctx, tutti.CreateToken{Name: "x"}); return err },
+		"a token": func() error { _, err := f.CreateToken(ctx, api.CreateToken{Name: "x"}); return err },
 		"a node":  func() error { _, err := f.Enrol(ctx, f.Node("late").Request(late)); return err },
 		"again a job": func() error {
-			_, err := f.StartJob(ctx, tutti.StartJob{Plan: "deploy", Mode: tutti.ModeNoop})
+			_, err := f.StartJob(ctx, api.StartJob{Plan: "deploy", Mode: tutti.ModeNoop})
 			return err
 		},
 	} {
@@ -70,7 +72,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 		t.Errorf("the log took %v", got)
 	}
 	// What has begun ends, and nothing follows it.
-	db.Gate(tutti.Gate{Run: order.Run, Compiled: tutti.Compiled{Catalog: pushed.Code, Values: []string{"db/ready"}}})
+	db.Gate(wire.Gate{Run: order.Run, Compiled: tutti.Compiled{Catalog: pushed.Code, Values: []string{"db/ready"}}})
 	if err := db.Publish(order.Run, "db/ready", "true"); err != nil {
 		t.Error(err)
 	}
@@ -83,7 +85,7 @@ func TestFullDiskRefusesNewWork(t *testing.T) {
 	}
 	// Who watches hears it, and of its end.
 	var said []string
-	err = f.WatchJob(ctx, tutti.WatchJob{Job: job, Follow: true}, func(w tutti.Watched) error {
+	err = f.WatchJob(ctx, api.WatchJob{Job: job, Follow: true}, func(w api.Watched) error {
 		switch {
 		case w.Live != nil:
 			said = append(said, w.Live.Message)
@@ -112,7 +114,7 @@ func TestFullDiskHoldsWhatWasNotClaimed(t *testing.T) {
 		f.Push(twoSteps)
 		job := f.Start("deploy", tutti.ModeApply)
 		d.full.Store(true)
-		claim := func() error { return db.Call(tutti.OpClaim, tutti.Claim{}, &tutti.Claimed{}) }
+		claim := func() error { return db.Call(wire.OpClaim, wire.Claim{}, &wire.Claimed{}) }
 		for range 5 * 60 * 60 { // its timeout is an hour
 			if err := claim(); tutti.CodeOf(err) != tutti.CodeUnavailable {
 				t.Fatalf("a claim on a full disk: %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // maxLags bounds the exporters that a compile names: one is enough to stop it.
@@ -19,7 +20,7 @@ const maxLags = 100
 // Tutti has the exports of. What PuppetDB has is as of before its answer, what Tutti
 // has as of after it, and Tutti has the exports of a catalog before PuppetDB does: a
 // catalog that was stored meanwhile is seen as one that was not stored yet (ADR 0013).
-func (tx *tx) lags(asker data.Asker, in tutti.Ask, answer []tutti.Export) []tutti.Lag {
+func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti.Lag {
 	concerned := map[tutti.NodeName]bool{}
 	for _, e := range answer {
 		concerned[e.Node] = true
@@ -54,7 +55,7 @@ func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
 // publishStored makes the exports of a catalog that PuppetDB gets next those of its
 // node. It is noted of which catalog they are, though they be the same, unless there
 // are none as before.
-func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in tutti.CompiledFor, set tutti.Digest) {
+func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
 	n := tx.Registry.Nodes[in.For]
 	known := n.Catalog.CatalogUUID != ""
 	if in.Failed || n.Catalog.CatalogUUID == in.CatalogUUID || known && n.Exports == "" && set == "" {
@@ -67,7 +68,7 @@ func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in tutti.CompiledF
 
 // compiledByOthers takes the exports of a compile that is no run of ours. What the
 // node may not export is PuppetDB's alone.
-func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tutti.CompiledFor) error {
+func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.CompiledFor) error {
 	var of basis
 	allow := func(tx *tx) (host *fold.Node, err error) {
 		host, n, r, err := tx.compiling(key, in.Run, in.For)
@@ -103,7 +104,7 @@ func (s *Server) compiledByOthers(ctx context.Context, key tutti.NodeKey, in tut
 }
 
 // checkStored refuses a catalog that PuppetDB would refuse.
-func checkStored(in tutti.CompiledFor) error {
+func checkStored(in wire.CompiledFor) error {
 	if tutti.RunID(in.CatalogUUID).Validate() != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
 	}

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // storedFleet is compileFleet with a run of web-01, which reads what db-01 exports.
@@ -18,8 +20,8 @@ const storedFleet = compileFleet + "  read: {steps: [{run: web-01}]}\n"
 // pdb is a PuppetDB that stores when it is told to. It keeps the last catalog of each
 // node.
 type pdb struct {
-	queue []tutti.CompiledFor
-	has   map[tutti.NodeName]tutti.CompiledFor
+	queue []wire.CompiledFor
+	has   map[tutti.NodeName]wire.CompiledFor
 }
 
 // store stores the next catalog of the queue.
@@ -40,18 +42,18 @@ func (p *pdb) titles() []string {
 }
 
 // catalogs are what it says of those who export.
-func (p *pdb) catalogs() map[tutti.NodeName]tutti.Stored {
-	out := map[tutti.NodeName]tutti.Stored{}
+func (p *pdb) catalogs() map[tutti.NodeName]wire.Stored {
+	out := map[tutti.NodeName]wire.Stored{}
 	for name, c := range p.has {
 		if len(c.Exports) > 0 {
-			out[name] = tutti.Stored{Run: c.Run, CatalogUUID: c.CatalogUUID}
+			out[name] = wire.Stored{Run: c.Run, CatalogUUID: c.CatalogUUID}
 		}
 	}
 	return out
 }
 
 // found marks whose exports are among what was found after that.
-func found(catalogs map[tutti.NodeName]tutti.Stored, names ...tutti.NodeName) map[tutti.NodeName]tutti.Stored {
+func found(catalogs map[tutti.NodeName]wire.Stored, names ...tutti.NodeName) map[tutti.NodeName]wire.Stored {
 	for _, name := range names {
 		stored := catalogs[name]
 		stored.Found = true
@@ -69,7 +71,7 @@ type storedFixture struct {
 
 func newStoredFixture(t *testing.T) storedFixture {
 	t.Helper()
-	f := storedFixture{newCompileFixture(t), &pdb{has: map[tutti.NodeName]tutti.CompiledFor{}}, ""}
+	f := storedFixture{newCompileFixture(t), &pdb{has: map[tutti.NodeName]wire.CompiledFor{}}, ""}
 	setFleet(t, f.Fleet, storedFleet)
 	f.Start("read", tutti.ModeApply)
 	f.run = f.web.MustClaim().Run
@@ -77,12 +79,12 @@ func newStoredFixture(t *testing.T) storedFixture {
 }
 
 // compile is a compile of db-01's, of the daemon's if there is no run.
-func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) tutti.CompiledFor {
+func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) wire.CompiledFor {
 	t.Helper()
 	if run == "" {
 		run = servertest.NewRunID()
 	}
-	in := tutti.CompiledFor{For: "db-01", Gate: tutti.Gate{Run: run}, CatalogUUID: string(servertest.NewRunID())}
+	in := wire.CompiledFor{For: "db-01", Gate: wire.Gate{Run: run}, CatalogUUID: string(servertest.NewRunID())}
 	for _, name := range names {
 		in.Exports = append(in.Exports, database(name))
 	}
@@ -92,10 +94,10 @@ func (f storedFixture) compile(t *testing.T, run tutti.RunID, names ...string) t
 }
 
 // collect asks as a compile for web-01 does after PuppetDB has answered.
-func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]tutti.Stored) tutti.Answered {
+func (f storedFixture) collect(t *testing.T, stored map[tutti.NodeName]wire.Stored) wire.Answered {
 	t.Helper()
-	var a tutti.Answered
-	if err := f.host.Call(tutti.OpAsk, tutti.Ask{Run: f.run, For: "web-01", Query: collects, Stored: stored}, &a); err != nil {
+	var a wire.Answered
+	if err := f.host.Call(wire.OpAsk, wire.Ask{Run: f.run, For: "web-01", Query: collects, Stored: stored}, &a); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -162,42 +164,42 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		exports []string // db-01's, nil: it was not compiled
-		stored  func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored
+		stored  func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored
 		fleet   string
 		lags    bool
 	}{
-		"the same": {"it is up to date", []string{"a"}, func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: is.Run, CatalogUUID: is.CatalogUUID}}, "db-01")
+		"the same": {"it is up to date", []string{"a"}, func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: is.Run, CatalogUUID: is.CatalogUUID}}, "db-01")
 		}, "", false},
-		"another catalog of the run": {"one run may compile twice", []string{"a"}, func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: is.Run, CatalogUUID: other}}, "db-01")
+		"another catalog of the run": {"one run may compile twice", []string{"a"}, func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: is.Run, CatalogUUID: other}}, "db-01")
 		}, "", true},
-		"another run": {"a catalog is of one run", []string{"a"}, func(is tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: is.CatalogUUID}}, "db-01")
+		"another run": {"a catalog is of one run", []string{"a"}, func(is wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: is.CatalogUUID}}, "db-01")
 		}, "", true},
-		"nothing stored": {"its first export is to come", []string{"a"}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return map[tutti.NodeName]tutti.Stored{}
+		"nothing stored": {"its first export is to come", []string{"a"}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return map[tutti.NodeName]wire.Stored{}
 		}, "", true},
-		"taken back": {"PuppetDB still has it", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
+		"taken back": {"PuppetDB still has it", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
 		}, "", true},
-		"taken back long ago": {"neither has any", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}
+		"taken back long ago": {"neither has any", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}
 		}, "", false},
-		"never compiled": {"what PuppetDB has is of before the module", nil, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
+		"never compiled": {"what PuppetDB has is of before the module", nil, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
 		}, "", true},
-		"a stranger": {"what is no node is PuppetDB's own", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"stranger": {Run: other, CatalogUUID: other}}, "stranger")
+		"a stranger": {"what is no node is PuppetDB's own", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"stranger": {Run: other, CatalogUUID: other}}, "stranger")
 		}, "", false},
-		"no grant": {"what it may not export is PuppetDB's own", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"web-02": {Run: other, CatalogUUID: other}}, "web-02")
+		"no grant": {"what it may not export is PuppetDB's own", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"web-02": {Run: other, CatalogUUID: other}}, "web-02")
 		}, "", false},
-		"the asker": {"nobody collects his own", []string{}, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"web-01": {Run: other, CatalogUUID: other}}, "web-01")
+		"the asker": {"nobody collects his own", []string{}, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"web-01": {Run: other, CatalogUUID: other}}, "web-01")
 		}, "", false},
-		"by apply": {"who compiles for himself has no catalog there", nil, func(tutti.CompiledFor) map[tutti.NodeName]tutti.Stored {
-			return found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
+		"by apply": {"who compiles for himself has no catalog there", nil, func(wire.CompiledFor) map[tutti.NodeName]wire.Stored {
+			return found(map[tutti.NodeName]wire.Stored{"db-01": {Run: other, CatalogUUID: other}}, "db-01")
 		}, "mode: apply", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +208,7 @@ func TestWhomPuppetDBIsBehind(t *testing.T) {
 			if tc.fleet != "" {
 				setFleet(t, f.Fleet, "environment: {name: production}"+strings.Replace(storedFleet, "db: {nodes: [db-01]}", "db: {nodes: [db-01], "+tc.fleet+"}", 1))
 			}
-			var is tutti.CompiledFor
+			var is wire.CompiledFor
 			var want []tutti.Lag
 			if tc.exports != nil {
 				is = f.compile(t, "", tc.exports...)
@@ -241,7 +243,7 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	f.compile(t, run, "a")
 	check("a noop run, at its gate", "db-01 a")
 	before := len(f.Events())
-	if got := f.db.Gate(tutti.Gate{Run: run}); got.Verdict != tutti.GateGo {
+	if got := f.db.Gate(wire.Gate{Run: run}); got.Verdict != tutti.GateGo {
 		t.Fatalf("%+v", got)
 	}
 	if kinds := f.Since(before); slices.Contains(kinds, "exports.set") {
@@ -256,7 +258,7 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 		t.Errorf("told again: %q", kinds)
 	}
 	same := f.compile(t, "", "a", "b")
-	if a := f.collect(t, found(map[tutti.NodeName]tutti.Stored{"db-01": {Run: same.Run, CatalogUUID: same.CatalogUUID}}, "db-01")); len(a.Lags) > 0 {
+	if a := f.collect(t, found(map[tutti.NodeName]wire.Stored{"db-01": {Run: same.Run, CatalogUUID: same.CatalogUUID}}, "db-01")); len(a.Lags) > 0 {
 		t.Errorf("the same by another catalog, which PuppetDB has: %v", a.Lags)
 	}
 	failed := again
@@ -273,8 +275,8 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 	// What the node may not export: of its own run there is no catalog for it, of a run
 	// of others it is PuppetDB's.
 	mark := tutti.Export{Type: "Mark", Title: "m"}
-	in := tutti.CompiledFor{For: "web-01", CatalogUUID: string(run), Gate: tutti.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
-	wantCode(t, f.host.Call(tutti.OpCompiled, in, nil), tutti.CodeRefused, "may not export resources of type Mark")
+	in := wire.CompiledFor{For: "web-01", CatalogUUID: string(run), Gate: wire.Gate{Run: f.run, Exports: []tutti.Export{mark}}}
+	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeRefused, "may not export resources of type Mark")
 	in.For, in.Run, in.Exports = "db-01", servertest.NewRunID(), []tutti.Export{mark, database("c")}
 	f.compiled(t, in)
 	check("with the grant for some", "db-01 c")
@@ -283,9 +285,9 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 		t.Errorf("%+v, want what is granted alone", events[len(events)-1].Body)
 	}
 	in.CatalogUUID = "../x"
-	wantCode(t, f.host.Call(tutti.OpCompiled, in, nil), tutti.CodeInvalid, "catalog_uuid")
+	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "catalog_uuid")
 	in.CatalogUUID, in.Run = string(run), "x"
-	wantCode(t, f.host.Call(tutti.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
+	wantCode(t, f.host.Call(wire.OpCompiled, in, nil), tutti.CodeInvalid, "not a UUID")
 }
 
 // A run whose catalog was made of what PuppetDB had not stored yet is not applied, in
@@ -293,7 +295,7 @@ func TestExportsThatGoToPuppetDB(t *testing.T) {
 func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	const says = "PuppetDB has not stored run 00000000-0000-4000-8000-00000000000a of node db-01 yet"
 	lags := []tutti.Lag{{Node: "db-01", Run: "00000000-0000-4000-8000-00000000000a"}}
-	for name, in := range map[string]tutti.StartJob{
+	for name, in := range map[string]api.StartJob{
 		"plan":     {Plan: "read", Mode: tutti.ModeApply},
 		"converge": {Converge: &tutti.ConvergeStep{Target: "web-01"}, Mode: tutti.ModeApply},
 	} {
@@ -305,16 +307,16 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			run := f.web.MustClaim().Run
-			f.compiled(t, tutti.CompiledFor{For: "web-01", CatalogUUID: string(run), Lags: lags, Gate: tutti.Gate{Run: run}})
-			if got := f.web.Gate(tutti.Gate{Run: run}); got.Verdict == tutti.GateHold {
-				got = f.web.Gate(tutti.Gate{Run: run})
+			f.compiled(t, wire.CompiledFor{For: "web-01", CatalogUUID: string(run), Lags: lags, Gate: wire.Gate{Run: run}})
+			if got := f.web.Gate(wire.Gate{Run: run}); got.Verdict == tutti.GateHold {
+				got = f.web.Gate(wire.Gate{Run: run})
 				wantContains(t, string(got.Verdict)+" "+got.Reason, "stop "+says)
 			} else {
 				wantContains(t, string(got.Verdict)+" "+got.Reason, "stop "+says)
 			}
 			stopped := servertest.Result(run, "")
 			stopped.Stopped = true
-			if err := f.web.Call(tutti.OpResult, stopped, nil); err != nil {
+			if err := f.web.Call(wire.OpResult, stopped, nil); err != nil {
 				t.Fatal(err)
 			}
 			if o := f.web.Claim(); o != nil {
@@ -327,10 +329,10 @@ func TestARunThatPuppetDBIsBehindOf(t *testing.T) {
 	}
 	t.Run("no catalog", func(t *testing.T) {
 		f := newStoredFixture(t)
-		f.compiled(t, tutti.CompiledFor{For: "web-01", Lags: lags, Failed: true, Gate: tutti.Gate{Run: f.run}})
+		f.compiled(t, wire.CompiledFor{For: "web-01", Lags: lags, Failed: true, Gate: wire.Gate{Run: f.run}})
 		result := servertest.Result(f.run, tutti.Failed)
 		result.Reason, result.Message = tutti.BecauseCompile, "no File[/x]"
-		if err := f.web.Call(tutti.OpResult, result, nil); err != nil {
+		if err := f.web.Call(wire.OpResult, result, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range f.Events() {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // order asks for a run, and returns it; nil: there is none yet.
 func order(t *testing.T, n *servertest.Node) *tutti.Order {
 	t.Helper()
-	var out tutti.Claimed
-	if err := n.Call(tutti.OpClaim, n.Agent, &out); err != nil {
+	var out wire.Claimed
+	if err := n.Call(wire.OpClaim, n.Agent, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.Order
@@ -43,11 +44,11 @@ func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 			if got := order(t, &thief); got != nil {
 				t.Fatalf("the thief is given run %s the %d. time", got.Run, i+1)
 			}
-			wantCode(t, f.db.Call(tutti.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello first")
+			wantCode(t, f.db.Call(wire.OpClaim, f.db.Agent, nil), tutti.CodeUnavailable, "say hello first")
 			come(t, f.db, fmt.Sprint("own ", i), "boot")
 			for range 8 {
 				time.Sleep(10 * time.Second)
-				wantCode(t, f.db.Call(tutti.OpBeat, tutti.Beat{}, nil), "", "")
+				wantCode(t, f.db.Call(wire.OpBeat, wire.Beat{}, nil), "", "")
 			}
 		}
 		if got := order(t, f.db); got == nil {
@@ -56,7 +57,7 @@ func TestAThiefOfAKeyGetsNoOrder(t *testing.T) {
 		thief.Ticket = ""
 		come(t, &thief, "once more", "other")
 		wantCode(t, f.db.Hello(ticket("back"), "boot"), tutti.CodeRefused, "more than 3 times in an hour")
-		wantCode(t, thief.Call(tutti.OpClaim, thief.Agent, nil), tutti.CodeRefused, "two machines have the key")
+		wantCode(t, thief.Call(wire.OpClaim, thief.Agent, nil), tutti.CodeRefused, "two machines have the key")
 		if err := f.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -72,7 +73,7 @@ func TestAMachineThatWasPutBackGetsItsOrder(t *testing.T) {
 		f.db.Ticket = ""
 		rung := 0
 		f.Bus.Listen(f.db.Key, func(op string, _ []byte) {
-			if op == tutti.RingClaim {
+			if op == wire.RingClaim {
 				rung++
 			}
 		})

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // SetValue implements tutti.Values.
@@ -14,24 +16,24 @@ func (s *Server) SetValue(ctx context.Context, key string, value json.RawMessage
 	if err := s.opts.Space(); err != nil {
 		return err
 	}
-	return s.operatorValue(ctx, tutti.Publish{Key: key, Value: value})
+	return s.operatorValue(ctx, wire.Publish{Key: key, Value: value})
 }
 
 // UnsetValue implements tutti.Values.
 func (s *Server) UnsetValue(ctx context.Context, key string) error {
-	return s.operatorValue(ctx, tutti.Publish{Key: key, Withdraw: true})
+	return s.operatorValue(ctx, wire.Publish{Key: key, Withdraw: true})
 }
 
 // Effect implements tutti.Values. It would tell who reads a value, and whether that is a guessed one: so it is refused
 // to whoever may neither read nor set it.
-func (s *Server) Effect(ctx context.Context, key string, value json.RawMessage) (tutti.Effect, error) {
+func (s *Server) Effect(ctx context.Context, key string, value json.RawMessage) (api.Effect, error) {
 	if err := s.seesKey(ctx, key); err != nil {
-		return tutti.Effect{}, err
+		return api.Effect{}, err
 	}
 	return s.Reader.Effect(ctx, key, value)
 }
 
-func (s *Server) operatorValue(ctx context.Context, in tutti.Publish) error {
+func (s *Server) operatorValue(ctx context.Context, in wire.Publish) error {
 	in, err := data.CheckPublish(in)
 	if err != nil {
 		return err

@@ -9,13 +9,14 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // applying is a fixture in which db-01 applies.
 func applying(t *testing.T) (fixture, tutti.Order) {
 	t.Helper()
 	f, _, order := started(t, tutti.ModeApply)
-	f.db.Gate(tutti.Gate{Run: order.Run})
+	f.db.Gate(wire.Gate{Run: order.Run})
 	return f, order
 }
 
@@ -23,21 +24,21 @@ func TestWhatARunMayPublish(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		before func(*testing.T, fixture)
-		in     tutti.Publish
+		in     wire.Publish
 		code   tutti.Code
 		adds   []string
 	}{
-		"granted":  {"the grant covers the key", nil, tutti.Publish{Key: "db/x", Value: []byte("1")}, "", []string{"value.set"}},
-		"its own":  {"node/NAME/** is the node's", nil, tutti.Publish{Key: "node/db-01/x", Value: []byte("1")}, "", []string{"value.set"}},
-		"others'":  {"another node's", nil, tutti.Publish{Key: "node/web-01/x", Value: []byte("1")}, tutti.CodeRefused, []string{"audit.denied"}},
-		"dotted":   {"a name is no prefix", nil, tutti.Publish{Key: "node/db-01.example.net/x", Value: []byte("1")}, tutti.CodeRefused, []string{"audit.denied"}},
-		"shared":   {"no grant", nil, tutti.Publish{Key: "shared/x", Value: []byte("1")}, tutti.CodeRefused, []string{"audit.denied"}},
-		"bad key":  {"no key", nil, tutti.Publish{Key: "db/../x", Value: []byte("1")}, tutti.CodeInvalid, nil},
-		"no JSON":  {"no value", nil, tutti.Publish{Key: "db/x"}, tutti.CodeInvalid, nil},
-		"null":     {"null is no value", nil, tutti.Publish{Key: "db/x", Value: []byte("null")}, tutti.CodeInvalid, nil},
-		"withdraw": {"what is not there need not go", nil, tutti.Publish{Key: "db/x", Withdraw: true}, "", nil},
+		"granted":  {"the grant covers the key", nil, wire.Publish{Key: "db/x", Value: []byte("1")}, "", []string{"value.set"}},
+		"its own":  {"node/NAME/** is the node's", nil, wire.Publish{Key: "node/db-01/x", Value: []byte("1")}, "", []string{"value.set"}},
+		"others'":  {"another node's", nil, wire.Publish{Key: "node/web-01/x", Value: []byte("1")}, tutti.CodeRefused, []string{"audit.denied"}},
+		"dotted":   {"a name is no prefix", nil, wire.Publish{Key: "node/db-01.example.net/x", Value: []byte("1")}, tutti.CodeRefused, []string{"audit.denied"}},
+		"shared":   {"no grant", nil, wire.Publish{Key: "shared/x", Value: []byte("1")}, tutti.CodeRefused, []string{"audit.denied"}},
+		"bad key":  {"no key", nil, wire.Publish{Key: "db/../x", Value: []byte("1")}, tutti.CodeInvalid, nil},
+		"no JSON":  {"no value", nil, wire.Publish{Key: "db/x"}, tutti.CodeInvalid, nil},
+		"null":     {"null is no value", nil, wire.Publish{Key: "db/x", Value: []byte("null")}, tutti.CodeInvalid, nil},
+		"withdraw": {"what is not there need not go", nil, wire.Publish{Key: "db/x", Withdraw: true}, "", nil},
 		"operator's": {"a key has one owner", func(t *testing.T, f fixture) { set(t, f.Fleet, "db/x", "2") },
-			tutti.Publish{Key: "db/x", Value: []byte("1")}, tutti.CodeConflict, nil},
+			wire.Publish{Key: "db/x", Value: []byte("1")}, tutti.CodeConflict, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWhatARunMayPublish(t *testing.T) {
 			}
 			n := len(f.Events())
 			tc.in.Run = order.Run
-			wantCode(t, f.db.Call(tutti.OpPublish, tc.in, nil), tc.code, "")
+			wantCode(t, f.db.Call(wire.OpPublish, tc.in, nil), tc.code, "")
 			if diff := cmp.Diff(tc.adds, f.Since(n)); diff != "" {
 				t.Errorf("%s: appended -want +got\n%s", tc.reason, diff)
 			}
@@ -78,7 +79,7 @@ func TestPublishingTheSameIsNoEvent(t *testing.T) {
 		t.Errorf("published: %+v", asked)
 	}
 	for range 2 {
-		if err := f.db.Call(tutti.OpPublish, tutti.Publish{Run: order.Run, Key: "db/x", Withdraw: true}, nil); err != nil {
+		if err := f.db.Call(wire.OpPublish, wire.Publish{Run: order.Run, Key: "db/x", Withdraw: true}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +91,7 @@ func TestPublishingTheSameIsNoEvent(t *testing.T) {
 func TestAnOlderRunNeverReplacesANewerOnes(t *testing.T) {
 	f, _, _ := started(t, tutti.ModeApply)
 	old := f.db.MustClaim()
-	f.db.Gate(tutti.Gate{Run: old.Run})
+	f.db.Gate(wire.Gate{Run: old.Run})
 	if err := f.db.Publish(old.Run, "db/x", "1"); err != nil {
 		t.Errorf("the latest run: %v", err)
 	}
@@ -120,7 +121,7 @@ func TestReadingNeedsAGrant(t *testing.T) {
 	if got := f.db.Ask(order.Run, asksShared); !got.Found || string(got.Value) != "2" {
 		t.Errorf("shared/x: %+v", got)
 	}
-	err := f.db.Call(tutti.OpAsk, tutti.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
+	err := f.db.Call(wire.OpAsk, wire.Ask{Run: order.Run, Query: tutti.Query{Kind: tutti.QueryValue, Key: "secret/x"}}, nil)
 	wantCode(t, err, tutti.CodeRefused, "no grant")
 	if diff := cmp.Diff([]string{"node:db-01: read secret/x"}, f.Denials()); diff != "" {
 		t.Errorf("audit -want +got\n%s", diff)
@@ -133,8 +134,8 @@ func TestHieraIsTheSharedLevelAndTheNodesOwn(t *testing.T) {
 	set(t, f.Fleet, "shared/hiera/host", `"a"`)
 	set(t, f.Fleet, "node/db-01/hiera/port", "2")
 	set(t, f.Fleet, "node/web-01/hiera/other", "3")
-	var got tutti.HieraData
-	if err := f.db.Call(tutti.OpHiera, tutti.HieraAsk{Run: order.Run}, &got); err != nil {
+	var got wire.HieraData
+	if err := f.db.Call(wire.OpHiera, wire.HieraAsk{Run: order.Run}, &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Data) != 2 || string(got.Data["port"]) != "2" || string(got.Data["host"]) != `"a"` {

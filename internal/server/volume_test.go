@@ -10,12 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/internal/sweep"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const (
@@ -65,20 +67,20 @@ func (v *volume) messages(t *testing.T, stream string) uint64 {
 func (v *volume) run(t *testing.T, n *servertest.Node, jobs int) {
 	plan := tutti.PlanName(n.Name)
 	for range jobs {
-		if _, err := v.StartJob(servertest.Operator(), tutti.StartJob{Plan: plan, Mode: tutti.ModeApply}); err != nil {
+		if _, err := v.StartJob(servertest.Operator(), api.StartJob{Plan: plan, Mode: tutti.ModeApply}); err != nil {
 			t.Error(err)
 			return
 		}
 		run := n.MustClaim().Run
-		n.Gate(tutti.Gate{Run: run, Exports: []tutti.Export{database(string(run))}})
+		n.Gate(wire.Gate{Run: run, Exports: []tutti.Export{database(string(run))}})
 		record := fmt.Appendf(nil, `{"run":%q,"node":%q}`, run, n.Name)
-		if _, err := v.Handle(t.Context(), n.Key, tutti.OpBlobPut, record); err != nil {
+		if _, err := v.Handle(t.Context(), n.Key, wire.OpBlobPut, record); err != nil {
 			t.Error(err)
 			return
 		}
 		result := servertest.Result(run, tutti.Changed)
 		result.Record = tutti.DigestOf(record)
-		if err := n.Call(tutti.OpResult, result, nil); err != nil {
+		if err := n.Call(wire.OpResult, result, nil); err != nil {
 			t.Error(err)
 			return
 		}

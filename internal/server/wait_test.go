@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
@@ -35,11 +36,11 @@ func waits(t *testing.T, f *servertest.Fleet, wait string) (*servertest.Fleet, t
 }
 
 // end watches a job to its end and returns its verdict.
-func end(t *testing.T, f *servertest.Fleet, job tutti.JobID) tutti.JobView {
+func end(t *testing.T, f *servertest.Fleet, job tutti.JobID) api.JobView {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	if _, err := watch(ctx, f, tutti.WatchJob{Job: job, Follow: true}, nil); err != nil {
+	if _, err := watch(ctx, f, api.WatchJob{Job: job, Follow: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return f.Job(job)
@@ -105,7 +106,7 @@ func TestAWaitInVain(t *testing.T) {
 func TestACancelledWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, job := waits(t, servertest.Start(t), "value: shared/x")
-		if err := f.CancelJob(servertest.Operator(), tutti.CancelJob{Job: job}); err != nil {
+		if err := f.CancelJob(servertest.Operator(), api.CancelJob{Job: job}); err != nil {
 			t.Fatal(err)
 		}
 		wantVerdict(t, f, job, tutti.VerdictCancelled)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 )
 
@@ -90,7 +91,7 @@ func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
 // WatchJob implements tutti.Jobs. It reads the log itself (and what a snapshot has
 // of what the log let go), from the job's start on, so that a watcher that comes
 // back misses nothing.
-func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tutti.Watched) error) error {
+func (s *Server) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.Watched) error) error {
 	filter := jobFilter{runs: map[tutti.RunID]bool{}}
 	var from uint64
 	goesOn := false
@@ -117,7 +118,7 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 			if !filter.admits(e) {
 				continue
 			}
-			if err := yield(tutti.Watched{Event: &e}); err != nil {
+			if err := yield(api.Watched{Event: &e}); err != nil {
 				return err
 			}
 			// Who does not follow wants all that is known, also what a node that was
@@ -127,7 +128,7 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 			}
 		}
 		if full := s.opts.Space(); goesOn && full != nil {
-			if err := yield(tutti.Watched{Live: &tutti.Live{At: time.Now().UTC(), Message: full.Error()}}); err != nil {
+			if err := yield(api.Watched{Live: &tutti.Live{At: time.Now().UTC(), Message: full.Error()}}); err != nil {
 				return err
 			}
 		}
@@ -142,13 +143,13 @@ func (s *Server) WatchJob(ctx context.Context, in tutti.WatchJob, yield func(tut
 }
 
 // pass hands live events on until the log has grown.
-func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(tutti.Watched) error) error {
+func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-chan struct{}, yield func(api.Watched) error) error {
 	for {
 		select {
 		case <-changed:
 			return nil
 		case l := <-live:
-			if err := yield(tutti.Watched{Live: &l}); err != nil {
+			if err := yield(api.Watched{Live: &l}); err != nil {
 				return err
 			}
 		case <-s.ended:

@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // heldLog lets appends wait until a test lets them pass.
@@ -227,7 +228,7 @@ func TestAPausedServerJudgesNobody(t *testing.T) {
 		f.Push(twoSteps + "  other:\n    steps:\n      - run: web\n")
 		job := f.Start("deploy", tutti.ModeApply)
 		order := db.MustClaim()
-		db.Gate(tutti.Gate{Run: order.Run})
+		db.Gate(wire.Gate{Run: order.Run})
 
 		held.Store(true)
 		f.Start("other", tutti.ModeApply) // takes a minute

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const explainFleet = `
@@ -43,19 +45,19 @@ func (n *Node) end(t *testing.T, r tutti.Result, rec tutti.Record, report string
 		t.Fatal(err)
 	}
 	for blob, to := range map[string]*tutti.Digest{string(raw): &r.Record, report: &r.Report} {
-		if _, err := n.Fleet.Handle(Operator(), n.Key, tutti.OpBlobPut, []byte(blob)); err != nil {
+		if _, err := n.Fleet.Handle(Operator(), n.Key, wire.OpBlobPut, []byte(blob)); err != nil {
 			t.Fatal(err)
 		}
 		*to = tutti.DigestOf([]byte(blob))
 	}
-	n.must(t, tutti.OpResult, r, nil)
+	n.must(t, wire.OpResult, r, nil)
 }
 
 // runDB is a run of db-01: it exports databases and publishes its port.
 func runDB(t *testing.T, db *Node, port string, databases ...string) {
 	t.Helper()
 	o := db.MustClaim()
-	gate := tutti.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/port"}}, Reads: []tutti.Read{db.Read(o.Run, askMotd)}}
+	gate := wire.Gate{Run: o.Run, Compiled: tutti.Compiled{Values: []string{"db/port"}}, Reads: []tutti.Read{db.Read(o.Run, askMotd)}}
 	for _, title := range databases {
 		gate.Exports = append(gate.Exports, tutti.Export{Type: "Database", Title: title, File: "/x/db.pp", Line: 3})
 	}
@@ -75,7 +77,7 @@ func runWeb(t *testing.T, web *Node) {
 	reads[0].At = at
 	reads[1].At = tutti.Place{Resource: "Class[main]", File: "/x/site.pp", Line: 1}
 	keys := []tutti.KeyRead{{Key: askTune.Key, At: tutti.Place{Resource: "Class[Web]", File: "/x/web.pp", Line: 4}}}
-	if got := web.Gate(tutti.Gate{Run: o.Run, Reads: reads, Keys: keys}); got.Verdict != tutti.GateGo {
+	if got := web.Gate(wire.Gate{Run: o.Run, Reads: reads, Keys: keys}); got.Verdict != tutti.GateGo {
 		t.Fatalf("gate: %+v", got)
 	}
 	web.end(t, Result(o.Run, tutti.Changed), tutti.Record{Reads: reads, Keys: keys}, webReport)
@@ -84,7 +86,7 @@ func runWeb(t *testing.T, web *Node) {
 // TestExplains is the contract of tutti.Explains.
 func TestExplains(t *testing.T, side Side) {
 	f := Start(t)
-	api, ctx := side(t, f), Operator()
+	server, ctx := side(t, f), Operator()
 	db, web := f.Join("db-01"), f.Join("web-01")
 	f.Join("new-01")
 	f.Push(explainFleet)
@@ -92,67 +94,67 @@ func TestExplains(t *testing.T, side Side) {
 	runDB(t, db, "5432", "main")
 	runWeb(t, web)
 
-	detail, err := api.ShowNode(ctx, "web-01")
-	if err != nil || detail.Standing.State != tutti.NodeGood || len(detail.Reads) != 2 || detail.Keys != 1 || detail.Absent != 1 ||
+	detail, err := server.ShowNode(ctx, "web-01")
+	if err != nil || detail.Standing.State != api.NodeGood || len(detail.Reads) != 2 || detail.Keys != 1 || detail.Absent != 1 ||
 		detail.LastJob != "deploy-1" || detail.Standing.Since.IsZero() || detail.Recorded == "" {
 		t.Errorf("web-01: %+v, %v: want it good, with its record", detail, err)
 	}
-	why, err := api.ExplainNode(ctx, "new-01")
-	if err != nil || why.Standing.State != tutti.NodeNew || why.Standing.Needs != "apply" || why.Standing.Since.IsZero() {
+	why, err := server.ExplainNode(ctx, "new-01")
+	if err != nil || why.Standing.State != api.NodeNew || why.Standing.Needs != "apply" || why.Standing.Since.IsZero() {
 		t.Errorf("new-01: %+v, %v: want that it never ran", why, err)
 	}
-	testGraph(t, api)
-	testStale(t, f, api, db)
-	testValue(t, api)
-	testResource(t, api)
-	testWaiting(t, api, web)
+	testGraph(t, server)
+	testStale(t, f, server, db)
+	testValue(t, server)
+	testResource(t, server)
+	testWaiting(t, server, web)
 
 	f.PushSite("notify { 'other': }")
-	why, err = api.ExplainNode(ctx, "web-01")
+	why, err = server.ExplainNode(ctx, "web-01")
 	if err != nil || len(why.Before) != 1 || why.Before[0].Query.Key != "db/port" || !slices.Equal(why.Before[0].Publishers, []tutti.NodeName{"db-01"}) {
 		t.Errorf("web-01 after db-01: %+v, %v: want that db-01 publishes db/port first", why.Before, err)
 	}
-	_, err = api.ShowNode(ctx, "nobody")
+	_, err = server.ShowNode(ctx, "nobody")
 	wantCode(t, "show nobody", err, tutti.CodeNotFound)
-	_, err = api.ExplainNode(ctx, "nobody")
+	_, err = server.ExplainNode(ctx, "nobody")
 	wantCode(t, "explain nobody", err, tutti.CodeNotFound)
 }
 
-func testGraph(t *testing.T, api API) {
+func testGraph(t *testing.T, server API) {
 	t.Helper()
-	got, err := api.Graph(Operator(), "")
-	want(t, "graph", tutti.Graph{
-		Nodes: []tutti.GraphNode{{Node: "db-01", Good: true}, {Node: "new-01"}, {Node: "web-01", Good: true}},
-		Edges: []tutti.GraphEdge{
+	got, err := server.Graph(Operator(), "")
+	want(t, "graph", api.Graph{
+		Nodes: []api.GraphNode{{Node: "db-01", Good: true}, {Node: "new-01"}, {Node: "web-01", Good: true}},
+		Edges: []api.GraphEdge{
 			{From: []tutti.NodeName{"db-01"}, To: []tutti.NodeName{"web-01"}, Questions: []tutti.Query{askDatabase}},
 			{From: []tutti.NodeName{"db-01"}, To: []tutti.NodeName{"web-01"}, Questions: []tutti.Query{askPort}, Hard: true},
 		},
 	}, got, err)
-	got, err = api.Graph(Operator(), "new")
-	want(t, "graph of who has no edges", tutti.Graph{Nodes: []tutti.GraphNode{{Node: "new-01"}}}, got, err)
-	_, err = api.Graph(Operator(), "nobody")
+	got, err = server.Graph(Operator(), "new")
+	want(t, "graph of who has no edges", api.Graph{Nodes: []api.GraphNode{{Node: "new-01"}}}, got, err)
+	_, err = server.Graph(Operator(), "nobody")
 	wantCode(t, "graph of nobody", err, tutti.CodeNotFound)
 }
 
 // testStale changes all that web-01 read: by a run of db-01, and by ada.
-func testStale(t *testing.T, f *Fleet, api API, db *Node) {
+func testStale(t *testing.T, f *Fleet, server API, db *Node) {
 	t.Helper()
 	ctx := Operator()
-	if err := api.SetValue(ctx, "shared/motd", json.RawMessage("1")); err != nil {
+	if err := server.SetValue(ctx, "shared/motd", json.RawMessage("1")); err != nil {
 		t.Fatal(err)
 	}
 	f.Start("deploy", tutti.ModeApply)
 	runDB(t, db, "5433", "other")
 	for _, v := range []string{"1", "2"} {
-		if err := api.SetValue(ctx, "shared/hiera/web::tune", json.RawMessage(v)); err != nil {
+		if err := server.SetValue(ctx, "shared/hiera/web::tune", json.RawMessage(v)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	why, err := api.ExplainNode(ctx, "web-01")
+	why, err := server.ExplainNode(ctx, "web-01")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why.Standing.State != tutti.NodeStale || why.Active == nil || why.Active.Job != "deploy-2" || why.Reads != 2 {
+	if why.Standing.State != api.NodeStale || why.Active == nil || why.Active.Job != "deploy-2" || why.Reads != 2 {
 		t.Errorf("web-01 stands %+v, runs %+v, %d reads", why.Standing, why.Active, why.Reads)
 	}
 	type cause struct {
@@ -186,7 +188,7 @@ func testStale(t *testing.T, f *Fleet, api API, db *Node) {
 			first = c.Causes[0].At
 		}
 	}
-	detail, err := api.ShowNode(ctx, "web-01")
+	detail, err := server.ShowNode(ctx, "web-01")
 	if err != nil || !detail.Standing.Since.Equal(first) || len(detail.Reads) != 3 {
 		t.Fatalf("web-01: %+v, %v: want it stale since %s", detail, err, first)
 	}
@@ -197,35 +199,35 @@ func testStale(t *testing.T, f *Fleet, api API, db *Node) {
 	}
 }
 
-func testValue(t *testing.T, api API) {
+func testValue(t *testing.T, server API) {
 	t.Helper()
 	ctx := Operator()
-	got, err := api.ExplainValue(ctx, "db/port")
+	got, err := server.ExplainValue(ctx, "db/port")
 	if err != nil || got.Value == nil || got.Value.Owner != "db-01" || got.Run == nil || got.Run.Job != "deploy-2" || len(got.Versions) != 2 ||
 		string(got.Versions[0].Value) != "5433" || string(got.Versions[1].Value) != "5432" || got.Versions[1].Job != "deploy-1" {
 		t.Errorf("db/port: %+v, %v", got, err)
 	}
 	want(t, "readers", []tutti.NodeName{"web-01"}, got.Readers, err)
 	want(t, "declared", []tutti.NodeName{"db-01"}, got.Declared, err)
-	got, err = api.ExplainValue(ctx, "shared/hiera/web::tune")
-	want(t, "hiera", &tutti.HieraFeed{Key: "web::tune", Readers: []tutti.NodeName{"web-01"}}, got.Hiera, err)
-	if err := api.UnsetValue(ctx, "shared/hiera/web::tune"); err != nil {
+	got, err = server.ExplainValue(ctx, "shared/hiera/web::tune")
+	want(t, "hiera", &api.HieraFeed{Key: "web::tune", Readers: []tutti.NodeName{"web-01"}}, got.Hiera, err)
+	if err := server.UnsetValue(ctx, "shared/hiera/web::tune"); err != nil {
 		t.Fatal(err)
 	}
-	got, err = api.ExplainValue(ctx, "shared/hiera/web::tune")
+	got, err = server.ExplainValue(ctx, "shared/hiera/web::tune")
 	if err != nil || got.Value != nil || len(got.Versions) != 3 || !got.Versions[0].Unset {
 		t.Errorf("unset: %+v, %v", got, err)
 	}
-	_, err = api.ExplainValue(ctx, "never/was")
+	_, err = server.ExplainValue(ctx, "never/was")
 	wantCode(t, "explain no value", err, tutti.CodeNotFound)
-	_, err = api.ExplainValue(ctx, "a/../b")
+	_, err = server.ExplainValue(ctx, "a/../b")
 	wantCode(t, "explain a bad key", err, tutti.CodeInvalid)
 }
 
-func testResource(t *testing.T, api API) {
+func testResource(t *testing.T, server API) {
 	t.Helper()
 	ctx := Operator()
-	got, err := api.ExplainResource(ctx, tutti.ExplainResource{Node: "web-01", Resource: "file[/etc/web.conf]"})
+	got, err := server.ExplainResource(ctx, api.ExplainResource{Node: "web-01", Resource: "file[/etc/web.conf]"})
 	if err != nil || !got.Reported || got.Status != "changed" || got.Place.Line != 7 || got.Run.Job != "deploy-1" {
 		t.Errorf("resource: %+v, %v", got, err)
 	}
@@ -236,23 +238,23 @@ func testResource(t *testing.T, api API) {
 	if len(got.Reads) != 1 || got.Reads[0].Query.Key != "db/port" || len(got.Keys) != 1 {
 		t.Errorf("reads %+v, keys %+v: want those of Class[Web]", got.Reads, got.Keys)
 	}
-	got, err = api.ExplainResource(ctx, tutti.ExplainResource{Node: "web-01", Resource: "Database[other]"})
+	got, err = server.ExplainResource(ctx, api.ExplainResource{Node: "web-01", Resource: "Database[other]"})
 	if err != nil || got.Reported || len(got.Exported) != 1 || got.Exported[0].Node != "db-01" || got.Exported[0].Run.Job != "deploy-2" || got.Exported[0].Place.Line != 3 {
 		t.Errorf("collected resource: %+v, %v", got, err)
 	}
-	_, err = api.ExplainResource(ctx, tutti.ExplainResource{Node: "web-01", Resource: "motd"})
+	_, err = server.ExplainResource(ctx, api.ExplainResource{Node: "web-01", Resource: "motd"})
 	wantCode(t, "explain no reference", err, tutti.CodeInvalid)
-	_, err = api.ExplainResource(ctx, tutti.ExplainResource{Node: "nobody", Resource: "File[x]"})
+	_, err = server.ExplainResource(ctx, api.ExplainResource{Node: "nobody", Resource: "File[x]"})
 	wantCode(t, "explain a resource of nobody", err, tutti.CodeNotFound)
-	_, err = api.ExplainResource(ctx, tutti.ExplainResource{Node: "new-01", Resource: "File[x]"})
+	_, err = server.ExplainResource(ctx, api.ExplainResource{Node: "new-01", Resource: "File[x]"})
 	wantCode(t, "explain a resource of who never ran", err, tutti.CodeNotFound)
 }
 
 // testWaiting lets web-01 wait for its port, after ada took it away.
-func testWaiting(t *testing.T, api API, web *Node) {
+func testWaiting(t *testing.T, server API, web *Node) {
 	t.Helper()
 	ctx := Operator()
-	if err := api.UnsetValue(ctx, "db/port"); err != nil {
+	if err := server.UnsetValue(ctx, "db/port"); err != nil {
 		t.Fatal(err)
 	}
 	o := web.MustClaim()
@@ -260,8 +262,8 @@ func testWaiting(t *testing.T, api API, web *Node) {
 	r := Result(o.Run, tutti.Waiting)
 	r.Message, r.Waits = `value "db/port" has no answer`, []tutti.Wait{{Query: askPort, At: tutti.Place{File: "/x/web.pp", Line: 2}}}
 	web.end(t, r, tutti.Record{Reads: []tutti.Read{read}}, "{}")
-	why, err := api.ExplainNode(ctx, "web-01")
-	if err != nil || why.Standing.State != tutti.NodeWaiting || len(why.Waits) != 1 {
+	why, err := server.ExplainNode(ctx, "web-01")
+	if err != nil || why.Standing.State != api.NodeWaiting || len(why.Waits) != 1 {
 		t.Fatalf("web-01: %+v, %v: want that it waits", why, err)
 	}
 	w := why.Waits[0]
@@ -269,10 +271,10 @@ func testWaiting(t *testing.T, api API, web *Node) {
 	if w.Answered || len(w.Before) != 2 || w.Before[0].By != "node:db-01" || w.Before[0].Run == nil || w.Before[0].Run.Job != "deploy-2" {
 		t.Errorf("it waits for %+v: want who provided it before", w)
 	}
-	if err := api.SetValue(ctx, "db/port", json.RawMessage("1")); err != nil {
+	if err := server.SetValue(ctx, "db/port", json.RawMessage("1")); err != nil {
 		t.Fatal(err)
 	}
-	if why, err = api.ExplainNode(ctx, "web-01"); err != nil || !why.Waits[0].Answered {
+	if why, err = server.ExplainNode(ctx, "web-01"); err != nil || !why.Waits[0].Answered {
 		t.Errorf("web-01: %+v, %v: want that there is an answer by now", why, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/sweep"
@@ -112,7 +113,7 @@ const (
 func (f *Fleet) Push(fleetFile string) tutti.CodePushed {
 	f.t.Helper()
 	pushed := f.PushSite(CodeContent)
-	if _, err := f.SetFleet(Operator(), tutti.FleetSource{File: "tutti.yaml", Source: []byte(fleetFile)}); err != nil {
+	if _, err := f.SetFleet(Operator(), api.FleetSource{File: "tutti.yaml", Source: []byte(fleetFile)}); err != nil {
 		f.t.Fatal(err)
 	}
 	return pushed
@@ -173,7 +174,7 @@ func (f *Fleet) pushSigned(environment string, files map[string]string, reaction
 // Start starts a plan.
 func (f *Fleet) Start(plan tutti.PlanName, mode tutti.Mode) tutti.JobID {
 	f.t.Helper()
-	job, err := f.StartJob(Operator(), tutti.StartJob{Plan: plan, Mode: mode})
+	job, err := f.StartJob(Operator(), api.StartJob{Plan: plan, Mode: mode})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func (f *Fleet) Start(plan tutti.PlanName, mode tutti.Mode) tutti.JobID {
 }
 
 // Job returns the view of a job.
-func (f *Fleet) Job(id tutti.JobID) tutti.JobView {
+func (f *Fleet) Job(id tutti.JobID) api.JobView {
 	f.t.Helper()
 	jobs, err := f.ListJobs(Operator())
 	if err != nil {
@@ -193,7 +194,7 @@ func (f *Fleet) Job(id tutti.JobID) tutti.JobView {
 		}
 	}
 	f.t.Fatalf("no job %q in %v", id, jobs)
-	return tutti.JobView{}
+	return api.JobView{}
 }
 
 // Everything returns the log.

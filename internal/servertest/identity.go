@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Identity is a server.Identity without cryptography: a signature names who
@@ -49,13 +51,13 @@ func Box(machine string) *ecdh.PrivateKey {
 }
 
 // SignEnrol signs a request as its key would.
-func SignEnrol(in tutti.EnrolRequest) tutti.EnrolRequest {
+func SignEnrol(in api.EnrolRequest) api.EnrolRequest {
 	in.Signature = []byte("signed by " + string(in.Key))
 	return in
 }
 
 // NewToken implements server.Identity. The text of a token is its secret.
-func (i *Identity) NewToken(tutti.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
+func (i *Identity) NewToken(api.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.tokens++
@@ -64,7 +66,7 @@ func (i *Identity) NewToken(tutti.CreateToken) (string, tutti.TokenID, tutti.Dig
 }
 
 // VerifyEnrol implements server.Identity.
-func (i *Identity) VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error) {
+func (i *Identity) VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error) {
 	if string(in.Signature) != "signed by "+string(in.Key) {
 		return "", tutti.Errorf(tutti.CodeUnauthenticated, "not signed by key %s", in.Key)
 	}
@@ -72,8 +74,8 @@ func (i *Identity) VerifyEnrol(in tutti.EnrolRequest) (tutti.Digest, error) {
 }
 
 // Enrol implements server.Identity.
-func (i *Identity) Enrol(node tutti.NodeName, key tutti.NodeKey) (tutti.Enrolled, error) {
-	return tutti.Enrolled{Node: node, JWT: "jwt of " + string(key)}, nil
+func (i *Identity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error) {
+	return api.Enrolled{Node: node, JWT: "jwt of " + string(key)}, nil
 }
 
 // Revoke implements server.Identity.
@@ -96,11 +98,11 @@ const OperatorLife = 30 * 24 * time.Hour
 
 // IssueOperator implements server.Identity. The certificate is the name, its
 // serial number `serial-` and a number.
-func (i *Identity) IssueOperator(in tutti.IssueOperator) (tutti.IssuedOperator, error) {
+func (i *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, error) {
 	if string(in.Request) != "request" {
-		return tutti.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "not a request: %q", in.Request)
+		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "not a request: %q", in.Request)
 	}
-	return tutti.IssuedOperator{
+	return api.IssuedOperator{
 		Certificate: []byte(in.Operator), CA: []byte("CA"), Serial: fmt.Sprintf("serial-%d", runs.Add(1)),
 		Expires: time.Now().Add(OperatorLife).UTC(),
 	}, nil
@@ -283,7 +285,7 @@ type Ring struct {
 func (b *Bus) Ring(key tutti.NodeKey, op string, payload []byte) error {
 	r := Ring{Key: key, Op: op}
 	if len(payload) > 0 {
-		var c tutti.CancelRun
+		var c wire.CancelRun
 		if err := json.Unmarshal(payload, &c); err != nil {
 			return err
 		}

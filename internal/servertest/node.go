@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Node is a machine that has joined.
@@ -16,7 +18,7 @@ type Node struct {
 	Name  tutti.NodeName
 	Key   tutti.NodeKey
 	Fleet *Fleet
-	Agent tutti.Claim // what its agent says of itself; empty: one of release 0.2.0
+	Agent wire.Claim // what its agent says of itself; empty: one of release 0.2.0
 	// Ticket is what its messages carry; empty: its agent keeps none.
 	Ticket string
 	// Machine is its installation, empty: its agent does not say.
@@ -26,7 +28,7 @@ type Node struct {
 // Join lets the machine of that name in, into groups that its token fixes.
 func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
 	f.t.Helper()
-	token, err := f.CreateToken(Operator(), tutti.CreateToken{Name: string(name), Groups: groups})
+	token, err := f.CreateToken(Operator(), api.CreateToken{Name: string(name), Groups: groups})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -39,12 +41,12 @@ func (f *Fleet) Join(name tutti.NodeName, groups ...tutti.GroupName) *Node {
 
 // Node returns a machine that has joined before.
 func (f *Fleet) Node(name tutti.NodeName) *Node {
-	return &Node{Name: name, Key: Key(string(name)), Fleet: f, Agent: tutti.Claim{Knows: tutti.Capabilities()}}
+	return &Node{Name: name, Key: Key(string(name)), Fleet: f, Agent: wire.Claim{Knows: tutti.Capabilities()}}
 }
 
 // Request is what the machine sends to join with a token.
-func (n *Node) Request(token tutti.CreatedToken) tutti.EnrolRequest {
-	return SignEnrol(tutti.EnrolRequest{Token: token.Token, Secret: []byte(token.Text), Name: n.Name, Key: n.Key, BoxKey: seal.PublicKey(Box(string(n.Key)))})
+func (n *Node) Request(token api.CreatedToken) api.EnrolRequest {
+	return SignEnrol(api.EnrolRequest{Token: token.Token, Secret: []byte(token.Text), Name: n.Name, Key: n.Key, BoxKey: seal.PublicKey(Box(string(n.Key)))})
 }
 
 // Call asks the server for an operation; out may be nil.
@@ -58,7 +60,7 @@ func (n *Node) CallWithin(ctx context.Context, op string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	reply, err := n.Fleet.Handle(tutti.WithTicket(ctx, n.Ticket), n.Key, op, raw)
+	reply, err := n.Fleet.Handle(wire.WithTicket(ctx, n.Ticket), n.Key, op, raw)
 	if err != nil || out == nil {
 		return err
 	}
@@ -75,15 +77,15 @@ func (n *Node) must(t testing.TB, op string, in, out any) {
 // Claim asks for work; nil: there is none.
 func (n *Node) Claim() *tutti.Order {
 	n.Fleet.t.Helper()
-	var out tutti.Claimed
-	n.must(n.Fleet.t, tutti.OpClaim, n.Agent, &out)
+	var out wire.Claimed
+	n.must(n.Fleet.t, wire.OpClaim, n.Agent, &out)
 	return out.Order
 }
 
 // Claimed asks for work as Claim does; whoever may not ask has none.
 func (n *Node) Claimed() *tutti.Order {
-	var out tutti.Claimed
-	if n.Call(tutti.OpClaim, n.Agent, &out) != nil {
+	var out wire.Claimed
+	if n.Call(wire.OpClaim, n.Agent, &out) != nil {
 		return nil
 	}
 	return out.Order
@@ -100,18 +102,18 @@ func (n *Node) MustClaim() tutti.Order {
 }
 
 // Gate hands a compiled catalog over.
-func (n *Node) Gate(in tutti.Gate) tutti.Gated {
+func (n *Node) Gate(in wire.Gate) wire.Gated {
 	n.Fleet.t.Helper()
-	var out tutti.Gated
-	n.must(n.Fleet.t, tutti.OpGate, in, &out)
+	var out wire.Gated
+	n.must(n.Fleet.t, wire.OpGate, in, &out)
 	return out
 }
 
 // Ask asks a question on behalf of a run.
-func (n *Node) Ask(run tutti.RunID, q tutti.Query) tutti.Answered {
+func (n *Node) Ask(run tutti.RunID, q tutti.Query) wire.Answered {
 	n.Fleet.t.Helper()
-	var out tutti.Answered
-	n.must(n.Fleet.t, tutti.OpAsk, tutti.Ask{Run: run, Query: q, Opens: true}, &out)
+	var out wire.Answered
+	n.must(n.Fleet.t, wire.OpAsk, wire.Ask{Run: run, Query: q, Opens: true}, &out)
 	return out
 }
 
@@ -124,12 +126,12 @@ func (n *Node) Read(run tutti.RunID, q tutti.Query) tutti.Read {
 
 // Publish sets a value on behalf of a run.
 func (n *Node) Publish(run tutti.RunID, key, value string) error {
-	return n.Call(tutti.OpPublish, tutti.Publish{Run: run, Key: key, Value: json.RawMessage(value)}, nil)
+	return n.Call(wire.OpPublish, wire.Publish{Run: run, Key: key, Value: json.RawMessage(value)}, nil)
 }
 
 // Hello exchanges the ticket, as an agent does that has connected.
 func (n *Node) Hello(next, boot string) error {
-	err := n.Call(tutti.OpHello, tutti.Hello{Ticket: n.Ticket, Next: next, Boot: boot, Host: string(n.Name), Machine: n.Machine}, nil)
+	err := n.Call(wire.OpHello, wire.Hello{Ticket: n.Ticket, Next: next, Boot: boot, Host: string(n.Name), Machine: n.Machine}, nil)
 	if err == nil {
 		n.Ticket = next
 	}
@@ -139,19 +141,19 @@ func (n *Node) Hello(next, boot string) error {
 // Finish hands a result over that ended well.
 func (n *Node) Finish(run tutti.RunID) {
 	n.Fleet.t.Helper()
-	n.must(n.Fleet.t, tutti.OpResult, Result(run, tutti.Changed), nil)
+	n.must(n.Fleet.t, wire.OpResult, Result(run, tutti.Changed), nil)
 }
 
 // Forget makes the agent one of an earlier release, which does not know some things.
 func (n *Node) Forget(version string, names ...tutti.Capability) {
-	n.Agent = tutti.Claim{Version: version, Knows: slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(names, c) })}
+	n.Agent = wire.Claim{Version: version, Knows: slices.DeleteFunc(tutti.Capabilities(), func(c tutti.Capability) bool { return slices.Contains(names, c) })}
 }
 
 // Pass claims a run, passes its gate and ends it well.
 func (n *Node) Pass() tutti.Order {
 	n.Fleet.t.Helper()
 	o := n.MustClaim()
-	n.Gate(tutti.Gate{Run: o.Run})
+	n.Gate(wire.Gate{Run: o.Run})
 	n.Finish(o.Run)
 	return o
 }

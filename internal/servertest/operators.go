@@ -6,36 +6,37 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 )
 
 // TestTokens is the contract of tutti.Tokens.
 func TestTokens(t *testing.T, side Side) {
 	f := Start(t)
-	api, ctx := side(t, f), Operator()
-	later, err := api.CreateToken(ctx, tutti.CreateToken{Name: "web-*", TTL: 2 * time.Hour, Groups: []tutti.GroupName{"web"}})
+	server, ctx := side(t, f), Operator()
+	later, err := server.CreateToken(ctx, api.CreateToken{Name: "web-*", TTL: 2 * time.Hour, Groups: []tutti.GroupName{"web"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := api.CreateToken(ctx, tutti.CreateToken{Name: "db-01", TTL: time.Hour})
+	first, err := server.CreateToken(ctx, api.CreateToken{Name: "db-01", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := api.ListTokens(ctx)
-	want(t, "tokens, the first to end first", []tutti.TokenView{
+	tokens, err := server.ListTokens(ctx)
+	want(t, "tokens, the first to end first", []api.TokenView{
 		{Token: first.Token, Name: "db-01", Expires: first.Expires},
 		{Token: later.Token, Name: "web-*", Groups: []tutti.GroupName{"web"}, Expires: later.Expires},
 	}, tokens, err)
-	wantCode(t, "revoke no token", api.RevokeToken(ctx, "nothing"), tutti.CodeNotFound)
-	wantCode(t, "revoke", api.RevokeToken(ctx, first.Token), "")
-	wantCode(t, "revoke again", api.RevokeToken(ctx, first.Token), "")
+	wantCode(t, "revoke no token", server.RevokeToken(ctx, "nothing"), tutti.CodeNotFound)
+	wantCode(t, "revoke", server.RevokeToken(ctx, first.Token), "")
+	wantCode(t, "revoke again", server.RevokeToken(ctx, first.Token), "")
 	db := &Node{Name: "db-01", Key: Key("db-01"), Fleet: f}
-	_, err = api.Enrol(ctx, db.Request(first))
+	_, err = server.Enrol(ctx, db.Request(first))
 	wantCode(t, "join with a revoked token", err, tutti.CodeRefused)
 	web := &Node{Name: "web-01", Key: Key("web-01"), Fleet: f}
-	_, err = api.Enrol(ctx, web.Request(later))
+	_, err = server.Enrol(ctx, web.Request(later))
 	wantCode(t, "join with the other", err, "")
-	wantCode(t, "revoke a token that was used", api.RevokeToken(ctx, later.Token), tutti.CodeConflict)
-	tokens, err = api.ListTokens(ctx)
+	wantCode(t, "revoke a token that was used", server.RevokeToken(ctx, later.Token), tutti.CodeConflict)
+	tokens, err = server.ListTokens(ctx)
 	want(t, "tokens that are left", 0, len(tokens), err)
 	want(t, "log", []string{"token.created", "token.created", "token.revoked", "audit.denied", "node.enrolled"}, Kinds(f.Events()), nil)
 }
@@ -44,28 +45,28 @@ func TestTokens(t *testing.T, side Side) {
 // `request`, as of Identity.
 func TestOperators(t *testing.T, side Side) {
 	f := Start(t)
-	_, err := f.IssueOperator(Operator(), tutti.IssueOperator{Operator: "ada", Request: []byte("request")})
+	_, err := f.IssueOperator(Operator(), api.IssueOperator{Operator: "ada", Request: []byte("request")})
 	wantCode(t, "who asks", err, "")
-	api, ctx := side(t, f), Operator()
-	_, err = api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("nothing")})
+	server, ctx := side(t, f), Operator()
+	_, err = server.IssueOperator(ctx, api.IssueOperator{Operator: "bob", Request: []byte("nothing")})
 	wantCode(t, "a request that is none", err, tutti.CodeInvalid)
-	_, err = api.IssueOperator(ctx, tutti.IssueOperator{Operator: "local", Request: []byte("request")})
+	_, err = server.IssueOperator(ctx, api.IssueOperator{Operator: "local", Request: []byte("request")})
 	wantCode(t, "the name of who comes through the socket", err, tutti.CodeInvalid)
-	bob, err := api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("request"), CodeKey: true})
+	bob, err := server.IssueOperator(ctx, api.IssueOperator{Operator: "bob", Request: []byte("request"), CodeKey: true})
 	want(t, "issued", "bob", string(bob.Certificate), err)
-	mine, err := api.RenewOperator(ctx, []byte("request"))
+	mine, err := server.RenewOperator(ctx, []byte("request"))
 	want(t, "renewed", "ada", string(mine.Certificate), err)
-	list, err := api.ListOperators(ctx)
-	want(t, "operators", []tutti.OperatorView{
+	list, err := server.ListOperators(ctx)
+	want(t, "operators", []api.OperatorView{
 		{Operator: "ada", Certificates: 2, Expires: mine.Expires},
 		{Operator: "bob", Certificates: 1, Expires: bob.Expires, CodeKey: true},
 	}, list, err)
 
-	wantCode(t, "revoke nobody", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "eve"}), tutti.CodeNotFound)
-	wantCode(t, "revoke", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "bob", Reason: "has left"}), "")
+	wantCode(t, "revoke nobody", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "eve"}), tutti.CodeNotFound)
+	wantCode(t, "revoke", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "bob", Reason: "has left"}), "")
 	_, _, err = f.Admit(ctx, "bob", bob.Serial)
 	wantCode(t, "a revoked certificate", err, tutti.CodeUnauthenticated)
-	again, err := api.IssueOperator(ctx, tutti.IssueOperator{Operator: "bob", Request: []byte("request")})
+	again, err := server.IssueOperator(ctx, api.IssueOperator{Operator: "bob", Request: []byte("request")})
 	wantCode(t, "issue anew", err, "")
 	if _, leave, err := f.Admit(ctx, "bob", again.Serial); err != nil {
 		t.Errorf("a certificate issued after the revocation: %v", err)
@@ -75,9 +76,9 @@ func TestOperators(t *testing.T, side Side) {
 	_, _, err = f.Admit(ctx, "bob", bob.Serial)
 	wantCode(t, "the revoked certificate, still", err, tutti.CodeUnauthenticated)
 
-	wantCode(t, "revoke bob again", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "bob"}), "")
-	wantCode(t, "revoke oneself, the last one", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
-	wantCode(t, "and mean it", api.RevokeOperator(ctx, tutti.RevokeOperator{Operator: "ada", Last: true}), "")
+	wantCode(t, "revoke bob again", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "bob"}), "")
+	wantCode(t, "revoke oneself, the last one", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "ada"}), tutti.CodeConflict)
+	wantCode(t, "and mean it", server.RevokeOperator(ctx, api.RevokeOperator{Operator: "ada", Last: true}), "")
 	for _, e := range f.Events() {
 		if slices.Contains([]string{"operator.issued", "operator.revoked"}, e.Body.Kind()) && e.By != "operator:ada" {
 			t.Errorf("%s by %q, want operator:ada", e.Body.Kind(), e.By)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Idle is the status of a Puppet that is enabled and does nothing.
@@ -17,16 +19,16 @@ func Idle() *tutti.PuppetStatus {
 // a goroutine of its own; a reply without a verdict is none.
 func (n *Node) Puppet(f func(tutti.RemoteRequest) tutti.RemoteReply) {
 	n.Fleet.t.Helper()
-	n.must(n.Fleet.t, tutti.OpBeat, tutti.Beat{Version: "1"}, nil)
+	n.must(n.Fleet.t, wire.OpBeat, wire.Beat{Version: "1"}, nil)
 	n.Fleet.Bus.Listen(n.Key, func(op string, payload []byte) {
 		var q tutti.RemoteRequest
-		if op != tutti.RingRemote || json.Unmarshal(payload, &q) != nil {
+		if op != wire.RingRemote || json.Unmarshal(payload, &q) != nil {
 			return
 		}
 		n.Fleet.answering.Go(func() {
 			if r := f(q); r.Verdict != "" {
 				r.Request = q.Request
-				_ = n.Call(tutti.OpAnswer, r, nil) // what is wrong with it, the asker is told
+				_ = n.Call(wire.OpAnswer, r, nil) // what is wrong with it, the asker is told
 			}
 		})
 	})
@@ -40,7 +42,7 @@ func (n *Node) Obeys() {
 		switch q.Action {
 		case tutti.RemoteStatus, tutti.RemoteRun: // its status is the answer
 		case tutti.RemoteEnable, tutti.RemoteDisable:
-			if err := n.Call(tutti.OpAct, tutti.RemoteAct{Request: q.Request}, nil); err != nil {
+			if err := n.Call(wire.OpAct, tutti.RemoteAct{Request: q.Request}, nil); err != nil {
 				return tutti.RemoteReply{Verdict: tutti.RemoteFailed, Message: err.Error()}
 			}
 			enabled, message = q.Action == tutti.RemoteEnable, q.Message
@@ -60,10 +62,10 @@ func (n *Node) Obeys() {
 }
 
 // Asked is all answers to a question, by node.
-func Asked(t testing.TB, api tutti.Remotes, in tutti.AskNodes) map[tutti.NodeName]tutti.NodeAnswer {
+func Asked(t testing.TB, server api.Remotes, in api.AskNodes) map[tutti.NodeName]api.NodeAnswer {
 	t.Helper()
-	out := map[tutti.NodeName]tutti.NodeAnswer{}
-	err := api.AskNodes(Operator(), in, func(all []tutti.NodeAnswer) error {
+	out := map[tutti.NodeName]api.NodeAnswer{}
+	err := server.AskNodes(Operator(), in, func(all []api.NodeAnswer) error {
 		for _, a := range all {
 			if _, twice := out[a.Node]; twice {
 				t.Errorf("two answers for %s", a.Node)
@@ -81,14 +83,14 @@ func Asked(t testing.TB, api tutti.Remotes, in tutti.AskNodes) map[tutti.NodeNam
 // TestRemotes is the contract of tutti.Remotes.
 func TestRemotes(t *testing.T, side Side) {
 	f := Start(t)
-	api, ctx := side(t, f), Operator()
+	server, ctx := side(t, f), Operator()
 	f.Join("db-01").Obeys()
 	f.Join("we-01").Obeys()
 	f.Join("gone-01")
-	verdicts := func(in tutti.AskNodes) map[tutti.NodeName]tutti.RemoteVerdict {
+	verdicts := func(in api.AskNodes) map[tutti.NodeName]tutti.RemoteVerdict {
 		t.Helper()
 		out := map[tutti.NodeName]tutti.RemoteVerdict{}
-		for n, a := range Asked(t, api, in) {
+		for n, a := range Asked(t, server, in) {
 			out[n] = a.Verdict
 		}
 		return out
@@ -96,53 +98,53 @@ func TestRemotes(t *testing.T, side Side) {
 	type is = map[tutti.NodeName]tutti.RemoteVerdict
 	const ok, away, undecided = tutti.RemoteOK, tutti.RemoteAway, tutti.RemoteUndecided
 	for _, action := range []tutti.RemoteAction{tutti.RemoteStatus, tutti.RemoteRun, tutti.RemoteSummary, tutti.RemoteFacts} {
-		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(tutti.AskNodes{Action: action}), nil)
+		want(t, string(action), is{"db-01": ok, "we-01": ok, "gone-01": away}, verdicts(api.AskNodes{Action: action}), nil)
 	}
-	want(t, "a resource", is{"db-01": ok}, verdicts(tutti.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
-	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(tutti.AskNodes{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
-	want(t, "disable", is{"db-01": ok}, verdicts(tutti.AskNodes{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
-	all := Asked(t, api, tutti.AskNodes{Action: tutti.RemoteStatus, On: "connected"})
+	want(t, "a resource", is{"db-01": ok}, verdicts(api.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "root", On: `node == "db-01"`}), nil)
+	want(t, "by facts", is{"db-01": ok, "gone-01": undecided}, verdicts(api.AskNodes{Action: tutti.RemoteStatus, On: `facts.role == "db"`}), nil)
+	want(t, "disable", is{"db-01": ok}, verdicts(api.AskNodes{Action: tutti.RemoteDisable, Message: "new disk", On: `connected && facts.role == "db"`}), nil)
+	all := Asked(t, server, api.AskNodes{Action: tutti.RemoteStatus, On: "connected"})
 	if s := all["db-01"].Status; s == nil || s.Enabled || s.DisableMessage != "new disk" || !all["we-01"].Status.Enabled {
 		t.Errorf("status %+v", all)
 	}
 	for _, bad := range []struct {
 		what string
-		in   tutti.AskNodes
+		in   api.AskNodes
 		code tutti.Code
 	}{
-		{"no action", tutti.AskNodes{}, tutti.CodeInvalid},
-		{"a selector that is none", tutti.AskNodes{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
-		{"nobody", tutti.AskNodes{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
-		{"for ever", tutti.AskNodes{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
-		{"a message that is not one line", tutti.AskNodes{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
-		{"a message for nothing", tutti.AskNodes{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
-		{"a resource without a type", tutti.AskNodes{Action: tutti.RemoteResource}, tutti.CodeInvalid},
-		{"a type that is an option", tutti.AskNodes{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
-		{"a title that is an option", tutti.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
+		{"no action", api.AskNodes{}, tutti.CodeInvalid},
+		{"a selector that is none", api.AskNodes{Action: tutti.RemoteStatus, On: "web"}, tutti.CodeInvalid},
+		{"nobody", api.AskNodes{Action: tutti.RemoteStatus, On: `node == "x"`}, tutti.CodeNotFound},
+		{"for ever", api.AskNodes{Action: tutti.RemoteStatus, Wait: time.Hour}, tutti.CodeInvalid},
+		{"a message that is not one line", api.AskNodes{Action: tutti.RemoteDisable, Message: "a\nb"}, tutti.CodeInvalid},
+		{"a message for nothing", api.AskNodes{Action: tutti.RemoteStatus, Message: "a"}, tutti.CodeInvalid},
+		{"a resource without a type", api.AskNodes{Action: tutti.RemoteResource}, tutti.CodeInvalid},
+		{"a type that is an option", api.AskNodes{Action: tutti.RemoteResource, Type: "--debug"}, tutti.CodeInvalid},
+		{"a title that is an option", api.AskNodes{Action: tutti.RemoteResource, Type: "user", Title: "--debug"}, tutti.CodeInvalid},
 	} {
-		err := api.AskNodes(ctx, bad.in, func(a []tutti.NodeAnswer) error {
+		err := server.AskNodes(ctx, bad.in, func(a []api.NodeAnswer) error {
 			t.Errorf("%s: %+v", bad.what, a)
 			return nil
 		})
 		wantCode(t, bad.what, err, bad.code)
 	}
 	f.Push(suiteFleet)
-	job, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"we-01", "db-01", "we-01"}, Limit: 1}, Mode: tutti.ModeApply})
+	job, err := server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"we-01", "db-01", "we-01"}, Limit: 1}, Mode: tutti.ModeApply})
 	want(t, "runs on listed nodes", tutti.JobID("puppet-1"), job, err)
 	for name, code := range map[tutti.NodeName]tutti.Code{"": tutti.CodeConflict, "nobody": tutti.CodeConflict} {
-		_, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{name}}, Mode: tutti.ModeApply})
+		_, err := server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{Nodes: []tutti.NodeName{name}}, Mode: tutti.ModeApply})
 		wantCode(t, "runs on nobody", err, code)
 	}
 	for what, options := range map[string]tutti.RunOptions{
 		"no tag": {Tags: []string{"a b"}}, "no tag to skip": {SkipTags: []string{"--x"}}, "no environment": {Environment: "../x"}, "a program": {Program: tutti.ProgramAgent},
 	} {
-		_, err := api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: options}, Mode: tutti.ModeApply})
+		_, err := server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: options}, Mode: tutti.ModeApply})
 		wantCode(t, what, err, tutti.CodeInvalid)
 	}
-	_, err = api.StartJob(ctx, tutti.StartJob{
-		Runs: &tutti.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: tutti.RunOptions{Environment: "staging"}}, Mode: tutti.ModeApply,
+	_, err = server.StartJob(ctx, api.StartJob{
+		Runs: &api.NodeRuns{Nodes: []tutti.NodeName{"we-01"}, RunOptions: tutti.RunOptions{Environment: "staging"}}, Mode: tutti.ModeApply,
 	})
 	wantCode(t, "another environment than the fleet's, by apply", err, tutti.CodeConflict)
-	_, err = api.StartJob(ctx, tutti.StartJob{Runs: &tutti.NodeRuns{}, Mode: tutti.ModeApply})
+	_, err = server.StartJob(ctx, api.StartJob{Runs: &api.NodeRuns{}, Mode: tutti.ModeApply})
 	wantCode(t, "runs on no nodes", err, tutti.CodeInvalid)
 }

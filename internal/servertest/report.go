@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/wire"
 )
 
 const reportFleet = `
@@ -34,25 +36,25 @@ const hostileLog = "{\"t\":\"2026-01-02T03:04:05.6Z\",\"level\":\"err\",\"messag
 func (n *Node) sent(t *testing.T, r tutti.Result, report, log string) tutti.RunID {
 	t.Helper()
 	o := n.MustClaim()
-	n.Gate(tutti.Gate{Run: o.Run})
+	n.Gate(wire.Gate{Run: o.Run})
 	r.Run = o.Run
 	for text, to := range map[string]*tutti.Digest{report: &r.Report, log: &r.Log} {
 		if text == "" {
 			continue
 		}
-		if _, err := n.Fleet.Handle(Operator(), n.Key, tutti.OpBlobPut, []byte(text)); err != nil {
+		if _, err := n.Fleet.Handle(Operator(), n.Key, wire.OpBlobPut, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		*to = tutti.DigestOf([]byte(text))
 	}
-	n.must(t, tutti.OpResult, r, nil)
+	n.must(t, wire.OpResult, r, nil)
 	return o.Run
 }
 
 // TestReports is the contract of tutti.Reports.
 func TestReports(t *testing.T, side Side) {
 	f := Start(t)
-	api, ctx := side(t, f), Operator()
+	server, ctx := side(t, f), Operator()
 	var web []*Node
 	for i := range 5 {
 		web = append(web, f.Join(tutti.NodeName(fmt.Sprintf("web-0%d", i+1))))
@@ -67,24 +69,24 @@ func TestReports(t *testing.T, side Side) {
 	damaged := web[3].sent(t, Result("", tutti.Changed), `{"resource_statuses": 3}`, "")
 	going := web[4].MustClaim().Run
 
-	testReport(t, api, both)
+	testReport(t, server, both)
 	for _, tc := range []struct {
 		run  tutti.RunID
-		why  tutti.MissingReport
+		why  api.MissingReport
 		says string
 	}{
-		{compile, tutti.ReportNotSent, "ended in phase compile"},
-		{damaged, tutti.ReportDamaged, "no report of Puppet"},
-		{going, tutti.ReportRunning, "has not ended: compiling"},
+		{compile, api.ReportNotSent, "ended in phase compile"},
+		{damaged, api.ReportDamaged, "no report of Puppet"},
+		{going, api.ReportRunning, "has not ended: compiling"},
 	} {
-		got, err := api.RunReport(ctx, string(tc.run))
+		got, err := server.RunReport(ctx, string(tc.run))
 		if err != nil || got.Run != tc.run || got.Report != nil || got.Missing == nil || got.Missing.Why != tc.why || !strings.Contains(got.Missing.Text, tc.says) {
 			t.Errorf("%s: %+v, %+v, %v: want %q, %s", tc.why, got, got.Missing, err, tc.says, tc.why)
 		}
 	}
-	testLogs(t, api, both, compile)
-	testChanges(t, api)
-	testLatest(t, f, api, both, going)
+	testLogs(t, server, both, compile)
+	testChanges(t, server)
+	testLatest(t, f, server, both, going)
 
 	for _, tc := range []struct {
 		what, run string
@@ -96,79 +98,79 @@ func TestReports(t *testing.T, side Side) {
 		{"an end that one has", string(both)[24:], ""},
 		{"nothing", "", tutti.CodeInvalid},
 	} {
-		_, err := api.RunReport(ctx, tc.run)
+		_, err := server.RunReport(ctx, tc.run)
 		wantCode(t, tc.what, err, tc.code)
 	}
 	if err := f.Blobs.Delete(ctx, tutti.DigestOf([]byte(hostileReport))); err != nil {
 		t.Fatal(err)
 	}
-	got, err := api.RunReport(ctx, string(both))
-	if err != nil || got.Missing == nil || got.Missing.Why != tutti.ReportNotKept || got.Result == nil {
+	got, err := server.RunReport(ctx, string(both))
+	if err != nil || got.Missing == nil || got.Missing.Why != api.ReportNotKept || got.Result == nil {
 		t.Errorf("a report that was let go: %+v, %v", got.Missing, err)
 	}
 }
 
 // testLatest shows the latest run of a node, also one that goes on. The name of a
 // node comes before the end of an id.
-func testLatest(t *testing.T, f *Fleet, api API, first, going tutti.RunID) {
+func testLatest(t *testing.T, f *Fleet, server API, first, going tutti.RunID) {
 	t.Helper()
 	for name, run := range map[string]tutti.RunID{"web-01": first, "web-05": going} {
-		got, err := api.RunReport(Operator(), name)
+		got, err := server.RunReport(Operator(), name)
 		want(t, "the latest run of "+name, run, got.Run, err)
 	}
 	end := string(first)[28:]
 	f.Join(tutti.NodeName(end))
-	_, err := api.RunReport(Operator(), end)
+	_, err := server.RunReport(Operator(), end)
 	wantCode(t, "a node with the name of an end", err, tutti.CodeNotFound)
 	if want := "run it: tutti converge " + end; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a node that never ran: %v, want %q", err, want)
 	}
 }
 
-func testReport(t *testing.T, api API, run tutti.RunID) {
+func testReport(t *testing.T, server API, run tutti.RunID) {
 	t.Helper()
-	got, err := api.RunReport(Operator(), string(run))
+	got, err := server.RunReport(Operator(), string(run))
 	if err != nil || got.Report == nil || got.Missing != nil || got.Node != "web-01" || got.Job != "deploy-1" || got.By != "operator:ada" || got.Outcome != tutti.Failed {
 		t.Fatalf("report %+v, %v", got, err)
 	}
-	want(t, "counts", tutti.ReportCounts{Failed: 1, Changed: 2, Unchanged: 9, Total: 12, Corrective: 1}, got.Report.Counts, nil)
-	want(t, "changed", tutti.ReportStatus{
-		Resource: "File[/etc/web.conf]", Outcome: tutti.ResourceChanged, Corrective: true, Place: tutti.Place{File: "/x/web.pp", Line: 7},
+	want(t, "counts", api.ReportCounts{Failed: 1, Changed: 2, Unchanged: 9, Total: 12, Corrective: 1}, got.Report.Counts, nil)
+	want(t, "changed", api.ReportStatus{
+		Resource: "File[/etc/web.conf]", Outcome: api.ResourceChanged, Corrective: true, Place: tutti.Place{File: "/x/web.pp", Line: 7},
 		Containers: []string{"Class[Web]"}, Seconds: 0.5,
-		Events: []tutti.ResourceEvent{{Property: "mode", Status: "success", Old: "0644", New: "0600", Corrective: true}},
+		Events: []api.ResourceEvent{{Property: "mode", Status: "success", Old: "0644", New: "0600", Corrective: true}},
 	}, got.Report.Resources[2], nil)
 	if text := fmt.Sprintf("%+v", got); strings.Contains(text, "hunter") || strings.Contains(text, "\x1b") {
 		t.Errorf("it has a secret, or speaks to a terminal: %q", text)
 	}
 }
 
-func testLogs(t *testing.T, api API, with, without tutti.RunID) {
+func testLogs(t *testing.T, server API, with, without tutti.RunID) {
 	t.Helper()
 	var got []string
-	err := api.RunLog(Operator(), with, func(l tutti.LogLine) error {
+	err := server.RunLog(Operator(), with, func(l api.LogLine) error {
 		got = append(got, l.Level+" "+l.Message)
 		return nil
 	})
 	want(t, "log", []string{"err no \uFFFD[2Jdisk", "notice "}, got, err)
-	wantCode(t, "no log", api.RunLog(Operator(), without, nil), tutti.CodeNotFound)
-	wantCode(t, "log of no run", api.RunLog(Operator(), NewRunID(), nil), tutti.CodeNotFound)
+	wantCode(t, "no log", server.RunLog(Operator(), without, nil), tutti.CodeNotFound)
+	wantCode(t, "log of no run", server.RunLog(Operator(), NewRunID(), nil), tutti.CodeNotFound)
 }
 
-func testChanges(t *testing.T, api API) {
+func testChanges(t *testing.T, server API) {
 	t.Helper()
-	got, err := api.JobChanges(Operator(), "")
+	got, err := server.JobChanges(Operator(), "")
 	two := []tutti.NodeName{"web-01", "web-02"}
-	want(t, "changes", []tutti.SameChange{
-		{Resource: "Exec[boom]", Outcome: tutti.ResourceFailed, Message: "\uFFFD[2Jno disk", Nodes: two},
-		{Resource: "File[/etc/secret]", Outcome: tutti.ResourceChanged, Property: "content", Old: tutti.Redacted, New: tutti.Redacted, Redacted: true, Nodes: two},
+	want(t, "changes", []api.SameChange{
+		{Resource: "Exec[boom]", Outcome: api.ResourceFailed, Message: "\uFFFD[2Jno disk", Nodes: two},
+		{Resource: "File[/etc/secret]", Outcome: api.ResourceChanged, Property: "content", Old: api.Redacted, New: api.Redacted, Redacted: true, Nodes: two},
 		{
-			Resource: "File[/etc/web.conf]", Outcome: tutti.ResourceChanged, Property: "mode", Old: "0644", New: "0600", Corrective: true,
+			Resource: "File[/etc/web.conf]", Outcome: api.ResourceChanged, Property: "mode", Old: "0644", New: "0600", Corrective: true,
 			Place: tutti.Place{File: "/x/web.pp", Line: 7}, Nodes: two,
 		},
 	}, got.Changes, err)
 	if got.Job != "deploy-1" || got.Read != 2 || len(got.Unread) != 3 {
 		t.Errorf("job %s, %d read, unread %+v", got.Job, got.Read, got.Unread)
 	}
-	_, err = api.JobChanges(Operator(), "deploy-9")
+	_, err = server.JobChanges(Operator(), "deploy-9")
 	wantCode(t, "changes of no job", err, tutti.CodeNotFound)
 }

@@ -1,8 +1,10 @@
-package tutti
+package api
 
 import (
 	"context"
 	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 // Reports is what Puppet said of runs, as far as it is kept. All text is fit for
@@ -15,25 +17,25 @@ type Reports interface {
 	RunReport(ctx context.Context, run string) (RunReport, error)
 	// RunLog yields what Puppet logged in a run, in order. CodeNotFound: no such run
 	// is kept, or there is no log of it; the error says why.
-	RunLog(ctx context.Context, run RunID, yield func(LogLine) error) error
+	RunLog(ctx context.Context, run tutti.RunID, yield func(LogLine) error) error
 	// JobChanges returns what changed and failed in a job (empty: the latest), the
 	// same on many nodes once. CodeNotFound: no such job is kept.
-	JobChanges(ctx context.Context, job JobID) (JobChanges, error)
+	JobChanges(ctx context.Context, job tutti.JobID) (JobChanges, error)
 }
 
 // RunReport is a run with all that is kept of it.
 type RunReport struct {
 	RunView
-	Attempt     int       `json:"attempt,omitempty"`
-	Environment string    `json:"environment"`
-	WantedAt    time.Time `json:"wanted_at,omitzero"`
-	ClaimedAt   time.Time `json:"claimed_at,omitzero"`
-	GateWhy     string    `json:"gate_why,omitempty"`
-	Lost        string    `json:"lost,omitempty"`   // why it was given up
-	Retired     bool      `json:"-"`                // the server may have let its report and its log go
-	Result      *Result   `json:"result,omitempty"` // nil: the node has sent none
-	Report      *Report   `json:"report,omitempty"`
-	Missing     *Missing  `json:"missing,omitempty"` // set without Report
+	Attempt     int           `json:"attempt,omitempty"`
+	Environment string        `json:"environment"`
+	WantedAt    time.Time     `json:"wanted_at,omitzero"`
+	ClaimedAt   time.Time     `json:"claimed_at,omitzero"`
+	GateWhy     string        `json:"gate_why,omitempty"`
+	Lost        string        `json:"lost,omitempty"`   // why it was given up
+	Retired     bool          `json:"-"`                // the server may have let its report and its log go
+	Result      *tutti.Result `json:"result,omitempty"` // nil: the node has sent none
+	Report      *Report       `json:"report,omitempty"`
+	Missing     *Missing      `json:"missing,omitempty"` // set without Report
 }
 
 // Missing is why there is no report, in a word and in a sentence.
@@ -107,7 +109,7 @@ type ReportStatus struct {
 	Corrective         bool            `json:"corrective,omitempty"`          // else intentional
 	FailedDependencies []string        `json:"failed_dependencies,omitempty"` // why it was skipped
 	At                 time.Time       `json:"at,omitzero"`
-	Place              Place           `json:"place,omitzero"`
+	Place              tutti.Place     `json:"place,omitzero"`
 	Containers         []string        `json:"containers,omitempty"` // classes and defines, the outermost first
 	Seconds            float64         `json:"evaluation_s"`
 	Message            string          `json:"message,omitempty"` // of a failure without an event
@@ -129,7 +131,7 @@ type LogLine struct {
 
 // JobChanges is what changed and failed in a job.
 type JobChanges struct {
-	Job     JobID        `json:"job"`
+	Job     tutti.JobID  `json:"job"`
 	Read    int          `json:"read"`               // reports
 	Changes []SameChange `json:"changes,omitempty"`  // failed ones first, then those on most nodes
 	LeftOut int          `json:"left_out,omitempty"` // changes for which there was no room
@@ -138,21 +140,21 @@ type JobChanges struct {
 
 // SameChange is one change of one property, or one failure, on some nodes.
 type SameChange struct {
-	Resource   string     `json:"resource"`
-	Outcome    string     `json:"outcome"` // ResourceFailed, ResourceChanged or ResourceOutOfSync
-	Property   string     `json:"property,omitempty"`
-	Old        string     `json:"old,omitempty"`
-	New        string     `json:"new,omitempty"`
-	Message    string     `json:"message,omitempty"` // of a failure, and of what has neither Old nor New
-	Corrective bool       `json:"corrective,omitempty"`
-	Redacted   bool       `json:"redacted,omitempty"`
-	Place      Place      `json:"place,omitzero"` // on the first of the nodes
-	Nodes      []NodeName `json:"nodes"`
+	Resource   string           `json:"resource"`
+	Outcome    string           `json:"outcome"` // ResourceFailed, ResourceChanged or ResourceOutOfSync
+	Property   string           `json:"property,omitempty"`
+	Old        string           `json:"old,omitempty"`
+	New        string           `json:"new,omitempty"`
+	Message    string           `json:"message,omitempty"` // of a failure, and of what has neither Old nor New
+	Corrective bool             `json:"corrective,omitempty"`
+	Redacted   bool             `json:"redacted,omitempty"`
+	Place      tutti.Place      `json:"place,omitzero"` // on the first of the nodes
+	Nodes      []tutti.NodeName `json:"nodes"`
 }
 
 // Unread is why reports of a job were not read, and of how many runs.
 type Unread struct {
-	Why   string     `json:"why"`
-	Runs  int        `json:"runs"`
-	Nodes []NodeName `json:"nodes,omitempty"` // the first few
+	Why   string           `json:"why"`
+	Runs  int              `json:"runs"`
+	Nodes []tutti.NodeName `json:"nodes,omitempty"` // the first few
 }

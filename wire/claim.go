@@ -1,21 +1,21 @@
-package tutti
+package wire
 
 import (
-	"bytes"
 	"encoding/json"
-	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 // Claim asks for the node's next run. It says what the agent knows, so that it is given
 // no order that it would misread.
 type Claim struct {
-	Version string       `json:"version,omitempty"` // of the agent
-	Knows   []Capability `json:"knows,omitempty"`   // Capabilities of its release; none: release 0.2.0 or before
+	Version string             `json:"version,omitempty"` // of the agent
+	Knows   []tutti.Capability `json:"knows,omitempty"`   // Capabilities of its release; none: release 0.2.0 or before
 	// Begun is the fence of the last order that the node has begun, the zero one before there
 	// is any; nil: the agent keeps none. A node whose disk was set back says an older one.
-	Begun *Fence `json:"begun,omitempty"`
+	Begun *tutti.Fence `json:"begun,omitempty"`
 	// Seen is how far the server was when this node last heard of it.
-	Seen Position `json:"seen,omitzero"`
+	Seen tutti.Position `json:"seen,omitzero"`
 	// Trusts is the counter of the last statement about code keys that the node follows; nil: the agent
 	// follows none.
 	Trusts *uint64 `json:"trusts,omitempty"`
@@ -27,29 +27,22 @@ type Claim struct {
 // result is there: a node that has its marker follows it on, and starts
 // nothing twice.
 type Claimed struct {
-	Order  *Order      `json:"order,omitempty"`
-	Expect Expectation `json:"expect,omitempty"` // besides this order
+	Order  *tutti.Order `json:"order,omitempty"`
+	Expect Expectation  `json:"expect,omitempty"` // besides this order
 	// Fence is the order's. A node begins no order whose fence is not above that of the
 	// last one that it has begun. Zero: the server is of release 0.2.0 or before.
-	Fence    Fence    `json:"fence,omitzero"`
-	Position Position `json:"position,omitzero"` // of the server
+	Fence    tutti.Fence    `json:"fence,omitzero"`
+	Position tutti.Position `json:"position,omitzero"` // of the server
 	// Alone is what the node does while its server is away; nil: nothing, as with a server of
 	// release 0.2.0 or before.
-	Alone *Alone `json:"alone,omitempty"`
+	Alone *tutti.Alone `json:"alone,omitempty"`
 	// Trust are the statements about code keys that the node has not followed yet, in order.
-	Trust []Statement `json:"trust,omitempty"`
+	Trust []tutti.Statement `json:"trust,omitempty"`
 	// Operators is the list of operators who sign actions, if the node has an older one.
-	Operators *Statement `json:"operators,omitempty"`
+	Operators *tutti.Statement `json:"operators,omitempty"`
 	// Unknown says what this release does not know in the order, which then has its Run
 	// and its Node alone. Nobody may carry it out.
 	Unknown error `json:"-"`
-}
-
-// Alone is what a node does while its server is away (ADR 0023).
-type Alone struct {
-	// Safety is after how long it makes a safety run; 0: it makes none.
-	Safety time.Duration `json:"safety,omitempty"`
-	Why    string        `json:"why,omitempty"` // it makes none, or that one
 }
 
 // Expectation is what may follow on a node.
@@ -67,30 +60,30 @@ const (
 // means, so that is kept in Unknown.
 func (c *Claimed) UnmarshalJSON(raw []byte) error {
 	var in struct {
-		Order    json.RawMessage `json:"order"`
-		Expect   Expectation     `json:"expect"`
-		Fence    Fence           `json:"fence"`
-		Position Position        `json:"position"`
-		Alone    *Alone          `json:"alone"`
-		Trust    []Statement     `json:"trust"`
+		Order    json.RawMessage   `json:"order"`
+		Expect   Expectation       `json:"expect"`
+		Fence    tutti.Fence       `json:"fence"`
+		Position tutti.Position    `json:"position"`
+		Alone    *tutti.Alone      `json:"alone"`
+		Trust    []tutti.Statement `json:"trust"`
 
-		Operators *Statement `json:"operators"`
+		Operators *tutti.Statement `json:"operators"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
 	out := Claimed{Expect: in.Expect, Fence: in.Fence, Position: in.Position, Alone: in.Alone, Trust: in.Trust, Operators: in.Operators}
 	if len(in.Order) > 0 && string(in.Order) != "null" {
-		order := Order{}
-		if out.Unknown = strictly(in.Order, &order); out.Unknown != nil {
+		order := tutti.Order{}
+		if out.Unknown = tutti.Strictly(in.Order, &order); out.Unknown != nil {
 			var whose struct {
-				Run  RunID    `json:"run"`
-				Node NodeName `json:"node"`
+				Run  tutti.RunID    `json:"run"`
+				Node tutti.NodeName `json:"node"`
 			}
 			if err := json.Unmarshal(in.Order, &whose); err != nil {
 				return err
 			}
-			order = Order{Run: whose.Run, Node: whose.Node}
+			order = tutti.Order{Run: whose.Run, Node: whose.Node}
 		}
 		out.Order = &order
 	}
@@ -101,15 +94,30 @@ func (c *Claimed) UnmarshalJSON(raw []byte) error {
 // Validate refuses an order that this release cannot carry out. There must be one.
 func (c Claimed) Validate() error {
 	if c.Unknown != nil {
-		return Wrap(CodeInvalid, c.Unknown, "order of run %s", c.Order.Run)
+		return tutti.Wrap(tutti.CodeInvalid, c.Unknown, "order of run %s", c.Order.Run)
 	}
 	return c.Order.Validate()
 }
 
-// strictly decodes what nobody may carry out by half: a field that this release does not
-// know is an error.
-func strictly(raw []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode(into)
+// Bounds of what a claim says.
+const (
+	maxCapabilities = 200
+	maxCapability   = 64  // bytes
+	maxAgentVersion = 100 // bytes
+)
+
+// Validate refuses a list that no agent writes.
+func (c Claim) Validate() error {
+	if len(c.Knows) > maxCapabilities || len(c.Version) > maxAgentVersion {
+		return tutti.Errorf(tutti.CodeInvalid, "claim: %d capabilities and a version of %d bytes, at most %d and %d", len(c.Knows), len(c.Version), maxCapabilities, maxAgentVersion)
+	}
+	if c.Seen.Epoch.Number > tutti.MaxEpoch {
+		return tutti.Errorf(tutti.CodeInvalid, "claim: epoch %d was seen, at most %d", c.Seen.Epoch.Number, uint64(tutti.MaxEpoch))
+	}
+	for _, name := range c.Knows {
+		if len(name) > maxCapability {
+			return tutti.Errorf(tutti.CodeInvalid, "claim: a capability of %d bytes, at most %d", len(name), maxCapability)
+		}
+	}
+	return nil
 }

@@ -1,11 +1,9 @@
-package tutti
+package wire
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"strings"
-	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 // A ticket shows that who speaks with a node's key is the machine that spoke with it before. A
@@ -21,7 +19,7 @@ type Hello struct {
 	Host   string `json:"host,omitempty"`   // what its kernel is called; for people
 	// Machine tells installations of machines apart: with the same ticket and another one, the agent's state was
 	// brought to another machine, or stayed while that was installed again. Empty: nothing is known.
-	Machine Digest `json:"machine,omitempty"`
+	Machine tutti.Digest `json:"machine,omitempty"`
 }
 
 // Bounds of a hello.
@@ -34,28 +32,9 @@ const (
 // Validate refuses what no agent says.
 func (h Hello) Validate() error {
 	if len(h.Next) < minTicket || len(h.Next) > maxTicket || len(h.Ticket) > maxTicket || len(h.Boot) > maxTicket || len(h.Host) > maxHost || len(h.Machine) > maxTicket || h.Next == h.Ticket {
-		return Errorf(CodeInvalid, "hello: tickets of %d and %d bytes, the new one has %d to %d and is another one", len(h.Ticket), len(h.Next), minTicket, maxTicket)
+		return tutti.Errorf(tutti.CodeInvalid, "hello: tickets of %d and %d bytes, the new one has %d to %d and is another one", len(h.Ticket), len(h.Next), minTicket, maxTicket)
 	}
 	return nil
-}
-
-// Machine is one of those that speak with a node's key.
-type Machine struct {
-	Boot   string    `json:"boot,omitempty"`
-	Host   string    `json:"host,omitempty"`
-	Ticket Digest    `json:"ticket"` // that it has
-	IsNode bool      `json:"is_node,omitempty"`
-	SeenAt time.Time `json:"seen_at,omitzero"` // when it said hello last: one that is gone says it no more
-}
-
-// String is for people.
-func (m Machine) String() string {
-	_, ticket, _ := strings.Cut(string(m.Ticket), ":")
-	out := fmt.Sprintf("boot %s, host %s, ticket %.12s", cmp.Or(m.Boot, "unknown"), cmp.Or(m.Host, "unknown"), ticket)
-	if m.IsNode {
-		out += ", which is the node"
-	}
-	return out
 }
 
 type ticketKey struct{}
@@ -66,15 +45,15 @@ func WithTicket(ctx context.Context, ticket string) context.Context {
 }
 
 // TicketOf returns the digest of the ticket with which a node's message came, empty if it had none.
-func TicketOf(ctx context.Context) Digest {
+func TicketOf(ctx context.Context) tutti.Digest {
 	ticket, _ := ctx.Value(ticketKey{}).(string)
 	return TicketDigest(ticket)
 }
 
 // TicketDigest is by which a ticket is known; empty for none.
-func TicketDigest(ticket string) Digest {
+func TicketDigest(ticket string) tutti.Digest {
 	if ticket == "" {
 		return ""
 	}
-	return DigestOf([]byte("ticket " + ticket))
+	return tutti.DigestOf([]byte("ticket " + ticket))
 }

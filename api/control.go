@@ -1,9 +1,11 @@
-package tutti
+package api
 
 import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 // What operators ask of the server. The server implements these interfaces,
@@ -11,24 +13,24 @@ import (
 
 // Jobs starts and shows jobs.
 type Jobs interface {
-	StartJob(ctx context.Context, in StartJob) (JobID, error)
+	StartJob(ctx context.Context, in StartJob) (tutti.JobID, error)
 	CancelJob(ctx context.Context, in CancelJob) error
 	ListJobs(ctx context.Context) ([]JobView, error)
 	// WatchJob yields what happened in a job from its start on; with Follow it
 	// goes on until the job has its verdict. An error of yield ends it.
 	WatchJob(ctx context.Context, in WatchJob, yield func(Watched) error) error
 	// RunRecord returns what a run read and published.
-	RunRecord(ctx context.Context, run RunID) (Record, error)
+	RunRecord(ctx context.Context, run tutti.RunID) (tutti.Record, error)
 }
 
 // Nodes lets nodes in and out.
 type Nodes interface {
 	Enrol(ctx context.Context, in EnrolRequest) (Enrolled, error)
 	ListNodes(ctx context.Context) ([]NodeView, error)
-	ReplaceNode(ctx context.Context, node NodeName) error
+	ReplaceNode(ctx context.Context, node tutti.NodeName) error
 	// KeepNode says which of two machines with a node's key is the node.
 	KeepNode(ctx context.Context, in KeepNode) error
-	RemoveNode(ctx context.Context, node NodeName) error
+	RemoveNode(ctx context.Context, node tutti.NodeName) error
 }
 
 // Tokens allow machines to join.
@@ -37,7 +39,7 @@ type Tokens interface {
 	// ListTokens returns those that can still let somebody in.
 	ListTokens(ctx context.Context) ([]TokenView, error)
 	// RevokeToken ends a token that nobody has used. CodeConflict: a node has.
-	RevokeToken(ctx context.Context, token TokenID) error
+	RevokeToken(ctx context.Context, token tutti.TokenID) error
 }
 
 // Operators lets operators in and out.
@@ -57,71 +59,71 @@ type Operators interface {
 // Codes takes code and the fleet file.
 type Codes interface {
 	// MissingBlobs returns those of the digests that the server does not have.
-	MissingBlobs(ctx context.Context, digests []Digest) ([]Digest, error)
-	PutBlob(ctx context.Context, content []byte) (Digest, error)
-	PushCode(ctx context.Context, in CodePush) (CodePushed, error)
+	MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tutti.Digest, error)
+	PutBlob(ctx context.Context, content []byte) (tutti.Digest, error)
+	PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error)
 	// PushEffect says what pushing code and fleet file would cause, and changes nothing.
 	PushEffect(ctx context.Context, in AskPush) (PushEffect, error)
 	// ReleaseCode lets nodes run by themselves with the code of an environment (empty: the fleet file's)
 	// that is held. CodeConflict: none is.
-	ReleaseCode(ctx context.Context, environment string) (CodeReleased, error)
+	ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error)
 	// SuggestGrants returns what the runs of a job were refused, and what the old grants of the log admit
 	// that a push would not (ADR 0022). An empty job is the last noop converge, if there is one.
-	SuggestGrants(ctx context.Context, job JobID) (SuggestedGrants, error)
+	SuggestGrants(ctx context.Context, job tutti.JobID) (SuggestedGrants, error)
 	// ShowCode says which code an environment has, and what of it differs from the code before. CodeNotFound: it has none.
 	ShowCode(ctx context.Context, in AskCode) (CodeShown, error)
 	// ReadCode returns a file of the code, or what is below a directory. CodeNotFound: the code has no such path.
 	ReadCode(ctx context.Context, in AskCode) (CodeRead, error)
-	SetFleet(ctx context.Context, in FleetSource) (Fleet, error)
-	GetFleet(ctx context.Context) (Fleet, error)
+	SetFleet(ctx context.Context, in FleetSource) (tutti.Fleet, error)
+	GetFleet(ctx context.Context) (tutti.Fleet, error)
 }
 
 // Signings are what code keys sign (ADR 0026).
 type Signings interface {
 	// Signing returns what a signer has to know.
-	Signing(ctx context.Context) (Signing, error)
+	Signing(ctx context.Context) (tutti.Signing, error)
 	// SignCode replaces what was signed of code that nodes may be told to run: the same text with more
 	// signatures, or the first statement of it. CodeNotFound: it is no such code.
-	SignCode(ctx context.Context, in CodeSign) error
+	SignCode(ctx context.Context, in tutti.CodeSign) error
 	// TrustKeys takes the next statement about code keys. One that is there already changes nothing.
-	TrustKeys(ctx context.Context, in Statement) error
+	TrustKeys(ctx context.Context, in tutti.Statement) error
 	// TrustOperators takes the next list of operators who sign actions, or the same with more signatures.
-	TrustOperators(ctx context.Context, in Statement) error
+	TrustOperators(ctx context.Context, in tutti.Statement) error
 }
 
 // AskPush names what would be pushed: the digest of the manifest (empty: no code) and the fleet file.
 type AskPush struct {
-	Code  Digest      `json:"code,omitempty"`
-	Fleet FleetSource `json:"fleet"`
+	Code  tutti.Digest `json:"code,omitempty"`
+	Fleet FleetSource  `json:"fleet"`
 }
 
 // PushEffect is which nodes need a run after a push, because they have other code or lose what they have
 // published, and the first few of them.
 type PushEffect struct {
-	Same      bool         `json:"same,omitempty"` // the server has this code and this fleet file
-	Runs      int          `json:"runs"`
-	Nodes     []NodeName   `json:"nodes,omitempty"`
-	Withdrawn []Withdrawal `json:"withdrawn,omitempty"` // what the fleet file does not grant any more
+	Same      bool               `json:"same,omitempty"` // the server has this code and this fleet file
+	Runs      int                `json:"runs"`
+	Nodes     []tutti.NodeName   `json:"nodes,omitempty"`
+	Withdrawn []tutti.Withdrawal `json:"withdrawn,omitempty"` // what the fleet file does not grant any more
 	// By the fleet file that would be pushed. Reactive: nodes run by themselves, as Reaction says.
-	Reactive bool         `json:"reactive"`
-	Reaction CodeReaction `json:"reaction,omitzero"`
-	AskAbove int          `json:"ask_above,omitempty"`
+	Reactive bool               `json:"reactive"`
+	Reaction tutti.CodeReaction `json:"reaction,omitzero"`
+	AskAbove int                `json:"ask_above,omitempty"`
 }
 
 // SuggestedGrants are grants that nobody has made yet.
 type SuggestedGrants struct {
-	Job    JobID            `json:"job,omitempty"`
+	Job    tutti.JobID      `json:"job,omitempty"`
 	At     time.Time        `json:"at,omitzero"`      // when it ended
-	Failed []NodeName       `json:"failed,omitempty"` // whose run in it did not come to its gate: they may want more
+	Failed []tutti.NodeName `json:"failed,omitempty"` // whose run in it did not come to its gate: they may want more
 	Old    bool             `json:"old,omitempty"`    // the fleet file has grants of before 0.3.0
 	Grants []SuggestedGrant `json:"grants,omitempty"`
 }
 
 // SuggestedGrant is a grant for nodes that want it. Without To these are in no group.
 type SuggestedGrant struct {
-	Grant
-	Nodes []NodeName `json:"nodes"`
-	Also  []NodeName `json:"also,omitempty"` // that would have it, too, and do not want it
+	tutti.Grant
+	Nodes []tutti.NodeName `json:"nodes"`
+	Also  []tutti.NodeName `json:"also,omitempty"` // that would have it, too, and do not want it
 }
 
 // Begins is how many nodes run by themselves at once.
@@ -173,9 +175,9 @@ type Effect struct {
 // EffectRuns is how many nodes would run at that time, and the first few of them.
 // Without reactions there is no time: they run with the next `tutti converge`.
 type EffectRuns struct {
-	When  ReactionTime `json:"when,omitempty"`
-	Runs  int          `json:"runs"`
-	Nodes []NodeName   `json:"nodes"`
+	When  tutti.ReactionTime `json:"when,omitempty"`
+	Runs  int                `json:"runs"`
+	Nodes []tutti.NodeName   `json:"nodes"`
 }
 
 // Pauses keeps converging and reactions away from targets: a group, a node, or
@@ -207,20 +209,20 @@ type ReadAudit struct {
 // JSON, without sequence) or their digest.
 type AuditEntry struct {
 	Seq    uint64          `json:"seq"`
-	Before Digest          `json:"before,omitempty"` // of the first one, if what was before it is not kept
-	Link   Digest          `json:"link"`
+	Before tutti.Digest    `json:"before,omitempty"` // of the first one, if what was before it is not kept
+	Link   tutti.Digest    `json:"link"`
 	Raw    json.RawMessage `json:"event,omitempty"`
-	Digest Digest          `json:"digest,omitempty"`
+	Digest tutti.Digest    `json:"digest,omitempty"`
 }
 
 // StartJob begins a plan of the fleet file that the server has or, without a plan,
 // with Converge brings nodes to where they are good, and with Runs runs Puppet on
 // some nodes once.
 type StartJob struct {
-	Plan     PlanName      `json:"plan,omitempty"`
-	Converge *ConvergeStep `json:"converge,omitempty"`
-	Runs     *NodeRuns     `json:"runs,omitempty"`
-	Mode     Mode          `json:"mode"`
+	Plan     tutti.PlanName      `json:"plan,omitempty"`
+	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
+	Runs     *NodeRuns           `json:"runs,omitempty"`
+	Mode     tutti.Mode          `json:"mode"`
 	// Exclusive makes the plan exclusive that is not; of one that is, it replaces the
 	// reason. A noop run changes nothing on the nodes and is never exclusive.
 	Exclusive *string `json:"exclusive,omitempty"`
@@ -229,38 +231,38 @@ type StartJob struct {
 // NodeRuns are one run on each of some nodes, at most Limit at once (0: no limit of
 // its own). Each node has its own program.
 type NodeRuns struct {
-	Nodes []NodeName `json:"nodes"`
-	Limit int        `json:"limit,omitempty"`
-	RunOptions
+	Nodes []tutti.NodeName `json:"nodes"`
+	Limit int              `json:"limit,omitempty"`
+	tutti.RunOptions
 }
 
 // RunsPlan is the name of the plan of jobs that run on listed nodes.
-const RunsPlan PlanName = "puppet"
+const RunsPlan tutti.PlanName = "puppet"
 
 // ConvergePlan is the name of the plan of jobs that converge.
-const ConvergePlan PlanName = "converge"
+const ConvergePlan tutti.PlanName = "converge"
 
 // ShowPlan is the name that no plan has: `tutti run show` shows a run.
-const ShowPlan PlanName = "show"
+const ShowPlan tutti.PlanName = "show"
 
 // CancelJob lets nothing more begin; with Now, what runs is interrupted.
 type CancelJob struct {
-	Job    JobID  `json:"job"`
-	Reason string `json:"reason,omitempty"`
-	Now    bool   `json:"now,omitempty"`
+	Job    tutti.JobID `json:"job"`
+	Reason string      `json:"reason,omitempty"`
+	Now    bool        `json:"now,omitempty"`
 }
 
 // WatchJob names a job (empty: the latest).
 type WatchJob struct {
-	Job    JobID `json:"job"`
-	Follow bool  `json:"follow"`
+	Job    tutti.JobID `json:"job"`
+	Follow bool        `json:"follow"`
 }
 
 // Watched is an event of the log or, while it happens, something inside a run.
 // Exactly one is set; none of them, if a later server tells something else.
 type Watched struct {
-	Event *Event `json:"event,omitempty"`
-	Live  *Live  `json:"live,omitempty"`
+	Event *tutti.Event `json:"event,omitempty"`
+	Live  *tutti.Live  `json:"live,omitempty"`
 }
 
 // UnmarshalJSON decodes what a watcher is told; its event may be of a later release (see
@@ -268,7 +270,7 @@ type Watched struct {
 func (w *Watched) UnmarshalJSON(raw []byte) error {
 	var in struct {
 		Event json.RawMessage `json:"event"`
-		Live  *Live           `json:"live"`
+		Live  *tutti.Live     `json:"live"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
@@ -277,54 +279,54 @@ func (w *Watched) UnmarshalJSON(raw []byte) error {
 	if len(in.Event) == 0 || string(in.Event) == "null" {
 		return nil
 	}
-	e, err := ViewEvent(in.Event)
+	e, err := tutti.ViewEvent(in.Event)
 	w.Event = &e
 	return err
 }
 
 // JobView is a job in a list.
 type JobView struct {
-	Job       JobID     `json:"job"`
-	Plan      PlanName  `json:"plan"`
-	Mode      Mode      `json:"mode"`
-	By        string    `json:"by"`
-	Cause     string    `json:"cause,omitempty"` // of a job that the server began by itself
-	Verdict   Verdict   `json:"verdict,omitempty"`
-	Message   string    `json:"message,omitempty"`
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at,omitzero"`
-	Runs      int       `json:"runs"`
-	Compiles  int       `json:"compiles"`
-	Failed    int       `json:"failed"`
+	Job       tutti.JobID    `json:"job"`
+	Plan      tutti.PlanName `json:"plan"`
+	Mode      tutti.Mode     `json:"mode"`
+	By        string         `json:"by"`
+	Cause     string         `json:"cause,omitempty"` // of a job that the server began by itself
+	Verdict   tutti.Verdict  `json:"verdict,omitempty"`
+	Message   string         `json:"message,omitempty"`
+	StartedAt time.Time      `json:"started_at"`
+	EndedAt   time.Time      `json:"ended_at,omitzero"`
+	Runs      int            `json:"runs"`
+	Compiles  int            `json:"compiles"`
+	Failed    int            `json:"failed"`
 }
 
 // KeepNode names a machine by how its boot id, or the digest of its ticket, begins; empty: the next
 // one that speaks with the node's key, which is for an agent that was downgraded.
 type KeepNode struct {
-	Node NodeName `json:"node"`
-	Boot string   `json:"boot,omitempty"`
+	Node tutti.NodeName `json:"node"`
+	Boot string         `json:"boot,omitempty"`
 }
 
 // NodeView is a node in a list.
 type NodeView struct {
-	Node      NodeName    `json:"node"`
-	Key       NodeKey     `json:"key"`
-	Groups    []GroupName `json:"groups"`
-	JoinedAt  time.Time   `json:"joined_at"`
-	SeenAt    time.Time   `json:"seen_at,omitzero"`
-	Connected bool        `json:"connected"`         // it was heard of within the time that a silent node has
-	Stopped   bool        `json:"stopped,omitempty"` // its agent has said that it ends, and nothing since; nothing is decided by it
-	Version   string      `json:"version,omitempty"`
-	Puppet    string      `json:"puppet,omitempty"`
+	Node      tutti.NodeName    `json:"node"`
+	Key       tutti.NodeKey     `json:"key"`
+	Groups    []tutti.GroupName `json:"groups"`
+	JoinedAt  time.Time         `json:"joined_at"`
+	SeenAt    time.Time         `json:"seen_at,omitzero"`
+	Connected bool              `json:"connected"`         // it was heard of within the time that a silent node has
+	Stopped   bool              `json:"stopped,omitempty"` // its agent has said that it ends, and nothing since; nothing is decided by it
+	Version   string            `json:"version,omitempty"`
+	Puppet    string            `json:"puppet,omitempty"`
 	// TooOldFor is what the server may ask and the node's agent does not know.
-	TooOldFor []Capability `json:"too_old_for,omitempty"`
+	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
 	// OldGrants are types that it may export by a grant of before 0.3.0, and that mean root on the
 	// collector: the next push of the fleet file takes the word for them (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines are the node; Machines are those that have said hello
 	// since the server started, if there is more than one.
-	Conflicted string    `json:"conflicted,omitempty"`
-	Machines   []Machine `json:"machines,omitempty"`
+	Conflicted string          `json:"conflicted,omitempty"`
+	Machines   []tutti.Machine `json:"machines,omitempty"`
 
 	Trouble string `json:"trouble,omitempty"` // what its agent says that it cannot do
 	Warm    int64  `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
@@ -333,30 +335,30 @@ type NodeView struct {
 	// its reasons.
 	Stands NodeState `json:"stands,omitempty"`
 	// Trusts is the counter of the last statement about code keys that it follows.
-	Trusts   uint64    `json:"trusts,omitempty"`
-	Active   RunID     `json:"active,omitempty"`
-	HeldBy   JobID     `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
-	LastRun  RunID     `json:"last_run,omitempty"`
-	LastJob  JobID     `json:"last_job,omitempty"`
-	Outcome  Outcome   `json:"outcome,omitempty"`
-	Reason   Reason    `json:"reason,omitempty"`
-	Proved   bool      `json:"proved,omitempty"`  // that run has shown that the node is good, and was stopped for it
-	Foreign  bool      `json:"foreign,omitempty"` // Tutti did not start that run
-	Local    *Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
-	RunAt    time.Time `json:"run_at,omitzero"`
-	Message  string    `json:"message,omitempty"`
-	Failures []Failure `json:"failures,omitempty"`
+	Trusts   uint64          `json:"trusts,omitempty"`
+	Active   tutti.RunID     `json:"active,omitempty"`
+	HeldBy   tutti.JobID     `json:"held_by,omitempty"` // the exclusive job to which it belongs for now
+	LastRun  tutti.RunID     `json:"last_run,omitempty"`
+	LastJob  tutti.JobID     `json:"last_job,omitempty"`
+	Outcome  tutti.Outcome   `json:"outcome,omitempty"`
+	Reason   tutti.Reason    `json:"reason,omitempty"`
+	Proved   bool            `json:"proved,omitempty"`  // that run has shown that the node is good, and was stopped for it
+	Foreign  bool            `json:"foreign,omitempty"` // Tutti did not start that run
+	Local    *tutti.Local    `json:"local,omitempty"`   // what its agent says of a foreign run that it began
+	RunAt    time.Time       `json:"run_at,omitzero"`
+	Message  string          `json:"message,omitempty"`
+	Failures []tutti.Failure `json:"failures,omitempty"`
 }
 
 // ValueView is a value in a list.
 type ValueView struct {
 	Key   string          `json:"key"`
 	Value json.RawMessage `json:"value"`
-	Owner NodeName        `json:"owner,omitempty"`
+	Owner tutti.NodeName  `json:"owner,omitempty"`
 	By    string          `json:"by"`
 	At    time.Time       `json:"at"`
-	Job   JobID           `json:"job,omitempty"`
-	Run   RunID           `json:"run,omitempty"`
+	Job   tutti.JobID     `json:"job,omitempty"`
+	Run   tutti.RunID     `json:"run,omitempty"`
 	Seq   uint64          `json:"seq"`
 }
 
@@ -378,24 +380,24 @@ type PauseView struct {
 
 // CreateToken allows one machine to join under a name that fits the pattern.
 type CreateToken struct {
-	Name   string        `json:"name"`
-	Groups []GroupName   `json:"groups,omitempty"`
-	TTL    time.Duration `json:"ttl"`
+	Name   string            `json:"name"`
+	Groups []tutti.GroupName `json:"groups,omitempty"`
+	TTL    time.Duration     `json:"ttl"`
 }
 
 // CreatedToken carries the token's text, which is shown once.
 type CreatedToken struct {
-	Token   TokenID   `json:"token"`
-	Text    string    `json:"text"`
-	Expires time.Time `json:"expires"`
+	Token   tutti.TokenID `json:"token"`
+	Text    string        `json:"text"`
+	Expires time.Time     `json:"expires"`
 }
 
 // TokenView is a token in a list.
 type TokenView struct {
-	Token   TokenID     `json:"token"`
-	Name    string      `json:"name"` // pattern
-	Groups  []GroupName `json:"groups,omitempty"`
-	Expires time.Time   `json:"expires"`
+	Token   tutti.TokenID     `json:"token"`
+	Name    string            `json:"name"` // pattern
+	Groups  []tutti.GroupName `json:"groups,omitempty"`
+	Expires time.Time         `json:"expires"`
 }
 
 // IssueOperator asks to let an operator in. Request is a PKCS #10 request in PEM
@@ -411,12 +413,12 @@ type IssueOperator struct {
 
 // IssuedOperator is a certificate and what else an operator must know.
 type IssuedOperator struct {
-	Certificate []byte    `json:"certificate"` // PEM
-	CA          []byte    `json:"ca"`          // PEM, of one CA or several
-	Signer      Digest    `json:"signer,omitempty"`
-	Server      string    `json:"server"` // URL
-	Serial      string    `json:"serial"` // hexadecimal
-	Expires     time.Time `json:"expires"`
+	Certificate []byte       `json:"certificate"` // PEM
+	CA          []byte       `json:"ca"`          // PEM, of one CA or several
+	Signer      tutti.Digest `json:"signer,omitempty"`
+	Server      string       `json:"server"` // URL
+	Serial      string       `json:"serial"` // hexadecimal
+	Expires     time.Time    `json:"expires"`
 }
 
 // OperatorView is an operator in a list.
@@ -439,30 +441,30 @@ type RevokeOperator struct {
 // EnrolRequest asks to admit Key under Name, signed by the key. Package
 // identity signs and verifies it.
 type EnrolRequest struct {
-	Token     TokenID  `json:"token"`
-	Secret    []byte   `json:"secret"`
-	Name      NodeName `json:"name"`
-	Key       NodeKey  `json:"key"`
-	BoxKey    string   `json:"box_key"`
-	Signature []byte   `json:"signature"`
+	Token     tutti.TokenID  `json:"token"`
+	Secret    []byte         `json:"secret"`
+	Name      tutti.NodeName `json:"name"`
+	Key       tutti.NodeKey  `json:"key"`
+	BoxKey    string         `json:"box_key"`
+	Signature []byte         `json:"signature"`
 }
 
 // Enrolled is all that a node needs to come to the bus. CodeKey is the
 // operators' public key, pinned by the node from now on.
 type Enrolled struct {
-	Node    NodeName  `json:"node"`
-	JWT     string    `json:"jwt"`
-	CA      string    `json:"ca"`  // PEM, of one CA or several
-	Bus     string    `json:"bus"` // host:port
-	CodeKey string    `json:"code_key"`
-	Time    time.Time `json:"time"`          // the server's
-	Was     []Digest  `json:"was,omitempty"` // the CAs that this fleet had before
+	Node    tutti.NodeName `json:"node"`
+	JWT     string         `json:"jwt"`
+	CA      string         `json:"ca"`  // PEM, of one CA or several
+	Bus     string         `json:"bus"` // host:port
+	CodeKey string         `json:"code_key"`
+	Time    time.Time      `json:"time"`          // the server's
+	Was     []tutti.Digest `json:"was,omitempty"` // the CAs that this fleet had before
 	// Fleet is the id of the fleet; empty: the server is of release 0.2.0 or before.
-	Fleet Digest `json:"fleet,omitempty"`
+	Fleet tutti.Digest `json:"fleet,omitempty"`
 	// Trust is the last statement about code keys; nil: there was none, CodeKey is the first key.
-	Trust *Statement `json:"trust,omitempty"`
+	Trust *tutti.Statement `json:"trust,omitempty"`
 	// Operators is the list of operators who sign actions; nil: there is none.
-	Operators *Statement `json:"operators,omitempty"`
+	Operators *tutti.Statement `json:"operators,omitempty"`
 }
 
 // FleetSource is the text of a fleet file and the name that errors give it.
@@ -470,23 +472,5 @@ type FleetSource struct {
 	File   string `json:"file"`
 	Source []byte `json:"source"`
 	// Statement is of kind StatementPlans; nil: it is not signed.
-	Statement *Statement `json:"statement,omitempty"`
-}
-
-type actorKey struct{}
-
-// WithActor says who asks, as `operator:NAME`.
-func WithActor(ctx context.Context, actor string) context.Context {
-	return context.WithValue(ctx, actorKey{}, actor)
-}
-
-// ActorNode is a node as who asks.
-func ActorNode(n NodeName) string { return "node:" + string(n) }
-
-// Actor returns who asks, `operator:unknown` if nobody said.
-func Actor(ctx context.Context) string {
-	if a, ok := ctx.Value(actorKey{}).(string); ok {
-		return a
-	}
-	return "operator:unknown"
+	Statement *tutti.Statement `json:"statement,omitempty"`
 }

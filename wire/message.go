@@ -1,12 +1,11 @@
-package tutti
+package wire
 
 import (
 	"bytes"
 	"encoding/json"
-	"io/fs"
-	"path"
-	"strings"
 	"time"
+
+	"github.com/tutti-project/tutti"
 )
 
 // The operations that a node asks of the server over the bus, and what goes
@@ -52,37 +51,37 @@ const (
 // Gate is what a compiled run hands over before it applies anything. An agent
 // that was told to hold sends it again.
 type Gate struct {
-	Run RunID `json:"run"`
-	Compiled
-	Reads   []Read    `json:"reads"`
-	Keys    []KeyRead `json:"keys"`
-	Exports []Export  `json:"exports"`
+	Run tutti.RunID `json:"run"`
+	tutti.Compiled
+	Reads   []tutti.Read    `json:"reads"`
+	Keys    []tutti.KeyRead `json:"keys"`
+	Exports []tutti.Export  `json:"exports"`
 }
 
 // Gated is the gate's answer.
 type Gated struct {
-	Verdict GateVerdict `json:"verdict"`
-	Reason  string      `json:"reason,omitempty"`
+	Verdict tutti.GateVerdict `json:"verdict"`
+	Reason  string            `json:"reason,omitempty"`
 }
 
 // Validate refuses an answer that is neither go nor stop nor hold.
 func (g Gated) Validate() error {
 	switch g.Verdict {
-	case GateGo, GateStop, GateHold:
+	case tutti.GateGo, tutti.GateStop, tutti.GateHold:
 		return nil
 	}
-	return Errorf(CodeInternal, "the server's answer at the gate is %q, neither go nor stop nor hold", string(g.Verdict))
+	return tutti.Errorf(tutti.CodeInternal, "the server's answer at the gate is %q, neither go nor stop nor hold", string(g.Verdict))
 }
 
 // Ask is one question on behalf of a run; with For, of a compile for that node.
 type Ask struct {
-	Run   RunID    `json:"run"`
-	For   NodeName `json:"for,omitempty"`
-	Query Query    `json:"query"`
+	Run   tutti.RunID    `json:"run"`
+	For   tutti.NodeName `json:"for,omitempty"`
+	Query tutti.Query    `json:"query"`
 	// Stored, of a collector that PuppetDB has answered: the catalogs that it had of
 	// those who export resources of the type, from before its answer, and an empty one
 	// for who is in the answer and was not among them.
-	Stored map[NodeName]Stored `json:"stored,omitzero"`
+	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
 	// Opens: whoever asks opens secrets.
 	Opens bool `json:"opens,omitempty"`
 }
@@ -91,30 +90,30 @@ type Ask struct {
 type Answered struct {
 	Found   bool            `json:"found"`
 	Value   json.RawMessage `json:"value,omitempty"`
-	Exports []Export        `json:"exports,omitempty"`
-	Digest  Digest          `json:"digest,omitempty"`
+	Exports []tutti.Export  `json:"exports,omitempty"`
+	Digest  tutti.Digest    `json:"digest,omitempty"`
 	Seq     uint64          `json:"seq"`
 	// Lags, if Stored was given: by whom PuppetDB's answer is not this one. The
 	// exports are then left out.
-	Lags []Lag `json:"lags,omitzero"`
+	Lags []tutti.Lag `json:"lags,omitzero"`
 	// Awaits is the key of a secret that is for the node and not sealed to it yet: nothing is found for it.
 	Awaits string `json:"awaits,omitempty"`
 }
 
 // Validate refuses what cannot be an answer to the question: no answer is not an
 // empty answer.
-func (a Answered) Validate(q Query) error {
+func (a Answered) Validate(q tutti.Query) error {
 	var good bool
 	switch q.Kind {
-	case QueryCollect:
+	case tutti.QueryCollect:
 		good = a.Found && len(a.Value) == 0 && a.Digest.Validate() == nil
-	case QueryPublished: // it is no read and has no digest
+	case tutti.QueryPublished: // it is no read and has no digest
 		good = a.Found == (len(a.Value) > 0)
 	default:
 		good = a.Found == (len(a.Value) > 0) && a.Found == (a.Digest.Validate() == nil)
 	}
 	if !good || a.Seq == 0 {
-		return Errorf(CodeInternal, "the server's answer to a %s question is invalid: found %t, %d bytes, digest %q, as of %d", q.Kind, a.Found, len(a.Value), string(a.Digest), a.Seq)
+		return tutti.Errorf(tutti.CodeInternal, "the server's answer to a %s question is invalid: found %t, %d bytes, digest %q, as of %d", q.Kind, a.Found, len(a.Value), string(a.Digest), a.Seq)
 	}
 	return nil
 }
@@ -131,7 +130,7 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	if said.Found == nil {
-		return Errorf(CodeInternal, "an answer that does not say whether it was found")
+		return tutti.Errorf(tutti.CodeInternal, "an answer that does not say whether it was found")
 	}
 	in.Found = *said.Found
 	*a = Answered(in)
@@ -140,15 +139,15 @@ func (a *Answered) UnmarshalJSON(raw []byte) error {
 
 // HieraAsk asks for everything that the hiera level has for the node, or for For.
 type HieraAsk struct {
-	Run   RunID    `json:"run"`
-	For   NodeName `json:"for,omitempty"`
-	Opens bool     `json:"opens,omitempty"` // as in Ask
+	Run   tutti.RunID    `json:"run"`
+	For   tutti.NodeName `json:"for,omitempty"`
+	Opens bool           `json:"opens,omitempty"` // as in Ask
 }
 
 // HieraData is the whole hiera level of one node, with a digest per key.
 type HieraData struct {
 	Data    map[string]json.RawMessage `json:"data"`
-	Digests map[string]Digest          `json:"digests"`
+	Digests map[string]tutti.Digest    `json:"digests"`
 	Seq     uint64                     `json:"seq"`
 	// Awaits are the hiera keys that it has not because a secret is not sealed to the node yet, with its key.
 	Awaits map[string]string `json:"awaits,omitempty"`
@@ -162,19 +161,19 @@ func (h HieraData) Validate() error {
 		good = good && h.Digests[key].Validate() == nil
 	}
 	if !good {
-		return Errorf(CodeInternal, "the server's hiera data is invalid: %d keys, %d digests, as of %d", len(h.Data), len(h.Digests), h.Seq)
+		return tutti.Errorf(tutti.CodeInternal, "the server's hiera data is invalid: %d keys, %d digests, as of %d", len(h.Data), len(h.Digests), h.Seq)
 	}
 	return nil
 }
 
 // Publish sets (or, with Withdraw, unsets) a value on behalf of a run.
 type Publish struct {
-	Run      RunID           `json:"run"`
+	Run      tutti.RunID     `json:"run"`
 	Key      string          `json:"key"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	Withdraw bool            `json:"withdraw,omitempty"`
 	// Secret is in place of Value. Its key is Key.
-	Secret *SealSecret `json:"secret,omitempty"`
+	Secret *tutti.SealSecret `json:"secret,omitempty"`
 }
 
 // Size is how many bytes are published.
@@ -187,14 +186,14 @@ func (p Publish) Size() int {
 
 // AskRecipients asks to whom a secret is to be sealed that a run publishes.
 type AskRecipients struct {
-	Run RunID    `json:"run"`
-	Key string   `json:"key"`
-	For []string `json:"for"`
+	Run tutti.RunID `json:"run"`
+	Key string      `json:"key"`
+	For []string    `json:"for"`
 }
 
 // NodeRecipients answers it. Current is the secret of the same node that is there, nil: none.
 type NodeRecipients struct {
-	Recipients
+	tutti.Recipients
 	Current *SealedTo `json:"current,omitempty"`
 }
 
@@ -222,15 +221,15 @@ type NewBox struct {
 
 // SealedTo is who can open a secret: the digests of their keys.
 type SealedTo struct {
-	ID    string              `json:"id"`
-	For   []string            `json:"for"`
-	Boxes map[NodeName]Digest `json:"boxes"`
+	ID    string                          `json:"id"`
+	For   []string                        `json:"for"`
+	Boxes map[tutti.NodeName]tutti.Digest `json:"boxes"`
 }
 
 // Ended is a result as it goes to the server: with those of its report, log and
 // record that are small, in one message; the others were sent before.
 type Ended struct {
-	Result
+	tutti.Result
 	Enclosed [][]byte
 }
 
@@ -240,7 +239,7 @@ const MaxEnclosed = 120 << 10
 
 // endedHead is the first line of an encoded Ended; what is enclosed follows.
 type endedHead struct {
-	Result
+	tutti.Result
 	Enclosed []int `json:"enclosed,omitempty"` // their sizes
 }
 
@@ -268,16 +267,16 @@ func DecodeEnded(message []byte) (Ended, error) {
 	line, rest, _ := bytes.Cut(message, []byte("\n"))
 	var head endedHead
 	if err := json.Unmarshal(line, &head); err != nil {
-		return Ended{}, Wrap(CodeInvalid, err, "message %q", OpResult)
+		return Ended{}, tutti.Wrap(tutti.CodeInvalid, err, "message %q", OpResult)
 	}
 	out, room := Ended{Result: head.Result}, MaxEnclosed
 	for _, size := range head.Enclosed {
 		if size < 0 || size > room {
-			return Ended{}, Errorf(CodeInvalid, "result of run %s: encloses %v bytes, at most %d in all", out.Run, head.Enclosed, MaxEnclosed)
+			return Ended{}, tutti.Errorf(tutti.CodeInvalid, "result of run %s: encloses %v bytes, at most %d in all", out.Run, head.Enclosed, MaxEnclosed)
 		}
 		room -= size
 		if size > len(rest) {
-			return Ended{}, Errorf(CodeConflict, "result of run %s: what it encloses is cut off; send it again", out.Run)
+			return Ended{}, tutti.Errorf(tutti.CodeConflict, "result of run %s: what it encloses is cut off; send it again", out.Run)
 		}
 		out.Enclosed = append(out.Enclosed, rest[:size:size])
 		rest = rest[size:]
@@ -291,80 +290,32 @@ type Leave struct{}
 
 // BlobStored answers OpBlobPut.
 type BlobStored struct {
-	Digest Digest `json:"digest"`
+	Digest tutti.Digest `json:"digest"`
 }
 
 // BlobGet asks for a file of the code that a run of this node needs.
 type BlobGet struct {
-	Run    RunID  `json:"run"`
-	Digest Digest `json:"digest"`
+	Run    tutti.RunID  `json:"run"`
+	Digest tutti.Digest `json:"digest"`
 }
 
 // CodeGet asks for the signed manifest of the code that a run needs.
 type CodeGet struct {
-	Run  RunID  `json:"run"`
-	Code Digest `json:"code"`
-}
-
-// SignedCode is a manifest and what a code key has signed of it. The manifest's digest is the code's.
-type SignedCode struct {
-	Manifest []byte `json:"manifest"`
-	// Signature is of manifest and environment alone, for agents of release 0.2.0 and before.
-	Signature []byte `json:"signature"`
-	// Statement is of kind StatementCode; nil: it was pushed by such a release.
-	Statement *Statement `json:"statement,omitempty"`
-}
-
-// CodePush brings code. Reaction is that of the fleet file that comes with it, nil: of the one that the
-// server has.
-type CodePush struct {
-	SignedCode
-	Reaction *CodeReaction `json:"reaction,omitempty"`
-}
-
-// CodeFile is one file of a manifest. Links point inside the environment.
-type CodeFile struct {
-	Digest Digest `json:"digest,omitempty"`
-	Size   int64  `json:"size,omitempty"`
-	Exec   bool   `json:"exec,omitempty"`
-	Link   string `json:"link,omitempty"`
-}
-
-// CodeManifest lists the files of an environment by their slash-separated
-// path. Its canonical encoding is encoding/json's (maps are sorted).
-type CodeManifest struct {
-	Version     int                 `json:"v"`
-	Environment string              `json:"environment"`
-	Files       map[string]CodeFile `json:"files"`
+	Run  tutti.RunID  `json:"run"`
+	Code tutti.Digest `json:"code"`
 }
 
 // Beat says that a node is there.
 type Beat struct {
-	Version string    `json:"version"`
-	Puppet  string    `json:"puppet,omitempty"`
-	Run     RunID     `json:"run,omitempty"`     // what runs now
-	Trouble string    `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
-	Warm    int64     `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
-	At      time.Time `json:"at"`
+	Version string      `json:"version"`
+	Puppet  string      `json:"puppet,omitempty"`
+	Run     tutti.RunID `json:"run,omitempty"`     // what runs now
+	Trouble string      `json:"trouble,omitempty"` // what the agent cannot do until somebody helps
+	Warm    int64       `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
+	At      time.Time   `json:"at"`
 	// Stopping is said once, by the last beat of an agent that was told to end. It is for
 	// people: a node that says so is no more absent, and no less, than one that falls silent.
 	Stopping bool `json:"stopping,omitempty"`
-}
-
-// Live is something that happens inside a run, or without one to its job (then
-// it is a Message alone); it is shown and never kept.
-type Live struct {
-	Run      RunID     `json:"run,omitempty"`
-	Node     NodeName  `json:"node,omitempty"` // set by the server
-	At       time.Time `json:"at"`
-	Phase    string    `json:"phase,omitempty"`
-	Resource string    `json:"resource,omitempty"`
-	Done     bool      `json:"done,omitempty"`
-	Changed  bool      `json:"changed,omitempty"`
-	Failed   bool      `json:"failed,omitempty"`
-	Skipped  bool      `json:"skipped,omitempty"`
-	Message  string    `json:"message,omitempty"`
-	Total    int       `json:"total,omitempty"`
 }
 
 // Renew asks for a new JWT for the node's key, because the present one ends.
@@ -384,57 +335,5 @@ type ToPin struct {
 
 // CancelRun asks the node to end a run; the run ends interrupted.
 type CancelRun struct {
-	Run RunID `json:"run"`
-}
-
-// maxPath is what Linux takes as a path, with room for where the tree lies.
-const maxPath = 3 << 10
-
-// Validate refuses a manifest that leads out of its own tree: absolute or
-// unclean paths, links to outside, files below links.
-func (m CodeManifest) Validate() error {
-	if m.Version != 1 {
-		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
-	}
-	if !environmentRE.MatchString(m.Environment) {
-		return Errorf(CodeInvalid, "manifest: environment %q: lower-case letters, digits and '_' only, as in Puppet", m.Environment)
-	}
-	for name, f := range m.Files {
-		if strings.Contains(name+f.Link, "\x00") || len(name) > maxPath || len(f.Link) > maxPath || f.Size < 0 {
-			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: no file system has such a file", name, f.Link, f.Size)
-		}
-		if !fs.ValidPath(name) || name == "." {
-			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
-		}
-		if f.Link == "" {
-			if err := f.Digest.Validate(); err != nil {
-				return Wrap(CodeInvalid, err, "manifest: %s", name)
-			}
-			continue
-		}
-		if path.IsAbs(f.Link) || climbs(f.Link) || !fs.ValidPath(path.Join(path.Dir(name), f.Link)) {
-			return Errorf(CodeRefused, "manifest: link %q leads out of the code, to %q", name, f.Link)
-		}
-	}
-	for name := range m.Files {
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			if _, isFile := m.Files[dir]; isFile {
-				return Errorf(CodeRefused, "manifest: %q is a file and has %q below it", dir, name)
-			}
-		}
-	}
-	return nil
-}
-
-// climbs reports whether a link goes up after it went down: where it then leads
-// depends on what is a link on its way.
-func climbs(link string) bool {
-	down := false
-	for part := range strings.SplitSeq(link, "/") {
-		if part == ".." && down {
-			return true
-		}
-		down = down || part != ".." && part != "." && part != ""
-	}
-	return false
+	Run tutti.RunID `json:"run"`
 }

@@ -1,6 +1,10 @@
-package tutti
+package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
 
 // AskCode names the code of an environment: the one that was pushed last, or the one before.
 type AskCode struct {
@@ -20,7 +24,7 @@ type CodeShown struct {
 	Signed SignedBy `json:"signed,omitzero"`
 	Plans  SignedBy `json:"plans,omitzero"`
 	// Goes is with what nodes run by themselves; empty: with no code yet.
-	Goes Digest `json:"goes,omitempty"`
+	Goes tutti.Digest `json:"goes,omitempty"`
 	// Before is, while code is held, what nodes run with by themselves, else what was pushed before; nil: the log
 	// knows no such code.
 	Before  *CodeVersion `json:"before,omitempty"`
@@ -29,24 +33,24 @@ type CodeShown struct {
 	Unknown string `json:"unknown,omitempty"`
 	// Have is how many nodes had Pushed in their last run in mode apply. OtherNodes is how many nodes of the
 	// environment had not, and Others are the first of them.
-	Have       int        `json:"have"`
-	OtherNodes int        `json:"other_nodes"`
-	Others     []NodeName `json:"others,omitempty"`
+	Have       int              `json:"have"`
+	OtherNodes int              `json:"other_nodes"`
+	Others     []tutti.NodeName `json:"others,omitempty"`
 }
 
 // SignedBy says with which counter something was signed, and by which keys; zero: it was not.
 type SignedBy struct {
-	Counter uint64   `json:"counter,omitempty"`
-	Keys    []Digest `json:"keys,omitempty"`
+	Counter uint64         `json:"counter,omitempty"`
+	Keys    []tutti.Digest `json:"keys,omitempty"`
 }
 
 // CodeVersion is code and who pushed it.
 type CodeVersion struct {
-	Code  Digest    `json:"code"`
-	At    time.Time `json:"at"`
-	By    string    `json:"by"`
-	Files int       `json:"files"`
-	Bytes int64     `json:"bytes"`
+	Code  tutti.Digest `json:"code"`
+	At    time.Time    `json:"at"`
+	By    string       `json:"by"`
+	Files int          `json:"files"`
+	Bytes int64        `json:"bytes"`
 }
 
 // CodeChange is how a file of the code differs from the one before.
@@ -67,9 +71,9 @@ const (
 
 // CodeRead is a file of the code, or what is below a directory of it.
 type CodeRead struct {
-	Code    Digest              `json:"code"`
-	Path    string              `json:"path"`
-	File    CodeFile            `json:"file,omitzero"`
-	Content []byte              `json:"content,omitempty"` // of a file that is no link
-	Below   map[string]CodeFile `json:"below,omitempty"`   // by path from the top of the code; of a directory
+	Code    tutti.Digest              `json:"code"`
+	Path    string                    `json:"path"`
+	File    tutti.CodeFile            `json:"file,omitzero"`
+	Content []byte                    `json:"content,omitempty"` // of a file that is no link
+	Below   map[string]tutti.CodeFile `json:"below,omitempty"`   // by path from the top of the code; of a directory
 }

@@ -1,4 +1,4 @@
-package tutti_test
+package wire_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/wire"
 )
 
 func TestAManifestStaysInsideItsTree(t *testing.T) {
@@ -129,7 +130,7 @@ func TestWhatAWaitSays(t *testing.T) {
 func TestAResultAndWhatItEncloses(t *testing.T) {
 	result := tutti.Result{Run: "r", Outcome: tutti.Changed, Message: "two\nlines", StartedAt: time.Unix(1, 0).UTC(), EndedAt: time.Unix(2, 0).UTC()}
 	enclosed := [][]byte{[]byte("a\nb"), {}, {0, 0xff, '\n'}}
-	whole, err := tutti.Ended{Result: result, Enclosed: enclosed}.Encode()
+	whole, err := wire.Ended{Result: result, Enclosed: enclosed}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +150,12 @@ func TestAResultAndWhatItEncloses(t *testing.T) {
 		"head only": {"it is to be sent again, not given up", whole[:bytes.IndexByte(whole, '\n')], nil, tutti.CodeConflict},
 		"no result": {"", []byte("{"), nil, tutti.CodeInvalid},
 		"negative":  {"no content is so", []byte(`{"enclosed":[-1]}` + "\nx"), nil, tutti.CodeInvalid},
-		"many":      {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d,1]}`+"\n%s", tutti.MaxEnclosed, make([]byte, tutti.MaxEnclosed+1)), nil, tutti.CodeInvalid},
-		"large":     {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d]}`, tutti.MaxEnclosed+1), nil, tutti.CodeInvalid},
+		"many":      {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d,1]}`+"\n%s", wire.MaxEnclosed, make([]byte, wire.MaxEnclosed+1)), nil, tutti.CodeInvalid},
+		"large":     {"large content goes by itself", fmt.Appendf(nil, `{"enclosed":[%d]}`, wire.MaxEnclosed+1), nil, tutti.CodeInvalid},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := tutti.DecodeEnded(tc.message)
+			got, err := wire.DecodeEnded(tc.message)
 			if tutti.CodeOf(err) != tc.code {
 				t.Fatalf("%s: %v, want code %q", tc.reason, err, tc.code)
 			}

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// AskAccess asks whether an operator may do something. Target is a group or a node, or for VerbData a key; empty: all
+// nodes, or any key.
+type AskAccess struct {
+	Operator string         `json:"operator"`
+	Verb     tutti.Verb     `json:"verb"`
+	Target   string         `json:"target,omitempty"`
+	Plan     tutti.PlanName `json:"plan,omitempty"`
+	Noop     bool           `json:"noop,omitempty"`
+}
+
+// Validate checks names.
+func (a AskAccess) Validate() error {
+	if err := tutti.ValidateOperator(a.Operator); err != nil {
+		return err
+	}
+	if !slices.Contains(tutti.Verbs, a.Verb) {
+		return tutti.Errorf(tutti.CodeInvalid, "there is no verb %q; there are: %s", string(a.Verb), tutti.InList(tutti.Verbs))
+	}
+	if (a.Plan != "" || a.Noop) && a.Verb != tutti.VerbRun {
+		return tutti.Errorf(tutti.CodeInvalid, "a plan and noop narrow %s, and nothing else", tutti.VerbRun)
+	}
+	if a.Target != "" && !slices.Contains([]tutti.Verb{tutti.VerbRun, tutti.VerbPuppet, tutti.VerbData}, a.Verb) {
+		return tutti.Errorf(tutti.CodeInvalid, "%s has no target: nothing narrows it", a.Verb)
+	}
+	return nil
+}
+
+// What says it for people.
+func (a AskAccess) What() string {
+	words := []string{string(a.Verb)}
+	if a.Plan != "" {
+		words = append(words, string(a.Plan))
+	}
+	switch {
+	case a.Target != "":
+		words = append(words, "on "+a.Target)
+	case a.Verb == tutti.VerbRun || a.Verb == tutti.VerbPuppet:
+		words = append(words, "on all nodes")
+	case a.Verb == tutti.VerbData:
+		words = append(words, "of any key")
+	}
+	if a.Noop {
+		words = append(words, "with --noop")
+	}
+	return strings.Join(words, " ")
+}
+
+// AccessAnswer says whether, and by which entry of the fleet file, or what is missing.
+type AccessAnswer struct {
+	May bool   `json:"may"`
+	Why string `json:"why"`
+}

@@ -1,0 +1,33 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+)
+
+// OldGrants says which nodes may export what by grants of before 0.3.0, or returns the empty string.
+func OldGrants(nodes []NodeView) string {
+	var types []string
+	first, count := tutti.NodeName(""), 0
+	for _, n := range nodes {
+		if len(n.OldGrants) == 0 {
+			continue
+		}
+		if count++; count == 1 {
+			first = n.Node
+		}
+		types = append(types, n.OldGrants...)
+	}
+	if count == 0 {
+		return ""
+	}
+	who := "node " + string(first)
+	if count > 1 {
+		who = fmt.Sprintf("node %s and %d more", first, count-1)
+	}
+	slices.Sort(types)
+	return fmt.Sprintf("%s may export %s by grants of a fleet file of before 0.3.0: that means root on who collects it", who, strings.Join(slices.Compact(types), ", "))
+}

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+)
+
+// Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
+type Rotations interface {
+	// RotateCA takes a step, or carries on one that was cut off. CodeConflict: it is not its turn, or somebody is
+	// behind who was not named.
+	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
+	// ShowCARotation says how far the rotation is and who is behind.
+	ShowCARotation(ctx context.Context) (CARotation, error)
+	// FollowRotation is Operators.RenewOperator by the CA that issues now, for who takes all CAs that come with it.
+	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
+}
+
+// RotateCA is a step, with those who may be left behind by its end.
+type RotateCA struct {
+	Step           tutti.RotationStep `json:"step"`
+	Leave          []tutti.NodeName   `json:"leave,omitempty"`
+	LeaveOperators []string           `json:"leave_operators,omitempty"`
+	Last           bool               `json:"last,omitempty"` // allows to leave nobody who gets in, or nobody who is admin
+}
+
+// CARotation is how far a rotation is. Without a phase there was none.
+type CARotation struct {
+	Phase tutti.RotationPhase `json:"phase,omitempty"`
+	Since time.Time           `json:"since,omitzero"` // the last step
+	CA    tutti.Digest        `json:"ca"`             // of the set that was there before, while two are trusted
+	Next  tutti.Digest        `json:"next,omitempty"` // of the new set, while two are trusted
+	// Behind are those whom the next end would lock out; after the end, nodes that still trust the set that is gone.
+	Behind []BehindRotation `json:"behind,omitempty"`
+	// Left are those whom the last end has locked out and who have not come back.
+	Left          []tutti.NodeName `json:"left,omitempty"`
+	LeftOperators []string         `json:"left_operators,omitempty"`
+	Nodes         int              `json:"nodes"` // of the fleet
+	Operators     int              `json:"operators"`
+}
+
+// BehindRotation is a node or an operator who has not followed a rotation.
+type BehindRotation struct {
+	Node     tutti.NodeName `json:"node,omitempty"`
+	Operator string         `json:"operator,omitempty"`
+	Why      string         `json:"why"`
+	SeenAt   time.Time      `json:"seen_at,omitzero"` // since the server was started
+	// Foreign: the node trusts a CA that was never this server's.
+	Foreign bool `json:"foreign,omitempty"`
+}

@@ -1,0 +1,91 @@
+package tutti
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// SignedCode is a manifest and what a code key has signed of it. The manifest's digest is the code's.
+type SignedCode struct {
+	Manifest []byte `json:"manifest"`
+	// Signature is of manifest and environment alone, for agents of release 0.2.0 and before.
+	Signature []byte `json:"signature"`
+	// Statement is of kind StatementCode; nil: it was pushed by such a release.
+	Statement *Statement `json:"statement,omitempty"`
+}
+
+// CodePush brings code. Reaction is that of the fleet file that comes with it, nil: of the one that the
+// server has.
+type CodePush struct {
+	SignedCode
+	Reaction *CodeReaction `json:"reaction,omitempty"`
+}
+
+// CodeFile is one file of a manifest. Links point inside the environment.
+type CodeFile struct {
+	Digest Digest `json:"digest,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	Exec   bool   `json:"exec,omitempty"`
+	Link   string `json:"link,omitempty"`
+}
+
+// CodeManifest lists the files of an environment by their slash-separated
+// path. Its canonical encoding is encoding/json's (maps are sorted).
+type CodeManifest struct {
+	Version     int                 `json:"v"`
+	Environment string              `json:"environment"`
+	Files       map[string]CodeFile `json:"files"`
+}
+
+// maxPath is what Linux takes as a path, with room for where the tree lies.
+const maxPath = 3 << 10
+
+// Validate refuses a manifest that leads out of its own tree: absolute or
+// unclean paths, links to outside, files below links.
+func (m CodeManifest) Validate() error {
+	if m.Version != 1 {
+		return Errorf(CodeInvalid, "manifest of version %d, this release knows 1", m.Version)
+	}
+	if !environmentRE.MatchString(m.Environment) {
+		return Errorf(CodeInvalid, "manifest: environment %q: lower-case letters, digits and '_' only, as in Puppet", m.Environment)
+	}
+	for name, f := range m.Files {
+		if strings.Contains(name+f.Link, "\x00") || len(name) > maxPath || len(f.Link) > maxPath || f.Size < 0 {
+			return Errorf(CodeInvalid, "manifest: %q, link %q, %d bytes: no file system has such a file", name, f.Link, f.Size)
+		}
+		if !fs.ValidPath(name) || name == "." {
+			return Errorf(CodeRefused, "manifest: path %q leads out of the code", name)
+		}
+		if f.Link == "" {
+			if err := f.Digest.Validate(); err != nil {
+				return Wrap(CodeInvalid, err, "manifest: %s", name)
+			}
+			continue
+		}
+		if path.IsAbs(f.Link) || climbs(f.Link) || !fs.ValidPath(path.Join(path.Dir(name), f.Link)) {
+			return Errorf(CodeRefused, "manifest: link %q leads out of the code, to %q", name, f.Link)
+		}
+	}
+	for name := range m.Files {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if _, isFile := m.Files[dir]; isFile {
+				return Errorf(CodeRefused, "manifest: %q is a file and has %q below it", dir, name)
+			}
+		}
+	}
+	return nil
+}
+
+// climbs reports whether a link goes up after it went down: where it then leads
+// depends on what is a link on its way.
+func climbs(link string) bool {
+	down := false
+	for part := range strings.SplitSeq(link, "/") {
+		if part == ".." && down {
+			return true
+		}
+		down = down || part != ".." && part != "." && part != ""
+	}
+	return false
+}

@@ -1,0 +1,27 @@
+package tutti
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Machine is one of those that speak with a node's key.
+type Machine struct {
+	Boot   string    `json:"boot,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	Ticket Digest    `json:"ticket"` // that it has
+	IsNode bool      `json:"is_node,omitempty"`
+	SeenAt time.Time `json:"seen_at,omitzero"` // when it said hello last: one that is gone says it no more
+}
+
+// String is for people.
+func (m Machine) String() string {
+	_, ticket, _ := strings.Cut(string(m.Ticket), ":")
+	out := fmt.Sprintf("boot %s, host %s, ticket %.12s", cmp.Or(m.Boot, "unknown"), cmp.Or(m.Host, "unknown"), ticket)
+	if m.IsNode {
+		out += ", which is the node"
+	}
+	return out
+}

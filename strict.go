@@ -1,0 +1,14 @@
+package tutti
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Strictly decodes what nobody may carry out by half: a field that this release does not
+// know is an error.
+func Strictly(raw []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}

@@ -1,0 +1,35 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/tutti-project/tutti"
+)
+
+// EncodeForeign returns the message OpForeign: the run, and its report.
+func EncodeForeign(f tutti.Foreign, report []byte) ([]byte, error) {
+	head, err := json.Marshal(f)
+	return append(append(head, '\n'), report...), err
+}
+
+// DecodeForeign reads what EncodeForeign wrote; the report shares memory with the
+// message. CodeInvalid: it is something else. CodeConflict: the report is cut off, and
+// to be sent again.
+func DecodeForeign(message []byte) (tutti.Foreign, []byte, error) {
+	head, report, _ := bytes.Cut(message, []byte("\n"))
+	var f tutti.Foreign
+	if err := json.Unmarshal(head, &f); err != nil {
+		return f, nil, tutti.Wrap(tutti.CodeInvalid, err, "message %q", OpForeign)
+	}
+	if err := f.Validate(); err != nil {
+		return f, nil, err
+	}
+	if f.Result.Report == "" && len(report) == 0 { // a local run that came to none
+		return f, nil, nil
+	}
+	if tutti.DigestOf(report) != f.Result.Report {
+		return f, nil, tutti.Errorf(tutti.CodeConflict, "foreign run %s: the report is not the one that it names; send it again", f.Result.Run)
+	}
+	return f, report, nil
+}
