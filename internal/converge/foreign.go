@@ -82,7 +82,8 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	var latest *engine.Run
 	began := func(f *engine.Run) time.Time { return f.EndedAt.Add(-f.Foreign.Ago) }
 	for _, f := range last.Foreign {
-		if f.Foreign.Whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
+		whole := f.Foreign.Whole && !f.Foreign.Unwatched // what ended unseen before it may have run beside it
+		if whole && f.Foreign.Ago > 0 && (latest == nil || began(f).After(began(latest))) {
 			latest = f
 		}
 	}
