@@ -99,10 +99,12 @@ func (a *Agent) sendRun(ctx context.Context, dir string) error {
 	if !again {
 		tells = told{Result: ended}
 	}
-	if err := a.sendPublished(ctx, dir, &tells, again); errors.Is(err, errDamaged) || err != nil && a.hopeless(run, err) {
-		tells.Result = unrecorded(tells.Result, err) // sending again cannot help
-	} else if err != nil {
+	switch err := a.sendPublished(ctx, dir, &tells, again); {
+	case err == nil:
+	case !errors.Is(err, errDamaged) && !a.hopeless(run, err):
 		return err
+	case !again: // sending again cannot help; what is sent again says so already
+		tells.Result = unrecorded(tells.Result, err)
 	}
 	out := wire.Ended{Result: tells.Result}
 	out.Report, out.Log, out.Record = "", "", ""

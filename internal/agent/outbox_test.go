@@ -283,3 +283,34 @@ func TestAResultThatIsSentTwiceSaysTheSame(t *testing.T) {
 		})
 	}
 }
+
+// What is lost of what a run has published is said once, however often the result is sent.
+func TestADamagedResultThatIsSentTwiceSaysTheSame(t *testing.T) {
+	var l *lab
+	l = newLab(t, func(p *puppet) tutti.Result {
+		out := applies(p)
+		l.line.sever()
+		p.say(ask{"op": "publish", "key": "db/x", "value": 1})
+		return out
+	})
+	l.start()
+	job := l.job()
+	run := l.until(job, "run.claimed").Body.(*tutti.RunClaimed).Run
+	l.line.until(wire.OpPublish, 2) // by Puppet, and then the outbox tries
+	l.kill()
+	if err := os.WriteFile(filepath.Join(l.runDir(run), "publish.jsonl"), []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.line.refuseWith(wire.OpResult, tutti.Errorf(tutti.CodeUnavailable, "away"))
+	l.line.mend()
+	l.start()
+	l.line.until(wire.OpResult, 3)
+	l.line.refuseWith(wire.OpResult, nil)
+	got := l.end(job)
+	if sent := l.line.payloads(wire.OpResult); !bytes.Equal(sent[0], sent[len(sent)-1]) {
+		t.Errorf("sent at first:\n%s\nand then:\n%s", sent[0], sent[len(sent)-1])
+	}
+	if got.Outcome != tutti.Failed || !strings.Contains(got.Message, "publish.jsonl") {
+		t.Errorf("result %+v", got)
+	}
+}
