@@ -103,6 +103,9 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 		}
 		hiera := func() error { return f.web1.Call(wire.OpHiera, wire.HieraAsk{Run: run1}, nil) }
 		f.SpendAllBut(f.web1.Key, 20_000)
+		if err := hiera(); err != nil {
+			t.Errorf("who can pay for the work, and not for the bytes: %v", err)
+		}
 		wantCode(t, hiera(), tutti.CodeUnavailable, "ask again in")
 		time.Sleep(time.Second)
 		if err := hiera(); err != nil {

@@ -65,6 +65,17 @@ func (s share) now(now time.Time) int {
 
 // pay takes a cost out of a node's share, or says when there will be enough.
 func (s *shares) pay(key tutti.NodeKey, cost int, now time.Time) error {
+	return s.take(key, cost, cost, now)
+}
+
+// owe takes a cost out of a node's share that has something left, and leaves less than nothing, if need be. Who has paid for the
+// work of an answer, and was refused its bytes then, would pay for the work at each try, and might never have enough for both.
+func (s *shares) owe(key tutti.NodeKey, cost int, now time.Time) error {
+	return s.take(key, cost, 0, now)
+}
+
+// take takes a cost out of a node's share that has so much.
+func (s *shares) take(key tutti.NodeKey, cost, least int, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.swept) > time.Minute { // whoever asked nothing for so long has all
@@ -80,8 +91,8 @@ func (s *shares) pay(key tutti.NodeKey, cost int, now time.Time) error {
 	if known {
 		left = of.now(now)
 	}
-	if left < cost {
-		wait := time.Duration(float64(cost-left) / costEach * float64(time.Second))
+	if left < least {
+		wait := time.Duration(float64(least-left) / costEach * float64(time.Second))
 		return tutti.Errorf(tutti.CodeUnavailable, "this node has asked for more than its share of comparisons and bytes; ask again in %s", wait.Round(time.Millisecond))
 	}
 	s.left[key] = share{left - cost, now}
@@ -179,11 +190,10 @@ type inquiry struct {
 	on     tutti.NodeName // on whose behalf a Puppet Server asks; empty: a node asks for itself
 }
 
-// answerBeside answers a question that the node has a share for. A node that asks for itself pays for the bytes of its answer, too:
-// all that it has at once is enough for any answer. What is large waits until there is room for it, and is made again then.
+// answerBeside answers a question that the node has a share for. A node that asks for itself pays for the bytes of its answer, too,
+// and may be in debt for it. What is large waits until there is room for it, and is made again then.
 func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry) error {
-	cost, err := s.answerOnce(ctx, key, q, s.shares.pay)
-	if err != nil {
+	if err := s.answerOnce(ctx, key, q, s.shares.pay); err != nil {
 		return err
 	}
 	if err := checkAnswer(q.out); err != nil {
@@ -191,7 +201,7 @@ func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry)
 	}
 	size, memory := sizeOfAnswer(q.out)
 	if q.on == "" {
-		if err := s.shares.pay(key, min(int(size)/bytesOfCost, costAtOnce-cost), time.Now()); err != nil {
+		if err := s.shares.owe(key, int(size)/bytesOfCost, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -207,7 +217,7 @@ func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry)
 	if err != nil {
 		return err
 	}
-	_, err = s.answerOnce(ctx, key, q, func(tutti.NodeKey, int, time.Time) error { return nil })
+	err = s.answerOnce(ctx, key, q, func(tutti.NodeKey, int, time.Time) error { return nil })
 	if err == nil {
 		if now, _ := sizeOfAnswer(q.out); now > size+size/4 {
 			err = tutti.Errorf(tutti.CodeUnavailable, "the answer has grown from %d to %d bytes while it waited; ask again", size, now)
@@ -221,9 +231,10 @@ func (s *Server) answerBeside(ctx context.Context, key tutti.NodeKey, q inquiry)
 	return nil
 }
 
-// answerOnce makes the answer to a question that pay has let pass, and returns what it has cost.
-func (s *Server) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) (cost int, err error) {
-	err = s.inVersion(ctx, func(tx *tx) (err error) {
+// answerOnce makes the answer to a question that pay has let pass.
+func (s *Server) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, pay func(tutti.NodeKey, int, time.Time) error) error {
+	cost := 0
+	err := s.inVersion(ctx, func(tx *tx) (err error) {
 		if cost, err = q.check(tx); err != nil || cost >= costly {
 			return err
 		}
@@ -233,17 +244,17 @@ func (s *Server) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, p
 		return q.answer(tx)
 	})
 	if err != nil || cost < costly {
-		return cost, err
+		return err
 	}
 	if err := pay(key, cost, time.Now()); err != nil {
-		return cost, err
+		return err
 	}
 	leave, err := s.shares.enter(ctx)
 	if err != nil {
-		return cost, err
+		return err
 	}
 	defer leave()
-	return cost, s.inVersion(ctx, func(tx *tx) error {
+	return s.inVersion(ctx, func(tx *tx) error {
 		if _, err := q.check(tx); err != nil {
 			return err
 		}
