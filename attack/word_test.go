@@ -433,7 +433,7 @@ func TestAServerThatWasTakenOverAndActions(t *testing.T) {
 		q    tutti.RemoteRequest
 		says string
 	}{
-		"without a signature":    {disable(nil), "nobody has signed"},
+		"without a signature":    {disable(nil), "no operator has signed"},
 		"again":                  {disable(once), "before"},
 		"by the server":          {disable(sign(own, as)), "not signed by an operator"},
 		"by another operator":    {disable(sign(key, func(a *tutti.SignedAction) { a.Operator = "eve" })), "not signed by an operator"},

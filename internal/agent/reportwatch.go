@@ -177,7 +177,7 @@ func (w *reportWatch) follow(file string) (others int, err error) {
 			w.mu.Unlock()
 		}
 	}
-	return others, nil
+	return others, nil //nolint:nilerr // a directory that is not there yet is followed when it is made
 }
 
 // above returns the directories on the way to a file, from the root on.

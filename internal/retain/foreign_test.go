@@ -58,7 +58,7 @@ func TestForeignsThatStay(t *testing.T) {
 			}
 			all = append(all, b)
 		}
-		told := retain.Foreigns(rapid.Permutation(all).Draw(t, "told"))
+		told := rapid.Permutation(all).Draw(t, "told")
 		want := map[tutti.RunID]bool{}
 		for _, b := range all[max(0, len(all)-tutti.KeptForeign):] {
 			want[b.Result.Run] = true
