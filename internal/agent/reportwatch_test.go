@@ -86,6 +86,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		}, false},
 		{"two of ours in quick succession", func(t *testing.T, l *lab, w *witness) {
 			l.put(foreignID(1001), "report.json", []byte("{}"))
+			l.put(foreignID(1001), "sent", []byte("{}")) // else it is tidied away as one that never began
 			w.save(t, 100, 2, recent(t, foreignID(1001)))
 			w.save(t, 101, 2, recent(t, ours))
 		}, false},
@@ -107,6 +108,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 		{"two, and one of ours that was not seen either", func(t *testing.T, l *lab, w *witness) {
 			w.save(t, 100, 2, recent(t, foreignID(1)))
 			l.put(foreignID(1001), "report.json", []byte("{}"))
+			l.put(foreignID(1001), "sent", []byte("{}")) // else it is tidied away as one that never began
 			w.save(t, 101, 2, recent(t, foreignID(1001)))
 			w.save(t, 102, 2, recent(t, ours))
 		}, true},
@@ -152,6 +154,7 @@ func TestReportsThatAreReplacedUnseen(t *testing.T) {
 				l := newLab(t, applies)
 				w, opt := witnesses(t)
 				l.put(ours, "report.json", []byte("{}"))
+				l.put(ours, "sent", []byte("{}")) // else it is tidied away as one that never began
 				w.save(t, 49, 2, recent(t, foreignID(0)))
 				l.seen(foreignID(0))
 				l.start(opt)
@@ -256,6 +259,7 @@ func TestTheDiskIsFullForWhatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.put(foreignID(1000), "report.json", []byte("{}"))
+	l.put(foreignID(1000), "sent", []byte("{}")) // else it is tidied away as one that never began
 	w.save(t, 100, 2, recent(t, foreignID(1)))
 	w.save(t, 101, 2, recent(t, foreignID(1000))) // ours
 	w.taken(t)
