@@ -382,7 +382,7 @@ func (a *Agent) hearUnseen(why string) error {
 	if err := a.hear(run, report); err != nil {
 		return err
 	}
-	a.opts.Logger.Warn("a run may have ended here of which nobody has seen the report", "because", why, "told_as", run.Result.Run)
+	a.opts.Logger.Warn("a run may have ended here of which nobody has seen the report", "because", why, "run", run.Result.Run)
 	for _, h := range before {
 		if h.Told == nil && h.Foreign.Environment == "" && h.Foreign.Puppet == "" && h.Foreign.Unwatched {
 			if err := os.Remove(a.heardFile(h.Foreign.Result.Run)); err != nil {
