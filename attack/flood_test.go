@@ -55,9 +55,12 @@ func TestHalfOpenConnections(t *testing.T) {
 			f.holdsNoMore(files+tc.bound+slack, began.Add(tc.within))
 			f.works("during") // over connections that are there
 			fresh := f.join("taken")
-			if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
-				t.Errorf("a node that comes now: %v", err)
-			}
+			f.eventually(func() error { // as an agent does, which asks again when a connection is lost
+				if err := fresh.call(t.Context(), wire.OpClaim, wire.Claim{}, nil); err != nil {
+					return fmt.Errorf("a node that comes now: %w", err)
+				}
+				return nil
+			})
 			if _, err := f.issued("bob").ListJobs(t.Context()); err != nil {
 				t.Errorf("an operator who comes now: %v", err)
 			}
