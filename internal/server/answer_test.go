@@ -92,7 +92,7 @@ func TestLargeAnswersArePaidFor(t *testing.T) {
 		if err := ask(f.web1, run1); err != nil {
 			t.Errorf("after ten seconds: %v", err)
 		}
-		for range 30 {
+		for range 14 {
 			if err := f.web2.Call(wire.OpAsk, wire.Ask{For: "web-01", Query: collects}, nil); err != nil {
 				t.Fatalf("a Puppet Server: %v", err)
 			}
