@@ -160,6 +160,7 @@ type Agent struct {
 	greeted   bool  // the ticket is exchanged
 	notTaken  error // why the server does not take this machine for the node
 
+	hearing   sync.Mutex // one run at a time goes into the outbox
 	clockMu   sync.Mutex // of ClockFile
 	heardAt   map[tutti.RunID]time.Time
 	localAsks chan localAsk

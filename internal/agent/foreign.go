@@ -408,6 +408,8 @@ func unseenRun(node tutti.NodeName, at time.Time) (tutti.Foreign, []byte, error)
 
 // hear puts a run into the outbox.
 func (a *Agent) hear(run tutti.Foreign, report []byte) error {
+	a.hearing.Lock()
+	defer a.hearing.Unlock()
 	before, err := a.outbox()
 	if err != nil {
 		return err

@@ -94,12 +94,12 @@ func (s *State) mends(node tutti.NodeName, last engine.Last, found *engine.Run) 
 	if len(last.Partial) == retain.MaxPartial { // others are not kept; one that is claimed has seen the end of all before it
 		ours = append(ours, last.Claimed)
 	}
+	facts, back := s.engine.Facts(node), last.SetBack
 	for _, r := range ours {
-		if !latest.Undoes(r) {
+		if r != nil && !back.Parts(r, latest) && !latest.Undoes(r) {
 			return nil
 		}
 	}
-	facts, back := s.engine.Facts(node), last.SetBack
 	if facts != nil && !latest.Since(facts.Seq, facts.At) || back != nil && !latest.Since(back.Seq, back.At) {
 		return nil
 	}

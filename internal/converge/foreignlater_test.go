@@ -278,6 +278,26 @@ func TestTheCountOfTheNode(t *testing.T) {
 	}
 }
 
+// TestACountThatWasSetBack: a machine that was set back counts from an earlier number. Its count does not say that what runs then
+// was before.
+func TestACountThatWasSetBack(t *testing.T) {
+	s := daemons(t)
+	s.concludes(s.passes(), func(r *tutti.Result) { r.Clock = onLine(1, 100) })
+	s.now = s.now.Add(time.Minute)
+	s.append(&tutti.NodeSetBack{Node: "a", Run: s.engine.Last("a").Claimed.Run})
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(failed, counted(51)))
+	if n := len(s.engine.Last("a").Foreign); n != 1 {
+		t.Errorf("%d foreign runs are known behind the last one of ours, want 1", n)
+	}
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(whole, counted(52)))
+	s.needs(t, "a whole run behind it", converge.Nothing)
+	s.now = s.now.Add(time.Minute)
+	s.tell("a", s.now, others(changed, counted(53)))
+	s.needs(t, "one that changed something behind that", converge.Apply)
+}
+
 // TestAnAgentThatCountsNoClocks: an agent of an earlier release runs behind one that counts. Its runs do not come before
 // all others.
 func TestAnAgentThatCountsNoClocks(t *testing.T) {

@@ -33,5 +33,11 @@ func (l Last) Compare(begun tutti.Fence) (lost *Run, unknown bool) {
 	return lost, begun.Compare(newest) > 0
 }
 
+// Parts reports whether a node was set back between a run of ours and a foreign run: its count went back, too, and does not
+// order them.
+func (b *SetBack) Parts(ours, foreign *Run) bool {
+	return b != nil && ours.ToldSeq != 0 && ours.ToldSeq < b.Seq && foreign.EndedSeq > b.Seq
+}
+
 // Begun reports whether it is certain that the node has begun the run: it came to its gate.
 func (r *Run) Begun() bool { return !r.CompiledAt.IsZero() || r.Gate != "" }
