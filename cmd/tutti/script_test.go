@@ -127,11 +127,12 @@ var variable = []struct{ pattern, is string }{
 	{`sha256:[0-9a-f]{64}`, "DIGEST"},
 	{`sha256:[0-9a-f]{12}`, "DIGEST"},
 	{`code [0-9a-f]{12}`, "code DIGEST"},
-	{`\d+(\.\d)?s ago( |$)*`, "AGO "},
-	{`\d+\.\ds|\d+m?s\b`, "TOOK"},
+	{`(\d+h\d\dm|(\d+m)?\d+(\.\d)?s) ago( |$)*`, "AGO "},
+	{`\d+h\d\dm|\d+m\d\ds|\d+\.\ds|\d+m?s\b`, "TOOK"},
 	{`U[A-Z2-7]{55}`, "KEY"},
 	{`(?m)^puppet    \S+$`, "puppet    VERSION"}, // `-` until the node has said it
 	{`(BEGAN|SET) +`, "$1  "},                    // which is as wide as what is below it
+	{`TOOK {3,}`, "TOOK  "},                      // on a slow machine one may take longer than the others
 	{` +\n`, "\n"},
 }
 
