@@ -25,7 +25,7 @@ const (
 // Verbs are all verbs.
 var Verbs = []Verb{VerbView, VerbRead, VerbRun, VerbApprove, VerbCode, VerbData, VerbPuppet, VerbNodes, VerbAdmin}
 
-// Includes reports whether who has the verb has another one, too.
+// Includes reports whether an operator with the verb has another verb, too.
 func (v Verb) Includes(other Verb) bool {
 	return v == other || v == VerbAdmin || other == VerbView || v == VerbRun && other == VerbRead
 }
@@ -38,7 +38,7 @@ type Access struct {
 	To  []string `json:"to"` // names in certificates, or Everybody
 	May []Verb   `json:"may"`
 	// Plans, Groups and Noop narrow VerbRun, Groups narrows VerbPuppet, and Keys (patterns, see ValidatePattern)
-	// narrows VerbData. Empty: all. Who has Plans or Noop pauses nothing.
+	// narrows VerbData. Empty: all. An entry with Plans or Noop does not allow to pause.
 	Plans  []PlanName  `json:"plans,omitempty"`
 	Groups []GroupName `json:"groups,omitempty"`
 	Noop   bool        `json:"noop,omitempty"` // only what changes nothing on nodes

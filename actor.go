@@ -6,15 +6,15 @@ import (
 
 type actorKey struct{}
 
-// WithActor says who asks, as `operator:NAME`.
+// WithActor notes in the context who asks, as `operator:NAME`.
 func WithActor(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// ActorNode is a node as who asks.
+// ActorNode is the actor of a node that asks.
 func ActorNode(n NodeName) string { return "node:" + string(n) }
 
-// Actor returns who asks, `operator:unknown` if nobody said.
+// Actor returns who asks, `operator:unknown` if the context does not say it.
 func Actor(ctx context.Context) string {
 	if a, ok := ctx.Value(actorKey{}).(string); ok {
 		return a

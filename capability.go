@@ -19,7 +19,7 @@ const CapabilityFacts Capability = "tells_facts"
 // CapabilityRotateCA is of an agent that follows a rotation of the CA (ADR 0027).
 const CapabilityRotateCA Capability = "rotate_ca"
 
-// CapabilityStatements is of an agent that reads what code keys sign (ADR 0026).
+// CapabilityStatements belongs to an agent that reads the statements of code keys (ADR 0026).
 const CapabilityStatements Capability = "statements"
 
 // orderOption is a capability that an order asks for by one of its fields.

@@ -64,7 +64,7 @@ func (s KeySets) Trusted() []Digest {
 	return out
 }
 
-// Pinned is what a node stands on: the CAs that it trusts, sorted, and which key signed its JWT.
+// Pinned is what a node trusts and uses: the CAs that it trusts, sorted, and which key signed its JWT.
 type Pinned struct {
 	CAs    []Digest `json:"cas"`
 	Issuer string   `json:"issuer"`
@@ -99,7 +99,7 @@ type CARotated struct {
 	Phase RotationPhase `json:"phase"`
 	From  KeySet        `json:"from"` // that was there before
 	To    KeySet        `json:"to"`   // that was made
-	// Left are those who had nothing but credentials of the set that is gone, as the operator has named them.
+	// Left are the nodes and operators, as the operator has named them, that had credentials of the removed set only.
 	Left          []NodeName `json:"left,omitempty"`
 	LeftOperators []string   `json:"left_operators,omitempty"`
 }

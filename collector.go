@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// collector writes a question for exports as Puppet does. A filter that is none is
-// shown as it is. The text is fit for a terminal, whatever a node has asked.
+// collector writes a question for exports as Puppet does. An invalid filter is
+// shown unchanged. The text is fit for a terminal, whatever a node has asked.
 func collector(typ string, filter json.RawMessage) string {
 	if len(filter) == 0 {
 		return typ + " <<| |>>"
@@ -98,8 +98,8 @@ func puppetValue(value any) string {
 	return fmt.Sprint(value) // numbers and bools
 }
 
-// puppetString writes a string between single quotes, or between double ones if it
-// has what only those can escape.
+// puppetString writes a string between single quotes, or between double quotes if it
+// has characters that only double quotes can escape.
 func puppetString(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"

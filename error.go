@@ -31,12 +31,12 @@ type Error struct {
 	Err     error
 }
 
-// MaxErrorText bounds the text of an error, in bytes: it quotes what somebody
-// else sent, and goes on to logs, terminals and the bus.
+// MaxErrorText bounds the text of an error, in bytes. The text quotes input from
+// others, and goes to logs, terminals and the bus.
 const MaxErrorText = 128 << 10
 
-// Error returns the message, followed by the cause if there is one; what is
-// longer than MaxErrorText ends with `…`.
+// Error returns the message, followed by the cause if there is one. A text that
+// is longer than MaxErrorText ends with `…`.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Err != nil {

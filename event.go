@@ -86,8 +86,8 @@ func tableOf(parts ...[]eventKind) map[string]eventKind {
 // Kinds returns the kinds of all events, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(eventKinds)) }
 
-// ScopeOf returns whose watch shows the events of a kind: nobody's of one that this
-// release does not know.
+// ScopeOf returns whose watch shows the events of a kind. No watch shows the events
+// of an unknown kind.
 func ScopeOf(kind string) Scope { return cmp.Or(eventKinds[kind].scope, ScopeNone) }
 
 // TrailOf returns of which events of a kind the audit trail keeps the bytes.
@@ -124,7 +124,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON decodes an event as the log does: an unknown kind or version is an
 // error, never skipped, because a log of a later release must not be folded by an
-// earlier one. So is what no fold can live with (the Validate methods of bodies).
+// earlier one. A body that no fold can use (see its Validate method) is an error, too.
 func (e *Event) UnmarshalJSON(raw []byte) error {
 	in, err := readEvent(raw)
 	if err != nil {

@@ -52,11 +52,11 @@ type CodePushed struct {
 	Signed      Digest `json:"signed"` // the blob of SignedCode
 	Files       int    `json:"files"`
 	Bytes       int64  `json:"bytes"`
-	// Held: nodes do not run with it by themselves before it is released, but Canary nodes.
+	// Held: only Canary nodes run with it by themselves before it is released.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// Of code that is held: what nodes go on with, empty: nothing; and what was pushed since and never
-	// released, the latest last.
+	// These belong to code that is held: the code that nodes go on with (empty: none), and the codes that were pushed
+	// since and never released, the latest last.
 	Released   Digest   `json:"released,omitempty"`
 	PassedOver []Digest `json:"passed_over,omitempty"`
 	// Counter is what the Statement says, which an operator has signed. 0 and nil: release 0.2.0 or

@@ -89,7 +89,7 @@ type NodeRemoved struct {
 	// Replaced: the next event enrols another machine under the name. What is said of
 	// the name, like a pause, stays.
 	Replaced bool `json:"replaced,omitempty"`
-	// Keeps: what the old machine had published stays until the first run of the new one.
+	// Keeps: the publications of the old machine stay until the first run of the new one.
 	Keeps bool `json:"keeps,omitempty"`
 }
 
@@ -100,8 +100,8 @@ func (*NodeRemoved) Kind() string { return "node.removed" }
 func (b *NodeRemoved) ID() string { return string(b.Node) }
 
 // NodeSetBack says that a node does not know of a run that the log has, or the log not of
-// one that the node has begun: one of them was put back to an earlier state. What the node was
-// known to have it may have lost.
+// one that the node has begun: one of them was put back to an earlier state. The node may
+// have lost what it was known to have.
 type NodeSetBack struct {
 	Node NodeName `json:"node"`
 	// Run is the run that the node does not know, empty: it is the log that does not know

@@ -66,9 +66,10 @@ func (*Denied) Kind() string { return "audit.denied" }
 func (b *Denied) ID() string { return b.Who }
 
 // SnapshotTaken says that the blob State has what is needed of the events up
-// to and with Through, whose link is Link; the log may let them go. Segments
-// are the audit trail of what was let go, the oldest first, Operators all who
-// ever did something: whose certificate is in no event is known by that alone.
+// to and with Through, whose link is Link; the log may remove them. Segments
+// are the audit trail of removed entries, the oldest first. Operators are all who
+// ever did something: an operator whose certificate is in no event is known only
+// by this list.
 type SnapshotTaken struct {
 	Through   uint64         `json:"through"`
 	Link      Digest         `json:"link"`

@@ -103,8 +103,8 @@ func (b *RunProved) ID() string { return string(b.Run) }
 // of the run until then.
 type RunRefused struct {
 	Run RunID `json:"run"`
-	// Wants are the grants that would have admitted it, without To: what takes the word in one that is
-	// dangerous, the rest in one that is not.
+	// Wants are the grants that would have admitted it, without To: one that is dangerous for what needs the word, and
+	// one that is not for the rest.
 	Wants []Grant `json:"wants"`
 }
 

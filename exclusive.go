@@ -11,13 +11,13 @@ type Exclusive struct {
 	Reason string `json:"reason,omitempty"`
 	// Lease is for how long a node stays disabled that hears nothing of the job.
 	Lease time.Duration `json:"lease"`
-	// Wait is how long the runs are waited for that go on when the job begins.
+	// Wait is how long the job waits for the runs that go on when it begins.
 	Wait time.Duration `json:"wait"`
 	// Keep leaves the nodes disabled if the job fails after a run of it began.
 	Keep bool `json:"keep,omitempty"`
 }
 
-// What an Exclusive may say, and says where the fleet file does not.
+// Limits and defaults of an Exclusive.
 const (
 	MinLease         = 10 * time.Second
 	MaxLease         = 24 * time.Hour
@@ -26,13 +26,13 @@ const (
 	MaxLeaseReason   = 200 // bytes
 )
 
-// DefaultExclusive is what a plan without further words means by it.
+// DefaultExclusive is the meaning of `exclusive: true` in a plan.
 func DefaultExclusive(reason string) *Exclusive {
 	return &Exclusive{Reason: reason, Lease: DefaultLease, Wait: DefaultLeaseWait}
 }
 
 // Validate refuses a lease that would end at once or hardly ever, and a reason
-// that is no line of text.
+// that is not one line of text.
 func (x Exclusive) Validate() error {
 	switch {
 	case x.Lease < MinLease || x.Lease > MaxLease:

@@ -40,7 +40,7 @@ var steering = []string{"alias", "audit", "loglevel", "noop", "schedule", "stage
 
 // safeExports are native types that do not mean root on the collector, with the parameters of
 // which that is so: no value of them names another file, runs anything, or is taken for
-// another resource (`name`). Whoever adds one has read the type and its providers.
+// another resource (`name`). Add one only after you have read the type and its providers.
 var safeExports = map[string][]string{
 	// Of sshkeys_core and host_core: parsed files, without target.
 	"Host":   {"comment", "ensure", "host_aliases", "ip"},
@@ -60,13 +60,13 @@ var nativeTypes = []string{
 	"Sshkey", "Stage", "Tidy", "User", "Vlan", "Whit", "Yumrepo", "Zfs", "Zone", "Zpool",
 }
 
-// Native reports whether the type is known to be none that Puppet code defines.
+// Native reports whether it is known that Puppet code does not define the type.
 func (g ExportGrant) Native() bool {
 	return slices.Contains(nativeTypes, g.Type) || safeExports[g.Type] != nil
 }
 
-// Dangers says why who exports by this grant is root on the collector, or returns the empty
-// string.
+// Dangers says why a node that exports by this grant is root on the collector. It returns the
+// empty string if it is not.
 func (g ExportGrant) Dangers() string {
 	if g.Defined || strings.Contains(g.Type, "::") {
 		return ""

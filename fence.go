@@ -7,8 +7,8 @@ import (
 )
 
 // Epoch is one life of a fleet's log. Each restore of a server begins the next one, so
-// that what the lost end of the log had ordered is told from what is ordered now. Two servers
-// of one number and another random part were made from one log, and know nothing of each other.
+// that orders of the lost end of the log can be told from the orders of now. Two servers with
+// one number and different random parts were made from one log, and know nothing of each other.
 type Epoch struct {
 	Number uint64 `json:"number"` // 1 at first
 	Random string `json:"random"` // empty: of a log of release 0.2.0 or before
@@ -19,7 +19,7 @@ type Epoch struct {
 const MaxEpoch = 1 << 53
 
 // EpochStep bounds by how much the number of an epoch is above the time and above what was seen before: a hundred years.
-// Else who has played the server once, with a backup of it, would leave no number above his own.
+// Without it an attacker who has posed as the server once, with a backup, would leave no higher number.
 const EpochStep = 100 * 365 * 24 * 60 * 60 * 1000
 
 // Plausible refuses, as CodeRefused, an epoch that no honest server begins after the one that was seen.

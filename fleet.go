@@ -39,8 +39,8 @@ const Never time.Duration = -1
 // DefaultSafetyWhenAway is that of a fleet that reacts. In another one only people start runs.
 const DefaultSafetyWhenAway = 12 * time.Hour
 
-// AloneOf says what a node does while its server is away. Of several groups the one that lets it wait
-// longest counts.
+// AloneOf says what a node does while its server is away. If the node is in several groups, the longest
+// wait counts.
 func (f Fleet) AloneOf(groups []GroupName) Alone {
 	longest, said := time.Duration(0), GroupName("")
 	for _, g := range f.Groups {
@@ -206,13 +206,13 @@ type Group struct {
 	SafetyWhenAway time.Duration `json:"safety_when_away,omitempty"`
 }
 
-// Joined reports whether the join token of each node fixes who is in the group.
+// Joined reports whether the join token of each node decides if it is in the group.
 func (g Group) Joined() bool { return len(g.Nodes) == 0 }
 
 // Grant lets the nodes of a group publish and read more than a node may without
 // one. Write and Read hold key patterns (see ValidatePattern), Types says which
-// resources they may export; what a node may write it may read. Dangerous admits
-// what means root on other nodes (see ExportGrant.Dangers and DangerousPattern).
+// resources they may export; a node may read what it may write. Dangerous admits
+// what gives root on other nodes (see ExportGrant.Dangers and DangerousPattern).
 type Grant struct {
 	To    GroupName     `json:"to"`
 	Write []string      `json:"write,omitempty"`

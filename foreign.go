@@ -14,30 +14,30 @@ type Foreign struct {
 	// Whole: it certainly applied all of a new catalog of the node's Puppet Server, for
 	// the node's own environment (ADR 0011).
 	Whole bool `json:"whole,omitempty"`
-	// Unwatched: it ended while nobody looked at the node. Others may have ended before it in that time, and nothing is
-	// known of them: a report replaces the one before it.
+	// Unwatched: it ended while no agent watched the node. Other runs may have ended before it in that time. Nothing is
+	// known of them, because a report replaces the one before it.
 	Unwatched bool `json:"unwatched,omitempty"`
-	// Ago is how long before it was told it had begun, at least, by a clock that nobody sets. Zero: nobody knows, and then it
-	// makes no node good.
+	// Ago is how long before the telling the run had begun, at least, by a clock that nobody sets. Zero: that is unknown,
+	// and then the run makes no node good.
 	Ago time.Duration `json:"ago,omitempty"`
 	// Local is set for a run that the node's agent began without an order (ADR 0023); nil:
-	// nobody knows who did.
+	// it is unknown who began the run.
 	Local *Local `json:"local,omitempty"`
 }
 
-// Local is what an agent says of a run that it began without an order. It was told the last known
-// answers, and has published nothing.
+// Local is what an agent says of a run that it began without an order. The run got the last
+// known answers, and has published nothing.
 type Local struct {
 	Safety bool `json:"safety,omitempty"` // the agent began it by itself; else a person on the node
 	Away   bool `json:"away,omitempty"`   // the server did not answer when it began
 	// Code is empty for ProgramAgent.
 	Code Digest `json:"code,omitempty"`
-	// As is the run of which it had the code, the environment, the program, all answers and the catalog; empty: one of
-	// them was another.
+	// As is the run that had the same code, environment, program, answers and catalog; empty: one of them was
+	// different.
 	As RunID `json:"as,omitempty"`
 }
 
-// Kind says in words which kind of run that no server ordered it is; nil is one that nobody knows who began.
+// Kind names, in words, the kind of a run that no server ordered. Nil is a run of which it is unknown who began it.
 func (l *Local) Kind() string {
 	switch {
 	case l == nil:
@@ -51,7 +51,7 @@ func (l *Local) Kind() string {
 // KeptForeign is how many foreign runs of a node are kept: the latest by their start.
 const KeptForeign = 5
 
-// Disturbs reports whether the run, or one before it of which nobody knows, may have changed what other runs have made.
+// Disturbs reports whether the run, or an unknown run before it, may have changed what other runs have made.
 // A local run that ended while it applied, without a report, has no counts.
 func (f Foreign) Disturbs() bool {
 	if f.Unwatched || f.Noop {

@@ -14,30 +14,30 @@ type Log interface {
 	// Append stores the events, all or none, after the event with the sequence
 	// last (0: the log is empty) and returns the sequence of its last event
 	// when they are on disk. CodeConflict: last is not the log's last event.
-	// CodeInvalid: one of them has more than MaxEvent bytes, or is none.
+	// CodeInvalid: one of them has more than MaxEvent bytes, or is not an event.
 	// It sets Seq and Link of each event.
 	Append(ctx context.Context, last uint64, events []Event) (uint64, error)
 	// Read yields the events after the sequence after, in order, up to the
 	// last one at the time of the call. It ends with the first error: an event
 	// that is missing or whose link does not fit is CodeDamaged, one that was
-	// let go (Trimming) is CodeNotFound.
+	// removed (Trimming) is CodeNotFound.
 	Read(ctx context.Context, after uint64) iter.Seq2[Event, error]
 	// LinkAt returns the link of the event seq, and reads no other event for
-	// that. CodeNotFound: the log has no such event, or has let it go.
+	// that. CodeNotFound: the log has no such event, or it was removed.
 	LinkAt(ctx context.Context, seq uint64) (Digest, error)
 }
 
-// Trimming is a Log that lets its beginning go once a snapshot has what is still
+// Trimming is a Log that removes its beginning after a snapshot has what is still
 // needed of it.
 type Trimming interface {
 	// Snapshot returns the latest SnapshotTaken event of the log, found false
 	// if there is none.
 	Snapshot(ctx context.Context) (e Event, found bool, err error)
-	// Trim lets go of the events up to and with through, the Through of the
+	// Trim removes the events up to and with through, the Through of the
 	// latest snapshot; its Link must be the one there, and an append must end
-	// there (CodeInvalid otherwise). From then on Read and Entries of what is
-	// after through work, of what is after an earlier event they are
-	// CodeNotFound. Again is no error.
+	// there (CodeInvalid otherwise). From then on Read and Entries work after
+	// through. After an earlier event they return CodeNotFound. To repeat Trim
+	// is not an error.
 	Trim(ctx context.Context, through uint64) error
 }
 
@@ -54,8 +54,8 @@ type Chained interface {
 	Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error]
 }
 
-// Link chains an entry to the one before it: whoever changes, removes or
-// reorders entries changes every link after them. The link before the first
+// Link chains an entry to the one before it. To change, remove or reorder
+// entries changes every link after them. The link before the first
 // entry is empty.
 func Link(before Digest, raw []byte) Digest { return LinkOf(before, DigestOf(raw)) }
 
@@ -66,7 +66,7 @@ func LinkOf(before, raw Digest) Digest {
 
 // Blobs keeps immutable content by digest.
 type Blobs interface {
-	// Put stores content durably. Storing it again is no error.
+	// Put stores content durably. To store it again is not an error.
 	Put(ctx context.Context, content []byte) (Digest, error)
 	// Get returns the content, verified. CodeNotFound if it is not there.
 	Get(ctx context.Context, digest Digest) ([]byte, error)
@@ -80,11 +80,11 @@ type Sizing interface {
 	Size(ctx context.Context, digest Digest) (int64, error)
 }
 
-// Sweeping is a Blobs that can let content go.
+// Sweeping is a Blobs that can delete content.
 type Sweeping interface {
 	// List returns the digests of all content, also of what a Put that was cut
 	// off has left behind, in no order.
 	List(ctx context.Context) ([]Digest, error)
-	// Delete removes content for good. What is not there is no error.
+	// Delete removes content for good. Missing content is not an error.
 	Delete(ctx context.Context, digest Digest) error
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // NodeName is a node's Puppet certname. It is data: it never becomes part of a
-// subject or a path, because certnames have dots (`web` is no prefix of the
+// subject or a path, because certnames have dots (`web` must not be a prefix of the
 // rights of `web.example.net`).
 type NodeName string
 

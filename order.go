@@ -19,10 +19,10 @@ type Order struct {
 	Tags     []string `json:"tags,omitempty"`
 	SkipTags []string `json:"skip_tags,omitempty"`
 	Debug    bool     `json:"debug,omitempty"`
-	// FreshFacts: none that were collected before the run began.
+	// FreshFacts: the run uses no facts that were collected before it began.
 	FreshFacts bool `json:"fresh_facts,omitempty"`
 	// VolatileFacts are names of facts that do not count where facts are compared. An agent that
-	// does not know it compares none.
+	// does not know the list compares no facts.
 	VolatileFacts []string `json:"volatile_facts,omitempty"`
 	// Exclusive: its job holds the node; without that it is not begun.
 	Exclusive bool `json:"exclusive,omitempty"`

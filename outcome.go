@@ -54,7 +54,7 @@ const (
 	ModeCompile Mode = "compile"
 )
 
-// Counts are the resources of a report by what became of them.
+// Counts are the numbers of resources of a report by their outcome.
 type Counts struct {
 	Total     int `json:"total"`
 	Changed   int `json:"changed"`
@@ -112,7 +112,7 @@ type Wait struct {
 // maxWait bounds the texts of one Wait, in bytes.
 const maxWait = 8 << 10
 
-// Validate refuses what is no question that a run can wait for.
+// Validate refuses a question that a run cannot wait for.
 func (w Wait) Validate() error {
 	var good bool
 	switch w.Query.Kind {
@@ -191,7 +191,7 @@ func (c Clock) Before(o Clock) bool { return c.Line != "" && c.Line == o.Line &&
 // Duration is the time of the Puppet process, measured by the agent.
 func (r Result) Duration() time.Duration { return r.EndedAt.Sub(r.StartedAt) }
 
-// PassedGate reports whether the run has come behind its gate: it may have changed something.
+// PassedGate reports whether the run has passed its gate: it may have changed something.
 func (r Result) PassedGate() bool {
 	if r.Stopped {
 		return false
@@ -203,11 +203,11 @@ func (r Result) PassedGate() bool {
 	return r.Outcome.Good()
 }
 
-// Tells reports whether there is a report that says what became of the resources of a node.
+// Tells reports whether there is a report that says how the resources of a node ended.
 func (r Result) Tells() bool { return r.Report != "" && r.PassedGate() }
 
 // Foretells reports whether the result of a run that changes nothing (Order.Previews) says what a full run would find: what
-// would change, or that it would fail by its code, its answers or its facts. A compile that went well says nothing of the node.
+// would change, or that it would fail by its code, its answers or its facts. A compile that succeeded says nothing of the node.
 func (r Result) Foretells(mode Mode) bool {
 	switch {
 	case r.Stopped:

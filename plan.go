@@ -8,8 +8,8 @@ type Plan struct {
 	Exclusive *Exclusive `json:"exclusive,omitempty"`
 }
 
-// Validate checks what everybody relies on who executes a plan: steps of
-// different names, each of one kind, whose edges lead to steps and in no circle.
+// Validate checks what the execution of a plan depends on: steps have different
+// names and one kind each, and their edges lead to steps and make no cycle.
 func (p Plan) Validate() error {
 	if p.Exclusive != nil {
 		if err := p.Exclusive.Validate(); err != nil {

@@ -14,7 +14,7 @@ const (
 	QueryValue   QueryKind = "value"
 	QueryHiera   QueryKind = "hiera"
 	QueryCollect QueryKind = "collect"
-	// QueryPublished is what a key of the node itself holds; it is no read.
+	// QueryPublished is what a key of the node itself holds. It does not count as a read.
 	QueryPublished QueryKind = "published"
 )
 

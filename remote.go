@@ -8,11 +8,11 @@ import (
 	"unicode"
 )
 
-// RemoteAction is what is asked of a node's Puppet, named as policies name it.
+// RemoteAction is a request to a node's Puppet. It has the name that policies use.
 type RemoteAction string
 
 // The actions. Only RemoteEnable and RemoteDisable change something; RemoteRun asks
-// whether a run may begin and begins none.
+// whether a run may begin, and does not begin one.
 const (
 	RemoteStatus   RemoteAction = "status"
 	RemoteEnable   RemoteAction = "enable"
@@ -30,17 +30,17 @@ var RemoteActions = []RemoteAction{RemoteDisable, RemoteEnable, RemoteFacts, Rem
 // most once.
 func (a RemoteAction) Effect() bool { return a == RemoteEnable || a == RemoteDisable }
 
-// Bounds of what is asked.
+// Limits of a question.
 const (
 	MaxRemoteMessage = 500 // bytes of the reason for disabling
 	MaxRemoteTitle   = 1024
-	// MaxRemoteWait is how long nodes may be waited for.
+	// MaxRemoteWait is how long a question may wait for nodes.
 	MaxRemoteWait = 5 * time.Minute
-	// DefaultRemoteWait is how long they are if nobody says.
+	// DefaultRemoteWait is how long it waits if the operator does not say it.
 	DefaultRemoteWait = 10 * time.Second
 )
 
-// RemoteVerdict is what became of a question to one node.
+// RemoteVerdict is the result of a question to one node.
 type RemoteVerdict string
 
 // The verdicts.

@@ -8,7 +8,7 @@ import (
 )
 
 // A secret is a value that is sealed to the nodes that are to have it, and to the recovery key of the
-// operators, before it comes to the server (ADR 0025). What is sealed is a SecretText.
+// operators, before it comes to the server (ADR 0025). The sealed content is a SecretText.
 
 // Bounds of secrets.
 const (
@@ -27,7 +27,7 @@ const (
 	forNode  = "node:"
 )
 
-// SecretText is what is sealed. Key and ID are in it, so that nobody hands one secret out in the place of another.
+// SecretText is the content that is sealed. It has Key and ID, so that nobody can hand out one secret in place of another.
 type SecretText struct {
 	Key   string          `json:"key"`
 	ID    string          `json:"id"`
@@ -51,7 +51,7 @@ type Secret struct {
 	Pieces   []Piece  `json:"pieces,omitempty"`
 }
 
-// Validate refuses an invalid secret. That it is sealed to those who are named, nobody but they can see.
+// Validate refuses an invalid secret. Only the named nodes can check that it is sealed to them.
 func (s Secret) Validate() error {
 	if err := ValidateKey(s.Key); err != nil {
 		return err
@@ -104,7 +104,7 @@ func isIDRune(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
-// ValidateTargets refuses what names neither a group nor a node.
+// ValidateTargets refuses a target that names neither a group nor a node.
 func ValidateTargets(targets []string) error {
 	if len(targets) == 0 || len(targets) > maxFor {
 		return Errorf(CodeInvalid, "for %d targets, want 1 to %d: group:NAME or node:NAME", len(targets), maxFor)
@@ -127,7 +127,7 @@ func ValidateTargets(targets []string) error {
 	return nil
 }
 
-// Target splits a target: one of both is empty, or both if it is none.
+// Target splits a target into a group and a node. One of them is empty, or both if it is not a target.
 func Target(text string) (GroupName, NodeName) {
 	if name, is := strings.CutPrefix(text, forGroup); is {
 		return GroupName(name), ""
@@ -151,7 +151,7 @@ func Targets(targets []string, node NodeName, groups []GroupName) bool {
 	})
 }
 
-// Digest is that of every answer that is this secret: who has been sealed to is no part of it.
+// Digest is the digest of every answer that is this secret. It does not depend on the nodes that the secret is sealed to.
 func (s Secret) Digest() Digest { return DigestOf([]byte("tutti-secret-1\n" + s.ID)) }
 
 // BoxDigest is the digest of a node's X25519 key, as NodeEnrolled has it.
@@ -168,7 +168,7 @@ func ValidateBoxKey(boxKey string) error {
 // sealedType names the form that a secret has in an answer.
 const sealedType = "Tutti::Sealed"
 
-// SealedValue is a secret in an answer: the piece of the node that is to open it, or (for who only looks) none.
+// SealedValue is a secret in an answer: the piece of the node that is to open it, or (for a caller that only looks) no piece.
 type SealedValue struct {
 	Type   string   `json:"__ptype"`
 	ID     string   `json:"id"`

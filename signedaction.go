@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TrustedOperators is what a code key says of who signs actions. A node that has such a list does no action
-// that is not signed.
+// TrustedOperators is the list, signed by a code key, of the operators who sign actions. A node that has such a
+// list does no action that is not signed.
 type TrustedOperators struct {
 	Fleet     Digest        `json:"fleet"`
 	Counter   uint64        `json:"counter"` // one more with each list

@@ -29,15 +29,15 @@ func TurnOf(ctx context.Context) *Turn {
 }
 
 // Yield gives the place to another call. A handler calls it before it waits for something that bounds by itself how many
-// go on behind it. Again it does nothing.
+// go on after it. A second call does nothing.
 func (t *Turn) Yield() {
 	if t != nil {
 		t.yield()
 	}
 }
 
-// AfterAnswer calls f when the bus holds the answer in memory no more. A call that came by no bus has nobody who
-// holds it: f is called at once.
+// AfterAnswer calls f when the bus no longer holds the answer in memory. If the call did not come by a bus, f is
+// called at once.
 func (t *Turn) AfterAnswer(f func()) {
 	if t == nil {
 		f()

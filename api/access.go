@@ -34,7 +34,7 @@ func (a AskAccess) Validate() error {
 	return nil
 }
 
-// What says it for people.
+// What returns the question in words, for people.
 func (a AskAccess) What() string {
 	words := []string{string(a.Verb)}
 	if a.Plan != "" {
@@ -54,7 +54,7 @@ func (a AskAccess) What() string {
 	return strings.Join(words, " ")
 }
 
-// AccessAnswer says whether, and by which entry of the fleet file, or what is missing.
+// AccessAnswer says whether the operator may do it, and by which entry of the fleet file, or which entry is missing.
 type AccessAnswer struct {
 	May bool   `json:"may"`
 	Why string `json:"why"`

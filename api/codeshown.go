@@ -17,28 +17,28 @@ type AskCode struct {
 type CodeShown struct {
 	Environment string      `json:"environment"`
 	Pushed      CodeVersion `json:"pushed"`
-	// Held: nodes do not run with it by themselves before it is released, but Canary nodes.
+	// Held: only Canary nodes run with it by themselves before it is released.
 	Held   bool `json:"held,omitempty"`
 	Canary int  `json:"canary,omitempty"`
-	// Signed and Plans are what code keys have signed of the code that was pushed, and of the fleet file.
+	// Signed and Plans are the signatures of code keys for the code that was pushed, and for the fleet file.
 	Signed SignedBy `json:"signed,omitzero"`
 	Plans  SignedBy `json:"plans,omitzero"`
-	// Goes is with what nodes run by themselves; empty: with no code yet.
+	// Goes is the code with which nodes run by themselves; empty: there is none yet.
 	Goes tutti.Digest `json:"goes,omitempty"`
-	// Before is, while code is held, what nodes run with by themselves, else what was pushed before; nil: the log
-	// knows no such code.
+	// Before is the code before. While code is held, that is the code with which nodes run by themselves, else the
+	// code that was pushed before. nil: the log knows no such code.
 	Before  *CodeVersion `json:"before,omitempty"`
 	Changes []CodeChange `json:"changes,omitempty"` // from Before to Pushed
 	// Unknown says why the changes cannot be told.
 	Unknown string `json:"unknown,omitempty"`
 	// Have is how many nodes had Pushed in their last run in mode apply. OtherNodes is how many nodes of the
-	// environment had not, and Others are the first of them.
+	// environment had other code, and Others are the first of them.
 	Have       int              `json:"have"`
 	OtherNodes int              `json:"other_nodes"`
 	Others     []tutti.NodeName `json:"others,omitempty"`
 }
 
-// SignedBy says with which counter something was signed, and by which keys; zero: it was not.
+// SignedBy says with which counter something was signed, and by which keys; zero: it was not signed.
 type SignedBy struct {
 	Counter uint64         `json:"counter,omitempty"`
 	Keys    []tutti.Digest `json:"keys,omitempty"`
@@ -59,7 +59,7 @@ type CodeChange struct {
 	Change ChangeOfFile `json:"change"`
 }
 
-// ChangeOfFile is what happened to a file.
+// ChangeOfFile says how a file was changed.
 type ChangeOfFile string
 
 // Of a file: its content, its mode or where its link leads.
@@ -69,7 +69,7 @@ const (
 	FileRemoved ChangeOfFile = "removed"
 )
 
-// CodeRead is a file of the code, or what is below a directory of it.
+// CodeRead is a file of the code, or a list of the files below one of its directories.
 type CodeRead struct {
 	Code    tutti.Digest              `json:"code"`
 	Path    string                    `json:"path"`

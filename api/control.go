@@ -8,15 +8,15 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// What operators ask of the server. The server implements these interfaces,
-// httpapi has a client for each; who asks travels in the context.
+// The calls of operators. The server implements these interfaces, and httpapi
+// has a client for each. The context says which operator asks.
 
 // Jobs starts and shows jobs.
 type Jobs interface {
 	StartJob(ctx context.Context, in StartJob) (tutti.JobID, error)
 	CancelJob(ctx context.Context, in CancelJob) error
 	ListJobs(ctx context.Context) ([]JobView, error)
-	// WatchJob yields what happened in a job from its start on; with Follow it
+	// WatchJob yields the events of a job from its start on. With Follow it
 	// goes on until the job has its verdict. An error of yield ends it.
 	WatchJob(ctx context.Context, in WatchJob, yield func(Watched) error) error
 	// RunRecord returns what a run read and published.
@@ -36,9 +36,9 @@ type Nodes interface {
 // Tokens allow machines to join.
 type Tokens interface {
 	CreateToken(ctx context.Context, in CreateToken) (CreatedToken, error)
-	// ListTokens returns those that can still let somebody in.
+	// ListTokens returns the tokens with which a machine can still join.
 	ListTokens(ctx context.Context) ([]TokenView, error)
-	// RevokeToken ends a token that nobody has used. CodeConflict: a node has.
+	// RevokeToken ends a token that no node has used. CodeConflict: a node has used it.
 	RevokeToken(ctx context.Context, token tutti.TokenID) error
 }
 
@@ -46,11 +46,11 @@ type Tokens interface {
 type Operators interface {
 	// IssueOperator signs a certificate for a key that is not on the server.
 	IssueOperator(ctx context.Context, in IssueOperator) (IssuedOperator, error)
-	// RenewOperator signs a new certificate for whoever asks, by a request (PEM).
+	// RenewOperator signs a new certificate for the operator who asks, by a request (PEM).
 	RenewOperator(ctx context.Context, request []byte) (IssuedOperator, error)
 	ListOperators(ctx context.Context) ([]OperatorView, error)
-	// RevokeOperator ends all certificates of an operator, and what he does with
-	// them now. CodeConflict: nobody else is known to have one, and Last is not set.
+	// RevokeOperator ends all certificates of an operator, and the calls that use
+	// them. CodeConflict: no other operator is known to have one, and Last is not set.
 	RevokeOperator(ctx context.Context, in RevokeOperator) error
 	// ExplainAccess says whether an operator may do something by the fleet file.
 	ExplainAccess(ctx context.Context, in AskAccess) (AccessAnswer, error)
@@ -65,25 +65,25 @@ type Codes interface {
 	// PushEffect says what pushing code and fleet file would cause, and changes nothing.
 	PushEffect(ctx context.Context, in AskPush) (PushEffect, error)
 	// ReleaseCode lets nodes run by themselves with the code of an environment (empty: the fleet file's)
-	// that is held. CodeConflict: none is.
+	// that is held. CodeConflict: no code is held.
 	ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error)
-	// SuggestGrants returns what the runs of a job were refused, and what the old grants of the log admit
-	// that a push would not (ADR 0022). An empty job is the last noop converge, if there is one.
+	// SuggestGrants returns the exports that the runs of a job were refused, and those that the old grants of the log
+	// admit and a push would not (ADR 0022). An empty job is the last noop converge, if there is one.
 	SuggestGrants(ctx context.Context, job tutti.JobID) (SuggestedGrants, error)
-	// ShowCode says which code an environment has, and what of it differs from the code before. CodeNotFound: it has none.
+	// ShowCode says which code an environment has, and how it differs from the code before. CodeNotFound: the environment has no code.
 	ShowCode(ctx context.Context, in AskCode) (CodeShown, error)
-	// ReadCode returns a file of the code, or what is below a directory. CodeNotFound: the code has no such path.
+	// ReadCode returns a file of the code, or lists the files below a directory. CodeNotFound: the code has no such path.
 	ReadCode(ctx context.Context, in AskCode) (CodeRead, error)
 	SetFleet(ctx context.Context, in FleetSource) (tutti.Fleet, error)
 	GetFleet(ctx context.Context) (tutti.Fleet, error)
 }
 
-// Signings are what code keys sign (ADR 0026).
+// Signings are the calls for statements that code keys sign (ADR 0026).
 type Signings interface {
 	// Signing returns what a signer has to know.
 	Signing(ctx context.Context) (tutti.Signing, error)
-	// SignCode replaces what was signed of code that nodes may be told to run: the same text with more
-	// signatures, or the first statement of it. CodeNotFound: it is no such code.
+	// SignCode replaces the statement about code that nodes may be told to run: by the same text with more
+	// signatures, or by the first statement. CodeNotFound: nodes cannot be told to run that code.
 	SignCode(ctx context.Context, in tutti.CodeSign) error
 	// TrustKeys takes the next statement about code keys. One that is there already changes nothing.
 	TrustKeys(ctx context.Context, in tutti.Statement) error
@@ -110,7 +110,7 @@ type PushEffect struct {
 	AskAbove int                `json:"ask_above,omitempty"`
 }
 
-// SuggestedGrants are grants that nobody has made yet.
+// SuggestedGrants are grants that the fleet file does not have yet.
 type SuggestedGrants struct {
 	Job    tutti.JobID      `json:"job,omitempty"`
 	At     time.Time        `json:"at,omitzero"`      // when it ended
@@ -119,14 +119,14 @@ type SuggestedGrants struct {
 	Grants []SuggestedGrant `json:"grants,omitempty"`
 }
 
-// SuggestedGrant is a grant for nodes that want it. Without To these are in no group.
+// SuggestedGrant is a grant for nodes that need it. If To is empty, these nodes are in no group.
 type SuggestedGrant struct {
 	tutti.Grant
 	Nodes []tutti.NodeName `json:"nodes"`
 	Also  []tutti.NodeName `json:"also,omitempty"` // that would have it, too, and do not want it
 }
 
-// Begins is how many nodes run by themselves at once.
+// Begins is how many nodes run by themselves at the same time.
 func (e PushEffect) Begins() int {
 	switch {
 	case !e.Reactive, e.Reaction.Confirm:
@@ -142,8 +142,8 @@ type Values interface {
 	SetValue(ctx context.Context, key string, value json.RawMessage) error
 	UnsetValue(ctx context.Context, key string) error
 	ListValues(ctx context.Context, prefix string) ([]ValueView, error)
-	// PageValues is ListValues page by page, in the order of keys. Each page is of its own
-	// moment.
+	// PageValues is ListValues page by page, in the order of keys. Each page has the values of
+	// the moment when it was asked for.
 	PageValues(ctx context.Context, in AskValues) (ValuesPage, error)
 	// Effect says what setting a key, or (without a value) unsetting it, would cause,
 	// and changes nothing. CodeNotFound: there is nothing to unset.
@@ -162,8 +162,8 @@ type ValuesPage struct {
 	More   bool        `json:"more,omitempty"`
 }
 
-// Effect is which nodes a change makes run: those that read it themselves and would
-// get another answer than they had. What their runs publish may cause more.
+// Effect says which nodes a change makes run: those that read it themselves and would
+// get another answer than they had. The publications of their runs may cause more runs.
 type Effect struct {
 	Runs     int           `json:"runs"`
 	When     []EffectRuns  `json:"when,omitempty"`
@@ -181,20 +181,20 @@ type EffectRuns struct {
 }
 
 // Pauses keeps converging and reactions away from targets: a group, a node, or
-// (empty) the whole fleet. What plans run is not touched.
+// (empty) the whole fleet. Runs of plans are not affected.
 type Pauses interface {
-	// Pause replaces what was said of the same target before.
+	// Pause replaces an earlier pause of the same target.
 	Pause(ctx context.Context, in Pause) (PauseView, error)
-	// Unpause ends a pause of exactly that target. CodeNotFound: there is none.
+	// Unpause ends a pause of exactly that target. CodeNotFound: there is no such pause.
 	Unpause(ctx context.Context, target string) error
-	// ListPauses returns those that hold now, sorted by target.
+	// ListPauses returns the pauses that hold now, sorted by target.
 	ListPauses(ctx context.Context) ([]PauseView, error)
 }
 
 // Audits is the log as a trail of who did what.
 type Audits interface {
 	// ReadAudit yields the entries of the log in order, up to the last one at the
-	// time of the call, also those that the log has let go.
+	// time of the call, also those that have left the log.
 	ReadAudit(ctx context.Context, in ReadAudit, yield func(AuditEntry) error) error
 }
 
@@ -223,7 +223,7 @@ type StartJob struct {
 	Converge *tutti.ConvergeStep `json:"converge,omitempty"`
 	Runs     *NodeRuns           `json:"runs,omitempty"`
 	Mode     tutti.Mode          `json:"mode"`
-	// Exclusive makes the plan exclusive that is not; of one that is, it replaces the
+	// Exclusive makes the plan exclusive. If the plan is exclusive already, it replaces the
 	// reason. A noop run changes nothing on the nodes and is never exclusive.
 	Exclusive *string `json:"exclusive,omitempty"`
 }
@@ -242,10 +242,10 @@ const RunsPlan tutti.PlanName = "puppet"
 // ConvergePlan is the name of the plan of jobs that converge.
 const ConvergePlan tutti.PlanName = "converge"
 
-// ShowPlan is the name that no plan has: `tutti run show` shows a run.
+// ShowPlan is a name that no plan may have, because `tutti run show` shows a run.
 const ShowPlan tutti.PlanName = "show"
 
-// CancelJob lets nothing more begin; with Now, what runs is interrupted.
+// CancelJob lets nothing more begin. With Now it also interrupts the runs that go on.
 type CancelJob struct {
 	Job    tutti.JobID `json:"job"`
 	Reason string      `json:"reason,omitempty"`
@@ -318,10 +318,10 @@ type NodeView struct {
 	Stopped   bool              `json:"stopped,omitempty"` // its agent has said that it ends, and nothing since; nothing is decided by it
 	Version   string            `json:"version,omitempty"`
 	Puppet    string            `json:"puppet,omitempty"`
-	// TooOldFor is what the server may ask and the node's agent does not know.
+	// TooOldFor names what the server may ask for and the node's agent does not know.
 	TooOldFor []tutti.Capability `json:"too_old_for,omitempty"`
 	// OldGrants are types that it may export by a grant of before 0.3.0, and that mean root on the
-	// collector: the next push of the fleet file takes the word for them (ADR 0022).
+	// collector: the next push of the fleet file needs `dangerous: true` for them (ADR 0022).
 	OldGrants []string `json:"old_grants,omitempty"`
 	// Conflicted says that two machines are the node; Machines are those that have said hello
 	// since the server started, if there is more than one.
@@ -331,8 +331,8 @@ type NodeView struct {
 	Trouble string `json:"trouble,omitempty"` // what its agent says that it cannot do
 	Warm    int64  `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
 	Paused  string `json:"paused,omitempty"`  // why nothing begins there by itself
-	// Stands is how the node stands under the current code and data, as NodeStanding says it with
-	// its reasons.
+	// Stands is how the node stands under the current code and data. NodeStanding also has the
+	// reasons.
 	Stands NodeState `json:"stands,omitempty"`
 	// Trusts is the counter of the last statement about code keys that it follows.
 	Trusts   uint64          `json:"trusts,omitempty"`
@@ -362,7 +362,7 @@ type ValueView struct {
 	Seq   uint64          `json:"seq"`
 }
 
-// Pause says what is to be paused, why, and for how long (0: until it is unpaused).
+// Pause says which target to pause, why, and for how long (0: until it is unpaused).
 type Pause struct {
 	Target string        `json:"target,omitempty"`
 	Reason string        `json:"reason"`
@@ -385,7 +385,7 @@ type CreateToken struct {
 	TTL    time.Duration     `json:"ttl"`
 }
 
-// CreatedToken carries the token's text, which is shown once.
+// CreatedToken carries the token's text. It is shown only once.
 type CreatedToken struct {
 	Token   tutti.TokenID `json:"token"`
 	Text    string        `json:"text"`
@@ -401,17 +401,17 @@ type TokenView struct {
 }
 
 // IssueOperator asks to let an operator in. Request is a PKCS #10 request in PEM
-// form; the names in it do not matter. CodeKey notes that the code-signing key
-// goes along, which no server has.
+// form; the names in it do not matter. CodeKey notes that the operator also gets
+// the code-signing key, which no server has.
 type IssueOperator struct {
 	Operator string `json:"operator"`
 	Request  []byte `json:"request"`
 	CodeKey  bool   `json:"code_key,omitempty"`
-	// Follows: whoever asks takes several CAs. One of an earlier release gets the CA that was there before a rotation.
+	// Follows: the client can take several CAs. A client of an earlier release gets the CA from before a rotation.
 	Follows bool `json:"follows,omitempty"`
 }
 
-// IssuedOperator is a certificate and what else an operator must know.
+// IssuedOperator is a certificate and everything else that an operator needs.
 type IssuedOperator struct {
 	Certificate []byte       `json:"certificate"` // PEM
 	CA          []byte       `json:"ca"`          // PEM, of one CA or several
@@ -431,7 +431,7 @@ type OperatorView struct {
 	Reason       string    `json:"reason,omitempty"` // of the revocation
 }
 
-// RevokeOperator names an operator; Last allows to leave none.
+// RevokeOperator names an operator. Last allows to revoke the last one.
 type RevokeOperator struct {
 	Operator string `json:"operator"`
 	Reason   string `json:"reason,omitempty"`

@@ -17,7 +17,7 @@ type Explains interface {
 	// could provide what it waits for. CodeNotFound: no such node.
 	ExplainNode(ctx context.Context, node tutti.NodeName) (NodeExplanation, error)
 	// ExplainValue says where a value comes from and who reads it. CodeNotFound: it
-	// never was, as far as is known, and nobody asks for it.
+	// was never set, as far as is known, and no node asks for it.
 	ExplainValue(ctx context.Context, key string) (ValueExplanation, error)
 	// ExplainResource says what became of a resource in the last run of a node that has
 	// applied a catalog. CodeNotFound: there is no such node, no such run, or its report is not kept.
@@ -91,7 +91,7 @@ type NodeDetail struct {
 	Exports   []string                `json:"exports,omitempty"` // references
 }
 
-// ReadView is a read, and whether its answer is another one by now.
+// ReadView is a read, and whether its answer has changed since.
 type ReadView struct {
 	tutti.Read
 	Changed   bool      `json:"changed,omitempty"`

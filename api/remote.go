@@ -32,7 +32,7 @@ type AskNodes struct {
 	Signed []tutti.Statement `json:"signed,omitempty"`
 }
 
-// Validate refuses what no node could answer.
+// Validate refuses a question that no node could answer.
 func (a AskNodes) Validate() error {
 	switch {
 	case !slices.Contains(tutti.RemoteActions, a.Action):
@@ -56,7 +56,7 @@ type NodeAnswer struct {
 	Message string              `json:"message,omitempty"`
 	Rule    string              `json:"rule,omitempty"` // of the node's policy, that allowed or refused it
 	Took    time.Duration       `json:"took,omitempty"` // from the question to the answer
-	// What the server knows of the node's last run, which Puppet's files may not.
+	// These say what the server knows of the node's last run. Puppet's files may not have it.
 	LastRun tutti.RunID   `json:"last_run,omitempty"`
 	RunAt   time.Time     `json:"run_at,omitzero"`
 	Outcome tutti.Outcome `json:"outcome,omitempty"`

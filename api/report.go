@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Reports is what Puppet said of runs, as far as it is kept. All text is fit for
-// terminals (Plain), and what Puppet marked Sensitive is `[redacted]`.
+// Reports returns what Puppet reported about runs, as far as it is kept. All text is safe for
+// terminals (Plain), and a value that Puppet marked Sensitive is `[redacted]`.
 type Reports interface {
 	// RunReport returns a run and its report. The run is named by its id, by the name
 	// of a node, whose latest run it is, or by a beginning or an end of its id, of four
@@ -47,7 +47,7 @@ type Missing struct {
 // MissingReport says why there is no report of a run.
 type MissingReport string
 
-// The reasons.
+// The reasons why there is no report.
 const (
 	ReportRunning MissingReport = "running"  // the run goes on
 	ReportNotSent MissingReport = "not_sent" // the node has sent none: it applied nothing, was lost or was ended
@@ -152,7 +152,7 @@ type SameChange struct {
 	Nodes      []tutti.NodeName `json:"nodes"`
 }
 
-// Unread is why reports of a job were not read, and of how many runs.
+// Unread says why reports of a job were not read, and of how many runs.
 type Unread struct {
 	Why   string           `json:"why"`
 	Runs  int              `json:"runs"`

@@ -9,16 +9,16 @@ import (
 
 // Rotations rotate the fleet's CA and the keys of its bus (ADR 0027).
 type Rotations interface {
-	// RotateCA takes a step, or carries on one that was cut off. CodeConflict: it is not its turn, or somebody is
-	// behind who was not named.
+	// RotateCA takes a step, or finishes one that was cut off. CodeConflict: another step comes first, or a node or
+	// an operator has not followed and was not named.
 	RotateCA(ctx context.Context, in RotateCA) (CARotation, error)
-	// ShowCARotation says how far the rotation is and who is behind.
+	// ShowCARotation says how far the rotation is, and which nodes and operators have not followed.
 	ShowCARotation(ctx context.Context) (CARotation, error)
-	// FollowRotation is Operators.RenewOperator by the CA that issues now, for who takes all CAs that come with it.
+	// FollowRotation is Operators.RenewOperator by the CA that issues now, for a client that takes all CAs that come with it.
 	FollowRotation(ctx context.Context, request []byte) (IssuedOperator, error)
 }
 
-// RotateCA is a step, with those who may be left behind by its end.
+// RotateCA is a step. It names the nodes and operators that its end may lock out.
 type RotateCA struct {
 	Step           tutti.RotationStep `json:"step"`
 	Leave          []tutti.NodeName   `json:"leave,omitempty"`
@@ -26,15 +26,15 @@ type RotateCA struct {
 	Last           bool               `json:"last,omitempty"` // allows to leave nobody who gets in, or nobody who is admin
 }
 
-// CARotation is how far a rotation is. Without a phase there was none.
+// CARotation says how far a rotation is. Without a phase there was no rotation.
 type CARotation struct {
 	Phase tutti.RotationPhase `json:"phase,omitempty"`
 	Since time.Time           `json:"since,omitzero"` // the last step
 	CA    tutti.Digest        `json:"ca"`             // of the set that was there before, while two are trusted
 	Next  tutti.Digest        `json:"next,omitempty"` // of the new set, while two are trusted
-	// Behind are those whom the next end would lock out; after the end, nodes that still trust the set that is gone.
+	// Behind are the nodes and operators that the next end would lock out; after the end, nodes that still trust the removed set.
 	Behind []BehindRotation `json:"behind,omitempty"`
-	// Left are those whom the last end has locked out and who have not come back.
+	// Left are the nodes and operators that the last end has locked out and that have not come back.
 	Left          []tutti.NodeName `json:"left,omitempty"`
 	LeftOperators []string         `json:"left_operators,omitempty"`
 	Nodes         int              `json:"nodes"` // of the fleet

@@ -7,12 +7,12 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// Secrets are the sealed values. The server never has one in clear.
+// Secrets are the sealed values. The server never has a secret in clear.
 type Secrets interface {
-	// Recipients says to whom a secret for some targets is to be sealed now.
+	// Recipients returns the keys to which a secret for some targets has to be sealed now.
 	Recipients(ctx context.Context, targets []string) (tutti.Recipients, error)
 	// SealSecret gives a key a secret, or pieces to the one that it has. CodeConflict: the secret has changed
-	// meanwhile, or a node has another key by now, or is no target.
+	// meanwhile, or a node has another key by now or is not a target.
 	SealSecret(ctx context.Context, in tutti.SealSecret) error
 	// ListSecrets is sorted by key.
 	ListSecrets(ctx context.Context) ([]SecretView, error)
@@ -28,7 +28,7 @@ type AskSecretEffect struct {
 	For []string `json:"for"`
 }
 
-// SecretView is a secret as it is known to whoever cannot open it. The nodes are sorted.
+// SecretView is what is known of a secret without opening it. The nodes are sorted.
 type SecretView struct {
 	Key     string           `json:"key"`
 	ID      string           `json:"id"`
@@ -38,8 +38,8 @@ type SecretView struct {
 	At      time.Time        `json:"at"`
 	Sealed  []tutti.NodeName `json:"sealed"`            // targets that it is sealed to
 	Waiting []tutti.NodeName `json:"waiting,omitempty"` // targets that it is not sealed to
-	// It is to be rotated because of these: it was sealed to them, and they are no targets; it was sealed to a machine that
-	// had this name before.
+	// The secret has to be rotated because of these nodes. It was sealed to them and they are not targets now, or it was
+	// sealed to an earlier machine of that name.
 	Former   []tutti.NodeName `json:"former,omitempty"`
 	Replaced []tutti.NodeName `json:"replaced,omitempty"`
 }

@@ -11,10 +11,10 @@ import (
 type Claim struct {
 	Version string             `json:"version,omitempty"` // of the agent
 	Knows   []tutti.Capability `json:"knows,omitempty"`   // Capabilities of its release; none: release 0.2.0 or before
-	// Begun is the fence of the last order that the node has begun, the zero one before there
-	// is any; nil: the agent keeps none. A node whose disk was set back says an older one.
+	// Begun is the fence of the last order that the node has begun, and the zero fence before the
+	// first; nil: the agent keeps no fence. A node whose disk was set back tells an older fence.
 	Begun *tutti.Fence `json:"begun,omitempty"`
-	// Seen is how far the server was when this node last heard of it.
+	// Seen is the position of the server's log when this node last heard of it.
 	Seen tutti.Position `json:"seen,omitzero"`
 	// Trusts is the counter of the last statement about code keys that the node follows; nil: the agent
 	// follows none.
@@ -23,9 +23,9 @@ type Claim struct {
 	Operators *uint64 `json:"operators,omitempty"`
 }
 
-// Claimed carries the order, or none. The same order is given again until its
-// result is there: a node that has its marker follows it on, and starts
-// nothing twice.
+// Claimed carries the order, if there is one. The server gives the same order again
+// until it has the result. A node that has the run's marker follows the run, and
+// starts nothing twice.
 type Claimed struct {
 	Order  *tutti.Order `json:"order,omitempty"`
 	Expect Expectation  `json:"expect,omitempty"` // besides this order
@@ -41,11 +41,11 @@ type Claimed struct {
 	// Operators is the list of operators who sign actions, if the node has an older one.
 	Operators *tutti.Statement `json:"operators,omitempty"`
 	// Unknown says what this release does not know in the order, which then has its Run
-	// and its Node alone. Nobody may carry it out.
+	// and its Node alone. No agent may carry it out.
 	Unknown error `json:"-"`
 }
 
-// Expectation is what may follow on a node.
+// Expectation says what may follow on a node.
 type Expectation string
 
 // Expectations.
@@ -99,7 +99,7 @@ func (c Claimed) Validate() error {
 	return c.Order.Validate()
 }
 
-// Bounds of what a claim says.
+// Limits of a claim.
 const (
 	maxCapabilities = 200
 	maxCapability   = 64  // bytes

@@ -3,7 +3,7 @@ package wire
 import "github.com/tutti-project/tutti"
 
 // Compile says that the Puppet Server of the sending node compiles a catalog for a
-// node. It takes the grant `compile`.
+// node. The sending node needs the grant `compile`.
 type Compile struct {
 	Run tutti.RunID    `json:"run"` // the transaction's uuid; of no run of ours if others started it
 	For tutti.NodeName `json:"for"`
@@ -11,7 +11,7 @@ type Compile struct {
 
 // Compiling is the answer.
 type Compiling struct {
-	// Node: For is a node of the fleet. If it is not, nothing is answered for it.
+	// Node: For is a node of the fleet. If it is not, the server answers no question for it.
 	Node bool `json:"node"`
 	// Recorded: it is a run of ours, which cannot go on without a CompiledFor.
 	Recorded bool `json:"recorded"`
@@ -26,7 +26,7 @@ type CompiledFor struct {
 	// Failed: there is no catalog.
 	Failed bool `json:"failed,omitempty"`
 	// CatalogUUID is that of the catalog, if it goes to PuppetDB next. Then its exports
-	// count from now on, of a run of others too: it is those that PuppetDB will have.
+	// count from now on, also those of a foreign run, because PuppetDB will have them.
 	CatalogUUID string      `json:"catalog_uuid,omitempty"`
 	Lags        []tutti.Lag `json:"lags,omitempty"`
 }

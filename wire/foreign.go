@@ -14,8 +14,8 @@ func EncodeForeign(f tutti.Foreign, report []byte) ([]byte, error) {
 }
 
 // DecodeForeign reads what EncodeForeign wrote; the report shares memory with the
-// message. CodeInvalid: it is something else. CodeConflict: the report is cut off, and
-// to be sent again.
+// message. CodeInvalid: it is not such a message. CodeConflict: the report is cut off;
+// send it again.
 func DecodeForeign(message []byte) (tutti.Foreign, []byte, error) {
 	head, report, _ := bytes.Cut(message, []byte("\n"))
 	var f tutti.Foreign

@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
-// The operations that a node asks of the server over the bus, and what goes
-// with them. The sender's key says who it is; no message names its node. What a compile
+// The operations that a node asks of the server over the bus, and their
+// messages. The key shows which node sends; no message names its node. What a compile
 // host sends names the node For which its Puppet Server compiles.
 const (
 	OpHello      = "hello"      // Hello → nothing
@@ -78,11 +78,11 @@ type Ask struct {
 	Run   tutti.RunID    `json:"run"`
 	For   tutti.NodeName `json:"for,omitempty"`
 	Query tutti.Query    `json:"query"`
-	// Stored, of a collector that PuppetDB has answered: the catalogs that it had of
-	// those who export resources of the type, from before its answer, and an empty one
-	// for who is in the answer and was not among them.
+	// Stored belongs to a collector that PuppetDB has answered. It has the catalogs, from
+	// before the answer, of the nodes that export resources of the type, and an empty
+	// catalog for each node that is in the answer and was not among them.
 	Stored map[tutti.NodeName]Stored `json:"stored,omitzero"`
-	// Opens: whoever asks opens secrets.
+	// Opens: the module that asks can open secrets.
 	Opens bool `json:"opens,omitempty"`
 }
 
@@ -93,15 +93,15 @@ type Answered struct {
 	Exports []tutti.Export  `json:"exports,omitempty"`
 	Digest  tutti.Digest    `json:"digest,omitempty"`
 	Seq     uint64          `json:"seq"`
-	// Lags, if Stored was given: by whom PuppetDB's answer is not this one. The
-	// exports are then left out.
+	// Lags, if Stored was given, are the nodes because of which PuppetDB's answer differs from
+	// this one. The exports are then left out.
 	Lags []tutti.Lag `json:"lags,omitzero"`
 	// Awaits is the key of a secret that is for the node and not sealed to it yet: nothing is found for it.
 	Awaits string `json:"awaits,omitempty"`
 }
 
-// Validate refuses what cannot be an answer to the question: no answer is not an
-// empty answer.
+// Validate refuses what cannot be an answer to the question. A missing answer is not
+// an empty answer.
 func (a Answered) Validate(q tutti.Query) error {
 	var good bool
 	switch q.Kind {
@@ -149,12 +149,12 @@ type HieraData struct {
 	Data    map[string]json.RawMessage `json:"data"`
 	Digests map[string]tutti.Digest    `json:"digests"`
 	Seq     uint64                     `json:"seq"`
-	// Awaits are the hiera keys that it has not because a secret is not sealed to the node yet, with its key.
+	// Awaits are the hiera keys that the node lacks because a secret is not sealed to it yet, with the secret's key.
 	Awaits map[string]string `json:"awaits,omitempty"`
 }
 
-// Validate refuses what cannot be the level of a node: no answer is not an empty
-// one.
+// Validate refuses what cannot be the level of a node. A missing answer is not an
+// empty answer.
 func (h HieraData) Validate() error {
 	good := h.Seq > 0 && h.Data != nil && len(h.Data) == len(h.Digests)
 	for key := range h.Data {
@@ -184,14 +184,14 @@ func (p Publish) Size() int {
 	return len(p.Value)
 }
 
-// AskRecipients asks to whom a secret is to be sealed that a run publishes.
+// AskRecipients asks to which keys a run has to seal a secret that it publishes.
 type AskRecipients struct {
 	Run tutti.RunID `json:"run"`
 	Key string      `json:"key"`
 	For []string    `json:"for"`
 }
 
-// NodeRecipients answers it. Current is the secret of the same node that is there, nil: none.
+// NodeRecipients answers AskRecipients. Current is the present secret of the same node; nil: there is none.
 type NodeRecipients struct {
 	tutti.Recipients
 	Current *SealedTo `json:"current,omitempty"`
@@ -261,8 +261,8 @@ func (e Ended) Encode() ([]byte, error) {
 }
 
 // DecodeEnded reads what Encode wrote; a plain Result encloses nothing. What is
-// enclosed shares memory with the message. CodeInvalid: it is something else.
-// CodeConflict: it is cut off, and to be sent again.
+// enclosed shares memory with the message. CodeInvalid: it is not such a message.
+// CodeConflict: it is cut off; send it again.
 func DecodeEnded(message []byte) (Ended, error) {
 	line, rest, _ := bytes.Cut(message, []byte("\n"))
 	var head endedHead
@@ -284,8 +284,8 @@ func DecodeEnded(message []byte) (Ended, error) {
 	return out, nil
 }
 
-// Leave asks to be no node any more: what it published is withdrawn, and its key
-// ends within seconds. CodeConflict while a run of it goes on.
+// Leave asks to remove the sending node from the fleet: its publications are withdrawn,
+// and its key ends within seconds. CodeConflict while a run of the node goes on.
 type Leave struct{}
 
 // BlobStored answers OpBlobPut.
@@ -305,7 +305,7 @@ type CodeGet struct {
 	Code tutti.Digest `json:"code"`
 }
 
-// Beat says that a node is there.
+// Beat says that the agent of a node is connected.
 type Beat struct {
 	Version string      `json:"version"`
 	Puppet  string      `json:"puppet,omitempty"`
@@ -314,7 +314,7 @@ type Beat struct {
 	Warm    int64       `json:"warm,omitempty"`    // bytes of memory of the process that has Puppet loaded
 	At      time.Time   `json:"at"`
 	// Stopping is said once, by the last beat of an agent that was told to end. It is for
-	// people: a node that says so is no more absent, and no less, than one that falls silent.
+	// people: the server treats such a node like one that falls silent.
 	Stopping bool `json:"stopping,omitempty"`
 }
 
@@ -326,8 +326,8 @@ type Renewed struct {
 	JWT string `json:"jwt"`
 }
 
-// ToPin is what a node should stand on: the CAs (PEM), and a JWT if it should have another one than it has. A node
-// that has taken it says so by the same question.
+// ToPin is what a node should pin and use: the CAs (PEM), and a JWT if it should have another one than it has. A node
+// that has taken it confirms that by the same question.
 type ToPin struct {
 	CA  string `json:"ca"`
 	JWT string `json:"jwt,omitempty"`

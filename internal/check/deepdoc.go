@@ -14,7 +14,7 @@ const deepFile = "docs/deep.md"
 const deepHead = `# Deep tests
 
 ` + "`make deep PART=NAME`" + ` runs a part of the tests that ` + "`make check`" + ` leaves out, and writes its row here.
-A change runs the parts that it touches; a release needs all of them, green, on its commit. A commit with + had changes that were not committed.
+For a change, run the parts that it touches. A release needs all parts green on its commit. A + after a commit means that there were uncommitted changes.
 
 | part | commit | date | minutes | load | tests | verdict |
 |---|---|---|---|---|---|---|

@@ -21,8 +21,8 @@ type View struct {
 	HeldTo   time.Time                          // until then none could, zero: always
 	Program  func(tutti.NodeName) tutti.Program // by which it runs where no step says otherwise, nil: ProgramApply
 
-	// LastAnswer is why what a wait asks was not good enough; empty, or no function:
-	// nobody knows.
+	// LastAnswer says why the last answer to a wait was not good enough. Empty, or no
+	// function: that is unknown.
 	LastAnswer func(tutti.JobID, tutti.StepName) string
 }
 

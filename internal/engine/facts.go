@@ -17,7 +17,7 @@ type Facts struct {
 func (s *State) Facts(node tutti.NodeName) *Facts { return s.facts[node] }
 
 // Since reports whether that was told after the run had passed its gate, and of other
-// facts than it compiled with. What is not known is no other.
+// facts than it compiled with. Unknown facts do not count as other ones.
 func (f *Facts) Since(r *Run) bool {
 	return f != nil && r != nil && r.Compiled != nil && r.Compiled.Facts != "" && f.Seq > r.GatedSeq && f.Facts != r.Compiled.Facts
 }

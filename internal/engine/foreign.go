@@ -79,7 +79,7 @@ func (r *Run) touched() bool {
 }
 
 // Began is when the run began by its node's clock; for a proof, the run by which the
-// node is what it is. Zero: nobody knows yet.
+// node is what it is. Zero: that is unknown yet.
 func (r *Run) Began() time.Time {
 	switch {
 	case r.Proved && !r.Rests.IsZero():
@@ -120,13 +120,13 @@ func (r *Run) After(ours *Run) bool {
 	return r.Result.StartedAt.After(ours.Began())
 }
 
-// Since reports whether a foreign run certainly began behind an event of the log: it has found what there was then.
+// Since reports whether a foreign run certainly began after an event of the log: it has found what there was then.
 func (r *Run) Since(seq uint64, at time.Time) bool {
 	return r.Foreign.Ago > 0 && r.EndedSeq > seq && r.EndedAt.Add(-r.Foreign.Ago).After(at)
 }
 
-// Undoes reports whether a foreign run certainly began when another run had ended, whoever began that: what that has left
-// a whole run has put right. Of one that was given up behind its gate nobody knows when it ends.
+// Undoes reports whether a foreign run certainly began after another run of any kind had ended. Then a whole run has
+// put right what the other one left. If a run was given up after its gate, it is unknown when it ends.
 func (r *Run) Undoes(other *Run) bool {
 	switch {
 	case other == nil || !other.touched():

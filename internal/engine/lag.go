@@ -6,8 +6,8 @@ import (
 
 const (
 	// maxLags is how often a node compiles in a row while PuppetDB has not stored what it
-	// collects: with what it rests, about five minutes. What it waits for besides, such
-	// as the run of another node, is no part of that.
+	// collects: with what it rests, about five minutes. Other waits, such as
+	// for the run of another node, do not count.
 	maxLags = 14
 	// lagRest is after how long it does so first, and at most: each time twice as long.
 	lagRest, lagMost = 2 * time.Second, 30 * time.Second
@@ -22,8 +22,8 @@ func (r *Run) Behind() string {
 	return r.Served.Lags[0].String()
 }
 
-// Lagged reports whether the run came to nothing because PuppetDB was behind. It is no
-// try of its node's.
+// Lagged reports whether the run was stopped because PuppetDB lagged. It does not count
+// as a try of its node.
 func (r *Run) Lagged() bool { return r.Behind() != "" && r.Result != nil && r.Result.Stopped }
 
 // Lagging is for a node whose last run lagged: when it is to compile again, and

@@ -264,8 +264,8 @@ func (s *State) LeaseOrder(node tutti.NodeName, r tutti.LeaseReport) tutti.Lease
 	return out
 }
 
-// notice is what whoever finds the node disabled is told. It stays the same while
-// the job lives: a file that is rewritten could be another one's by then.
+// notice is the text for people who find the node disabled. It stays the same while
+// the job lives, because a file that is rewritten could be another one's by then.
 func (j *Job) notice() string {
 	x := j.Plan.Exclusive
 	text := fmt.Sprintf("Tutti job %s by %s", j.ID, j.By)

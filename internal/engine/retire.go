@@ -20,8 +20,8 @@ type Keep struct {
 const maxRetired = 1000
 
 // Retire returns the jobs that are to be retired now, in order, at most 1,000: the
-// oldest that are finished, of whoever has begun the most, until what is left is within
-// the bounds. So nobody takes the past of others away. A job that goes on stays, and so
+// oldest finished jobs of the operator who has begun the most, until the rest is within
+// the bounds. So no operator takes the past of others away. A job that goes on stays, and so
 // does the latest one.
 func (s *State) Retire(keep Keep) []tutti.JobID {
 	jobs, runs := len(s.Order), s.runs

@@ -61,8 +61,8 @@ func (running) runEnded(st *Step, n *StepNode, r *Run) {
 	}
 }
 
-// maxAttempts bounds how often a node compiles anew in one step because what
-// it had read changed before its gate.
+// maxAttempts bounds how often a node compiles again in one step because an
+// answer that it had read changed before its gate.
 const maxAttempts = 6
 
 func judge(spec *tutti.RunStep, n *StepNode, r *Run) StepState {

@@ -21,7 +21,7 @@ import (
 // (the same, may be left out). All columns of a rule must match; the first rule that
 // matches decides, without one the default, which is deny.
 //
-// Parse refuses a file that is not understood as a whole: whoever uses it then has to
+// Parse refuses a file of which it does not understand everything. The caller then has to
 // deny everything.
 type Actions struct {
 	file     string

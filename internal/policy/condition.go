@@ -300,8 +300,8 @@ func equal(a, b string) bool {
 	return a == b || errX == nil && errY == nil && x == y
 }
 
-// factOf finds a fact by its name or, in structured facts, by its path. What has parts
-// is no value.
+// factOf finds a fact by its name or, in structured facts, by its path. A fact with
+// parts has no value.
 func factOf(facts map[string]any, name string) (string, bool) {
 	var at any = facts
 	if v, ok := facts[name]; ok {

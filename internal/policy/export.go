@@ -268,8 +268,8 @@ func owns(node tutti.NodeName, title string) bool {
 	return begins && (rest == "" || strings.ContainsAny(rest[:1], titleEnds))
 }
 
-// tagsOf returns what the parameter tag makes tags of on the collector. Of a value that is not text it
-// returns the beginning of the encoding, which nobody grants.
+// tagsOf returns what the parameter tag makes tags of on the collector. If a value is not text, it
+// returns the beginning of the encoding, which no grant admits.
 func tagsOf(value json.RawMessage) []string {
 	var one any
 	if len(value) == 0 || json.Unmarshal(value, &one) != nil || one == nil {

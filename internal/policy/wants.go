@@ -50,9 +50,9 @@ func Wants(fleet tutti.Fleet, groups []tutti.GroupName, node tutti.NodeName, exp
 	return out.grants()
 }
 
-// Merge returns what admits what either of two lists of grants without To admits: at most one that is not
-// dangerous, and one that is. What there is no room for is left out: what is in a stays as long as it has room, so
-// that b cannot replace it.
+// Merge returns grants that admit everything that either of two lists of grants without To admits: at most one that is
+// not dangerous, and one that is. Entries without room are left out. Entries of a stay as long as they have room, so
+// that b cannot replace them.
 func Merge(a, b []tutti.Grant) []tutti.Grant {
 	var out merging
 	for _, g := range slices.Concat(a, b) {
