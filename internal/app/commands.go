@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
+	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
@@ -158,7 +159,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 			return out, err
 		}
 	}
-	out.Found = findings(doctor.OfNames(out.Node, certname(ctx, o.Root))) // Puppet takes its time
+	out.Found = findings(doctor.OfNames(out.Node, collect.Certname(ctx, o.Root))) // Puppet takes its time
 	return out, nil
 }
 
