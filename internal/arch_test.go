@@ -56,8 +56,10 @@ var layers = map[string]string{
 	// What the doctor reads of a machine comes from an agent's directory, Puppet, credentials and /proc. So it stands above
 	// these adapters. The checks in doctor stay beside them and read nothing.
 	"doctor/collect": room,
-	"app":            wiring,
-	"memory":         support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
+	// The fleets of demos, tests on hosts and benchmarks need labs, the commands' types and the API's client.
+	"stage":  room,
+	"app":    wiring,
+	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
 }
 
 // below says which layers each layer may import.

@@ -15,13 +15,14 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // Commands are what the command line calls.
 func Commands() cli.Deps {
 	return cli.Deps{
 		Version:    Version,
-		Lab:        Lab(),
+		Lab:        stage.Lab(),
 		Connect:    connect,
 		Push:       push,
 		CodeDigest: CodeDigest,
