@@ -11,9 +11,9 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // attackFleet has a plan for each node, named like it, so that nodes are
@@ -99,7 +99,7 @@ func later(t *testing.T, h *lab.Host, script string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := app.Output(ctx, h, nil, "sh", "-euc", script); err != nil {
+		if _, err := stage.Output(ctx, h, nil, "sh", "-euc", script); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // chaosFleet has something of everything: what others read, a step that accepts
@@ -63,7 +63,7 @@ func TestChaos(t *testing.T) {
 	}
 	for i, seed := range seeds(t, "E2E_SEEDS", chaosSeeds) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			found, err := app.Chaos{Fleet: fleet, Plan: "chaos", Seed: seed, For: length, Turns: i == 0, Say: t.Logf}.Run(t.Context())
+			found, err := stage.Chaos{Fleet: fleet, Plan: "chaos", Seed: seed, For: length, Turns: i == 0, Say: t.Logf}.Run(t.Context())
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // weather is what a seed does to a cold start; seed 0 does nothing.
@@ -40,7 +40,7 @@ func newWeather(seed uint64, nodes int) weather {
 	return w
 }
 
-func (w weather) describe(f *app.LabFleet) string {
+func (w weather) describe(f *stage.LabFleet) string {
 	if w.seed == 0 {
 		return map[bool]string{false: "undisturbed", true: "the server killed in the middle"}[w.kill]
 	}
@@ -62,13 +62,13 @@ func TestConvergeSwift(t *testing.T) {
 	coldStarts(t, coldTest{
 		seeds: "E2E_COLD", without: "0",
 		kill: os.Getenv("E2E_COLD") == "" && !scales,
-		begin: func(t *testing.T) *app.LabFleet {
+		begin: func(t *testing.T) *stage.LabFleet {
 			if scales {
 				return exampleFleet(t, "swift", spareStorage)
 			}
 			return exampleFleet(t, "swift")
 		},
-		check: func(t *testing.T, f *app.LabFleet) {
+		check: func(t *testing.T, f *stage.LabFleet) {
 			if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
 				t.Error(err)
 			}
@@ -84,7 +84,7 @@ func TestConvergeSwift(t *testing.T) {
 func TestConvergeSmall(t *testing.T) {
 	coldStarts(t, coldTest{
 		seeds: "E2E_SMALL", without: "1",
-		begin: func(t *testing.T) *app.LabFleet {
+		begin: func(t *testing.T) *stage.LabFleet {
 			for _, h := range fleet.Nodes {
 				leave(t, h)
 				sh(t, h, "rm -f /var/tmp/e2e-*")
@@ -97,7 +97,7 @@ func TestConvergeSmall(t *testing.T) {
 			push(t, scaleFleet, scaleSite, scaleModule)
 			return fleet
 		},
-		check: func(t *testing.T, _ *app.LabFleet) {
+		check: func(t *testing.T, _ *stage.LabFleet) {
 			made := "sha256:" + sh(t, fleet.Nodes[0], "sha256sum < /var/tmp/e2e-rings | cut -d' ' -f1")
 			for _, h := range fleet.Nodes[1:] {
 				if got := sh(t, h, "cat /var/tmp/e2e-fetched"); got != made {
@@ -112,8 +112,8 @@ func TestConvergeSmall(t *testing.T) {
 type coldTest struct {
 	seeds, without string // the environment variable that has them, and those without it
 	kill           bool   // the server, if a seed does nothing else
-	begin          func(*testing.T) *app.LabFleet
-	check          func(*testing.T, *app.LabFleet)
+	begin          func(*testing.T) *stage.LabFleet
+	check          func(*testing.T, *stage.LabFleet)
 }
 
 // coldStarts runs the test for each seed and prints a table.
@@ -137,7 +137,7 @@ func coldStarts(t *testing.T, c coldTest) {
 // coldStart converges a fleet from nothing, and again, and returns the line of the
 // table. It takes one run of each node; however they are delayed, it takes at
 // most one more of all but one.
-func (w weather) coldStart(t *testing.T, f *app.LabFleet) string {
+func (w weather) coldStart(t *testing.T, f *stage.LabFleet) string {
 	t.Helper()
 	least, most := len(f.Nodes), 2*len(f.Nodes)-1
 	if w.seed == 0 {
@@ -175,7 +175,7 @@ func (w weather) coldStart(t *testing.T, f *app.LabFleet) string {
 
 // converge starts the job with all agents down, and each of them when it is its
 // time.
-func (w weather) converge(t *testing.T, f *app.LabFleet) *job {
+func (w weather) converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	if w.kill {
 		j := converge(t, f)
@@ -202,7 +202,7 @@ func (w weather) converge(t *testing.T, f *app.LabFleet) *job {
 }
 
 // converge starts a job that converges all nodes of a fleet.
-func converge(t *testing.T, f *app.LabFleet) *job {
+func converge(t *testing.T, f *stage.LabFleet) *job {
 	t.Helper()
 	id, err := f.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{}, Mode: tutti.ModeApply})
 	if err != nil {
@@ -212,7 +212,7 @@ func converge(t *testing.T, f *app.LabFleet) *job {
 }
 
 // checkAllGood asks the server for every node's last run.
-func checkAllGood(t *testing.T, f *app.LabFleet) {
+func checkAllGood(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	nodes, err := f.Client.ListNodes(t.Context())
 	if err != nil {

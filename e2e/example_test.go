@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // exampleFleet is the fleet of an example, on hosts of its own, and further hosts that
 // have not joined. With E2E_BARE nothing but Puppet and its modules is baked into them:
 // Puppet downloads and installs the rest, which takes minutes.
-func exampleFleet(t *testing.T, example string, spare ...string) *app.LabFleet {
+func exampleFleet(t *testing.T, example string, spare ...string) *stage.LabFleet {
 	t.Helper()
 	dir := "../examples/" + example
 	spec := mustReadSpec(t, dir+"/lab.yaml")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // foreignRuns are those of a person and of the stock daemon: each is told as what it
@@ -90,7 +90,7 @@ func lastReport(t *testing.T, h *lab.Host) string {
 
 // foreignRun waits until the run of a host's last report, which is another one than
 // before, is the last one that its node has told of. Nobody of Tutti's began it.
-func foreignRun(t *testing.T, f *app.LabFleet, h *lab.Host, before string) api.NodeDetail {
+func foreignRun(t *testing.T, f *stage.LabFleet, h *lab.Host, before string) api.NodeDetail {
 	t.Helper()
 	var n api.NodeDetail
 	within(t, patience, "the run is told", func() bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 const leaver = "node-03"
@@ -36,7 +36,7 @@ func TestLeave(t *testing.T) {
 	execute(t, "leaver", tutti.ModeApply)
 	t.Cleanup(func() {
 		if t.Failed() { // the other tests need the node
-			_, _ = app.Output(context.WithoutCancel(t.Context()), h, nil, hostTutti, "leave", "--yes", "--offline")
+			_, _ = stage.Output(context.WithoutCancel(t.Context()), h, nil, hostTutti, "leave", "--yes", "--offline")
 			joinAgain(context.WithoutCancel(t.Context()), t, h)
 		}
 	})
@@ -100,19 +100,19 @@ func tree(t *testing.T, h *lab.Host) []string {
 func TestDoctor(t *testing.T) {
 	h := host(t, "node-02")
 	doctor := func() (string, error) {
-		out, err := app.Output(t.Context(), h, nil, hostTutti, "doctor")
+		out, err := stage.Output(t.Context(), h, nil, hostTutti, "doctor")
 		return string(out), err
 	}
 	if out, err := doctor(); err != nil {
 		t.Fatalf("a sound node: %v\n%s", err, out)
 	}
-	if out, err := app.Output(t.Context(), fleet.Server, nil, hostTutti, "doctor"); err != nil {
+	if out, err := stage.Output(t.Context(), fleet.Server, nil, hostTutti, "doctor"); err != nil {
 		t.Errorf("a sound server: %v\n%s", err, out)
 	}
 	lock := sh(t, h, "puppet config print agent_catalog_run_lockfile 2>/dev/null | tail -n 1")
 	t.Cleanup(func() {
 		if t.Failed() {
-			_, _ = app.Output(context.WithoutCancel(t.Context()), h, nil, "sh", "-c", "rm -f "+lock+"; chmod -R go= /var/lib/tutti/agent/identity; systemctl start tutti-agent")
+			_, _ = stage.Output(context.WithoutCancel(t.Context()), h, nil, "sh", "-c", "rm -f "+lock+"; chmod -R go= /var/lib/tutti/agent/identity; systemctl start tutti-agent")
 		}
 	})
 	sh(t, h, "systemctl stop tutti-agent; mkdir -p $(dirname "+lock+"); echo 99999999 > "+lock+"; chmod 644 /var/lib/tutti/agent/identity/*")

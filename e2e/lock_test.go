@@ -8,8 +8,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // holder is a Puppet, by its name and by the lock that it takes as Puppet does.
@@ -82,7 +82,7 @@ func TestLock(t *testing.T) {
 func stockAgent(t *testing.T) {
 	h := hold(t, "node-01", "node-01")
 	const ssl = "/run/e2e-ssl"
-	if _, err := app.Output(t.Context(), h.host, []byte(selfMade), "ruby", "-ropenssl", "-rfileutils", "-", ssl, "node-01"); err != nil {
+	if _, err := stage.Output(t.Context(), h.host, []byte(selfMade), "ruby", "-ropenssl", "-rfileutils", "-", ssl, "node-01"); err != nil {
 		t.Fatal(err)
 	}
 	later(t, h.host, "rm -r "+ssl)
@@ -120,7 +120,7 @@ func bareApply(t *testing.T) {
 func waits(t *testing.T, path, end string) {
 	node := host(t, "node-02")
 	clear(t, node, path)
-	if _, err := app.Output(t.Context(), node, []byte(holder), "sh", "-c", "cat > /run/e2e-puppet-holder; chmod 755 /run/e2e-puppet-holder"); err != nil {
+	if _, err := stage.Output(t.Context(), node, []byte(holder), "sh", "-c", "cat > /run/e2e-puppet-holder; chmod 755 /run/e2e-puppet-holder"); err != nil {
 		t.Fatal(err)
 	}
 	sh(t, node, "systemd-run --quiet --collect --unit=e2e-holder /run/e2e-puppet-holder "+path)

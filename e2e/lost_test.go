@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 const lostFleet = `
@@ -57,11 +57,11 @@ func shortDeadline(t *testing.T) time.Duration {
 		group.Go(func() error { return do(ctx, fleet.Server, "tutti-server", serverDeadline) })
 		return group.Wait()
 	}
-	if err := each(t.Context(), app.AddFlags); err != nil {
+	if err := each(t.Context(), stage.AddFlags); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := each(context.WithoutCancel(t.Context()), app.DropFlags); err != nil {
+		if err := each(context.WithoutCancel(t.Context()), stage.DropFlags); err != nil {
 			t.Error(err)
 		}
 	})

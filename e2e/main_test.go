@@ -24,10 +24,11 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // fleet is the fleet that the tests share; each test pushes its own code.
-var fleet *app.LabFleet
+var fleet *stage.LabFleet
 
 const binary = "../bin/tutti"
 
@@ -127,7 +128,7 @@ func bootLab(t *testing.T, spec lab.Spec) *lab.Running {
 // startFleet makes a fleet of a lab's hosts. With E2E_WARM=0 its runs are cold, as before
 // there were warm ones: that is for measuring what these are worth, and what tests them,
 // or the agent's unit, fails.
-func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*app.LabFleet, error) {
+func startFleet(ctx context.Context, running *lab.Running, serverHost, dir string) (*stage.LabFleet, error) {
 	f, err := app.StartLabFleet(ctx, running, serverHost, binary, dir)
 	if err != nil || os.Getenv("E2E_WARM") != "0" {
 		return f, err
@@ -240,7 +241,7 @@ func host(t *testing.T, name string) *lab.Host {
 // sh runs a shell script on a host and returns what it printed.
 func sh(t *testing.T, h *lab.Host, script string) string {
 	t.Helper()
-	out, err := app.Output(t.Context(), h, nil, "sh", "-euc", script)
+	out, err := stage.Output(t.Context(), h, nil, "sh", "-euc", script)
 	if err != nil {
 		t.Fatalf("%s: %v", script, err)
 	}
@@ -306,10 +307,10 @@ type job struct {
 	*engine.Job
 	id tutti.JobID
 	t  *testing.T
-	f  *app.LabFleet
+	f  *stage.LabFleet
 }
 
-func start(t *testing.T, f *app.LabFleet, plan tutti.PlanName, mode tutti.Mode) *job {
+func start(t *testing.T, f *stage.LabFleet, plan tutti.PlanName, mode tutti.Mode) *job {
 	t.Helper()
 	id, err := f.Client.StartJob(t.Context(), api.StartJob{Plan: plan, Mode: mode})
 	if err != nil {
@@ -396,7 +397,7 @@ func (j *job) expect(r *engine.Run, outcome tutti.Outcome, reason tutti.Reason, 
 }
 
 // tuttiCLI runs the binary on this machine as the fleet's operator.
-func tuttiCLI(t *testing.T, f *app.LabFleet, args ...string) (stdout string, code int) {
+func tuttiCLI(t *testing.T, f *stage.LabFleet, args ...string) (stdout string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)
 	var out, said bytes.Buffer

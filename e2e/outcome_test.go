@@ -11,9 +11,9 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // endingsSite fails in the way that a file on the node says.
@@ -225,7 +225,7 @@ func TestForgedCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	later(t, node, "mv "+file+".kept "+file+"; systemctl restart tutti-agent")
-	if _, err := app.Output(t.Context(), node, forged, "sh", "-euc", "cp -p "+file+" "+file+".kept; cat > "+file+"; systemctl restart tutti-agent"); err != nil {
+	if _, err := stage.Output(t.Context(), node, forged, "sh", "-euc", "cp -p "+file+" "+file+".kept; cat > "+file+"; systemctl restart tutti-agent"); err != nil {
 		t.Fatal(err)
 	}
 	j := execute(t, "node-01", tutti.ModeApply)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // storedFleet lets the Puppet Server of the site compile for its nodes.
@@ -62,7 +62,7 @@ func (s *puppetSite) storedCode(t *testing.T, word string) {
 	const environment = "/etc/puppet/code/environments/production"
 	text := strings.ReplaceAll(storedSite, "CODE", word)
 	script := "rm -rf " + environment + "; mkdir -p " + environment + "/manifests; cat > " + environment + "/manifests/site.pp; chmod -R a+rX " + environment
-	if _, err := app.Output(t.Context(), s.server, []byte(text), "sh", "-euc", script); err != nil {
+	if _, err := stage.Output(t.Context(), s.server, []byte(text), "sh", "-euc", script); err != nil {
 		t.Fatal(err)
 	}
 }

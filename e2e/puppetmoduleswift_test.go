@@ -10,8 +10,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // compileFleet is the fleet file of the example, for these of its nodes: with the module
@@ -131,7 +131,7 @@ func (s *puppetSite) reacts(t *testing.T, want map[tutti.NodeName]int) *job {
 
 // checkSwift fails unless the cluster works, the daemons run, and whose the exports
 // are is known on both sides.
-func checkSwift(t *testing.T, f *app.LabFleet, j *job) {
+func checkSwift(t *testing.T, f *stage.LabFleet, j *job) {
 	t.Helper()
 	if err := f.StoreAndFetch(t.Context(), []byte("all together"), t.Logf); err != nil {
 		t.Error(err)
@@ -188,7 +188,7 @@ func checkExports(t *testing.T, n api.NodeDetail, like string, want int) {
 
 // daemonsRun has the stock daemons of all nodes run at once, and waits until the server
 // was told how that ended.
-func daemonsRun(t *testing.T, f *app.LabFleet, outcome tutti.Outcome) {
+func daemonsRun(t *testing.T, f *stage.LabFleet, outcome tutti.Outcome) {
 	t.Helper()
 	before := map[string]string{}
 	for _, h := range f.Nodes {

@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
 	"github.com/tutti-project/tutti/internal/release"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 const mixedFleet = `
@@ -52,7 +53,7 @@ const mixedSlow = "exec { '/bin/sleep 600': }\n"
 
 // mixed is a fleet whose server and agents are of this release or the last one.
 type mixed struct {
-	*app.LabFleet
+	*stage.LabFleet
 	t      *testing.T
 	last   release.Release
 	number int // the last one that was published

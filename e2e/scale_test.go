@@ -10,7 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // A cluster of the example's shape that takes seconds: storage nodes export their
@@ -65,7 +65,7 @@ func TestConvergeScale(t *testing.T) {
 			t.Error(err)
 		}
 		if gone {
-			if _, err := app.Output(ctx, h, nil, hostTutti, "leave", "--yes", "--offline"); err != nil {
+			if _, err := stage.Output(ctx, h, nil, hostTutti, "leave", "--yes", "--offline"); err != nil {
 				t.Error(err)
 			}
 			joinAgain(ctx, t, h)
@@ -94,7 +94,7 @@ const spareStorage = "storage-04"
 // checkSwiftScales lets a storage node join a converged Swift that keeps itself so,
 // and removes it. Its devices stay in the rings: the packaged provider cannot remove
 // them, so the rings' digest stays, and nobody but the ring builder runs.
-func checkSwiftScales(t *testing.T, f *app.LabFleet) {
+func checkSwiftScales(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	h, err := f.Lab.Host(spareStorage)
 	if err != nil {
@@ -131,7 +131,7 @@ func checkSwiftScales(t *testing.T, f *app.LabFleet) {
 }
 
 // ringDevices says how many devices the object ring has that is on a host.
-func ringDevices(t *testing.T, f *app.LabFleet, host string) string {
+func ringDevices(t *testing.T, f *stage.LabFleet, host string) string {
 	t.Helper()
 	h, err := f.Lab.Host(host)
 	if err != nil {
@@ -142,7 +142,7 @@ func ringDevices(t *testing.T, f *app.LabFleet, host string) string {
 
 // checkReaction compares how many runs of each node the server begins by itself
 // after something was done. Afterwards nothing is left to do.
-func checkReaction(t *testing.T, f *app.LabFleet, when string, want map[tutti.NodeName]int, do func()) {
+func checkReaction(t *testing.T, f *stage.LabFleet, when string, want map[tutti.NodeName]int, do func()) {
 	t.Helper()
 	before := jobs(t, f)
 	do()
@@ -167,7 +167,7 @@ func checkReaction(t *testing.T, f *app.LabFleet, when string, want map[tutti.No
 }
 
 // jobs are the ids of all jobs that a fleet's server has.
-func jobs(t *testing.T, f *app.LabFleet) map[tutti.JobID]bool {
+func jobs(t *testing.T, f *stage.LabFleet) map[tutti.JobID]bool {
 	t.Helper()
 	views, err := f.Client.ListJobs(t.Context())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 const sealedFleet = `
@@ -156,7 +156,7 @@ func TestSealed(t *testing.T) {
 }
 
 // seal runs a command that seals a secret.
-func seal(t *testing.T, f *app.LabFleet, secret string, args ...string) {
+func seal(t *testing.T, f *stage.LabFleet, secret string, args ...string) {
 	t.Helper()
 	if said, err := sealed(t, f, secret, args...); err != nil || !strings.HasPrefix(said, "sealed ") {
 		t.Fatalf("tutti %s: %v: %s", strings.Join(args, " "), err, said)
@@ -164,7 +164,7 @@ func seal(t *testing.T, f *app.LabFleet, secret string, args ...string) {
 }
 
 // sealed runs a command that reads a secret from standard input, and returns what it said.
-func sealed(t *testing.T, f *app.LabFleet, secret string, args ...string) (string, error) {
+func sealed(t *testing.T, f *stage.LabFleet, secret string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"--operator", f.Conn.OperatorDir}, args...)...)
 	cmd.Stdin = strings.NewReader(secret + "\n")

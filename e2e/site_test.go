@@ -11,13 +11,13 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // puppetSite is a fleet with a Puppet Server, beside which Tutti was added.
 type puppetSite struct {
-	*app.LabFleet
+	*stage.LabFleet
 	server *lab.Host // the Puppet Server's
 	web    []*lab.Host
 }
@@ -61,7 +61,7 @@ func (s *puppetSite) manifest(t *testing.T, more string) {
 	t.Helper()
 	const dir = "/etc/puppet/code/environments/production/manifests"
 	text := `file { '/var/tmp/e2e-site': content => $trusted['certname'] }` + "\n" + more
-	if _, err := app.Output(t.Context(), s.server, []byte(text), "sh", "-c", "mkdir -p "+dir+" && cat > "+dir+"/site.pp"); err != nil {
+	if _, err := stage.Output(t.Context(), s.server, []byte(text), "sh", "-c", "mkdir -p "+dir+" && cat > "+dir+"/site.pp"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,7 +73,7 @@ func (s *puppetSite) execute(t *testing.T, plan tutti.PlanName) *job {
 }
 
 // convergeOn converges a target.
-func convergeOn(t *testing.T, f *app.LabFleet, target string) *job {
+func convergeOn(t *testing.T, f *stage.LabFleet, target string) *job {
 	t.Helper()
 	id, err := f.Client.StartJob(t.Context(), api.StartJob{Converge: &tutti.ConvergeStep{Target: target}, Mode: tutti.ModeApply})
 	if err != nil {
@@ -83,7 +83,7 @@ func convergeOn(t *testing.T, f *app.LabFleet, target string) *job {
 }
 
 // part is the fleet with some of its nodes only.
-func (s *puppetSite) part(t *testing.T, names ...string) *app.LabFleet {
+func (s *puppetSite) part(t *testing.T, names ...string) *stage.LabFleet {
 	t.Helper()
 	f := *s.LabFleet
 	f.Nodes = nil
@@ -146,7 +146,7 @@ func startDaemons(t *testing.T, environment string, hosts []*lab.Host) {
 				printf '[main]\ncertname = %s\nserver = puppet\n[agent]\nenvironment = %s\n' "$(hostname)" "$0" > /etc/puppet/puppet.conf
 				systemctl start puppet
 				until test -e /var/cache/puppet/state/last_run_report.yaml; do sleep 0.2; done`
-			_, err := app.Output(ctx, h, nil, "sh", "-euc", script, environment)
+			_, err := stage.Output(ctx, h, nil, "sh", "-euc", script, environment)
 			return err
 		})
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // TestSwift deploys the example while the server is killed with -9 in the
@@ -37,7 +37,7 @@ func TestSwift(t *testing.T) {
 }
 
 // killServer ends the server with -9. systemd starts it again.
-func killServer(t *testing.T, f *app.LabFleet) {
+func killServer(t *testing.T, f *stage.LabFleet) {
 	t.Helper()
 	pid := func() string { return sh(t, f.Server, "systemctl show -p MainPID --value tutti-server") }
 	before := pid()
@@ -121,7 +121,7 @@ func runsOf(j *engine.Job) []*engine.Run {
 
 // checkStartedOnce compares the runs that the nodes have with those of the jobs,
 // and looks for a second start of one.
-func checkStartedOnce(t *testing.T, f *app.LabFleet, jobs ...*engine.Job) {
+func checkStartedOnce(t *testing.T, f *stage.LabFleet, jobs ...*engine.Job) {
 	t.Helper()
 	wanted := map[string]bool{}
 	for _, j := range jobs {

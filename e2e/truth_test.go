@@ -18,8 +18,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // truthFor is how long TestTruth goes on with a seed. E2E_TRUTH, a duration, and E2E_SEEDS replace it and the seeds.
@@ -65,7 +65,7 @@ type truth struct {
 	t   *testing.T
 	rnd *rand.Rand
 
-	fleet       *app.LabFleet
+	fleet       *stage.LabFleet
 	environment string
 	node        map[string]*truthNode
 	granted     bool
@@ -90,7 +90,7 @@ type truthNode struct {
 }
 
 // truthFleetUp boots a lab with the fleet of these tests: the machine that copies nodes is none of it.
-func truthFleetUp(t *testing.T) *app.LabFleet {
+func truthFleetUp(t *testing.T) *stage.LabFleet {
 	t.Helper()
 	spec := mustReadSpec(t, "truth.yaml")
 	spec.Name = truthLab()
@@ -110,7 +110,7 @@ func truthFleetUp(t *testing.T) *app.LabFleet {
 	return f
 }
 
-func newTruth(t *testing.T, f *app.LabFleet, seed uint64) *truth {
+func newTruth(t *testing.T, f *stage.LabFleet, seed uint64) *truth {
 	w := &truth{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), fleet: f, environment: "production", granted: true,
 		node: map[string]*truthNode{}, out: map[string]bool{}, taken: map[string]bool{}, did: map[string]int{},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // levels lets the node's own hiera.yaml name two files, the first of which counts.
@@ -80,11 +80,11 @@ func (w *truth) clone(name string) {
 	w.say("clone " + name)
 	t, ctx, node, spare := w.t, w.t.Context(), w.host(name), w.host(truthSpare)
 	w.connected()
-	packed, err := app.Output(ctx, node, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
+	packed, err := stage.Output(ctx, node, nil, "tar", "-C", "/var/lib/tutti/agent", "-c", ".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.Output(ctx, spare, packed, "sh", "-euc", "mkdir -p /var/lib/tutti/agent; chmod 700 /var/lib/tutti/agent; tar -C /var/lib/tutti/agent -x; systemctl start tutti-agent"); err != nil {
+	if _, err := stage.Output(ctx, spare, packed, "sh", "-euc", "mkdir -p /var/lib/tutti/agent; chmod 700 /var/lib/tutti/agent; tar -C /var/lib/tutti/agent -x; systemctl start tutti-agent"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, name+" to be conflicted, for it is two machines", func() bool {

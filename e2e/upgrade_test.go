@@ -12,8 +12,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 const (
@@ -70,20 +70,20 @@ func copyIn(t *testing.T, h *lab.Host, dir, version string) {
 
 // rejoin makes the host a node again with another binary; change replaces the
 // old one by it.
-func rejoin(ctx context.Context, t *testing.T, f *app.LabFleet, h *lab.Host, change, binary string) {
+func rejoin(ctx context.Context, t *testing.T, f *stage.LabFleet, h *lab.Host, change, binary string) {
 	t.Helper()
 	fail := func(err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := app.Output(ctx, h, nil, "sh", "-euc", "systemctl disable --now --quiet tutti-agent; "+change+"; rm -rf /var/lib/tutti/agent")
+	_, err := stage.Output(ctx, h, nil, "sh", "-euc", "systemctl disable --now --quiet tutti-agent; "+change+"; rm -rf /var/lib/tutti/agent")
 	fail(err)
 	name := tutti.NodeName(h.Name)
 	fail(f.Client.ReplaceNode(ctx, name))
 	token, err := f.Client.CreateToken(ctx, api.CreateToken{Name: h.Name, TTL: time.Minute})
 	fail(err)
-	_, err = app.Output(ctx, h, []byte(token.Text), binary, "join")
+	_, err = stage.Output(ctx, h, []byte(token.Text), binary, "join")
 	fail(err)
 }
 

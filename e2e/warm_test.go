@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // checkAgain executes a plan that has nothing left to do, warm, and then cold, as the
 // nodes' runs are from then on: nothing changes, and what the runs leave is the same. It
 // returns the warm job.
-func checkAgain(t *testing.T, f *app.LabFleet, plan tutti.PlanName) *engine.Job {
+func checkAgain(t *testing.T, f *stage.LabFleet, plan tutti.PlanName) *engine.Job {
 	t.Helper()
 	warm := start(t, f, plan, tutti.ModeApply).end()
 	for _, r := range runsOf(warm.Job) {
@@ -54,7 +54,7 @@ func checkOwnFacts(t *testing.T, st *engine.Step) {
 // checkWarmAsCold compares the runs of a job whose runs were warm with those of another,
 // of the same plan and on the same nodes, whose were cold: catalogs and reports are
 // equal, and every run was what it was to be.
-func checkWarmAsCold(t *testing.T, f *app.LabFleet, warm, cold *engine.Job) {
+func checkWarmAsCold(t *testing.T, f *stage.LabFleet, warm, cold *engine.Job) {
 	t.Helper()
 	was, is := runsOf(warm), runsOf(cold)
 	if len(was) != len(is) {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // TestWeb deploys the web example by its plan. What then changes in its data reaches
@@ -34,7 +34,7 @@ func TestWeb(t *testing.T) {
 }
 
 // convergeTo sets a value and converges, which takes these runs.
-func convergeTo(t *testing.T, f *app.LabFleet, key, value string, want map[tutti.NodeName]int) *job {
+func convergeTo(t *testing.T, f *stage.LabFleet, key, value string, want map[tutti.NodeName]int) *job {
 	t.Helper()
 	if err := f.Client.SetValue(t.Context(), key, []byte(value)); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func convergeTo(t *testing.T, f *app.LabFleet, key, value string, want map[tutti
 
 // checkSite compares the pages that the example's site shows through its load
 // balancer.
-func checkSite(t *testing.T, f *app.LabFleet, want ...string) {
+func checkSite(t *testing.T, f *stage.LabFleet, want ...string) {
 	t.Helper()
 	got, err := f.AskSite(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -23,7 +23,8 @@ const (
 )
 
 // The layers. A package belongs to the layer of the first directory below
-// internal/; imports go down only, and never to another package of one's own layer.
+// internal/, unless layers names it by its whole path. Imports go down only, and
+// never to another package of one's own layer.
 const (
 	words    = "the root package" // the domain: standard library only
 	speech   = "speech"           // pure; what agents, operators and the server say to each other
@@ -37,6 +38,7 @@ const (
 	points   = "kill points"      // where a test may kill a process
 	system   = "system"           // small tools of the operating system
 	sibling  = "siblings"         // adapters
+	room     = "rooms"            // put adapters together for one purpose; the wiring above knows nothing of how
 	wiring   = "wiring"
 	command  = "commands"
 	support  = "test support" // imported by tests only
@@ -51,6 +53,11 @@ var layers = map[string]string{
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
 	"httpapi": sibling, "doctor": sibling, "cli": sibling, "web": sibling, "lab": sibling,
+	// What the doctor reads of a machine comes from an agent's directory, Puppet, credentials and /proc. So it stands above
+	// these adapters. The checks in doctor stay beside them and read nothing.
+	"doctor/collect": room,
+	// The fleets of demos, tests on hosts and benchmarks need labs, the commands' types and the API's client.
+	"stage":  room,
 	"app":    wiring,
 	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
 }
@@ -69,9 +76,10 @@ var below = map[string][]string{
 	folded:   {words, speech, base, rules, decision, converge},
 	readers:  {words, speech, base, rules, decision, converge, folded},
 	sibling:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets},
-	wiring:   {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling},
+	room:     {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling},
+	wiring:   {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling, room},
 	command:  {words, speech, wiring},
-	support:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling, wiring, support},
+	support:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling, room, wiring, support},
 }
 
 func pure(layer string) bool {
@@ -91,6 +99,9 @@ func layerOf(dir string) (layer, own string) {
 		return speech, dir
 	case first != "internal":
 		return assets, first
+	}
+	if own := layers[rest]; own != "" {
+		return own, dir
 	}
 	name, _, _ := strings.Cut(rest, "/")
 	return layers[name], "internal/" + name

@@ -13,14 +13,16 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
+	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // Commands are what the command line calls.
 func Commands() cli.Deps {
 	return cli.Deps{
 		Version:    Version,
-		Lab:        Lab(),
+		Lab:        stage.Lab(),
 		Connect:    connect,
 		Push:       push,
 		CodeDigest: CodeDigest,
@@ -158,7 +160,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 			return out, err
 		}
 	}
-	out.Found = findings(doctor.OfNames(out.Node, certname(ctx, o.Root))) // Puppet takes its time
+	out.Found = findings(doctor.OfNames(out.Node, collect.Certname(ctx, o.Root))) // Puppet takes its time
 	return out, nil
 }
 

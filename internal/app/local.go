@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/internal/report"
 )
@@ -30,7 +31,7 @@ func (local) Status(dir string) (cli.LocalStatus, error) {
 	if err != nil {
 		return cli.LocalStatus{}, err
 	}
-	out := cli.LocalStatus{Node: member.Node, Server: member.Bus, Agent: holder(filepath.Join(dir, "lock")) != 0}
+	out := cli.LocalStatus{Node: member.Node, Server: member.Bus, Agent: collect.Holder(filepath.Join(dir, "lock")) != 0}
 	known, err := agent.ReadAlone(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return out, err
@@ -114,7 +115,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 		if ended {
 			return localRun(dir, run)
 		}
-		if holder(filepath.Join(dir, "lock")) != 0 {
+		if collect.Holder(filepath.Join(dir, "lock")) != 0 {
 			seen = now()
 		} else if now().Sub(seen) > agentGone {
 			return cli.LocalRun{}, tutti.Errorf(tutti.CodeUnavailable, "the agent has ended; Puppet may go on, and the next agent judges it: tutti local log %s", run)

@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // agentRounds is how often each way of running Puppet is measured, in turn.
@@ -75,7 +76,7 @@ func measureAgent(ctx context.Context, o options) (figures []figure, err error) 
 
 // startAgentSite starts the Puppet Server and a fleet of the node web-01, which has
 // its certificate and plugins afterwards.
-func startAgentSite(ctx context.Context, running *lab.Running, binary, dir string) (*app.LabFleet, error) {
+func startAgentSite(ctx context.Context, running *lab.Running, binary, dir string) (*stage.LabFleet, error) {
 	server, err := running.Host("puppet")
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func startAgentSite(ctx context.Context, running *lab.Running, binary, dir strin
 		return nil, err
 	}
 	const site = "printf '[main]\\ncertname = %s\\nserver = puppet\\n[server]\\nautosign = true\\n' \"$(hostname)\" > /etc/puppet/puppet.conf; "
-	if _, err := app.Output(ctx, server, nil, "sh", "-euc", site+"mkdir -p /etc/puppet/code/environments/production; systemctl start puppetserver"); err != nil {
+	if _, err := stage.Output(ctx, server, nil, "sh", "-euc", site+"mkdir -p /etc/puppet/code/environments/production; systemctl start puppetserver"); err != nil {
 		return nil, err
 	}
 	members := *running
@@ -94,7 +95,7 @@ func startAgentSite(ctx context.Context, running *lab.Running, binary, dir strin
 	if err != nil {
 		return nil, err
 	}
-	if _, err := app.Output(ctx, node, nil, "sh", "-euc", site+"puppet agent --onetime --no-daemonize; puppet agent --onetime --no-daemonize"); err != nil {
+	if _, err := stage.Output(ctx, node, nil, "sh", "-euc", site+"puppet agent --onetime --no-daemonize; puppet agent --onetime --no-daemonize"); err != nil {
 		return nil, err
 	}
 	_, err = f.Client.SetFleet(ctx, api.FleetSource{File: "tutti.yaml", Source: []byte(agentFleet)})
@@ -116,7 +117,7 @@ func puppetByHand(ctx context.Context, h *lab.Host) (time.Duration, error) {
 }
 
 // puppetThrough is the same through the command `tutti run`.
-func puppetThrough(ctx context.Context, f *app.LabFleet, binary string) (agentRun, error) {
+func puppetThrough(ctx context.Context, f *stage.LabFleet, binary string) (agentRun, error) {
 	cmd := exec.CommandContext(ctx, binary, "--operator", f.Conn.OperatorDir, "run", "run", "--no-push")
 	began := time.Now()
 	out, err := cmd.CombinedOutput()

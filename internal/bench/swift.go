@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // measureSwift boots the example's four hosts, then deploys Swift on them, and
@@ -32,7 +33,7 @@ func measureSwift(ctx context.Context, o options) (figures []figure, err error) 
 	if err != nil {
 		return nil, err
 	}
-	err = onSwift(ctx, "bench", o, func(f *app.LabFleet, _ string) error {
+	err = onSwift(ctx, "bench", o, func(f *stage.LabFleet, _ string) error {
 		s, err := deploy(ctx, f)
 		if err != nil {
 			return err
@@ -51,7 +52,7 @@ const swiftLab = "examples/swift/lab.yaml"
 
 // onSwift does something with a fleet on the hosts of the Swift example, to which
 // nothing is deployed yet, and with a directory; both are gone afterwards.
-func onSwift(ctx context.Context, name string, o options, do func(f *app.LabFleet, dir string) error) (err error) {
+func onSwift(ctx context.Context, name string, o options, do func(f *stage.LabFleet, dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tutti-bench-")
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func measureBoot(ctx context.Context, machine lab.Machine, spec lab.Spec) (figur
 	return figure{"four hosts booted", took.Seconds(), "s", 5}, errors.Join(err, machine.Down(context.WithoutCancel(ctx), spec.Name))
 }
 
-func deploy(ctx context.Context, f *app.LabFleet) (engine.Summary, error) {
+func deploy(ctx context.Context, f *stage.LabFleet) (engine.Summary, error) {
 	job, err := finished(ctx, f, "deploy")
 	if err != nil {
 		return engine.Summary{}, err
@@ -103,7 +104,7 @@ func deploy(ctx context.Context, f *app.LabFleet) (engine.Summary, error) {
 }
 
 // finished is a job of a plan, at its end.
-func finished(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
+func finished(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (*engine.Job, error) {
 	state := engine.NewState()
 	job, err := f.Client.StartJob(ctx, api.StartJob{Plan: plan, Mode: tutti.ModeApply})
 	if err != nil {
@@ -121,7 +122,7 @@ func finished(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (*engin
 	return state.Jobs[job], err
 }
 
-func measureMemory(ctx context.Context, f *app.LabFleet) ([]figure, error) {
+func measureMemory(ctx context.Context, f *stage.LabFleet) ([]figure, error) {
 	server, err := resident(ctx, f.Server)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func measureMemory(ctx context.Context, f *app.LabFleet) ([]figure, error) {
 
 // resident is the memory of the host's tutti, in MiB.
 func resident(ctx context.Context, h *lab.Host) (float64, error) {
-	out, err := app.Output(ctx, h, nil, "sh", "-c", "grep VmRSS /proc/$(pgrep -xo tutti)/status")
+	out, err := stage.Output(ctx, h, nil, "sh", "-c", "grep VmRSS /proc/$(pgrep -xo tutti)/status")
 	if err != nil {
 		return 0, err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/lab"
+	"github.com/tutti-project/tutti/internal/stage"
 )
 
 // warmRounds is how often a warm and a cold run are measured, in turn.
@@ -28,7 +28,7 @@ const warmPlans = "  warm: {steps: [{run: storage-01, facts: ahead}]}\n  cold: {
 // and of the storage nodes again without facter.conf, from which the hosts of a lab have
 // the dearest fact: no other node has that unless somebody has written it.
 func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
-	err = onSwift(ctx, "bench-warm", o, func(f *app.LabFleet, dir string) error {
+	err = onSwift(ctx, "bench-warm", o, func(f *stage.LabFleet, dir string) error {
 		warm, err := f.Lab.Host("storage-01")
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func measureWarm(ctx context.Context, o options) (figures []figure, err error) {
 			return err
 		}
 		for _, h := range []*lab.Host{warm, cold} {
-			if _, err := app.Output(ctx, h, nil, "rm", "/etc/facter/facter.conf"); err != nil {
+			if _, err := stage.Output(ctx, h, nil, "rm", "/etc/facter/facter.conf"); err != nil {
 				return err
 			}
 		}
@@ -94,7 +94,7 @@ func writeNotify(dir, fleet string) error {
 
 // warmAndCold are the figures of one manifest: Puppet's processes, as the agents have
 // measured them. The first round is none: it brings the code.
-func warmAndCold(ctx context.Context, f *app.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
+func warmAndCold(ctx context.Context, f *stage.LabFleet, what string, goal float64, fleet string) ([]figure, error) {
 	source, err := os.ReadFile(fleet)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func warmAndCold(ctx context.Context, f *app.LabFleet, what string, goal float64
 }
 
 // planned is how the only run of a plan ended.
-func planned(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
+func planned(ctx context.Context, f *stage.LabFleet, plan tutti.PlanName) (tutti.Result, error) {
 	job, err := finished(ctx, f, plan)
 	if err != nil {
 		return tutti.Result{}, err
@@ -147,7 +147,7 @@ func planned(ctx context.Context, f *app.LabFleet, plan tutti.PlanName) (tutti.R
 
 // parentMemory is what the warm parent has, whole and by its share of what is shared.
 func parentMemory(ctx context.Context, h *lab.Host) ([]figure, error) {
-	out, err := app.Output(ctx, h, nil, "sh", "-euc", "cat /proc/$(pgrep -x tutti-warm)/smaps_rollup")
+	out, err := stage.Output(ctx, h, nil, "sh", "-euc", "cat /proc/$(pgrep -x tutti-warm)/smaps_rollup")
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package app
+package stage
 
 import (
 	"context"
@@ -141,12 +141,13 @@ func (l labCommands) run(ctx context.Context, r cli.LabRun) error {
 	return commandExit(m.Run(ctx, c))
 }
 
-func runChaos(ctx context.Context, conn cli.Connection, in cli.Chaos, say func(string, ...any)) ([]string, error) {
+// RunChaos disturbs the fleet of a lab that runs, and returns what [Chaos.Run] does.
+func RunChaos(ctx context.Context, operator Operator, conn cli.Connection, in cli.Chaos, say func(string, ...any)) ([]string, error) {
 	running, err := lab.Machine{Log: os.Stderr}.Open(in.Lab)
 	if err != nil {
 		return nil, err
 	}
-	f, err := OpenLabFleet(running, conn)
+	f, err := OpenLabFleet(operator, running, conn)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package app
+package stage
 
 import (
 	"bytes"
@@ -36,12 +36,26 @@ type LabFleet struct {
 	// Conn is how this machine reaches the server as its first operator.
 	Conn   cli.Connection
 	Client *httpapi.Client
+
+	operator Operator
+}
+
+// Operator is how a fleet's operator reaches its server.
+type Operator interface {
+	// ServerURL returns the URL of the server that the connection means.
+	ServerURL(conn cli.Connection) (string, error)
+	// KeepServer writes into an operator's directory which server is meant if a connection names none.
+	KeepServer(dir, url string) error
+	// Connect returns a client of the server that the connection means. It need not be reachable.
+	Connect(conn cli.Connection) (*httpapi.Client, error)
+	// Push signs code with the operator's key and sends it to s.
+	Push(ctx context.Context, s cli.Server, conn cli.Connection, in cli.PushCode) (tutti.CodePushed, error)
 }
 
 // StartLabFleet installs the binary on every host, makes the server on the host
 // of that name and joins all others. dir takes the operator's credentials.
-func StartLabFleet(ctx context.Context, running *lab.Running, serverHost, binary, dir string) (*LabFleet, error) {
-	f := &LabFleet{Lab: running, Conn: cli.Connection{OperatorDir: filepath.Join(dir, "operator")}}
+func StartLabFleet(ctx context.Context, operator Operator, running *lab.Running, serverHost, binary, dir string) (*LabFleet, error) {
+	f := &LabFleet{operator: operator, Lab: running, Conn: cli.Connection{OperatorDir: filepath.Join(dir, "operator")}}
 	var err error
 	if f.Server, err = running.Host(serverHost); err != nil {
 		return nil, err
@@ -80,10 +94,10 @@ func (f *LabFleet) startServer(ctx context.Context) error {
 		return err
 	}
 	f.Conn.Server = "https://" + net.JoinHostPort(address, strings.TrimPrefix(cli.DefaultListen, ":"))
-	if err := os.WriteFile(filepath.Join(f.Conn.OperatorDir, operatorServerFile), []byte(f.Conn.Server+"\n"), 0o600); err != nil {
+	if err := f.operator.KeepServer(f.Conn.OperatorDir, f.Conn.Server); err != nil {
 		return err
 	}
-	f.Client, err = Connect(ConnectOptions(f.Conn))
+	f.Client, err = f.operator.Connect(f.Conn)
 	return err
 }
 

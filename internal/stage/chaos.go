@@ -1,4 +1,4 @@
-package app
+package stage
 
 import (
 	"context"
@@ -230,9 +230,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // OpenLabFleet is a fleet that runs on the hosts of a lab already. The server's
 // host is the one whose address the connection names.
-func OpenLabFleet(running *lab.Running, conn cli.Connection) (*LabFleet, error) {
-	f := &LabFleet{Lab: running, Conn: conn}
-	server, err := ConnectOptions(conn).server()
+func OpenLabFleet(operator Operator, running *lab.Running, conn cli.Connection) (*LabFleet, error) {
+	f := &LabFleet{operator: operator, Lab: running, Conn: conn}
+	server, err := operator.ServerURL(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -250,6 +250,6 @@ func OpenLabFleet(running *lab.Running, conn cli.Connection) (*LabFleet, error) 
 	if f.Server == nil {
 		return nil, tutti.Errorf(tutti.CodeInvalid, "no host of lab %q has the address of the server %s: give --lab, and the lab's --operator", running.Name, server)
 	}
-	f.Client, err = Connect(ConnectOptions(conn))
+	f.Client, err = operator.Connect(conn)
 	return f, err
 }

@@ -1,4 +1,4 @@
-package app
+package stage
 
 import (
 	"context"
@@ -57,9 +57,9 @@ var examples = map[string]example{
 	},
 }
 
-// demo deploys an example on the hosts of a lab and uses it. What it tells goes to
+// Demo deploys an example on the hosts of a lab and uses it. What it tells goes to
 // standard error when standard output is for JSON.
-func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
+func Demo(ctx context.Context, operator Operator, o cli.Demo, show func(context.Context, cli.Server, tutti.JobID) error) error {
 	say := teller(os.Stdout)
 	if o.JSON {
 		say = teller(os.Stderr)
@@ -92,7 +92,7 @@ func demo(ctx context.Context, o cli.Demo, show func(context.Context, cli.Server
 		}()
 	}
 	say("Starting the server on %s and joining the nodes, each with its own token", demoServer)
-	f, err := StartLabFleet(ctx, running, demoServer, binary, running.Dir)
+	f, err := StartLabFleet(ctx, operator, running, demoServer, binary, running.Dir)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (f *LabFleet) Push(ctx context.Context, dir string) error {
 		return err
 	}
 	in := cli.PushCode{Dir: filepath.Join(dir, "code"), Environment: "production"}
-	if _, err := push(ctx, f.Client, f.Conn, in); err != nil {
+	if _, err := f.operator.Push(ctx, f.Client, f.Conn, in); err != nil {
 		return err
 	}
 	_, err = f.Client.SetFleet(ctx, api.FleetSource{File: file, Source: source})

@@ -1,0 +1,63 @@
+package collect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/tutti-project/tutti/internal/doctor"
+)
+
+// Certificate reads when the certificate in a file ends, and its Ends is zero if that cannot be read. It is a finding from
+// notice before its end on, and mend says what to do then.
+func Certificate(name, path string, notice time.Duration, mend string) doctor.Credential {
+	c := doctor.Credential{Name: name, File: path, Notice: notice, Mend: mend}
+	raw, _ := os.ReadFile(path)
+	if block, _ := pem.Decode(raw); block != nil {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			c.Ends = cert.NotAfter
+		}
+	}
+	return c // one that cannot be read has ended for everybody
+}
+
+// Link finishes TLS with a server within [Timeout] and asks it nothing.
+func Link(ctx context.Context, address string, config *tls.Config) doctor.Link {
+	out := doctor.Link{Address: address}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		err = conn.Close()
+	}
+	out.Err = err
+	_, out.WrongCA = errors.AsType[*tls.CertificateVerificationError](err)
+	return out
+}
+
+// Clock is the server's time, zero if it does not say within [Timeout].
+func Clock(ctx context.Context, url string, config *tls.Config) time.Time {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
+	if err != nil {
+		return time.Time{}
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: config},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		return time.Time{}
+	}
+	defer resp.Body.Close()
+	at, _ := http.ParseTime(resp.Header.Get("Date"))
+	return at
+}

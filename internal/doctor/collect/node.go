@@ -1,0 +1,196 @@
+package collect
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/cli"
+	"github.com/tutti-project/tutti/internal/doctor"
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/puppet"
+	puppetmodule "github.com/tutti-project/tutti/puppet"
+)
+
+// puppetLocks are where the Puppets of the vendors and of Debian keep their lock.
+var puppetLocks = []string{
+	"/opt/puppetlabs/puppet/cache/state/agent_catalog_run.lock",
+	"/var/cache/puppet/state/agent_catalog_run.lock",
+	"/var/lib/puppet/state/agent_catalog_run.lock",
+}
+
+// Node looks at the node whose agent this is. It looks for Puppet below root.
+func Node(ctx context.Context, of Part, root string) *doctor.Node {
+	dir := of.Dir
+	n := &doctor.Node{Process: Process(ctx, of)}
+	_, n.Puppet = puppet.Find(root)
+	n.Certname = Certname(ctx, root)
+	n.Module = moduleFacts(dir, n.Running)
+	runFacts(dir, n)
+	n.Slow, n.FacterConf = slowFacts(dir)
+	n.Locks = lockFacts()
+	member, err := identity.LoadMembership(filepath.Join(dir, "identity"))
+	if err != nil {
+		return n // its files are damaged, or exposed: found as that
+	}
+	n.Name = member.Node
+	again := "tutti leave --offline, then tutti join with a new token"
+	if _, until, err := identity.JWTLife(member.JWT); err == nil {
+		n.Credentials = append(n.Credentials, doctor.Credential{Name: "this node's JWT", File: filepath.Join(filepath.Join(dir, "identity"), "membership.json"), Ends: until, Notice: 30 * day, Mend: again})
+	}
+	config, err := identity.ClientTLS([]byte(member.CA))
+	if err != nil {
+		return n
+	}
+	n.Link = Link(ctx, member.Bus, config)
+	if host, _, err := net.SplitHostPort(member.Bus); err == nil && n.Link.Err == nil {
+		n.Link.Time = Clock(ctx, "https://"+net.JoinHostPort(host, strings.TrimPrefix(cli.DefaultListen, ":")), config)
+	}
+	return n
+}
+
+// Certname is the name that Puppet has for this machine. It is unknown if Puppet does not say it: a Puppet that cannot say it says so at each run, too.
+func Certname(ctx context.Context, root string) doctor.Certname {
+	name, configured, err := puppet.Local{Root: root}.Certname(ctx)
+	if err != nil {
+		return doctor.Certname{}
+	}
+	return doctor.Certname{Name: name, Configured: configured}
+}
+
+// moduleFacts compares the shipped module with that of this binary.
+func moduleFacts(dir string, running bool) string {
+	digest, err := puppetmodule.Digest()
+	if err != nil {
+		return err.Error()
+	}
+	at := filepath.Join(dir, "module", digest[:16], "tutti")
+	if !exists(at) {
+		if running {
+			return "the agent runs with the module of another release than this binary's"
+		}
+		return ""
+	}
+	changed := ""
+	_ = fs.WalkDir(puppetmodule.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		want, err := fs.ReadFile(puppetmodule.FS(), path)
+		have, _ := os.ReadFile(filepath.Join(at, path))
+		if err == nil && !bytes.Equal(want, have) {
+			changed = fmt.Sprintf("%s is not as it was shipped; remove %s", filepath.Join(at, path), filepath.Dir(at))
+			return fs.SkipAll
+		}
+		return err
+	})
+	return changed
+}
+
+func lockFacts() []doctor.Lock {
+	var out []doctor.Lock
+	for _, path := range puppetLocks {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+		if err == nil && !exists(fmt.Sprintf("/proc/%d", pid)) {
+			out = append(out, doctor.Lock{Path: path, PID: pid})
+		}
+	}
+	return out
+}
+
+// oldRun is how long a run may be without an end or a taker before that is a
+// finding: the agent may just be at it.
+const oldRun = time.Minute
+
+func runFacts(dir string, n *doctor.Node) {
+	dirs, _ := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	refused := map[tutti.RunID]time.Time{}
+	var taken time.Time // the last result that the server took
+	for _, at := range dirs {
+		run := tutti.RunID(filepath.Base(at))
+		if sent, err := os.Stat(filepath.Join(at, "sent")); err == nil {
+			if agent.Refused(at) != "" {
+				refused[run] = sent.ModTime()
+			} else if sent.ModTime().After(taken) {
+				taken = sent.ModTime()
+			}
+			continue
+		}
+		info, err := os.Stat(at)
+		if err != nil || !exists(filepath.Join(at, "run.json")) || time.Since(info.ModTime()) < oldRun {
+			continue
+		}
+		if exists(filepath.Join(at, "result.json")) {
+			n.Unsent = append(n.Unsent, run)
+		} else if p, err := puppet.Adopt(at); err == nil && p == nil {
+			n.Unended = append(n.Unended, run)
+		}
+	}
+	for _, run := range slices.Sorted(maps.Keys(refused)) {
+		if refused[run].After(taken) {
+			n.Refused = append(n.Refused, run)
+		}
+	}
+}
+
+// slowRuns is in how many runs, one after the other, a fact has to be slow: a busy
+// machine has slow ones now and then.
+const slowRuns = 3
+
+// slowFacts are the facts that were slow in each of the last runs, the most first, at
+// their best, and where Facter is configured.
+func slowFacts(dir string) (slow []doctor.Fact, conf string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "fact-use.json"))
+	if len(files) < slowRuns {
+		return nil, ""
+	}
+	times := map[string]time.Time{}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			times[file] = info.ModTime()
+		}
+	}
+	slices.SortFunc(files, func(a, b string) int { return times[b].Compare(times[a]) })
+	var best map[string]float64
+	for _, file := range files[:slowRuns] {
+		var record struct {
+			Slow map[string]float64 `json:"slow"`
+			Conf string             `json:"conf"`
+		}
+		if raw, err := os.ReadFile(file); err != nil || json.Unmarshal(raw, &record) != nil {
+			return nil, ""
+		}
+		if best == nil {
+			best, conf = record.Slow, record.Conf
+			continue
+		}
+		for name, seconds := range best {
+			now, ok := record.Slow[name]
+			if best[name] = min(seconds, now); !ok {
+				delete(best, name)
+			}
+		}
+	}
+	for name, seconds := range best {
+		slow = append(slow, doctor.Fact{Name: name, Cost: time.Duration(seconds * float64(time.Second))})
+	}
+	slices.SortFunc(slow, func(a, b doctor.Fact) int { return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Name, b.Name)) })
+	return slow, conf
+}
