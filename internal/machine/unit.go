@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// AgentUnit and ServerUnit are what systemd runs.
-	AgentUnit  = "tutti-agent.service"
+	// AgentUnit is the unit of an agent.
+	AgentUnit = "tutti-agent.service"
+	// ServerUnit is the unit of a server.
 	ServerUnit = "tutti-server.service"
 
 	unitDir      = "/etc/systemd/system"
