@@ -57,9 +57,11 @@ var layers = map[string]string{
 	// these adapters. The checks in doctor stay beside them and read nothing.
 	"doctor/collect": room,
 	// The fleets of demos, tests on hosts and benchmarks need labs, the commands' types and the API's client.
-	"stage":  room,
-	"app":    wiring,
-	"memory": support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
+	"stage": room,
+	// A machine leaves its fleet through the bus, Puppet's runs and its credentials.
+	"machine": room,
+	"app":     wiring,
+	"memory":  support, "powerfs": support, "storetest": support, "bustest": support, "bench": support, "servertest": support, "defence": support, "hostile": support, "changelog": support, "check": support, "release": support,
 }
 
 // below says which layers each layer may import.

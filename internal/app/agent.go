@@ -25,6 +25,7 @@ import (
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/internal/space"
@@ -61,8 +62,6 @@ type Agent struct {
 	core       atomic.Pointer[agent.Agent]
 }
 
-func identityDir(dir string) string { return filepath.Join(dir, "identity") }
-
 // NewAgent takes the lock of the state directory and reads the identity.
 func NewAgent(opts AgentOptions) (*Agent, error) {
 	var err error
@@ -72,13 +71,13 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		}
 	}
 	a := &Agent{opts: opts}
-	if a.node, err = loadKeys(identityDir(opts.Dir)); err != nil {
+	if a.node, err = machine.LoadKeys(machine.IdentityDir(opts.Dir)); err != nil {
 		return nil, err
 	}
-	if a.boxes, err = loadBoxes(identityDir(opts.Dir)); err != nil {
+	if a.boxes, err = machine.LoadBoxes(machine.IdentityDir(opts.Dir)); err != nil {
 		return nil, err
 	}
-	if a.membership, err = loadMembership(identityDir(opts.Dir)); err != nil {
+	if a.membership, err = machine.LoadMembership(machine.IdentityDir(opts.Dir)); err != nil {
 		return nil, err
 	}
 	if a.launcher, a.modules, err = shipModule(opts.Dir); err != nil {
@@ -87,13 +86,13 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs need no such socket
 		opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
-	if a.lock, err = lockDir(opts.Dir); err != nil {
+	if a.lock, err = machine.Lock(opts.Dir); err != nil {
 		return nil, err
 	}
-	if err := keepFleet(identityDir(opts.Dir), &a.membership); err != nil {
+	if err := keepFleet(machine.IdentityDir(opts.Dir), &a.membership); err != nil {
 		return nil, err
 	}
-	a.signers, err = newSigners(identityDir(opts.Dir), a.membership)
+	a.signers, err = newSigners(machine.IdentityDir(opts.Dir), a.membership)
 	return a, err
 }
 
@@ -135,7 +134,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error { return warm.Run(ctx) })
 	group.Go(func() error {
-		return membership{EnrolResponse: a.membership, dir: identityDir(a.opts.Dir), conn: conn, log: a.opts.Logger, follow: follow}.keep(ctx)
+		return membership{EnrolResponse: a.membership, dir: machine.IdentityDir(a.opts.Dir), conn: conn, log: a.opts.Logger, follow: follow}.keep(ctx)
 	})
 	conn.OnConnect(func() { notify("STATUS=Connected to the server as node " + string(a.membership.Node)) })
 	notify("READY=1")
@@ -183,7 +182,7 @@ func (a *Agent) notAdmitted(err error) {
 
 // membershipNow is the membership on disk, which may be newer than this process.
 func (a *Agent) membershipNow() identity.EnrolResponse {
-	if m, err := identity.LoadMembership(identityDir(a.opts.Dir)); err == nil {
+	if m, err := identity.LoadMembership(machine.IdentityDir(a.opts.Dir)); err == nil {
 		return m
 	}
 	return a.membership
@@ -269,8 +268,8 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := identityDir(o.Dir)
-	m, err := loadMembership(dir)
+	dir := machine.IdentityDir(o.Dir)
+	m, err := machine.LoadMembership(dir)
 	switch {
 	case err == nil && !o.Again && !ended(m):
 		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server does not let it in any more, add --again; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
@@ -289,7 +288,7 @@ func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	node, err := loadKeys(dir)
+	node, err := machine.LoadKeys(dir)
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		if node, err = identity.NewNode(); err == nil {
 			err = node.Write(dir)

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-project/tutti/internal/archive"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
@@ -129,7 +130,7 @@ func pruneBackups(dir string, keep int) (removed []string, err error) {
 }
 
 func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, error) {
-	lock, err := lockDir(o.Dir)
+	lock, err := machine.Lock(o.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return archive.End{}, tutti.Errorf(tutti.CodeNotFound, "no server in %s", o.Dir)

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 )
 
 // rotated is a server whose keys are rotated, and its first operator.
@@ -136,8 +137,8 @@ func behind(r api.CARotation) (out []string) {
 
 func nobodyBehind(r api.CARotation) bool { return len(r.Behind) == 0 }
 
-// machine is a node.
-type machine struct {
+// joinedNode is a machine that has joined.
+type joinedNode struct {
 	dir  string
 	name tutti.NodeName
 	stop func()
@@ -157,9 +158,9 @@ func (f *rotated) token(t *testing.T, name tutti.NodeName) string {
 	return token.Text
 }
 
-func (f *rotated) join(t *testing.T, name tutti.NodeName) *machine {
+func (f *rotated) join(t *testing.T, name tutti.NodeName) *joinedNode {
 	t.Helper()
-	m := &machine{dir: filepath.Join(t.TempDir(), string(name)), name: name}
+	m := &joinedNode{dir: filepath.Join(t.TempDir(), string(name)), name: name}
 	if _, err := Join(t.Context(), JoinOptions{Dir: m.dir, Token: f.token(t, name)}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func (f *rotated) join(t *testing.T, name tutti.NodeName) *machine {
 }
 
 // start starts the node's agent. It says what it says to what is returned.
-func (m *machine) start(t *testing.T) *words {
+func (m *joinedNode) start(t *testing.T) *words {
 	t.Helper()
 	said := &words{}
 	a, err := NewAgent(AgentOptions{Dir: m.dir, Root: t.TempDir(), Beat: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(said, nil))})
@@ -192,9 +193,9 @@ func (m *machine) start(t *testing.T) *words {
 	return said
 }
 
-func (m *machine) pins(t *testing.T) []tutti.Digest {
+func (m *joinedNode) pins(t *testing.T) []tutti.Digest {
 	t.Helper()
-	on, err := identity.LoadMembership(identityDir(m.dir))
+	on, err := identity.LoadMembership(machine.IdentityDir(m.dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	if got := f.sets(t); got.Present != next || got.Phase != "" || !cmp.Equal(got.Was, []tutti.Digest{old.CA}) {
 		t.Errorf("the keys are %+v", got)
 	}
-	for _, m := range []*machine{there, away} {
+	for _, m := range []*joinedNode{there, away} {
 		f.until(t, "the node has forgotten the old CA", func(api.CARotation) bool { return cmp.Equal(m.pins(t), []tutti.Digest{next.CA}) })
 	}
 	f.until(t, "both nodes are back", func(api.CARotation) bool {
@@ -355,7 +356,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 			}
 			said := m.start(t)
 			f.until(t, "the node says why", func(api.CARotation) bool { return said.has(tc.says) && said.has("tutti join --again") })
-			before, err := loadKeys(identityDir(m.dir))
+			before, err := machine.LoadKeys(machine.IdentityDir(m.dir))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -369,7 +370,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 				nodes, err := f.client(t).ListNodes(t.Context())
 				return err == nil && len(nodes) == 1 && nodes[0].Connected && len(r.Left) == 0
 			})
-			after, err := loadKeys(identityDir(m.dir))
+			after, err := machine.LoadKeys(machine.IdentityDir(m.dir))
 			if err != nil || after.Key != before.Key {
 				t.Errorf("its key is %s, %v; it was %s", after.Key, err, before.Key)
 			}
@@ -480,7 +481,7 @@ func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 		t.Fatal(err)
 	}
 	there.start(t)
-	for _, m := range []*machine{there, late} {
+	for _, m := range []*joinedNode{there, late} {
 		if got := trusted(t, m.dir); got.Fleet != first || got.Counter != 3 || len(got.Keys) != 2 {
 			t.Errorf("%s is of the fleet %s and trusts %d keys as of statement %d, want %s, 2 and 3", m.name, got.Fleet, len(got.Keys), got.Counter, first)
 		}

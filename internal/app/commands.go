@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/stage"
 )
@@ -102,7 +103,7 @@ func initServer(o cli.ServerInit) error {
 	}
 	o.Dir = dir
 	if o.Unit { // what cannot be started is not made
-		if _, err := unitText(unit, "server --dir "+o.Dir); err != nil {
+		if _, err := machine.UnitText(unit, "server --dir "+o.Dir); err != nil {
 			return err
 		}
 	}
@@ -112,10 +113,10 @@ func initServer(o cli.ServerInit) error {
 	if err != nil || !o.Unit {
 		return err
 	}
-	if err := startUnit(context.Background(), unit, "server --dir "+o.Dir); err != nil {
+	if err := machine.StartUnit(context.Background(), unit, "server --dir "+o.Dir); err != nil {
 		return err
 	}
-	return writeBackupUnits(o.Dir)
+	return machine.WriteBackupUnits(o.Dir)
 }
 
 // serverGarbage is the garbage that a server may have, in percent of what it needs
@@ -156,7 +157,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 		return out, err
 	}
 	if o.Unit {
-		if err := startUnit(ctx, "tutti-agent.service", "agent --dir "+dir); err != nil {
+		if err := machine.StartUnit(ctx, "tutti-agent.service", "agent --dir "+dir); err != nil {
 			return out, err
 		}
 	}
@@ -177,7 +178,7 @@ func leave(ctx context.Context, o cli.LeaveNode) (cli.LeftNode, error) {
 	if err != nil {
 		return cli.LeftNode{}, err
 	}
-	left, err := Leave(ctx, LeaveOptions{Dir: dir, Offline: o.Offline})
+	left, err := machine.Leave(ctx, machine.LeaveOptions{Dir: dir, Offline: o.Offline})
 	return cli.LeftNode(left), err
 }
 

@@ -13,16 +13,16 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 )
 
 const (
-	serverUnit = "tutti-server.service"
-	day        = 24 * time.Hour
+	day = 24 * time.Hour
 )
 
 // partOf is a server or an agent whose unit is where Tutti or its package puts units.
 func partOf(verb, dir, unit string, keeps uint64) collect.Part {
-	return collect.Part{Verb: verb, Dir: dir, Unit: unit, UnitDirs: []string{unitDir, packagedUnit}, Keeps: keeps}
+	return collect.Part{Verb: verb, Dir: dir, Unit: unit, UnitDirs: machine.UnitDirs(), Keeps: keeps}
 }
 
 // examine gathers what is known of this machine and has it examined. It changes
@@ -32,8 +32,8 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 	if exists(filepath.Join(o.ServerDir, serverConfigFile)) {
 		f.Server = serverFacts(ctx, o)
 	}
-	if exists(filepath.Join(identityDir(o.AgentDir), "membership.json")) {
-		f.Node = collect.Node(ctx, partOf("agent", o.AgentDir, agentUnit, agentReserve), o.Root)
+	if exists(filepath.Join(machine.IdentityDir(o.AgentDir), "membership.json")) {
+		f.Node = collect.Node(ctx, partOf("agent", o.AgentDir, machine.AgentUnit, agentReserve), o.Root)
 	}
 	f.Operator = operatorFacts(ctx, o.Connection)
 	f.Now = now() // after what was asked of others
@@ -42,7 +42,7 @@ func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 
 func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 	dir := filepath.Join(o.ServerDir, "identity")
-	s := &doctor.Server{Process: collect.Process(ctx, partOf("server", o.ServerDir, serverUnit, defaultReserve)), SyncAlways: true}
+	s := &doctor.Server{Process: collect.Process(ctx, partOf("server", o.ServerDir, machine.ServerUnit, defaultReserve)), SyncAlways: true}
 	s.Credentials = []doctor.Credential{
 		collect.Certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "a CA is not renewed by itself: tutti rotate ca, while the fleet runs"),
 		collect.Certificate("the server's certificate", filepath.Join(dir, "server.crt"), 30*day, "systemctl restart tutti-server"),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
@@ -81,7 +82,7 @@ func NewEpoch(dir string, above uint64) error {
 	if _, err := readConfig(dir); err != nil {
 		return err
 	}
-	lock, err := lockDir(dir)
+	lock, err := machine.Lock(dir)
 	if err != nil {
 		return err
 	}

@@ -5,45 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/machine"
 )
-
-// Whoever leaves finds nothing of ours in the agent's directory, and all of others.
-func TestRemoveState(t *testing.T) {
-	for _, tc := range []struct {
-		reason string
-		others []string
-	}{
-		{"only ours: the directory goes", nil},
-		{"a file of others stays", []string{"notes"}},
-	} {
-		dir := filepath.Join(t.TempDir(), "agent")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range append([]string{"foreign", compileFile, leftFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile}, tc.others...) {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var want []string
-		for _, name := range tc.others {
-			want = append(want, filepath.Join(dir, name))
-		}
-		got, err := removeState(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
-		}
-		if exists(dir) != (tc.others != nil) {
-			t.Errorf("%s: the directory is there: %t", tc.reason, exists(dir))
-		}
-	}
-}
 
 // A machine that leaves keeps nothing that the agent made: foreign runs that nobody
 // was told of go, too.
@@ -58,7 +21,7 @@ func TestLeaveRemovesWhatTheAgentMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, err := Leave(t.Context(), LeaveOptions{Dir: dir, Offline: true})
+	left, err := machine.Leave(t.Context(), machine.LeaveOptions{Dir: dir, Offline: true})
 	if err != nil || left.Remains != nil || exists(dir) {
 		t.Errorf("%v remain, %v; the directory is there: %t", left.Remains, err, exists(dir))
 	}

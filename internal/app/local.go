@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/internal/report"
 )
@@ -27,7 +28,7 @@ type local struct{}
 const agentGone = time.Minute
 
 func (local) Status(dir string) (cli.LocalStatus, error) {
-	member, err := loadMembership(identityDir(dir))
+	member, err := machine.LoadMembership(machine.IdentityDir(dir))
 	if err != nil {
 		return cli.LocalStatus{}, err
 	}
@@ -92,7 +93,7 @@ func localRun(dir string, run tutti.RunID) (cli.LocalRun, error) {
 }
 
 func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tutti.Live)) (cli.LocalRun, error) {
-	if _, err := loadMembership(identityDir(dir)); err != nil {
+	if _, err := machine.LoadMembership(machine.IdentityDir(dir)); err != nil {
 		return cli.LocalRun{}, err
 	}
 	run, err := agent.AskLocal(ctx, dir, mode)
@@ -149,4 +150,9 @@ func (local) Log(dir, run string, yield func(api.LogLine) error) (cli.LocalRun, 
 		return fits[0], err
 	}
 	return fits[0], report.Log(raw, yield)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 )
 
 // joined makes the state directory of a node as Join leaves it, and a token whose
@@ -31,7 +32,7 @@ func joined(t *testing.T) (dir, token string) {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	at := identityDir(dir)
+	at := machine.IdentityDir(dir)
 	if err := os.Mkdir(at, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 			}
 			t.Run(file.name+"/"+damage.reason, func(t *testing.T) {
 				dir, token := joined(t)
-				path := filepath.Join(identityDir(dir), file.name)
+				path := filepath.Join(machine.IdentityDir(dir), file.name)
 				if err := damage.spoil(path); err != nil {
 					t.Fatal(err)
 				}
@@ -94,7 +95,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 				_, joinErr := Join(t.Context(), JoinOptions{Dir: dir, Token: token, Again: file.name != "membership.json"})
 				errs := map[string]error{"agent": agentErr, "join": joinErr}
 				if file.name == "membership.json" { // leaving --offline needs no keys
-					_, errs["leave"] = Leave(t.Context(), LeaveOptions{Dir: dir})
+					_, errs["leave"] = machine.Leave(t.Context(), machine.LeaveOptions{Dir: dir})
 				}
 				for what, err := range errs {
 					if tutti.CodeOf(err) != tutti.CodeInvalid || !strings.Contains(err.Error(), path+": file is ") ||

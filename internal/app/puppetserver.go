@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/durable"
+	"github.com/tutti-project/tutti/internal/machine"
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
@@ -24,9 +25,6 @@ const compileSocketPath = "/run/tutti-agent/compile.sock"
 // packages, and Debian's.
 var serverModules = []string{"/etc/puppetlabs/code", "/etc/puppet/code"}
 
-// compileFile is in the agent's directory, where there is a Puppet Server.
-const compileFile = "compile.json"
-
 // compileHost is its content.
 type compileHost struct {
 	Socket string `json:"socket"`
@@ -37,7 +35,7 @@ type compileHost struct {
 // socket.
 func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, error) {
 	var out cli.PuppetServerInstalled
-	if _, err := loadMembership(identityDir(o.Dir)); err != nil {
+	if _, err := machine.LoadMembership(machine.IdentityDir(o.Dir)); err != nil {
 		return out, tutti.Wrap("", err, "the Puppet Server has to be a node: join it first")
 	}
 	if _, _, err := account(o.User); err != nil {
@@ -62,7 +60,7 @@ func installPuppetServer(o cli.PuppetServerInstall) (cli.PuppetServerInstalled, 
 	if err != nil {
 		return out, err
 	}
-	return out, durable.WriteFile(filepath.Join(o.Dir, compileFile), raw, 0o600)
+	return out, durable.WriteFile(filepath.Join(o.Dir, machine.CompileFile), raw, 0o600)
 }
 
 // copyModule replaces a directory by the module, readable by everybody.
@@ -114,7 +112,7 @@ func makeModules(dir string) error {
 // compileSocket is where the agent of a directory answers a Puppet Server; nil:
 // there is none on this host.
 func compileSocket(dir string) (*agent.CompileSocket, error) {
-	path := filepath.Join(dir, compileFile)
+	path := filepath.Join(dir, machine.CompileFile)
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tutti-project/tutti/deploy"
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/machine"
 	puppetmodule "github.com/tutti-project/tutti/puppet"
 )
 
@@ -104,7 +105,7 @@ func TestCompileSocket(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if tc.content != "" {
-			if err := os.WriteFile(filepath.Join(dir, compileFile), []byte(tc.content), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, machine.CompileFile), []byte(tc.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 )
 
 // joinNode makes a node of a fleet and returns the directory of its state.
@@ -90,7 +91,7 @@ func (p *pusher) there(nodes int) cli.CodeKeyRotation {
 // trusted is what a node's disk says of code keys.
 func trusted(t *testing.T, dir string) identity.Trust {
 	t.Helper()
-	m, err := identity.LoadMembership(identityDir(dir))
+	m, err := identity.LoadMembership(machine.IdentityDir(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/server"
@@ -94,7 +94,7 @@ func (s *Server) open() error {
 	}
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)
 	s.opts.Bus = cmp.Or(s.opts.Bus, s.config.Bus)
-	if s.lock, err = lockDir(s.opts.Dir); err != nil {
+	if s.lock, err = machine.Lock(s.opts.Dir); err != nil {
 		return err
 	}
 	if s.authority, err = loadAuthority(s.opts.Dir); err != nil {
@@ -223,20 +223,4 @@ func (o InitOptions) validate() error {
 		return tutti.Errorf(tutti.CodeInvalid, "host %q: a name or an address, without a port", o.Host)
 	}
 	return tutti.ValidateOperator(o.Operator)
-}
-
-// lockDir takes the exclusive lock of a data directory, which ends with the
-// process.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := flock(f); err != nil {
-		f.Close()
-		return nil, tutti.Errorf(tutti.CodeConflict, "%s is in use by another process: %v", dir, err)
-	}
-	_ = f.Truncate(0)
-	fmt.Fprintf(f, "%d\n", os.Getpid())
-	return f, nil
 }

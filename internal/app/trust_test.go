@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 )
 
 // testFleet is the id of a fleet.
@@ -203,7 +204,7 @@ func TestAListOfARotatedKey(t *testing.T) {
 	type keys = []ed25519.PrivateKey
 	f := startRotated(t)
 	m := f.join(t, "web")
-	dir := identityDir(m.dir)
+	dir := machine.IdentityDir(m.dir)
 	stolen, next, thief, ada := load(t, f.admin.OperatorDir).CodeKey, newCodeKey(t), newCodeKey(t), newCodeKey(t)
 	on, err := identity.LoadMembership(dir)
 	if err != nil {

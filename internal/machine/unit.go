@@ -1,4 +1,4 @@
-package app
+package machine
 
 import (
 	"context"
@@ -16,15 +16,23 @@ import (
 )
 
 const (
+	// AgentUnit is the unit of an agent.
+	AgentUnit = "tutti-agent.service"
+	// ServerUnit is the unit of a server.
+	ServerUnit = "tutti-server.service"
+
 	unitDir      = "/etc/systemd/system"
 	packagedUnit = "/lib/systemd/system"
 	unitBinary   = "/usr/local/bin/tutti"
 )
 
-// startUnit starts a unit of tutti now and at every boot. A unit that a
+// UnitDirs are where units of Tutti are: those that Tutti has written, and those of its package.
+func UnitDirs() []string { return []string{unitDir, packagedUnit} }
+
+// StartUnit starts a unit of tutti now and at every boot. A unit that a
 // package brought is used as it is; else ours is written, for this binary and
 // these arguments.
-func startUnit(ctx context.Context, name, args string) error {
+func StartUnit(ctx context.Context, name, args string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		return tutti.Errorf(tutti.CodeInvalid, "systemd does not run here; start it yourself: tutti %s", args)
 	}
@@ -42,9 +50,9 @@ func startUnit(ctx context.Context, name, args string) error {
 	return nil
 }
 
-// writeBackupUnits leaves the timer for daily backups of a server, and what it starts. A person enables it:
+// WriteBackupUnits leaves the timer for daily backups of a server, and what it starts. A person enables it:
 // only they know whether there is room for backups.
-func writeBackupUnits(dir string) error {
+func WriteBackupUnits(dir string) error {
 	const service, timer = "tutti-backup.service", "tutti-backup.timer"
 	if _, err := os.Stat(packagedUnit + "/" + timer); err == nil {
 		return nil
@@ -60,14 +68,16 @@ func writeBackupUnits(dir string) error {
 }
 
 func writeUnit(name, args string) error {
-	text, err := unitText(name, args)
+	text, err := UnitText(name, args)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(unitDir+"/"+name, []byte(text), 0o644)
 }
 
-func unitText(name, args string) (string, error) {
+// UnitText returns the unit of that name as StartUnit would write it for these arguments, `VERB --dir DIR`. CodeInvalid: it
+// could not run so.
+func UnitText(name, args string) (string, error) {
 	unit, err := deploy.Units.ReadFile(name)
 	if err != nil {
 		return "", err

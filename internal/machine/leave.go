@@ -1,4 +1,4 @@
-package app
+package machine
 
 import (
 	"context"
@@ -21,11 +21,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-const agentUnit = "tutti-agent.service"
-
 // agentState is all that join and agent ever make in the state directory.
 // Whoever adds to it says so here, or `tutti leave` leaves it behind.
-var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", compileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
+var agentState = []string{"runs", "known", "code", "environments", "module", "foreign", "lock", CompileFile, agent.LeaseFile, agent.BegunFile, agent.SignedFile, agent.ActionsFile, agent.TicketFile, agent.AloneFile, agent.ClockFile, agent.LocalSocketFile, ".new-*", leftFile, "identity"}
 
 // leftFile says that the server has let the node go: what is missing is to
 // clean up here.
@@ -50,7 +48,7 @@ type Left struct {
 // goes on, or the server lacks a result.
 func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	var out Left
-	member, err := loadMembership(identityDir(o.Dir))
+	member, err := LoadMembership(IdentityDir(o.Dir))
 	if tutti.CodeOf(err) == tutti.CodeNotFound {
 		return out, tutti.Errorf(tutti.CodeNotFound, "this machine is not a node: %s has no membership", o.Dir)
 	}
@@ -68,7 +66,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	if err := unit.stop(ctx); err != nil {
 		return out, err
 	}
-	lock, err := lockDir(o.Dir)
+	lock, err := Lock(o.Dir)
 	if err == nil {
 		defer lock.Close()
 		err = settled(o) // nothing begins any more
@@ -122,7 +120,7 @@ const leaveDeadline = 20 * time.Second
 
 // tellLeave asks the server to let the node go, and notes that it did.
 func tellLeave(ctx context.Context, dir string, member identity.EnrolResponse) error {
-	node, err := loadKeys(identityDir(dir))
+	node, err := LoadKeys(IdentityDir(dir))
 	if err != nil {
 		return err
 	}
@@ -199,7 +197,7 @@ func unitOf(dir string) (unit, error) {
 		return unit{}, nil
 	}
 	for _, at := range []string{unitDir, packagedUnit} {
-		path := filepath.Join(at, agentUnit)
+		path := filepath.Join(at, AgentUnit)
 		raw, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -215,9 +213,9 @@ func unitOf(dir string) (unit, error) {
 			return unit{}, nil // another agent's
 		}
 		if at == unitDir {
-			return unit{name: agentUnit, file: path}, nil
+			return unit{name: AgentUnit, file: path}, nil
 		}
-		return unit{name: agentUnit}, nil
+		return unit{name: AgentUnit}, nil
 	}
 	return unit{}, nil
 }
