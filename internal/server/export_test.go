@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/presence"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
@@ -225,15 +226,12 @@ func (s State) Standings() map[tutti.NodeName]string {
 
 // HasTold counts so many bytes as told by a node of foreign runs in this hour, in the log and in reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
-	s.presence.mu.Lock()
-	defer s.presence.mu.Unlock()
-	place := s.presence.nodes[n]
-	place.told.use(time.Now(), log)
-	place.reports.use(time.Now(), reports)
+	s.presence.Tells(n, time.Now(), log)
+	s.presence.MayKeepReport(n, time.Now(), reports)
 }
 
 // What a node may tell of foreign runs within an hour.
 const (
-	MaxTold    = maxTold
-	MaxReports = maxReports
+	MaxTold    = presence.MaxTold
+	MaxReports = presence.MaxReports
 )

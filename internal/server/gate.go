@@ -158,7 +158,7 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	case tx.looks || tx.server.presence.mayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
+	case tx.looks || tx.server.presence.MayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
 		tx.emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }

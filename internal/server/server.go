@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -115,7 +116,7 @@ type Server struct {
 	ready    chan struct{} // closed when Run serves
 	ended    chan struct{} // closed when Run has returned
 	replica  *replica
-	presence presence
+	presence presence.Nodes
 	hub      hub
 	appended broadcast
 	access   access
@@ -171,7 +172,7 @@ func New(opts Options) *Server {
 		ready:    make(chan struct{}),
 		ended:    make(chan struct{}),
 		replica:  newReplica(),
-		presence: newPresence(),
+		presence: presence.New(),
 		hub:      newHub(),
 		appended: newBroadcast(),
 		access:   newAccess(),
@@ -209,7 +210,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
-	s.presence.load(w.state)
+	s.presence.Load(w.state)
 	w.last = w.since
 	if err := w.beginEpoch(ctx); err != nil {
 		return err
@@ -365,7 +366,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 		}
 		w.arrived(tx.events...)
 		w.replica.hand(tx.events)
-		w.presence.apply(w.state, tx.events)
+		w.presence.Apply(w.state, tx.events)
 		w.access.apply(tx.events)
 	}
 	for i, c := range batch {
@@ -445,7 +446,7 @@ func (w *writer) appendPart(ctx context.Context, events []tutti.Event) error {
 func (w *writer) decide(tx *tx) {
 	held := w.hold(tx)
 	view := engine.View{
-		Now: tx.now, Since: w.since, Seen: w.presence.seen,
+		Now: tx.now, Since: w.since, Seen: w.presence.Seen,
 		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
 		Program: tx.ProgramOf, LastAnswer: w.lastAnswer,
 	}
