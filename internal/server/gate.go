@@ -28,7 +28,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}); err != nil {
 		return nil, err
 	}
-	if err := s.shares.decode(key, payload); err != nil {
+	if err := s.shares.ReadGate(key, payload); err != nil {
 		return nil, err
 	}
 	in, err := decodeGate(wire.OpGate, payload)
@@ -57,7 +57,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		return err
 	})
 	if h.publishes.err != nil && len(payload) > maxSmall {
-		s.shares.refuse(key, in.Run, len(payload))
+		s.shares.Refuse(key, in.Run, len(payload))
 	}
 	if err != nil || out.Verdict != "" {
 		return out, err

@@ -155,7 +155,7 @@ func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []by
 	if err != nil {
 		return nil, err
 	}
-	if err := s.shares.read(key, payload); err != nil {
+	if err := s.shares.ReadQuestion(key, payload); err != nil {
 		return nil, err
 	}
 	var out wire.NodeRecipients

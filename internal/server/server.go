@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -121,12 +122,12 @@ type Server struct {
 	appended broadcast
 	access   access
 	denials  denials
-	shares   *shares
+	shares   *share.Shares
 	readers  chan struct{} // taken by who reads the past, see inTurns
 	lookups  chan struct{} // taken by who looks up an old event, see Behind
 	asks     asks
 	asked    *sharedAsked
-	readings *readings
+	readings *share.Readings
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver // the writer's
 	at       atomic.Pointer[tutti.Position]
@@ -177,13 +178,13 @@ func New(opts Options) *Server {
 		appended: newBroadcast(),
 		access:   newAccess(),
 		asks:     newAsks(),
-		shares:   newShares(),
+		shares:   share.New(),
 		readers:  make(chan struct{}, readersAtOnce),
 		lookups:  make(chan struct{}, lookupsAtOnce),
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
 		asked:    newSharedAsked(),
-		readings: newReadings(),
+		readings: share.NewReadings(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}
