@@ -35,6 +35,7 @@ const (
 	converge = "convergence"      // pure; decides on what decisions have been carried out
 	folded   = "fold"             // pure; the fold of the whole log
 	readers  = "readers"          // pure; answer from the fold without the writer
+	parts    = "parts"            // of the server, each with one subject; they know no writer
 	points   = "kill points"      // where a test may kill a process
 	system   = "system"           // small tools of the operating system
 	sibling  = "siblings"         // adapters
@@ -49,6 +50,7 @@ var layers = map[string]string{
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
 	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
+	"presence": parts, "share": parts,
 	"killpoint": points,
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
@@ -77,11 +79,12 @@ var below = map[string][]string{
 	converge: {words, speech, base, rules, decision},
 	folded:   {words, speech, base, rules, decision, converge},
 	readers:  {words, speech, base, rules, decision, converge, folded},
-	sibling:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets},
-	room:     {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling},
-	wiring:   {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling, room},
+	parts:    {words, speech, base, rules, decision, converge, folded},
+	sibling:  {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets},
+	room:     {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets, sibling},
+	wiring:   {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets, sibling, room},
 	command:  {words, speech, wiring},
-	support:  {words, speech, base, rules, decision, converge, folded, readers, points, system, assets, sibling, room, wiring, support},
+	support:  {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets, sibling, room, wiring, support},
 }
 
 func pure(layer string) bool {

@@ -17,11 +17,8 @@ const (
 	maxLight   = 100      // exports and keys of one run that the writer decides on by itself
 	maxHead    = 1 << 20  // of a message before the content that it carries
 	maxFilters = 1 << 20  // of all filters that one gate reads by
-	// maxAskCost and maxGateCost bound the comparisons (see data.State.Cost) that are
-	// made for one question, and by the writer for all reads of one run. A question
-	// that matches all of 50,000 nodes by twenty terms takes a million and some. A comparison
-	// takes up to 25 ns; the writer makes those of a run twice, to compare and to remember.
-	maxAskCost  = 5_000_000
+	// maxGateCost bounds the comparisons (see data.State.Cost) that are made by the writer for all reads of one run. A
+	// comparison takes up to 25 ns; the writer makes those of a run twice, to compare and to remember.
 	maxGateCost = 10_000_000
 	// maxAnswered is what the bus takes in one answer.
 	maxAnswered = 64 << 20

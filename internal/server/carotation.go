@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -350,9 +351,6 @@ func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) [
 	return out
 }
 
-// maxPins bounds how often a node says in a minute that it stands on something else: each time is an event.
-const maxPins = 30
-
 // trust notes what a node stands on, and answers what it should.
 func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := decode[tutti.Pinned](wire.OpTrust, payload)
@@ -380,8 +378,8 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if n.Pinned.Equal(in) || plain && n.Pinned.Issuer == "" && !tx.Registry.Rotation.Phase().Rotates() {
 			return nil
 		}
-		if !tx.looks && !s.presence.mayPin(n.Node, tx.now) {
-			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, maxPins)
+		if !tx.looks && !s.presence.MayPin(n.Node, tx.now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, presence.MaxPins)
 		}
 		tx.emit(tutti.ActorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
 		return nil

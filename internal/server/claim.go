@@ -23,7 +23,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 	}
 	if err := s.Behind(ctx, in.Seen); err != nil {
 		if tutti.CodeOf(err) == tutti.CodeDamaged { // else nobody knows yet
-			s.wentBack(s.presence.named(key), err)
+			s.wentBack(s.presence.Named(key), err)
 		}
 		return nil, err
 	}
@@ -36,14 +36,14 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if err != nil {
 			return err
 		}
-		s.presence.claims(n.Node, in.Version, lacks)
+		s.presence.Claims(n.Node, in.Version, lacks)
 		tx.compare(n, in.Begun)
 		out.Expect = tx.expects(n.Node)
 		out.Alone = tx.alone(n)
 		out.Trust = tx.trusts(n, in.Trusts)
 		out.Operators = tx.acting(in.Operators)
 		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
-		if r == nil || s.presence.onTrial(n.Node) {
+		if r == nil || s.presence.OnTrial(n.Node) {
 			return nil
 		}
 		if r.ClaimedAt.IsZero() && full != nil {

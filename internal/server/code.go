@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -348,7 +349,7 @@ func (s *Server) codeGet(ctx context.Context, key tutti.NodeKey, payload []byte)
 	return out, nil
 }
 
-// signedCode reads the code that a node was told to run. leave has to follow as with readings.enter.
+// signedCode reads the code that a node was told to run. leave has to follow as with Readings.Enter.
 func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.RunID, code tutti.Digest) (out tutti.SignedCode, leave func(), err error) {
 	var blob tutti.Digest
 	var statement *tutti.Statement
@@ -377,7 +378,7 @@ func (s *Server) signedCode(ctx context.Context, key tutti.NodeKey, run tutti.Ru
 	if err != nil {
 		return out, nil, err
 	}
-	if leave, err = s.readings.enter(ctx, key, costOfManifest*size); err != nil {
+	if leave, err = s.readings.Enter(ctx, key, share.CostOfManifest*size); err != nil {
 		return out, nil, err
 	}
 	raw, err := s.opts.Blobs.Get(ctx, blob)
@@ -408,7 +409,7 @@ func (s *Server) blobGet(ctx context.Context, key tutti.NodeKey, payload []byte)
 		err := tutti.Errorf(tutti.CodeRefused, "%s is no file of the code of run %s", in.Digest, in.Run)
 		return nil, s.denyKey(ctx, key, "fetch "+string(in.Digest), err)
 	}
-	leave, err := s.readings.enter(ctx, key, size)
+	leave, err := s.readings.Enter(ctx, key, size)
 	if err != nil {
 		return nil, err
 	}
@@ -532,4 +533,14 @@ func (tx *tx) mayKeep(n *fold.Node, size, most int64) error {
 	}
 	tx.server.stored[n.Key] += size
 	return nil
+}
+
+// sizeOf returns how large content is, and whether the store tells that. If it does not it is as large as any.
+func (s *Server) sizeOf(ctx context.Context, digest tutti.Digest) (size int64, known bool, err error) {
+	sizing, is := s.opts.Blobs.(tutti.Sizing)
+	if !is {
+		return maxBlob, false, nil
+	}
+	size, err = sizing.Size(ctx, digest)
+	return size, true, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -235,7 +236,7 @@ func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*f
 
 // withServed returns a gate with what the run's Puppet Server has handed over in
 // place of whatever the node says of it, which has not seen it, and of what that is
-// (nil: nothing). leave has to follow as with readings.enter.
+// (nil: nothing). leave has to follow as with Readings.Enter.
 func (s *Server) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
 	var asked *tutti.Asked
 	err = s.do(ctx, func(tx *tx) error {
@@ -270,10 +271,10 @@ func (s *Server) enterServed(ctx context.Context, key tutti.NodeKey, served *tut
 	if err != nil {
 		return nil, err
 	}
-	if err := s.shares.pay(key, costOfServed(int(size), served.Count), time.Now()); err != nil {
+	if err := s.shares.Pay(key, share.CostOfServed(int(size), served.Count), time.Now()); err != nil {
 		return nil, err
 	}
-	return s.readings.enter(ctx, key, costOfRecord*size)
+	return s.readings.Enter(ctx, key, share.CostOfRecord*size)
 }
 
 // absentKeys are the hiera keys of a run that had no value.

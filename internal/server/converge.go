@@ -45,7 +45,7 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 		w.resting = now.Add(rest(w.state.Converge.InNeed(), now.Sub(began)))
 	}()
 	view := converge.View{
-		Now: tx.now, Since: w.since, Seen: w.presence.seen, Silence: w.opts.Silence,
+		Now: tx.now, Since: w.since, Seen: w.presence.Seen, Silence: w.opts.Silence,
 		Has:      tx.has,
 		Member:   tx.Member,
 		Unjoined: tx.Unjoined,

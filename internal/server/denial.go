@@ -65,7 +65,7 @@ func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
 // Refused is Denied of what the bus refused on a node's behalf.
 func (s *Server) Refused(ctx context.Context, key tutti.NodeKey, what string) {
 	who := "key:" + string(key)
-	if node := s.presence.named(key); node != "" {
+	if node := s.presence.Named(key); node != "" {
 		who = tutti.ActorNode(node)
 	}
 	s.Denied(ctx, who, what, tutti.Errorf(tutti.CodeRefused, "%s", what))

@@ -203,5 +203,5 @@ func (tx *tx) leave(by string, n *fold.Node, why string) {
 	if run := tx.Engine.Active[n.Node]; run != "" {
 		tx.emit(by, &tutti.RunLost{Run: run, Reason: why})
 	}
-	tx.server.presence.forget(n.Node)
+	tx.server.presence.Forget(n.Node)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/presence"
+	"github.com/tutti-project/tutti/internal/share"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
@@ -48,14 +50,14 @@ func (s *Server) Sweep(ctx context.Context) error {
 // What a gate costs of a node's share, and what a node has at once.
 const (
 	LargestGate = maxBlob
-	CostAtOnce  = costAtOnce
+	CostAtOnce  = share.CostAtOnce
 )
 
 // CostOfGate returns what it costs to read a gate of so many bytes.
-func CostOfGate(size int) int { return costOfGate(size) }
+func CostOfGate(size int) int { return share.CostOfGate(size) }
 
 // CostOfServed returns what it costs a node that so many exports of others are read.
-func CostOfServed(size, count int) int { return costOfServed(size, count) }
+func CostOfServed(size, count int) int { return share.CostOfServed(size, count) }
 
 // DecidesItself reports whether the writer decides by itself on so much.
 func DecidesItself(size, exports, keys int) bool {
@@ -64,9 +66,8 @@ func DecidesItself(size, exports, keys int) bool {
 
 // SpendAllBut takes a node's share, but for what is left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
-	s.shares.mu.Lock()
-	defer s.shares.mu.Unlock()
-	s.shares.left[key] = share{left, time.Now()}
+	now := time.Now()
+	_ = s.shares.Owe(key, s.shares.Left(key, now)-left, now)
 }
 
 // MaxTried is how many bytes of gates that are refused are looked at for one run.
@@ -74,7 +75,7 @@ const MaxTried = maxTried
 
 // WasRefused counts so many bytes of gates as refused to a run.
 func (s *Server) WasRefused(key tutti.NodeKey, run tutti.RunID, bytes int) {
-	s.shares.refuse(key, run, bytes)
+	s.shares.Refuse(key, run, bytes)
 }
 
 // Decides returns what is decided on exports of a node beside the writer, and what the writer takes of that.
@@ -94,9 +95,7 @@ func CheckAnswer(out any) error { return checkAnswer(out) }
 
 // RoomToRead is how many bytes more may be in memory of what is read for nodes.
 func (s *Server) RoomToRead() int64 {
-	s.readings.mu.Lock()
-	defer s.readings.mu.Unlock()
-	return s.readings.free
+	return s.readings.Room()
 }
 
 // TooLarge says what an answer of so many bytes is made of.
@@ -225,15 +224,12 @@ func (s State) Standings() map[tutti.NodeName]string {
 
 // HasTold counts so many bytes as told by a node of foreign runs in this hour, in the log and in reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
-	s.presence.mu.Lock()
-	defer s.presence.mu.Unlock()
-	place := s.presence.nodes[n]
-	place.told.use(time.Now(), log)
-	place.reports.use(time.Now(), reports)
+	s.presence.Tells(n, time.Now(), log)
+	s.presence.MayKeepReport(n, time.Now(), reports)
 }
 
 // What a node may tell of foreign runs within an hour.
 const (
-	MaxTold    = maxTold
-	MaxReports = maxReports
+	MaxTold    = presence.MaxTold
+	MaxReports = presence.MaxReports
 )

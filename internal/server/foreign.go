@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/report"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/wire"
@@ -21,9 +22,6 @@ import (
 const (
 	// maxForeign bounds a foreign run with its report, in bytes.
 	maxForeign = 2*report.MaxYAML + maxHead
-	// foreignEvery is how often a node may tell one: nothing else that a node says
-	// without having been asked is kept.
-	foreignEvery = 10 * time.Second
 	// maxAhead is how far a node's clock may be ahead: the latest runs by their start
 	// are kept, so one from the future would keep the later ones out.
 	maxAhead = time.Hour
@@ -31,8 +29,8 @@ const (
 
 var (
 	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may tell no more")
-	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it is to tell this one later", maxReports>>20)
-	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", maxTold>>10)
+	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it is to tell this one later", presence.MaxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", presence.MaxTold>>10)
 )
 
 // foreign takes a run that Tutti did not start, with its report. It is taken once; one
@@ -58,7 +56,7 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 			if wanted, err = tx.mayTell(n, in); !wanted || err != nil {
 				return err
 			}
-			if !s.presence.hasRoomToTell(n.Node, tx.now, len(raw)) {
+			if !s.presence.HasRoomToTell(n.Node, tx.now, len(raw)) {
 				return tutti.Wrap(tutti.CodeUnavailable, errToldMuch, "foreign run %s", in.Result.Run)
 			}
 			then(tx, n)
@@ -81,7 +79,7 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 		}
 	}
 	return nil, take(func(tx *tx, n *fold.Node) {
-		s.presence.tells(n.Node, tx.now, len(raw))
+		s.presence.Tells(n.Node, tx.now, len(raw))
 		tx.emit(tutti.ActorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
 	})
 }
@@ -90,9 +88,9 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 func (s *Server) mayReport(node tutti.NodeName, bytes int) error {
 	now := time.Now()
 	switch {
-	case !s.presence.mayTell(node, now):
+	case !s.presence.MayTell(node, now):
 		return errTellsMuch
-	case !s.presence.mayKeepReport(node, now, bytes):
+	case !s.presence.MayKeepReport(node, now, bytes):
 		return errReportsMuch
 	}
 	return nil
@@ -113,8 +111,8 @@ func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 		return false, nil
 	}
 	for _, f := range tx.Engine.Foreigns(n.Node) {
-		if since := tx.now.Sub(f.EndedAt); since >= 0 && since < foreignEvery { // less than none: the server's clock was set back
-			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), foreignEvery)
+		if since := tx.now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // less than none: the server's clock was set back
+			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
 		}
 	}
 	return true, tx.server.opts.Space()

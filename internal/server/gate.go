@@ -28,7 +28,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	}); err != nil {
 		return nil, err
 	}
-	if err := s.shares.decode(key, payload); err != nil {
+	if err := s.shares.ReadGate(key, payload); err != nil {
 		return nil, err
 	}
 	in, err := decodeGate(wire.OpGate, payload)
@@ -57,7 +57,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		return err
 	})
 	if h.publishes.err != nil && len(payload) > maxSmall {
-		s.shares.refuse(key, in.Run, len(payload))
+		s.shares.Refuse(key, in.Run, len(payload))
 	}
 	if err != nil || out.Verdict != "" {
 		return out, err
@@ -158,7 +158,7 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	case tx.looks || tx.server.presence.mayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
+	case tx.looks || tx.server.presence.MayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
 		tx.emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }

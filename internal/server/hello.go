@@ -11,21 +11,12 @@ import (
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/wire"
 )
 
 // maxRivals bounds the tickets that are kept of machines that may be copies of a node.
 const maxRivals = 16
-
-// maxHellos bounds how often a node's ticket is exchanged in a minute: each time is an event.
-const maxHellos = 30
-
-// maxUnknown is how often in a minute somebody comes with a node's key and a ticket that nobody has given, or none: a
-// machine that was put back does so once.
-const maxUnknown = 3
-
-// maxReturns is how often in an hour a machine comes back that another one has taken the node from.
-const maxReturns = 3
 
 // hello exchanges a node's ticket.
 //
@@ -56,29 +47,29 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if next == t.Present && t.Conflicted == "" {
 			return nil // its answer was lost
 		}
-		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.cameBefore(n.Node, has) && !s.presence.mayComeUnknown(n.Node, tx.now) {
+		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.CameBefore(n.Node, has) && !s.presence.MayComeUnknown(n.Node, tx.now) {
 			// Else it would come until the tickets of the machine that is the node are no rivals any more.
-			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", maxUnknown, n.Node)})
+			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
-		if t.Conflicted == "" && t.Rival(has) && !s.presence.mayReturn(n.Node, tx.now) {
-			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, maxReturns)})
+		if t.Conflicted == "" && t.Rival(has) && !s.presence.MayReturn(n.Node, tx.now) {
+			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, presence.MaxReturns)})
 		}
 		if err := tx.notTheNode(n, has); err != nil {
-			s.presence.met(n.Node, has, has, in)
+			s.presence.Met(n.Node, has, has, in)
 			return err
 		}
-		if !s.presence.mayGreet(n.Node, tx.now) {
-			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said hello more than %d times in a minute", n.Node, maxHellos)
+		if !s.presence.MayGreet(n.Node, tx.now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said hello more than %d times in a minute", n.Node, presence.MaxHellos)
 		}
-		s.presence.met(n.Node, has, next, in)
+		s.presence.Met(n.Node, has, next, in)
 		if t.Rival(has) {
-			s.presence.displaced(n.Node)
+			s.presence.Displaced(n.Node)
 		}
 		body := &tutti.NodeConnected{Node: n.Node, Ticket: next, Boot: in.Boot, Rivals: t.Rivals, Out: t.Out, Machine: in.Machine}
 		switch {
 		case has == t.Present:
-			s.presence.exchanged(n.Node, has)
-		case t.Present != "" && s.presence.replaced(n.Node, has, t.Rival(has), s.opts.Silence):
+			s.presence.Exchanged(n.Node, has)
+		case t.Present != "" && s.presence.Replaced(n.Node, has, t.Rival(has), s.opts.Silence):
 			onTrial = true
 		}
 		if has != t.Present && t.Present != "" {
@@ -88,11 +79,11 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if in.Machine != "" && t.Machine != "" && in.Machine != t.Machine {
 			tx.moved(n.Node)
 		}
-		s.presence.hear(n.Node)
+		s.presence.Hear(n.Node)
 		return nil
 	})
 	if err == nil && onTrial { // it may have missed a doorbell
-		time.AfterFunc(trialFor, func() { s.ringClaims([]tutti.NodeKey{key}) })
+		time.AfterFunc(presence.TrialFor, func() { s.ringClaims([]tutti.NodeKey{key}) })
 	}
 	if err == nil { // a copy that lives says so now, and not by its next beat
 		if err := s.opts.Bus.Ring(key, wire.RingBeat, nil); err != nil {
@@ -109,7 +100,7 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 	case t.Left(ticket):
 		return tx.deny(tutti.ActorNode(n.Node), "speak for the node from a machine that is it no more",
 			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
-	case t.Conflicted == "" && t.Rival(ticket) && tx.server.presence.takesTurns(n.Node):
+	case t.Conflicted == "" && t.Rival(ticket) && tx.server.presence.TakesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
 		tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
 	case t.Conflicted == "":
@@ -127,7 +118,7 @@ func (tx *tx) fits(n *fold.Node) error {
 	if err := tx.notTheNode(n, tx.ticket); err != nil {
 		return err
 	}
-	if tx.ticket == "" && !tx.server.presence.greeted(n.Node, tx.server.opts.Silence) {
+	if tx.ticket == "" && !tx.server.presence.Greeted(n.Node, tx.server.opts.Silence) {
 		return tx.deny(tutti.ActorNode(n.Node), "speak without a ticket",
 			tutti.Errorf(tx.notNow, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
 	}

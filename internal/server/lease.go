@@ -8,12 +8,9 @@ import (
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/wire"
 )
-
-// maxLeases bounds how often the log is told in a minute that a node stands otherwise in an exclusive job. A job needs
-// less than ten.
-const maxLeases = 60
 
 // lease takes how a node stands and answers what it is to do; whoever holds and is
 // told to hold has its lease renewed by that.
@@ -30,8 +27,8 @@ func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return err
 		}
 		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
-			if !s.presence.mayLease(n.Node, tx.now) {
-				return tutti.Errorf(tutti.CodeUnavailable, "how node %s stands in an exclusive job has changed more than %d times in a minute", n.Node, maxLeases)
+			if !s.presence.MayLease(n.Node, tx.now) {
+				return tutti.Errorf(tutti.CodeUnavailable, "how node %s stands in an exclusive job has changed more than %d times in a minute", n.Node, presence.MaxLeases)
 			}
 			tx.emit(tutti.ActorNode(n.Node), changed)
 		}

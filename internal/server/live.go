@@ -17,7 +17,7 @@ func (s *Server) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		return nil, err
 	}
 	in.Version, in.Puppet, in.Trouble = plain.Words(in.Version), plain.Words(in.Puppet), plain.Words(in.Trouble)
-	if s.presence.beat(key, in) {
+	if s.presence.Beat(key, in) {
 		return nil, nil
 	}
 	return nil, s.do(ctx, func(tx *tx) error {
@@ -34,7 +34,7 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		return nil, err
 	}
 	run := first[0].Run
-	node, job, ok := s.presence.running(key, run)
+	node, job, ok := s.presence.Running(key, run)
 	if !ok {
 		return nil, s.do(ctx, func(tx *tx) error {
 			_, _, err := tx.nodeRun(key, run) // says why not

@@ -55,7 +55,7 @@ func (s *Server) Handle(ctx context.Context, key tutti.NodeKey, op string, paylo
 		return nil, err
 	}
 	ctx = context.WithValue(ctx, opKey{}, op)
-	if op != wire.OpHello && !s.presence.fits(key, wire.TicketOf(ctx)) {
+	if op != wire.OpHello && !s.presence.Fits(key, wire.TicketOf(ctx)) {
 		err := s.do(ctx, func(tx *tx) error {
 			_, err := tx.node(key) // says why not
 			return err
@@ -127,7 +127,7 @@ func (tx *tx) node(key tutti.NodeKey) (*fold.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx.server.presence.hear(n.Node)
+	tx.server.presence.Hear(n.Node)
 	return n, nil
 }
 
@@ -190,6 +190,6 @@ func (tx *tx) expects(node tutti.NodeName) wire.Expectation {
 func (tx *tx) has(name tutti.NodeName) converge.Has {
 	_, beat := tx.server.presence.Last(name)
 	has := tx.Has(name, beat.Puppet)
-	has.TellsFacts = tx.server.presence.tellsFacts(name)
+	has.TellsFacts = tx.server.presence.TellsFacts(name)
 	return has
 }

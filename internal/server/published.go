@@ -100,7 +100,7 @@ func (tx *tx) withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) erro
 // mayTryAgain refuses a large gate of a run that was refused as large ones. An honest run ends when it is refused; to
 // read a gate again takes the processors of everybody.
 func (tx *tx) mayTryAgain(key tutti.NodeKey, n *fold.Node, r *engine.Run, size int) error {
-	had := tx.server.shares.refusedOf(key, r.Run)
+	had := tx.server.shares.Refused(key, r.Run)
 	if had+size <= maxTried {
 		return nil
 	}

@@ -13,11 +13,12 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
 func (s *Server) ask(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if err := s.shares.read(key, payload); err != nil {
+	if err := s.shares.ReadQuestion(key, payload); err != nil {
 		return nil, err
 	}
 	in, err := decode[wire.Ask](wire.OpAsk, payload)
@@ -61,8 +62,8 @@ func (tx *tx) mayAsk(key tutti.NodeKey, in wire.Ask) (data.Asker, error) {
 			return asker, tx.deny(tutti.ActorNode(n.Node), "read "+in.Query.Key, err)
 		}
 	}
-	if tx.Data.Cost(in.Query) > maxAskCost {
-		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, maxAskCost)
+	if tx.Data.Cost(in.Query) > share.MaxAskCost {
+		err := tutti.Errorf(tutti.CodeRefused, "collect %s: to answer takes more than %d comparisons of exports", in.Query.Type, share.MaxAskCost)
 		return asker, tx.deny(tutti.ActorNode(n.Node), "ask so much at once", err)
 	}
 	return asker, nil
@@ -118,7 +119,7 @@ func tooLarge(size int, exports []tutti.Export) error {
 const costOfKey = 10
 
 func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
-	if err := s.shares.read(key, payload); err != nil {
+	if err := s.shares.ReadQuestion(key, payload); err != nil {
 		return nil, err
 	}
 	in, err := decode[wire.HieraAsk](wire.OpHiera, payload)
@@ -131,7 +132,7 @@ func (s *Server) hiera(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		out: &out, on: in.For,
 		check: func(tx *tx) (cost int, err error) {
 			_, asker, err = tx.asking(key, in.Run, in.For)
-			return min(costOfKey*tx.Data.HieraCount(asker.Node), maxAskCost), err
+			return min(costOfKey*tx.Data.HieraCount(asker.Node), share.MaxAskCost), err
 		},
 		answer: func(tx *tx) error {
 			out = wire.HieraData{Data: tx.Data.Hiera(asker.Node), Seq: tx.Seq, Digests: map[string]tutti.Digest{}}

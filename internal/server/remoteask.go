@@ -221,7 +221,7 @@ func (s *Server) answered(ctx context.Context, key tutti.NodeKey, payload []byte
 	if err != nil {
 		return nil, err
 	}
-	if s.presence.who(key) != "" && s.asks.answer(key, in) {
+	if s.presence.Who(key) != "" && s.asks.answer(key, in) {
 		return nil, nil
 	}
 	return nil, s.unasked(ctx, key, "answer a question that it was not asked", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
@@ -233,7 +233,7 @@ func (s *Server) act(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 	if err != nil {
 		return nil, err
 	}
-	if s.presence.who(key) == "" {
+	if s.presence.Who(key) == "" {
 		return nil, s.unasked(ctx, key, "", nil)
 	}
 	asked, err := s.asks.act(key, in.Request)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -106,8 +107,8 @@ func (s *Server) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Re
 	if err != nil {
 		return of, nil, err
 	}
-	leave, err := s.readings.enter(ctx, key, costOfRecord*min(size, maxRecord))
-	if err != nil || costOfRecord*size <= smallReading {
+	leave, err := s.readings.Enter(ctx, key, share.CostOfRecord*min(size, maxRecord))
+	if err != nil || share.CostOfRecord*size <= share.SmallReading {
 		return of, leave, err
 	}
 	if of, err = s.expects(ctx, key, in); err != nil { // the same result may have been taken while this one waited

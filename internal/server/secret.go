@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/seal"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -154,7 +155,7 @@ func (s *Server) recipients(ctx context.Context, key tutti.NodeKey, payload []by
 	if err != nil {
 		return nil, err
 	}
-	if err := s.shares.read(key, payload); err != nil {
+	if err := s.shares.ReadQuestion(key, payload); err != nil {
 		return nil, err
 	}
 	var out wire.NodeRecipients
@@ -244,9 +245,6 @@ func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
 	})
 }
 
-// maxBoxes bounds how often a node takes another key in an hour: each time all that is sealed to it is in the audit trail again.
-const maxBoxes = 3
-
 // box gives a node another key for its secrets. Nobody becomes stale by it: each secret stays what it is.
 func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
 	in, err := decode[wire.NewBox](wire.OpBox, payload)
@@ -280,8 +278,8 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			}
 			events = append(events, &tutti.SecretSealed{Secret: more})
 		}
-		if !s.presence.mayBox(n.Node, tx.now) {
-			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets %d times in an hour; ask again later", n.Node, maxBoxes)
+		if !s.presence.MayBox(n.Node, tx.now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets %d times in an hour; ask again later", n.Node, presence.MaxBoxes)
 		}
 		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
 		for _, e := range events {

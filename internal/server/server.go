@@ -18,7 +18,9 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -115,17 +117,17 @@ type Server struct {
 	ready    chan struct{} // closed when Run serves
 	ended    chan struct{} // closed when Run has returned
 	replica  *replica
-	presence presence
+	presence presence.Nodes
 	hub      hub
 	appended broadcast
 	access   access
 	denials  denials
-	shares   *shares
+	shares   *share.Shares
 	readers  chan struct{} // taken by who reads the past, see inTurns
 	lookups  chan struct{} // taken by who looks up an old event, see Behind
 	asks     asks
 	asked    *sharedAsked
-	readings *readings
+	readings *share.Readings
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver // the writer's
 	at       atomic.Pointer[tutti.Position]
@@ -171,18 +173,18 @@ func New(opts Options) *Server {
 		ready:    make(chan struct{}),
 		ended:    make(chan struct{}),
 		replica:  newReplica(),
-		presence: newPresence(),
+		presence: presence.New(),
 		hub:      newHub(),
 		appended: newBroadcast(),
 		access:   newAccess(),
 		asks:     newAsks(),
-		shares:   newShares(),
+		shares:   share.New(),
 		readers:  make(chan struct{}, readersAtOnce),
 		lookups:  make(chan struct{}, lookupsAtOnce),
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
 		asked:    newSharedAsked(),
-		readings: newReadings(),
+		readings: share.NewReadings(),
 
 		snapshotDue: make(chan struct{}, 1),
 	}
@@ -209,7 +211,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
 	w.since = time.Now()
-	s.presence.load(w.state)
+	s.presence.Load(w.state)
 	w.last = w.since
 	if err := w.beginEpoch(ctx); err != nil {
 		return err
@@ -365,7 +367,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 		}
 		w.arrived(tx.events...)
 		w.replica.hand(tx.events)
-		w.presence.apply(w.state, tx.events)
+		w.presence.Apply(w.state, tx.events)
 		w.access.apply(tx.events)
 	}
 	for i, c := range batch {
@@ -445,7 +447,7 @@ func (w *writer) appendPart(ctx context.Context, events []tutti.Event) error {
 func (w *writer) decide(tx *tx) {
 	held := w.hold(tx)
 	view := engine.View{
-		Now: tx.now, Since: w.since, Seen: w.presence.seen,
+		Now: tx.now, Since: w.since, Seen: w.presence.Seen,
 		Silence: w.opts.Silence, InFlight: w.opts.InFlight, Hold: held, HeldTo: w.heldTo,
 		Program: tx.ProgramOf, LastAnswer: w.lastAnswer,
 	}

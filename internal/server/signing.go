@@ -273,7 +273,7 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	if says == nil {
 		return nil
 	}
-	if *says != n.Trusts && tx.server.presence.mayPin(n.Node, tx.now) { // one that says something else all the time does not fill the log
+	if *says != n.Trusts && tx.server.presence.MayPin(n.Node, tx.now) { // one that says something else all the time does not fill the log
 		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
 	}
 	all := tx.Registry.Trust

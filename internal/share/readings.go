@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 const (
 	// maxReadings bounds the bytes that readings cost at once.
 	maxReadings = 256 << 20
-	// smallReading is what a reading may cost that does not count: the bus bounds how many calls are at work.
-	smallReading = 1 << 20
+	// SmallReading is what a reading may cost that does not count: the bus bounds how many calls are at work.
+	SmallReading = 1 << 20
 	// readingWait is how long a reading waits for the others: less than an agent waits for one answer.
 	readingWait = 20 * time.Second
-	// costOfRecord and costOfManifest are how often the bytes of a record and of signed code are in memory: while they
+	// CostOfRecord and CostOfManifest are how often the bytes of a record and of signed code are in memory: while they
 	// are decoded, and as what becomes of them.
-	costOfRecord   = 4
-	costOfManifest = 3
+	CostOfRecord   = 4
+	CostOfManifest = 3
 )
 
-// readings lets them begin.
-type readings struct {
+// Readings lets them begin.
+type Readings struct {
 	mu      sync.Mutex
 	free    int64
 	at      map[tutti.NodeKey]bool // one of these is at work
@@ -40,14 +40,15 @@ type reading struct {
 	begun chan struct{} // closed when it may begin
 }
 
-func newReadings() *readings {
-	return &readings{free: maxReadings, at: map[tutti.NodeKey]bool{}, waiting: map[tutti.NodeKey][]*reading{}}
+// NewReadings has nothing in memory yet.
+func NewReadings() *Readings {
+	return &Readings{free: maxReadings, at: map[tutti.NodeKey]bool{}, waiting: map[tutti.NodeKey][]*reading{}}
 }
 
-// enter waits until a reading of a node may begin; leave has to follow when what was read is in memory no more, and may
+// Enter waits until a reading of a node may begin; leave has to follow when what was read is in memory no more, and may
 // be called again. While it waits, another call has its place at the bus. CodeUnavailable: others took too long.
-func (r *readings) enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
-	if cost <= smallReading {
+func (r *Readings) Enter(ctx context.Context, key tutti.NodeKey, cost int64) (leave func(), err error) {
+	if cost <= SmallReading {
 		return func() {}, nil
 	}
 	one := &reading{cost: min(cost, maxReadings), begun: make(chan struct{})}
@@ -75,7 +76,7 @@ func (r *readings) enter(ctx context.Context, key tutti.NodeKey, cost int64) (le
 	return nil, err
 }
 
-func (r *readings) queue(key tutti.NodeKey, one *reading) {
+func (r *Readings) queue(key tutti.NodeKey, one *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting[key] = append(r.waiting[key], one)
@@ -86,7 +87,7 @@ func (r *readings) queue(key tutti.NodeKey, one *reading) {
 }
 
 // leave is for a reading that has begun, at its end.
-func (r *readings) leave(key tutti.NodeKey, cost int64) {
+func (r *Readings) leave(key tutti.NodeKey, cost int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.free += cost
@@ -98,7 +99,7 @@ func (r *readings) leave(key tutti.NodeKey, cost int64) {
 }
 
 // withdraw takes back a reading that waits; false: it has begun.
-func (r *readings) withdraw(key tutti.NodeKey, one *reading) bool {
+func (r *Readings) withdraw(key tutti.NodeKey, one *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.Index(r.waiting[key], one)
@@ -115,7 +116,7 @@ func (r *readings) withdraw(key tutti.NodeKey, one *reading) bool {
 
 // admit lets in whose turn it is. One for which there is no room yet holds up those behind it: they would keep it out for
 // ever. It needs mu.
-func (r *readings) admit() {
+func (r *Readings) admit() {
 	for len(r.ring) > 0 {
 		key := r.ring[0]
 		one := r.waiting[key][0]
@@ -132,12 +133,9 @@ func (r *readings) admit() {
 	}
 }
 
-// sizeOf returns how large content is, and whether the store tells that. If it does not it is as large as any.
-func (s *Server) sizeOf(ctx context.Context, digest tutti.Digest) (size int64, known bool, err error) {
-	sizing, is := s.opts.Blobs.(tutti.Sizing)
-	if !is {
-		return maxBlob, false, nil
-	}
-	size, err = sizing.Size(ctx, digest)
-	return size, true, err
+// Room is how many bytes more may be in memory.
+func (r *Readings) Room() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.free
 }
