@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/watch"
 )
 
 const (
@@ -33,8 +34,8 @@ type replica struct {
 	gap     bool          // there are more of them than pending could hold
 	folding bool          // version is about to change: nobody begins to look
 
-	changed broadcast     // something above is different now
-	wake    chan struct{} // there is something to fold
+	changed watch.Broadcast // something above is different now
+	wake    chan struct{}   // there is something to fold
 }
 
 // version is the fold up to one event.
@@ -44,7 +45,7 @@ type version struct {
 }
 
 func newReplica() *replica {
-	return &replica{changed: newBroadcast(), wake: make(chan struct{}, 1)}
+	return &replica{changed: watch.NewBroadcast(), wake: make(chan struct{}, 1)}
 }
 
 // begin takes the fold of the whole log, at the start.
@@ -52,7 +53,7 @@ func (r *replica) begin(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.version, r.seq, r.stored = &version{State: state}, state.Seq, state.Seq
-	r.changed.tell()
+	r.changed.Tell()
 }
 
 // hand takes events that are on disk, before anybody is told of them.
@@ -89,7 +90,7 @@ func (r *replica) enter(ctx context.Context, ended <-chan struct{}) (*version, e
 			r.version.readers++
 			return r.version, nil
 		}
-		changed, seq := r.changed.wait(), r.seq
+		changed, seq := r.changed.Wait(), r.seq
 		r.mu.Unlock()
 		var err error
 		select {
@@ -119,7 +120,7 @@ func (r *replica) leave(v *version) {
 		r.left = nil
 	}
 	if v.readers == 0 && r.folding {
-		r.changed.tell()
+		r.changed.Tell()
 	}
 }
 
@@ -141,7 +142,7 @@ func (r *replica) next(ctx context.Context) (events []tutti.Event, fits bool) {
 			r.left = r.version
 			break
 		}
-		changed := r.changed.wait()
+		changed := r.changed.Wait()
 		r.mu.Unlock()
 		select {
 		case <-changed:
@@ -163,7 +164,7 @@ func (r *replica) show(state *fold.State) {
 		r.version = &version{State: state}
 	}
 	r.seq, r.folding = state.Seq, false
-	r.changed.tell()
+	r.changed.Tell()
 }
 
 // follow folds what the writer appends, until ctx ends.

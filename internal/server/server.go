@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/denials"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
@@ -21,6 +22,7 @@ import (
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/share"
+	"github.com/tutti-project/tutti/internal/watch"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -118,10 +120,10 @@ type Server struct {
 	ended    chan struct{} // closed when Run has returned
 	replica  *replica
 	presence presence.Nodes
-	hub      hub
-	appended broadcast
+	hub      watch.Hub
+	appended watch.Broadcast
 	access   access
-	denials  denials
+	denials  denials.Minute
 	shares   *share.Shares
 	readers  chan struct{} // taken by who reads the past, see inTurns
 	lookups  chan struct{} // taken by who looks up an old event, see Behind
@@ -174,8 +176,8 @@ func New(opts Options) *Server {
 		ended:    make(chan struct{}),
 		replica:  newReplica(),
 		presence: presence.New(),
-		hub:      newHub(),
-		appended: newBroadcast(),
+		hub:      watch.NewHub(),
+		appended: watch.NewBroadcast(),
 		access:   newAccess(),
 		asks:     newAsks(),
 		shares:   share.New(),
@@ -353,7 +355,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 		answers[i] = w.work(tx, c)
 		tx.mayCut()
 	}
-	for _, d := range w.denials.due(tx.now) {
+	for _, d := range w.denials.Due(tx.now) {
 		tx.emit(actorServer, d)
 		tx.mayCut()
 	}
@@ -512,7 +514,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	w.ringLeases(time.Now())
 	w.endLeavers()
 	if len(events) > 0 {
-		w.appended.tell()
+		w.appended.Tell()
 	}
 	if w.needsSnapshot() {
 		select {
