@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/presence"
+	"github.com/tutti-project/tutti/internal/replica"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/internal/watch"
@@ -118,7 +119,7 @@ type Server struct {
 	commands chan *command
 	ready    chan struct{} // closed when Run serves
 	ended    chan struct{} // closed when Run has returned
-	replica  *replica
+	replica  *replica.Fold
 	presence presence.Nodes
 	hub      watch.Hub
 	appended watch.Broadcast
@@ -174,7 +175,7 @@ func New(opts Options) *Server {
 		commands: make(chan *command),
 		ready:    make(chan struct{}),
 		ended:    make(chan struct{}),
-		replica:  newReplica(),
+		replica:  replica.New(),
 		presence: presence.New(),
 		hub:      watch.NewHub(),
 		appended: watch.NewBroadcast(),
@@ -233,7 +234,7 @@ func (s *Server) Run(ctx context.Context) error {
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
 	s.beside.Go(func() { s.scrubs(ctx) })
-	s.beside.Go(func() { s.follow(ctx) })
+	s.beside.Go(func() { s.replica.Follow(ctx, s.refold) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -368,7 +369,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 			return err
 		}
 		w.arrived(tx.events...)
-		w.replica.hand(tx.events)
+		w.replica.Hand(tx.events)
 		w.presence.Apply(w.state, tx.events)
 		w.access.apply(tx.events)
 	}
