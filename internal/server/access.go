@@ -1,7 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -254,3 +257,6 @@ func (tx *tx) admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 	}
 	return false
 }
+
+// sorted returns the keys of a map in order.
+func sorted[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }

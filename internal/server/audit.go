@@ -45,7 +45,7 @@ func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield fu
 	}
 	r := &auditReader{ReadAudit: api.ReadAudit{After: after.Seq, Acts: true}, yield: yield, blobs: s.opts.Blobs, slots: s.readers}
 	for {
-		changed := s.appended.wait()
+		changed := s.appended.Wait()
 		if err := s.readAudit(ctx, log, r); err != nil {
 			return err
 		}

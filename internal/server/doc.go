@@ -9,7 +9,7 @@
 // memory is then worthless and Run returns.
 //
 // What only looks is not asked of the writer: package explain answers it from a
-// second fold, which follows what is on disk (replica.go, ADR 0016).
+// second fold, which follows what is on disk (package replica, ADR 0016).
 //
 // Rejected: a lock around the state with an append per request. It either
 // holds the lock during the fsync, or lets an answer leave before the append

@@ -41,7 +41,7 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 			return err
 		})
 	}
-	if !s.hub.watched(job) {
+	if !s.hub.Watched(job) {
 		return nil, nil
 	}
 	in, err := elements[tutti.Live](wire.OpLive, payload, maxLive)
@@ -52,6 +52,6 @@ func (s *Server) live(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 		in[i] = plain.Live(in[i])
 		in[i].Node, in[i].Run = node, run
 	}
-	s.hub.publish(job, in)
+	s.hub.Publish(job, in)
 	return nil, nil
 }

@@ -19,11 +19,11 @@ func (s *Server) look(ctx context.Context, f func(explain.View) error) error {
 	case <-ctx.Done():
 		return tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server to read its log")
 	}
-	version, err := s.replica.enter(ctx, s.ended)
+	version, err := s.replica.Enter(ctx, s.ended)
 	if err != nil {
 		return err
 	}
-	defer s.replica.leave(version)
+	defer s.replica.Leave(version)
 	if err := stillIn(ctx, version.State); err != nil {
 		return err
 	}

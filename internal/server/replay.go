@@ -37,7 +37,7 @@ func (w *writer) fold(ctx context.Context) error {
 	}
 	w.state.Seq = max(w.state.Seq, w.torn())
 	second.Seq = w.state.Seq
-	w.replica.begin(second)
+	w.replica.Begin(second)
 	return nil
 }
 

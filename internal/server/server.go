@@ -14,13 +14,16 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/denials"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
 	"github.com/tutti-project/tutti/internal/presence"
+	"github.com/tutti-project/tutti/internal/replica"
 	"github.com/tutti-project/tutti/internal/retain"
 	"github.com/tutti-project/tutti/internal/share"
+	"github.com/tutti-project/tutti/internal/watch"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -116,12 +119,12 @@ type Server struct {
 	commands chan *command
 	ready    chan struct{} // closed when Run serves
 	ended    chan struct{} // closed when Run has returned
-	replica  *replica
+	replica  *replica.Fold
 	presence presence.Nodes
-	hub      hub
-	appended broadcast
+	hub      watch.Hub
+	appended watch.Broadcast
 	access   access
-	denials  denials
+	denials  denials.Minute
 	shares   *share.Shares
 	readers  chan struct{} // taken by who reads the past, see inTurns
 	lookups  chan struct{} // taken by who looks up an old event, see Behind
@@ -172,10 +175,10 @@ func New(opts Options) *Server {
 		commands: make(chan *command),
 		ready:    make(chan struct{}),
 		ended:    make(chan struct{}),
-		replica:  newReplica(),
+		replica:  replica.New(),
 		presence: presence.New(),
-		hub:      newHub(),
-		appended: newBroadcast(),
+		hub:      watch.NewHub(),
+		appended: watch.NewBroadcast(),
 		access:   newAccess(),
 		asks:     newAsks(),
 		shares:   share.New(),
@@ -231,7 +234,7 @@ func (s *Server) Run(ctx context.Context) error {
 	close(s.ready)
 	s.beside.Go(func() { s.keep(ctx) })
 	s.beside.Go(func() { s.scrubs(ctx) })
-	s.beside.Go(func() { s.follow(ctx) })
+	s.beside.Go(func() { s.replica.Follow(ctx, s.refold) })
 	w.resume()
 	return w.serve(ctx)
 }
@@ -353,7 +356,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 		answers[i] = w.work(tx, c)
 		tx.mayCut()
 	}
-	for _, d := range w.denials.due(tx.now) {
+	for _, d := range w.denials.Due(tx.now) {
 		tx.emit(actorServer, d)
 		tx.mayCut()
 	}
@@ -366,7 +369,7 @@ func (w *writer) commit(ctx context.Context, batch []*command) error {
 			return err
 		}
 		w.arrived(tx.events...)
-		w.replica.hand(tx.events)
+		w.replica.Hand(tx.events)
 		w.presence.Apply(w.state, tx.events)
 		w.access.apply(tx.events)
 	}
@@ -512,7 +515,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 	w.ringLeases(time.Now())
 	w.endLeavers()
 	if len(events) > 0 {
-		w.appended.tell()
+		w.appended.Tell()
 	}
 	if w.needsSnapshot() {
 		select {

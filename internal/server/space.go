@@ -22,7 +22,7 @@ func (w *writer) hold(tx *tx) bool {
 		}
 		for _, j := range tx.Engine.Jobs {
 			if !j.Ended() {
-				w.hub.publish(j.ID, []tutti.Live{{At: time.Now().UTC(), Message: what}})
+				w.hub.Publish(j.ID, []tutti.Live{{At: time.Now().UTC(), Message: what}})
 			}
 		}
 	}

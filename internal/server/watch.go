@@ -2,91 +2,12 @@ package server
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
 )
-
-// broadcast wakes everybody who waits, as often as somebody tells.
-type broadcast struct {
-	mu *sync.Mutex
-	ch *chan struct{}
-}
-
-func newBroadcast() broadcast {
-	ch := make(chan struct{})
-	return broadcast{mu: &sync.Mutex{}, ch: &ch}
-}
-
-// wait returns a channel that is closed by the next tell.
-func (b broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return *b.ch
-}
-
-func (b broadcast) tell() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(*b.ch)
-	*b.ch = make(chan struct{})
-}
-
-// hub passes what happens inside runs to those who watch. Who is slow misses
-// some: nothing here is a fact that anybody relies on.
-type hub struct {
-	mu   *sync.Mutex
-	subs map[chan tutti.Live]tutti.JobID
-}
-
-const liveBuffer = 256
-
-func newHub() hub {
-	return hub{mu: &sync.Mutex{}, subs: map[chan tutti.Live]tutti.JobID{}}
-}
-
-func (h hub) subscribe(job tutti.JobID) (<-chan tutti.Live, func()) {
-	ch := make(chan tutti.Live, liveBuffer)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.subs[ch] = job
-	return ch, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.subs, ch)
-	}
-}
-
-// watched reports whether anybody watches a job.
-func (h hub) watched(job tutti.JobID) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, of := range h.subs {
-		if of == job {
-			return true
-		}
-	}
-	return false
-}
-
-func (h hub) publish(job tutti.JobID, lives []tutti.Live) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for ch, want := range h.subs {
-		if want != job {
-			continue
-		}
-		for _, l := range lives {
-			select {
-			case ch <- l:
-			default:
-			}
-		}
-	}
-}
 
 // WatchJob implements tutti.Jobs. It reads the log itself (and what a snapshot has
 // of what the log let go), from the job's start on, so that a watcher that comes
@@ -106,10 +27,10 @@ func (s *Server) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.W
 	if err != nil {
 		return err
 	}
-	live, stop := s.hub.subscribe(filter.job)
+	live, stop := s.hub.Subscribe(filter.job)
 	defer stop()
 	for {
-		changed := s.appended.wait()
+		changed := s.appended.Wait()
 		for e, err := range inTurns(ctx, s.readers, s.history(ctx, from)) {
 			if err != nil {
 				return brokenOff(ctx, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/denials"
 	"github.com/tutti-project/tutti/internal/fold"
 )
 
@@ -26,7 +27,7 @@ func TestAPanicOfTheWriterFailsOneCommand(t *testing.T) {
 			defer func() { ended = recover() != nil }()
 			err = w.work(on, &command{work: func(tx *tx) error {
 				for range tc.emits {
-					tx.emit(actorServer, denial("node:db-01", "act", tutti.Errorf(tutti.CodeRefused, "no")))
+					tx.emit(actorServer, denials.Entry("node:db-01", "act", tutti.Errorf(tutti.CodeRefused, "no")))
 				}
 				panic("a mistake")
 			}})

@@ -1,4 +1,4 @@
-package server
+package replica
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/watch"
 )
 
 const (
@@ -20,43 +21,44 @@ const (
 	maxPending = 100_000
 )
 
-// replica is the fold that readers look at (ADR 0016). It follows the writer's: it
+// Fold is the one that readers look at (ADR 0016). It follows the writer's: it
 // folds what is on disk, and only that. The writer hands it events and never waits
 // for it. Its version changes only while nobody looks at it.
-type replica struct {
+type Fold struct {
 	mu      sync.Mutex
-	version *version      // nil before the log was folded
-	left    *version      // that its readers have kept for too long, nil: none
+	version *Version      // nil before the log was folded
+	left    *Version      // that its readers have kept for too long, nil: none
 	seq     uint64        // of version
 	stored  uint64        // the last event on disk: who looks now sees it
 	pending []tutti.Event // that are on disk and not in version
 	gap     bool          // there are more of them than pending could hold
 	folding bool          // version is about to change: nobody begins to look
 
-	changed broadcast     // something above is different now
-	wake    chan struct{} // there is something to fold
+	changed watch.Broadcast // something above is different now
+	wake    chan struct{}   // there is something to fold
 }
 
-// version is the fold up to one event.
-type version struct {
+// Version is the fold up to one event.
+type Version struct {
 	*fold.State
 	readers int // that look at it now
 }
 
-func newReplica() *replica {
-	return &replica{changed: newBroadcast(), wake: make(chan struct{}, 1)}
+// New has no version yet: Begin gives it the first one.
+func New() *Fold {
+	return &Fold{changed: watch.NewBroadcast(), wake: make(chan struct{}, 1)}
 }
 
-// begin takes the fold of the whole log, at the start.
-func (r *replica) begin(state *fold.State) {
+// Begin takes the fold of the whole log, at the start.
+func (r *Fold) Begin(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.version, r.seq, r.stored = &version{State: state}, state.Seq, state.Seq
-	r.changed.tell()
+	r.version, r.seq, r.stored = &Version{State: state}, state.Seq, state.Seq
+	r.changed.Tell()
 }
 
-// hand takes events that are on disk, before anybody is told of them.
-func (r *replica) hand(events []tutti.Event) {
+// Hand takes events that are on disk, before anybody is told of them.
+func (r *Fold) Hand(events []tutti.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stored = events[len(events)-1].Seq
@@ -72,9 +74,9 @@ func (r *replica) hand(events []tutti.Event) {
 	}
 }
 
-// enter returns a version that has all that was on disk when it was called; leave
+// Enter returns a version that has all that was on disk when it was called; Leave
 // has to follow. CodeUnavailable: the server ended, or there was none in time.
-func (r *replica) enter(ctx context.Context, ended <-chan struct{}) (*version, error) {
+func (r *Fold) Enter(ctx context.Context, ended <-chan struct{}) (*Version, error) {
 	timer := time.NewTimer(lookDeadline)
 	defer timer.Stop()
 	r.mu.Lock()
@@ -82,20 +84,20 @@ func (r *replica) enter(ctx context.Context, ended <-chan struct{}) (*version, e
 	for wanted := r.stored; ; {
 		select {
 		case <-ended:
-			return nil, errNotServing()
+			return nil, NotServing()
 		default:
 		}
 		if r.version != nil && !r.folding && r.seq >= wanted {
 			r.version.readers++
 			return r.version, nil
 		}
-		changed, seq := r.changed.wait(), r.seq
+		changed, seq := r.changed.Wait(), r.seq
 		r.mu.Unlock()
 		var err error
 		select {
 		case <-changed:
 		case <-ended:
-			err = errNotServing()
+			err = NotServing()
 		case <-ctx.Done():
 			err = tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server's readers to see event %d, they see %d", wanted, seq)
 		case <-timer.C:
@@ -108,10 +110,11 @@ func (r *replica) enter(ctx context.Context, ended <-chan struct{}) (*version, e
 	}
 }
 
-func errNotServing() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving") }
+// NotServing is what is answered while there is no server.
+func NotServing() error { return tutti.Errorf(tutti.CodeUnavailable, "the server is not serving") }
 
-// leave ends a look.
-func (r *replica) leave(v *version) {
+// Leave ends a look.
+func (r *Fold) Leave(v *Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.readers--
@@ -119,14 +122,14 @@ func (r *replica) leave(v *version) {
 		r.left = nil
 	}
 	if v.readers == 0 && r.folding {
-		r.changed.tell()
+		r.changed.Tell()
 	}
 }
 
 // next keeps readers out and returns the events to fold, in order, as soon as nobody
 // looks. It returns false if the log is to be folded again instead: events were left
 // out, or readers keep the version for too long.
-func (r *replica) next(ctx context.Context) (events []tutti.Event, fits bool) {
+func (r *Fold) next(ctx context.Context) (events []tutti.Event, fits bool) {
 	timer := time.NewTimer(holdLimit)
 	defer timer.Stop()
 	r.mu.Lock()
@@ -141,7 +144,7 @@ func (r *replica) next(ctx context.Context) (events []tutti.Event, fits bool) {
 			r.left = r.version
 			break
 		}
-		changed := r.changed.wait()
+		changed := r.changed.Wait()
 		r.mu.Unlock()
 		select {
 		case <-changed:
@@ -156,19 +159,18 @@ func (r *replica) next(ctx context.Context) (events []tutti.Event, fits bool) {
 }
 
 // show lets readers in again: to this state, and what it is of.
-func (r *replica) show(state *fold.State) {
+func (r *Fold) show(state *fold.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.version.State != state {
-		r.version = &version{State: state}
+		r.version = &Version{State: state}
 	}
 	r.seq, r.folding = state.Seq, false
-	r.changed.tell()
+	r.changed.Tell()
 }
 
-// follow folds what the writer appends, until ctx ends.
-func (s *Server) follow(ctx context.Context) {
-	r := s.replica
+// Follow folds what is handed over, until ctx ends. Refold returns a new fold of all that is on disk; nil: ctx has ended.
+func (r *Fold) Follow(ctx context.Context, refold func(context.Context) *fold.State) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,34 +184,9 @@ func (s *Server) follow(ctx context.Context) {
 					state.Apply(e)
 				}
 			}
-		} else if state = s.refold(ctx); state == nil {
+		} else if state = refold(ctx); state == nil {
 			return
 		}
 		r.show(state)
 	}
-}
-
-// refoldEvery is after how long the log is read again if it could not be.
-const refoldEvery = 5 * time.Second
-
-// refold folds the log again for readers; nil: ctx has ended.
-func (s *Server) refold(ctx context.Context) *fold.State {
-	s.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
-	for ctx.Err() == nil {
-		state, taken := fold.New(), s.taken.Load()
-		err := s.replay(ctx, state.Apply)
-		switch {
-		case err == nil && s.taken.Load() == taken:
-			state.Seq = max(state.Seq, s.torn())
-			return state
-		case err == nil:
-			continue // a snapshot may have let go of what it was about to read
-		}
-		s.opts.Logger.Error("readers have no fold of the log", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(refoldEvery):
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package denials
 
 import (
 	"cmp"
@@ -60,8 +60,6 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
-func sorted[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
-
 // sourceOf is what strangers are counted by: the network of an address, since one who has an
 // address of IPv6 has 2^64, else what kind of name it is.
 func sourceOf(who string) string {
@@ -81,3 +79,5 @@ func sourceOf(who string) string {
 	}
 	return kind + ":" + prefix.String()
 }
+
+func sorted[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }

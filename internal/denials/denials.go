@@ -1,0 +1,141 @@
+package denials
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
+)
+
+// Whoever is refused must not be able to fill the log, or to hide what others try. So
+// entries are bounded for each one who is known, and for all strangers together. What is
+// beyond a bound is counted, and a minute's counts are one entry of whoever they are of.
+const (
+	maxDenialsOf = 30  // entries in a minute of one who is known
+	maxDenials   = 300 // of all of them; each still has his first one
+	// strangersAtOnce is how many strangers have an entry of their own before they only count;
+	// each strangersEvery there is room for one more.
+	strangersAtOnce = 60
+	strangersEvery  = 10 * time.Minute
+	// maxWhat and maxReason bound the texts of an entry, in bytes; as JSON they have twice as many.
+	maxWhat   = 200
+	maxReason = 1 << 10
+)
+
+// strangers is who tried what strangers did, in an entry that counts more than one of them.
+const strangers = "strangers"
+
+// Entry is that of an attempt. Most is in what was tried; a reason that says the same is left out.
+func Entry(who, what string, cause error) *tutti.Denied {
+	out := &tutti.Denied{Who: who, What: plain.Cut(what, maxWhat)}
+	if reason := cause.Error(); reason != what {
+		out.Reason = plain.Cut(reason, maxReason)
+	}
+	return out
+}
+
+// Minute has the attempts of the minute that goes on. It begins with the first one, and ends
+// when what was counted is taken. The zero Minute has not begun.
+type Minute struct {
+	mu       sync.Mutex
+	since    time.Time // zero: there was none
+	known    map[string]*attempts
+	recorded int // of those who are known
+
+	strangers attempts
+	sources   counts    // of what strangers tried
+	room      int       // for strangers' own entries
+	roomAt    time.Time // when room was counted; zero: never
+}
+
+// attempts are what one has tried within a minute.
+type attempts struct {
+	recorded map[string]bool
+	more     counts
+}
+
+// note records an attempt as one of its own if it may be and there is none like it, else it
+// counts it.
+func (a *attempts) note(key, what string, may bool) bool {
+	if !may || a.recorded[key] {
+		a.more.add(what)
+		return false
+	}
+	if a.recorded == nil {
+		a.recorded = map[string]bool{}
+	}
+	a.recorded[key] = true
+	return true
+}
+
+// isKnown tells those who have proved who they are from strangers, who can call themselves
+// by as many names as they like.
+func isKnown(who string) bool {
+	kind, _, _ := strings.Cut(who, ":")
+	return kind == "node" || kind == "operator" || kind == "token"
+}
+
+// Admit reports whether an attempt is to have an entry of its own. It counts it otherwise.
+func (d *Minute) Admit(now time.Time, who, what string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() {
+		d.since, d.known = now, map[string]*attempts{}
+	}
+	if !isKnown(who) {
+		return d.admitStranger(now, who, what)
+	}
+	a := d.known[who]
+	if a == nil {
+		a = &attempts{}
+		d.known[who] = a
+	}
+	n := len(a.recorded)
+	if !a.note(what, what, n < maxDenialsOf && (n == 0 || d.recorded < maxDenials)) {
+		return false
+	}
+	d.recorded++
+	return true
+}
+
+func (d *Minute) admitStranger(now time.Time, who, what string) bool {
+	if d.roomAt.IsZero() {
+		d.room, d.roomAt = strangersAtOnce, now
+	}
+	if more := int(now.Sub(d.roomAt) / strangersEvery); more > 0 {
+		d.room, d.roomAt = min(d.room+more, strangersAtOnce), now
+	}
+	if d.strangers.note(who+"\x00"+what, what, d.room > 0) {
+		d.room--
+		return true
+	}
+	d.sources.add(sourceOf(who))
+	return false
+}
+
+// Due returns the entries of what was counted, when the minute is over.
+func (d *Minute) Due(now time.Time) []*tutti.Denied {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() || now.Sub(d.since) <= time.Minute {
+		return nil
+	}
+	var out []*tutti.Denied
+	for _, who := range sorted(d.known) {
+		if more := d.known[who].more; more.total > 0 {
+			out = append(out, &tutti.Denied{Who: who, What: more.String(), Reason: fmt.Sprintf("%d times more within a minute", more.total)})
+		}
+	}
+	if more := d.strangers.more; more.total > 0 {
+		who, by := strangers, d.sources.String()
+		if len(d.sources.of) == 1 {
+			who = by
+		}
+		out = append(out, &tutti.Denied{Who: who, What: more.String(), Reason: fmt.Sprintf("%d times more within a minute, by %s", more.total, by)})
+	}
+	d.since, d.known, d.recorded, d.strangers, d.sources = time.Time{}, nil, 0, attempts{}, counts{}
+	return out
+}
