@@ -50,7 +50,7 @@ var layers = map[string]string{
 	"plan": rules, "site": rules, "stack": rules, "policy": rules, "data": rules, "audit": rules,
 	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
-	"presence": parts, "share": parts, "denials": parts, "replica": parts,
+	"presence": parts, "share": parts, "denials": parts, "replica": parts, "past": parts,
 	"killpoint": points,
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,

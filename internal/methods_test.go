@@ -26,7 +26,7 @@ var oldTypes = map[string]int{
 	"internal/fleet.reader":   89,
 	"internal/httpapi.Client": 60,
 	"internal/powerfs.FS":     45,
-	"internal/server.Server":  120,
+	"internal/server.Server":  110,
 	"internal/server.tx":      82,
 }
 

@@ -218,7 +218,7 @@ func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
 	}
 }
 
-// copier is a server.Copy that writes an archive.
+// copier is a past.Copy that writes an archive.
 type copier struct {
 	dir  string
 	to   io.Writer
@@ -226,7 +226,7 @@ type copier struct {
 	*archive.Writer
 }
 
-// Begin implements server.Copy.
+// Begin implements past.Copy.
 func (c *copier) Begin(after uint64, link tutti.Digest) error {
 	config, err := readConfig(c.dir)
 	if err != nil {

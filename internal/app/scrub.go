@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/past"
 )
 
 // scrubFile, in a server's directory, says what the last scrub of its content has found.
@@ -16,7 +16,7 @@ const scrubFile = "scrub.json"
 // scrubNotes keeps what scrubs have found in a server's directory, for the server and for doctor.
 type scrubNotes struct{ dir string }
 
-// Last implements server.Scrubs: a backup reads all content, too.
+// Last implements past.Scrubs: a backup reads all content, too.
 func (n scrubNotes) Last() time.Time {
 	backup, _ := lastBackup(n.dir)
 	if scrub := lastScrub(n.dir); scrub.At.After(backup) {
@@ -25,8 +25,8 @@ func (n scrubNotes) Last() time.Time {
 	return backup
 }
 
-// Done implements server.Scrubs.
-func (n scrubNotes) Done(found server.Scrub) error {
+// Done implements past.Scrubs.
+func (n scrubNotes) Done(found past.Scrub) error {
 	raw, err := json.Marshal(found)
 	if err != nil {
 		return err
@@ -35,11 +35,11 @@ func (n scrubNotes) Done(found server.Scrub) error {
 }
 
 // lastScrub is the last scrub of a server's content, the zero one if there was none.
-func lastScrub(dir string) server.Scrub {
+func lastScrub(dir string) past.Scrub {
 	raw, err := os.ReadFile(filepath.Join(dir, scrubFile))
-	var found server.Scrub
+	var found past.Scrub
 	if err != nil || json.Unmarshal(raw, &found) != nil {
-		return server.Scrub{}
+		return past.Scrub{}
 	}
 	return found
 }

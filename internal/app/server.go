@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/retain"
-	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/space"
 )
 
@@ -60,7 +60,7 @@ const (
 	defaultReserve   = 64 << 20
 )
 
-var _ server.Tearing = witnessed{}
+var _ past.Tearing = witnessed{}
 
 // Server is the whole server process: bus, log, writer, HTTP API.
 type Server struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-func (p *past) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
+func (p *trimming) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 	t.Helper()
 	var out []api.AuditEntry
 	err := p.ReadAudit(t.Context(), in, func(e api.AuditEntry) error {
@@ -33,7 +33,7 @@ func (p *past) audit(t *testing.T, in api.ReadAudit) []api.AuditEntry {
 }
 
 // verified fails unless the trail is whole up to the last event there ever was.
-func (p *past) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
+func (p *trimming) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 	t.Helper()
 	var c audit.Chain
 	for _, e := range trail {
@@ -49,7 +49,7 @@ func (p *past) verified(t *testing.T, trail []api.AuditEntry) audit.Chain {
 }
 
 // wantTrail verifies the whole trail and what is kept of each entry.
-func (p *past) wantTrail(t *testing.T) {
+func (p *trimming) wantTrail(t *testing.T) {
 	t.Helper()
 	p.audit(t, api.ReadAudit{})
 	synctest.Wait() // asking may have made a snapshot due

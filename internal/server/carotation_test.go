@@ -284,7 +284,7 @@ func TestANodeThatPinsAllTheTime(t *testing.T) {
 }
 
 // rotates rotates the keys, and leaves behind whoever does not follow.
-func (p *past) rotates(t *testing.T) {
+func (p *trimming) rotates(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()
 	for _, step := range []tutti.RotationStep{tutti.RotationBegin, tutti.RotationSwitch} {

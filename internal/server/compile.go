@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/share"
@@ -76,7 +77,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 	if served.Set, err = s.storeExports(ctx, nil, in.Exports); err != nil {
 		return nil, err
 	}
-	asked, err := s.storeAsked(ctx, nil, in.Reads, in.Keys)
+	asked, err := s.past.StoreAsked(ctx, nil, in.Reads, in.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 			return err
 		}
 		tx.emit(tutti.ActorNode(host.Node), &tutti.RunAsked{
-			Run: r.Run, Asked: asked.digest, Absent: asked.content.Absent, Reads: asked.content, Served: served,
+			Run: r.Run, Asked: asked.Digest, Absent: asked.Content.Absent, Reads: asked.Content, Served: served,
 		})
 		if in.CatalogUUID != "" {
 			tx.publishStored(host, r.Job, in, served.Set)
@@ -111,7 +112,7 @@ func (s *Server) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, e
 	for i := range record.Reads {
 		record.Reads[i].Seq = 0
 	}
-	digest, err := s.store(ctx, nil, record)
+	digest, err := s.past.Store(ctx, nil, record)
 	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
 }
 
@@ -200,12 +201,12 @@ func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *publi
 }
 
 // servedAgain reports whether a run's record is the one that it has.
-func servedAgain(r *engine.Run, asked asked, served *tutti.Served) (bool, error) {
+func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, error) {
 	had, err := json.Marshal([]any{r.Served, r.Asked})
 	if err != nil {
 		return false, err
 	}
-	has, err := json.Marshal([]any{served, asked.content})
+	has, err := json.Marshal([]any{served, asked.Content})
 	return bytes.Equal(had, has), err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/share"
@@ -23,10 +24,7 @@ import (
 
 // Emit appends what no call of an operator or a node makes by itself.
 func (s *Server) Emit(body tutti.Body) error {
-	return s.do(context.Background(), func(tx *tx) error {
-		tx.emit(actorServer, body)
-		return nil
-	})
+	return s.emit(context.Background(), body)
 }
 
 // State is what a server folds out of a log.
@@ -44,7 +42,7 @@ func (s *Server) State() State {
 
 // Sweep removes blobs now.
 func (s *Server) Sweep(ctx context.Context) error {
-	return (&keeper{s, s.opts.Log.(trimmedLog)}).sweep(ctx)
+	return s.past.Sweep(ctx, s.emit)
 }
 
 // What a gate costs of a node's share, and what a node has at once.
@@ -115,12 +113,6 @@ const (
 	MaxEnded  = maxEnded
 )
 
-// RetireReports says which reports are let go, as a sweep does before it removes anything.
-func (s *Server) RetireReports(ctx context.Context) error {
-	_, err := (&keeper{s, s.opts.Log.(trimmedLog)}).named(ctx)
-	return err
-}
-
 // Size returns how many jobs and runs the server has in memory.
 func (s State) Size() (jobs, runs int) {
 	return len(s.folded.Engine.Jobs), len(s.folded.Engine.Runs)
@@ -151,9 +143,9 @@ func Operators(events []tutti.Event) []string {
 
 // Hydrate loads the exports of events.
 func Hydrate(blobs tutti.Blobs, events []tutti.Event) error {
-	shared := newSharedAsked()
+	stored := past.New(past.Options{Blobs: blobs})
 	for _, e := range events {
-		if err := hydrate(context.Background(), blobs, shared, e.Body); err != nil {
+		if err := stored.Hydrate(context.Background(), e.Body); err != nil {
 			return err
 		}
 	}
@@ -196,7 +188,7 @@ func (s State) Reader(of *Server) *explain.Reader {
 	look := func(_ context.Context, f func(explain.View) error) error {
 		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.presence, Space: of.opts.Space, May: func(tutti.Verb, string) error { return nil }})
 	}
-	return explain.New(look, past{of}, of.opts.Blobs)
+	return explain.New(look, thePast{of.past, of}, of.opts.Blobs)
 }
 
 // Seq is the last event of the fold.

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/hostile"
 	"github.com/tutti-project/tutti/internal/memory"
+	"github.com/tutti-project/tutti/internal/past"
 )
 
 // FuzzFold: whatever events a log has, folding them ends in an error or in a
@@ -82,7 +83,7 @@ func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, shared := fold.New(), newSharedAsked()
+	s, stored := fold.New(), past.New(past.Options{Blobs: blobs})
 	lines := bytes.Split(bytes.ReplaceAll(log, []byte("SET"), []byte(digest)), []byte("\n"))
 	for i, line := range lines[:min(len(lines), 200)] {
 		if uint64(i) == seed%uint64(len(lines)) {
@@ -93,7 +94,7 @@ func foldLog(t *testing.T, log []byte, seed uint64, exports []byte) *fold.State 
 			return s
 		}
 		e.Seq = uint64(i) + 1
-		if hydrate(t.Context(), blobs, shared, e.Body) != nil {
+		if stored.Hydrate(t.Context(), e.Body) != nil {
 			return s
 		}
 		s.Apply(e)

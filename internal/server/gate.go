@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/wire"
@@ -67,7 +68,7 @@ func (s *Server) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (a
 	if kept.set, err = s.storeExports(ctx, s.roomOf(key, maxStored), in.Exports); err != nil {
 		return nil, err
 	}
-	if kept.asked, err = s.storeAsked(ctx, s.roomOf(key, maxStored), in.Reads, in.Keys); err != nil {
+	if kept.asked, err = s.past.StoreAsked(ctx, s.roomOf(key, maxStored), in.Reads, in.Keys); err != nil {
 		return nil, err
 	}
 	err = s.do(ctx, func(tx *tx) (err error) {
@@ -88,7 +89,7 @@ type handing struct {
 // handed is what a compiled run handed over, as it is stored.
 type handed struct {
 	set   tutti.Digest // of exports
-	asked asked
+	asked past.Asked
 }
 
 // atGate returns the gate's answer. With what the run handed over, it is noted that
@@ -133,7 +134,7 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 		tx.setExports(n, r, in.Exports, kept.set, true)
 	}
 	tx.emit(by, &tutti.RunCompiled{
-		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.digest, Absent: kept.asked.content.Absent, Reads: kept.asked.content,
+		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.Digest, Absent: kept.asked.Content.Absent, Reads: kept.asked.Content,
 	})
 	if tx.Engine.Converges(r) {
 		tx.server.admitted[n.Node] = admission{r.Run, in.publishes.basis}
@@ -214,10 +215,10 @@ func (tx *tx) setExports(n *fold.Node, r *engine.Run, exports []tutti.Export, se
 }
 
 // storeExports keeps a set as a blob; equal sets have equal digests.
-func (s *Server) storeExports(ctx context.Context, room room, exports []tutti.Export) (tutti.Digest, error) {
+func (s *Server) storeExports(ctx context.Context, room past.Room, exports []tutti.Export) (tutti.Digest, error) {
 	if len(exports) == 0 {
 		return "", nil
 	}
-	digest, err := s.store(ctx, room, exports)
+	digest, err := s.past.Store(ctx, room, exports)
 	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
 }

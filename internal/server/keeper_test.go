@@ -28,8 +28,8 @@ import (
 
 const snapshotEvery = 20
 
-// past is a server that lets go of the past early, and all that its log ever had.
-type past struct {
+// trimming is a server that lets go of the past early, and all that its log ever had.
+type trimming struct {
 	*servertest.Fleet
 	log  *allLog
 	db   *servertest.Node
@@ -90,23 +90,23 @@ func lettingGo(log tutti.Log) func(*server.Options) {
 }
 
 // startPast starts a server with one node. It must run in a bubble.
-func startPast(t *testing.T, change ...func(*server.Options)) *past {
+func startPast(t *testing.T, change ...func(*server.Options)) *trimming {
 	t.Helper()
 	log, keys := &allLog{Log: memory.NewLog()}, servertest.MakeKeys()
 	f := servertest.Start(t, append([]func(*server.Options){lettingGo(log), withKeys(keys)}, change...)...)
 	f.Log = log.Log
-	p := &past{Fleet: f, log: log, db: f.Join("db-01"), keys: keys}
+	p := &trimming{Fleet: f, log: log, db: f.Join("db-01"), keys: keys}
 	f.Push(onePlan)
 	return p
 }
 
 // again starts another server on what this one has left.
-func (p *past) again(t *testing.T) *past {
+func (p *trimming) again(t *testing.T) *trimming {
 	t.Helper()
 	_ = p.Stop()
 	log := &allLog{Log: p.log.Log, all: p.log.all}
 	f := servertest.Resume(t, log.Log, p.Blobs, lettingGo(log), withKeys(p.keys))
-	return &past{Fleet: f, log: log, db: f.Node("db-01"), keys: p.keys}
+	return &trimming{Fleet: f, log: log, db: f.Node("db-01"), keys: p.keys}
 }
 
 const onePlan = `
@@ -122,7 +122,7 @@ plans:
 `
 
 // jobs runs a job after the other.
-func (p *past) jobs(t *testing.T, n int) []tutti.JobID {
+func (p *trimming) jobs(t *testing.T, n int) []tutti.JobID {
 	t.Helper()
 	var out []tutti.JobID
 	for range n {
@@ -136,7 +136,7 @@ func (p *past) jobs(t *testing.T, n int) []tutti.JobID {
 }
 
 // job runs a job whose run exports, publishes and has a record.
-func (p *past) job() (tutti.JobID, error) {
+func (p *trimming) job() (tutti.JobID, error) {
 	job, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply})
 	if err != nil {
 		return "", err
@@ -162,7 +162,7 @@ func (p *past) job() (tutti.JobID, error) {
 	return job, p.db.Call(wire.OpResult, result, nil)
 }
 
-func (p *past) wantWhole(t *testing.T) {
+func (p *trimming) wantWhole(t *testing.T) {
 	t.Helper()
 	now := p.State()
 	synctest.Wait() // asking may have made a snapshot due
@@ -173,7 +173,7 @@ func (p *past) wantWhole(t *testing.T) {
 }
 
 // first is the first event that the log still has.
-func (p *past) first(t *testing.T) uint64 {
+func (p *trimming) first(t *testing.T) uint64 {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
 	if err != nil || !found {
@@ -299,7 +299,7 @@ func TestASnapshotMayBeCutOffAnywhere(t *testing.T) {
 }
 
 // wantSwept fails if there are blobs that a server with this memory needs not.
-func (p *past) wantSwept(t *testing.T) {
+func (p *trimming) wantSwept(t *testing.T) {
 	t.Helper()
 	stored, err := p.Blobs.List(t.Context())
 	if err != nil {
@@ -313,7 +313,7 @@ func (p *past) wantSwept(t *testing.T) {
 }
 
 // trail is the audit trail of all that ever was, verified.
-func (p *past) trail(t *testing.T) []api.AuditEntry {
+func (p *trimming) trail(t *testing.T) []api.AuditEntry {
 	t.Helper()
 	e, found, err := p.log.Snapshot(t.Context())
 	if err != nil || !found {

@@ -380,7 +380,7 @@ func keepAsked(keep func(tutti.Digest), asked, absent tutti.Digest) {
 
 // everythingHappens does what makes each kind of event, as operators and nodes do
 // it.
-func everythingHappens(t *testing.T, p *past) {
+func everythingHappens(t *testing.T, p *trimming) {
 	t.Helper()
 	ctx := servertest.Operator()
 	must := func(err error) {
@@ -445,7 +445,7 @@ func everythingHappens(t *testing.T, p *past) {
 	}
 	synctest.Wait()
 	p.db.Agent = wire.Claim{Knows: tutti.Capabilities(), Begun: &tutti.Fence{Epoch: 1, Seq: 1 << 40}} // more than the log has
-	must(p.RetireReports(t.Context()))
+	must(p.Sweep(t.Context()))
 	copied(t, p.db)
 	must(p.KeepNode(ctx, api.KeepNode{Node: "db-01", Boot: "boot-2"}))
 	p.rotates(t)
@@ -456,7 +456,7 @@ func everythingHappens(t *testing.T, p *past) {
 
 // factsChange lets db-01 tell other facts than those of its last run, and prove under these that
 // it is good.
-func (p *past) factsChange(t *testing.T) {
+func (p *trimming) factsChange(t *testing.T) {
 	t.Helper()
 	h := &factsHouse{t, p.Fleet, p.db}
 	r, err := p.ShowNode(servertest.Operator(), "db-01")
@@ -467,7 +467,7 @@ func (p *past) factsChange(t *testing.T) {
 }
 
 // exclusive begins an exclusive job, of which one node is disabled.
-func (p *past) exclusive(t *testing.T, nodes ...*servertest.Node) {
+func (p *trimming) exclusive(t *testing.T, nodes ...*servertest.Node) {
 	t.Helper()
 	why := "new kernel"
 	if _, err := p.StartJob(servertest.Operator(), api.StartJob{Plan: "deploy", Mode: tutti.ModeApply, Exclusive: &why}); err != nil {
@@ -482,7 +482,7 @@ func (p *past) exclusive(t *testing.T, nodes ...*servertest.Node) {
 
 // convergeOnce lets db-01 apply and, under other code, prove that it is good; db-02
 // waits for a value.
-func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
+func (p *trimming) convergeOnce(t *testing.T, second *servertest.Node) {
 	t.Helper()
 	begin := func(target string) {
 		t.Helper()
@@ -535,7 +535,7 @@ func (p *past) convergeOnce(t *testing.T, second *servertest.Node) {
 }
 
 // act claims a run and goes through with it; if it is stopped at its gate, twice.
-func (p *past) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
+func (p *trimming) act(t *testing.T, n *servertest.Node, key string, stopped bool) {
 	t.Helper()
 	run := n.MustClaim().Run
 	gate := wire.Gate{Run: run}

@@ -2,11 +2,12 @@ package server
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/past"
 )
 
 // look is explain.Look: f gets a version of the fold beside the writer, which is not
@@ -34,18 +35,13 @@ func (s *Server) look(ctx context.Context, f func(explain.View) error) error {
 	})
 }
 
-// past is explain.Past; ReadAudit is the server's.
-type past struct{ *Server }
-
-// History implements explain.Past.
-func (p past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
-	return p.history(ctx, after)
+// thePast is explain.Past; ReadAudit is the server's, which says who may.
+type thePast struct {
+	*past.Past
+	of *Server
 }
 
-// Through implements explain.Past.
-func (p past) Through() uint64 {
-	if taken := p.taken.Load(); taken != nil {
-		return taken.Through
-	}
-	return 0
+// ReadAudit implements explain.Past.
+func (p thePast) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
+	return p.of.ReadAudit(ctx, in, yield)
 }

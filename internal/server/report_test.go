@@ -61,7 +61,7 @@ func TestARecordSpeaksToNoTerminal(t *testing.T) {
 
 // reported runs a job whose run has a report, a log and a record; same: they are
 // one blob.
-func (p *past) reported(t *testing.T, same bool) tutti.RunID {
+func (p *trimming) reported(t *testing.T, same bool) tutti.RunID {
 	t.Helper()
 	p.Start("deploy", tutti.ModeApply)
 	run := p.db.MustClaim().Run
@@ -87,7 +87,7 @@ func (p *past) reported(t *testing.T, same bool) tutti.RunID {
 }
 
 // kept says which of a run's report, log and record the server has.
-func (p *past) kept(t *testing.T, run tutti.RunID) string {
+func (p *trimming) kept(t *testing.T, run tutti.RunID) string {
 	t.Helper()
 	ctx := servertest.Operator()
 	var out []string

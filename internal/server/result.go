@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
@@ -26,7 +27,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 	if err != nil {
 		return nil, err
 	}
-	var more *asked
+	var more *past.Asked
 	if of.wanted {
 		if err := s.storeEnclosed(ctx, key, in); err != nil {
 			return nil, err
@@ -49,7 +50,7 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		if r.Result == nil { // the same result may come twice
 			tx.withdrawUndeclared(n, r, in.Result)
 			if more != nil {
-				tx.emit(tutti.ActorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.digest, Absent: more.content.Absent, Reads: more.content})
+				tx.emit(tutti.ActorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.Digest, Absent: more.Content.Absent, Reads: more.Content})
 			}
 			if tx.Registry.Claims[r.Run] == n {
 				delete(tx.server.stored, n.Key)
@@ -120,7 +121,7 @@ func (s *Server) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Re
 
 // askedBesides keeps what a run asked that it has not handed over at a gate:
 // because it never came to one, or asked more behind it. nil: there is nothing.
-func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*asked, error) {
+func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
 	if !of.asks {
 		return nil, nil
 	}
@@ -139,7 +140,7 @@ func (s *Server) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.R
 	if of.served != nil {
 		record = besidesServed(record, of.served)
 	}
-	kept, err := s.storeAsked(ctx, s.roomOf(key, maxEnded), record.Reads, record.Keys)
+	kept, err := s.past.StoreAsked(ctx, s.roomOf(key, maxEnded), record.Reads, record.Keys)
 	if tutti.CodeOf(err) == tutti.CodeInvalid {
 		s.opts.Logger.Warn("a record with a question that is none", "run", in.Run, "error", err)
 		return nil, nil

@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 )
 
-// scrubNotes are server.Scrubs in memory.
+// scrubNotes are past.Scrubs in memory.
 type scrubNotes struct {
 	mu   sync.Mutex
 	last time.Time
-	done []server.Scrub
+	done []past.Scrub
 }
 
 func (n *scrubNotes) Last() time.Time {
@@ -27,7 +28,7 @@ func (n *scrubNotes) Last() time.Time {
 	return n.last
 }
 
-func (n *scrubNotes) Done(s server.Scrub) error {
+func (n *scrubNotes) Done(s past.Scrub) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last = s.At
@@ -36,7 +37,7 @@ func (n *scrubNotes) Done(s server.Scrub) error {
 }
 
 // all are the scrubs that were told.
-func (n *scrubNotes) all() []server.Scrub {
+func (n *scrubNotes) all() []past.Scrub {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.done)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/denials"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/replica"
 	"github.com/tutti-project/tutti/internal/retain"
@@ -58,12 +58,6 @@ type Keys interface {
 	Settle()
 }
 
-// Tearing is a log that a loss of power may leave with half an append at its
-// end, which nobody reads: the next event goes behind the sequence Torn.
-type Tearing interface {
-	Torn() uint64
-}
-
 // Options are what a server needs. Zero durations take the defaults.
 type Options struct {
 	Log      tutti.Log
@@ -89,7 +83,7 @@ type Options struct {
 	// FirstOperator is whose certificate was made before there was a log. May be nil.
 	FirstOperator *tutti.OperatorIssued
 	// Scrubs remembers when content was read last, all of it; each ScrubEvery it is. nil or 0: it is not.
-	Scrubs     Scrubs
+	Scrubs     past.Scrubs
 	ScrubEvery time.Duration
 	// Epochs remembers the log's epoch; nil: nobody does.
 	Epochs Epochs
@@ -126,24 +120,17 @@ type Server struct {
 	access   access
 	denials  denials.Minute
 	shares   *share.Shares
-	readers  chan struct{} // taken by who reads the past, see inTurns
-	lookups  chan struct{} // taken by who looks up an old event, see Behind
+	past     *past.Past
 	asks     asks
-	asked    *sharedAsked
 	readings *share.Readings
 	files    atomic.Pointer[codeFiles]
 	leavers  []leaver // the writer's
 	at       atomic.Pointer[tutti.Position]
-	links    links
 	saidBack atomic.Int64                 // when it was last said that somebody knows more, in seconds
 	admitted map[tutti.NodeName]admission // the writer's: of the run of each node that is held
 	stored   map[tutti.NodeKey]int64      // the writer's: bytes of blobs that a node has sent since its last result
 	rotating sync.Mutex                   // held by who takes a step of a rotation
-	past     sync.Mutex                   // held by whoever lets go of the past, or copies it
 	beside   sync.WaitGroup               // what goes on beside the writer
-
-	snapshotDue chan struct{}
-	taken       atomic.Pointer[tutti.SnapshotTaken] // the latest one
 }
 
 const (
@@ -151,6 +138,7 @@ const (
 	defaultJobs     = 1000
 	defaultRuns     = 20_000
 	defaultCompiles = 200
+	snapshotEvery   = 10_000 // events
 	appendDeadline  = 20 * time.Second
 	maxBatch        = 256
 	maxAppend       = 10_000 // events; the log takes twice as many, and no command emits more
@@ -166,7 +154,7 @@ func New(opts Options) *Server {
 	if opts.Space == nil {
 		opts.Space = func() error { return nil }
 	}
-	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, defaultSnapshotEvery)
+	opts.SnapshotEvery = cmp.Or(opts.SnapshotEvery, snapshotEvery)
 	opts.Compiles = cmp.Or(opts.Compiles, defaultCompiles)
 	opts.Keep.Jobs = cmp.Or(opts.Keep.Jobs, defaultJobs)
 	opts.Keep.Runs = cmp.Or(opts.Keep.Runs, defaultRuns)
@@ -182,16 +170,13 @@ func New(opts Options) *Server {
 		access:   newAccess(),
 		asks:     newAsks(),
 		shares:   share.New(),
-		readers:  make(chan struct{}, readersAtOnce),
-		lookups:  make(chan struct{}, lookupsAtOnce),
 		stored:   map[tutti.NodeKey]int64{},
 		admitted: map[tutti.NodeName]admission{},
-		asked:    newSharedAsked(),
 		readings: share.NewReadings(),
-
-		snapshotDue: make(chan struct{}, 1),
+		past: past.New(past.Options{Log: opts.Log, Blobs: opts.Blobs, Logger: opts.Logger,
+			KeepReports: opts.KeepReports, Scrubs: opts.Scrubs, ScrubEvery: opts.ScrubEvery}),
 	}
-	s.Reader = explain.New(s.look, past{s}, opts.Blobs)
+	s.Reader = explain.New(s.look, thePast{s.past, s}, opts.Blobs)
 	return s
 }
 
@@ -232,8 +217,8 @@ func (s *Server) Run(ctx context.Context) error {
 	s.access.load(w.state)
 	s.opts.Logger.Info("serving", "seq", w.state.Seq, "nodes", len(w.state.Registry.Nodes), "jobs", len(w.state.Engine.Order))
 	close(s.ready)
-	s.beside.Go(func() { s.keep(ctx) })
-	s.beside.Go(func() { s.scrubs(ctx) })
+	s.beside.Go(func() { s.past.Keep(ctx, s.emit) })
+	s.beside.Go(func() { s.past.Scrub(ctx) })
 	s.beside.Go(func() { s.replica.Follow(ctx, s.refold) })
 	w.resume()
 	return w.serve(ctx)
@@ -281,37 +266,6 @@ type writer struct {
 	heldTo  time.Time // and then there was for the last time none
 	rung    map[tutti.JobID]rungLeases
 	resting time.Time // no decision on converge steps before
-}
-
-// hydrate loads the part of an event that the log keeps as a blob.
-func hydrate(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, body tutti.Body) error {
-	var err error
-	switch b := body.(type) {
-	case *tutti.ExportsSet:
-		return hydrateExports(ctx, blobs, b)
-	case *tutti.RunCompiled:
-		b.Reads, err = loadAsked(ctx, blobs, shared, b.Asked)
-	case *tutti.RunAsked:
-		b.Reads, err = loadAsked(ctx, blobs, shared, b.Asked)
-	}
-	return err
-}
-
-func hydrateExports(ctx context.Context, blobs tutti.Blobs, set *tutti.ExportsSet) error {
-	if set.Count == 0 {
-		return nil
-	}
-	raw, err := blobs.Get(ctx, set.Set)
-	if err != nil {
-		return fmt.Errorf("exports of %s: %w", set.Node, err)
-	}
-	if set.Exports, err = data.DecodeExports(raw); err != nil {
-		return err
-	}
-	if len(set.Exports) != set.Count {
-		return tutti.Errorf(tutti.CodeInternal, "exports of %s: %d, and blob %s has %d", set.Node, set.Count, set.Set, len(set.Exports))
-	}
-	return nil
 }
 
 func (w *writer) serve(ctx context.Context) error {
@@ -518,10 +472,7 @@ func (w *writer) after(ctx context.Context, events []tutti.Event) {
 		w.appended.Tell()
 	}
 	if w.needsSnapshot() {
-		select {
-		case w.snapshotDue <- struct{}{}:
-		default: // it is known
-		}
+		w.past.Due()
 	}
 }
 

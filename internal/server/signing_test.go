@@ -203,7 +203,7 @@ func TestWhereOperatorsSign(t *testing.T) {
 }
 
 // codeKeys lets another code key sign, which signs what is there.
-func (p *past) codeKeys(t *testing.T) {
+func (p *trimming) codeKeys(t *testing.T) {
 	t.Helper()
 	ctx := servertest.Operator()
 	p.PushCounted("notify { 'counted': }\n", 1)

@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -126,4 +127,17 @@ func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
 		}
 	}
 	return lags, nil
+}
+
+// roomOf is what a node may still make the server keep, of so many bytes.
+func (s *Server) roomOf(key tutti.NodeKey, most int64) past.Room {
+	return func(ctx context.Context, size int) error {
+		return s.do(ctx, func(tx *tx) error {
+			n, err := tx.node(key)
+			if err != nil {
+				return err
+			}
+			return tx.mayKeep(n, int64(size), most)
+		})
+	}
 }

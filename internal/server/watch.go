@@ -31,7 +31,7 @@ func (s *Server) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.W
 	defer stop()
 	for {
 		changed := s.appended.Wait()
-		for e, err := range inTurns(ctx, s.readers, s.history(ctx, from)) {
+		for e, err := range s.past.HistoryInTurns(ctx, from) {
 			if err != nil {
 				return brokenOff(ctx, err)
 			}

@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"context"
@@ -10,39 +10,15 @@ import (
 	"github.com/tutti-project/tutti/internal/retain"
 )
 
-// trimmedLog is a log whose beginning is let go once a snapshot has it.
-type trimmedLog interface {
-	tutti.Log
-	tutti.Trimming
-	tutti.Chained
-}
-
-// snapshot returns what the latest snapshot of the log is, or nil.
-func snapshot(ctx context.Context, log tutti.Log) (*tutti.SnapshotTaken, error) {
-	trimmed, ok := log.(trimmedLog)
-	if !ok {
-		return nil, nil
-	}
-	e, found, err := trimmed.Snapshot(ctx)
-	if err != nil || !found {
-		return nil, err
-	}
-	taken, ok := e.Body.(*tutti.SnapshotTaken)
-	if !ok {
-		return nil, tutti.Errorf(tutti.CodeDamaged, "event %d is no snapshot but %s", e.Seq, e.Body.Kind())
-	}
-	return taken, nil
-}
-
-// history yields the events after a sequence, in order, up to the last one at
+// History yields the events after a sequence, in order, up to the last one at
 // the time of the call: those that the latest snapshot still has, then the log's.
 // It ends with the first error.
-func (s *Server) history(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
+func (p *Past) History(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
 	return func(yield func(tutti.Event, error) bool) {
 		for {
-			taken := s.taken.Load()
+			taken := p.taken.Load()
 			if taken != nil && after < taken.Through {
-				for entry, err := range s.kept(ctx, *taken, after) {
+				for entry, err := range p.kept(ctx, *taken, after) {
 					var e tutti.Event
 					if err == nil {
 						e, err = event(entry)
@@ -53,8 +29,8 @@ func (s *Server) history(ctx context.Context, after uint64) iter.Seq2[tutti.Even
 				}
 				after = taken.Through
 			}
-			for e, err := range s.opts.Log.Read(ctx, after) {
-				if tutti.CodeOf(err) == tutti.CodeNotFound && s.taken.Load() != taken {
+			for e, err := range p.opts.Log.Read(ctx, after) {
+				if tutti.CodeOf(err) == tutti.CodeNotFound && p.taken.Load() != taken {
 					break // let go under the reader; the snapshot has it
 				}
 				if !yield(e, err) || err != nil {
@@ -62,7 +38,7 @@ func (s *Server) history(ctx context.Context, after uint64) iter.Seq2[tutti.Even
 				}
 				after = e.Seq
 			}
-			if s.taken.Load() == taken {
+			if p.taken.Load() == taken {
 				return
 			}
 		}
@@ -125,9 +101,14 @@ func inTurns[T any](ctx context.Context, slots chan struct{}, seq iter.Seq2[T, e
 	}
 }
 
+// HistoryInTurns is History for whoever may ask for it again and again: few read at once, see inTurns.
+func (p *Past) HistoryInTurns(ctx context.Context, after uint64) iter.Seq2[tutti.Event, error] {
+	return inTurns(ctx, p.readers, p.History(ctx, after))
+}
+
 // kept yields the entries of a snapshot.
-func (s *Server) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint64) iter.Seq2[tutti.Entry, error] {
-	stored, err := s.opts.Blobs.Get(ctx, taken.State)
+func (p *Past) kept(ctx context.Context, taken tutti.SnapshotTaken, after uint64) iter.Seq2[tutti.Entry, error] {
+	stored, err := p.opts.Blobs.Get(ctx, taken.State)
 	if err != nil {
 		return func(yield func(tutti.Entry, error) bool) {
 			yield(tutti.Entry{}, tutti.Wrap(tutti.CodeDamaged, err,

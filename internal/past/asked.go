@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"cmp"
@@ -10,60 +10,47 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 )
 
-// asked is what a run asked, in normal form and stored.
-type asked struct {
-	content *tutti.Asked
-	digest  tutti.Digest
+// Asked is what a run asked, in normal form and stored.
+type Asked struct {
+	Content *tutti.Asked
+	Digest  tutti.Digest
 }
 
-// storeAsked keeps what a run asked as blobs: equal reads are equal blobs, and so
+// StoreAsked keeps what a run asked as blobs: equal reads are equal blobs, and so
 // are the absent keys of nodes of one role.
-func (s *Server) storeAsked(ctx context.Context, room room, reads []tutti.Read, keys []tutti.KeyRead) (asked, error) {
+func (p *Past) StoreAsked(ctx context.Context, room Room, reads []tutti.Read, keys []tutti.KeyRead) (Asked, error) {
 	content, err := normalAsked(reads, keys)
 	if err != nil {
-		return asked{}, err
+		return Asked{}, err
 	}
 	if len(content.Keys) > 0 {
-		if content.Absent, err = s.store(ctx, room, content.Keys); err != nil {
-			return asked{}, tutti.Wrap("", err, "keep %d absent hiera keys", len(content.Keys))
+		if content.Absent, err = p.Store(ctx, room, content.Keys); err != nil {
+			return Asked{}, tutti.Wrap("", err, "keep %d absent hiera keys", len(content.Keys))
 		}
 	}
-	digest, err := s.store(ctx, room, content)
+	digest, err := p.Store(ctx, room, content)
 	if err != nil {
-		return asked{}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
+		return Asked{}, tutti.Wrap("", err, "keep %d reads", len(content.Reads))
 	}
-	return asked{s.asked.share(digest, content), digest}, nil
+	return Asked{p.asked.share(digest, content), digest}, nil
 }
 
-// room says whether there is room for so many bytes of content that is not kept yet. nil: there is.
-type room func(ctx context.Context, size int) error
+// Room says whether there is room for so many bytes of content that is not kept yet. nil: there is.
+type Room func(ctx context.Context, size int) error
 
-// roomOf is what a node may still make the server keep, of so many bytes.
-func (s *Server) roomOf(key tutti.NodeKey, most int64) room {
-	return func(ctx context.Context, size int) error {
-		return s.do(ctx, func(tx *tx) error {
-			n, err := tx.node(key)
-			if err != nil {
-				return err
-			}
-			return tx.mayKeep(n, int64(size), most)
-		})
-	}
-}
-
-// store keeps content as a blob of JSON, if it is not there.
-func (s *Server) store(ctx context.Context, room room, content any) (tutti.Digest, error) {
+// Store keeps content as a blob of JSON, if it is not there.
+func (p *Past) Store(ctx context.Context, room Room, content any) (tutti.Digest, error) {
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return "", err
 	}
 	digest := tutti.DigestOf(raw)
-	has, err := s.opts.Blobs.Has(ctx, digest) // most runs ask what they did before
+	has, err := p.opts.Blobs.Has(ctx, digest) // most runs ask what they did before
 	if err == nil && !has && room != nil {
 		err = room(ctx, len(raw))
 	}
 	if err == nil && !has {
-		_, err = s.opts.Blobs.Put(ctx, raw)
+		_, err = p.opts.Blobs.Put(ctx, raw)
 	}
 	return digest, err
 }
@@ -108,12 +95,12 @@ func normalAsked(reads []tutti.Read, keys []tutti.KeyRead) (*tutti.Asked, error)
 	return out, nil
 }
 
-// loadAsked returns what storeAsked kept, and reads it unless it is known.
-func loadAsked(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, digest tutti.Digest) (*tutti.Asked, error) {
-	if known := shared.known(digest); known != nil {
+// loadAsked returns what StoreAsked kept, and reads it unless it is known.
+func (p *Past) loadAsked(ctx context.Context, digest tutti.Digest) (*tutti.Asked, error) {
+	if known := p.asked.known(digest); known != nil {
 		return known, nil
 	}
-	raw, err := blobs.Get(ctx, digest)
+	raw, err := p.opts.Blobs.Get(ctx, digest)
 	if err != nil {
 		return nil, tutti.Wrap("", err, "what a run asked")
 	}
@@ -122,18 +109,18 @@ func loadAsked(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, dige
 		return nil, tutti.Wrap(tutti.CodeInternal, err, "what a run asked")
 	}
 	if out.Absent != "" {
-		if out.Keys, err = loadAbsent(ctx, blobs, shared, out.Absent); err != nil {
+		if out.Keys, err = p.loadAbsent(ctx, out.Absent); err != nil {
 			return nil, tutti.Wrap("", err, "absent hiera keys")
 		}
 	}
-	return shared.share(digest, &out), nil
+	return p.asked.share(digest, &out), nil
 }
 
-func loadAbsent(ctx context.Context, blobs tutti.Blobs, shared *sharedAsked, digest tutti.Digest) ([]string, error) {
-	if keys := shared.keys(digest); keys != nil {
+func (p *Past) loadAbsent(ctx context.Context, digest tutti.Digest) ([]string, error) {
+	if keys := p.asked.keys(digest); keys != nil {
 		return keys, nil
 	}
-	raw, err := blobs.Get(ctx, digest)
+	raw, err := p.opts.Blobs.Get(ctx, digest)
 	if err != nil {
 		return nil, err
 	}

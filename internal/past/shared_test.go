@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 )
 
 // ran stores what a run asked, as a server does, and returns its digest.
-func ran(t *testing.T, s *Server, value string, keys ...string) asked {
+func ran(t *testing.T, s *Past, value string, keys ...string) Asked {
 	t.Helper()
 	reads := []tutti.Read{{Query: tutti.Query{Kind: tutti.QueryValue, Key: "shared/x"}, Found: true, Digest: tutti.DigestOf([]byte(value))}}
 	var all []tutti.KeyRead
 	for _, k := range keys {
 		all = append(all, tutti.KeyRead{Key: k})
 	}
-	out, err := s.storeAsked(t.Context(), nil, reads, all)
+	out, err := s.StoreAsked(t.Context(), nil, reads, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,22 +44,22 @@ func TestWhatRunsAskedIsKeptOnce(t *testing.T) {
 	blobs := &countedBlobs{Blobs: memory.NewBlobs()}
 	first := New(Options{Blobs: blobs})
 	a, same, other := ran(t, first, "1", "k1", "k2"), ran(t, first, "1", "k1", "k2"), ran(t, first, "2", "k1", "k2")
-	if a.content != same.content || a.content == other.content {
+	if a.Content != same.Content || a.Content == other.Content {
 		t.Error("equal content is not shared, or different content is")
 	}
-	if &a.content.Keys[0] != &other.content.Keys[0] {
+	if &a.Content.Keys[0] != &other.Content.Keys[0] {
 		t.Error("the absent keys of different content are not shared")
 	}
 	next := New(Options{Blobs: blobs})
 	var loaded []*tutti.Asked
-	for _, digest := range []tutti.Digest{a.digest, other.digest, a.digest, other.digest} {
-		content, err := loadAsked(t.Context(), blobs, next.asked, digest)
+	for _, digest := range []tutti.Digest{a.Digest, other.Digest, a.Digest, other.Digest} {
+		content, err := next.loadAsked(t.Context(), digest)
 		if err != nil {
 			t.Fatal(err)
 		}
 		loaded = append(loaded, content)
 	}
-	if diff := cmp.Diff([]*tutti.Asked{a.content, other.content}, loaded[:2]); diff != "" {
+	if diff := cmp.Diff([]*tutti.Asked{a.Content, other.Content}, loaded[:2]); diff != "" {
 		t.Errorf("after a restart: -want +got\n%s", diff)
 	}
 	if loaded[0] != loaded[2] || loaded[1] != loaded[3] || &loaded[0].Keys[0] != &loaded[1].Keys[0] {
@@ -93,7 +93,7 @@ func TestWhatNobodyAskedAnyMoreGoes(t *testing.T) {
 	if asked != 1 || absent != 1 {
 		t.Errorf("%d contents and %d lists of keys are left, want 1 and 1", asked, absent)
 	}
-	if again := ran(t, s, "stays", "k1"); again.content != stays.content {
+	if again := ran(t, s, "stays", "k1"); again.Content != stays.Content {
 		t.Error("what is kept is not known")
 	}
 	runtime.KeepAlive(stays)

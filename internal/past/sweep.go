@@ -1,8 +1,9 @@
-package server
+package past
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"time"
@@ -17,14 +18,23 @@ type sweeper interface {
 	Sweep(ctx context.Context, named func(context.Context) (map[tutti.Digest]bool, error)) (sweep.Swept, error)
 }
 
-// sweep removes the blobs that nothing names.
+// Sweep removes the blobs that nothing names.
+func (p *Past) Sweep(ctx context.Context, emit Emit) error {
+	log, ok := p.trimmed()
+	if !ok {
+		return nil
+	}
+	return (&keeper{p, log, emit}).sweep(ctx)
+}
+
+// sweep is Sweep.
 func (k *keeper) sweep(ctx context.Context) error {
 	blobs, ok := k.opts.Blobs.(sweeper)
 	if !ok {
 		return nil
 	}
-	k.past.Lock()
-	defer k.past.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	swept, err := blobs.Sweep(ctx, k.named)
 	if err == nil && swept.Removed > 0 {
 		k.opts.Logger.Info("blobs swept", "stored", swept.Stored, "removed", swept.Removed)
@@ -48,11 +58,7 @@ func (k *keeper) named(ctx context.Context) (map[tutti.Digest]bool, error) {
 	if err != nil || retired == nil {
 		return c.named, err
 	}
-	err = k.do(ctx, func(tx *tx) error {
-		tx.emit(actorServer, retired)
-		return nil
-	})
-	return c.named, tutti.Wrap("", err, "append which reports are let go")
+	return c.named, tutti.Wrap("", k.emit(ctx, retired), "append which reports are let go")
 }
 
 // content is what the log and the latest snapshot name.
@@ -209,9 +215,10 @@ func (k *keeper) files(ctx context.Context, blob tutti.Digest, out map[tutti.Dig
 	if err != nil {
 		return tutti.Wrap("", err, "manifest of code")
 	}
-	signed, err := decode[tutti.SignedCode]("signed code", raw)
-	if err == nil {
-		note(out, signed.Manifest)
+	var signed tutti.SignedCode
+	if err := json.Unmarshal(raw, &signed); err != nil {
+		return tutti.Wrap(tutti.CodeDamaged, err, "signed code")
 	}
-	return err
+	note(out, signed.Manifest)
+	return nil
 }

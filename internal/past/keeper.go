@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"context"
@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	defaultSnapshotEvery = 10_000
-	keeperRetry          = time.Minute
-	sweepEvery           = time.Hour
+	keeperRetry = time.Minute
+	sweepEvery  = time.Hour
 )
 
 // keeper lets go of the past beside the writer: it takes snapshots, lets the log
@@ -26,46 +25,35 @@ const (
 // snapshot.taken has left blobs that a sweep removes; after it, only the log is to
 // be let go, which every start does again.
 type keeper struct {
-	*Server
-	log trimmedLog
+	*Past
+	log  trimmedLog
+	emit Emit
 }
 
-// needsSnapshot reports whether there are enough events after the latest snapshot.
-func (w *writer) needsSnapshot() bool {
-	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
+// Due says that there is enough for a snapshot.
+func (p *Past) Due() {
+	select {
+	case p.due <- struct{}{}:
+	default: // it is known
+	}
 }
 
-// snapshotFirst takes a snapshot that is due before the server serves. The life before this one
-// ended before it had taken it; a server that ends soon after each start would never take one,
-// and its log would grow.
-func (w *writer) snapshotFirst(ctx context.Context) error {
-	log, ok := w.opts.Log.(trimmedLog)
-	if !ok || !w.needsSnapshot() {
+// Snapshot takes one now and lets the log go of what it has.
+func (p *Past) Snapshot(ctx context.Context, emit Emit) error {
+	log, ok := p.trimmed()
+	if !ok {
 		return nil
 	}
-	k := &keeper{w.Server, log}
-	k.past.Lock()
-	defer k.past.Unlock()
-	taken, err := k.state(ctx)
-	if err == nil {
-		if refused := w.emitFirst(ctx, taken); refused != nil {
-			return refused
-		}
-		err = k.took(ctx, taken)
-	}
-	if err != nil {
-		w.opts.Logger.Error("no snapshot was taken before the server serves", "error", err)
-	}
-	return nil
+	return (&keeper{p, log, emit}).snapshot(ctx)
 }
 
-// keep runs until ctx ends.
-func (s *Server) keep(ctx context.Context) {
-	log, ok := s.opts.Log.(trimmedLog)
+// Keep takes snapshots when they are due and sweeps, until ctx ends.
+func (p *Past) Keep(ctx context.Context, emit Emit) {
+	log, ok := p.trimmed()
 	if !ok {
 		return
 	}
-	k := &keeper{s, log}
+	k := &keeper{p, log, emit}
 	if err := k.trim(ctx); err != nil {
 		k.opts.Logger.Error("the log was not let go", "error", err)
 	}
@@ -75,7 +63,7 @@ func (s *Server) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.snapshotDue:
+		case <-p.due:
 			if err := k.snapshot(ctx); err != nil && ctx.Err() == nil {
 				k.opts.Logger.Error("no snapshot was taken", "error", err)
 				k.pause(ctx)
@@ -98,17 +86,13 @@ func (k *keeper) pause(ctx context.Context) {
 
 // snapshot takes a snapshot of all that is in the log now.
 func (k *keeper) snapshot(ctx context.Context) error {
-	k.past.Lock()
-	defer k.past.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	taken, err := k.state(ctx)
 	if err != nil {
 		return err
 	}
-	err = k.do(ctx, func(tx *tx) error {
-		tx.emit(actorServer, taken)
-		return nil
-	})
-	if err != nil {
+	if err := k.emit(ctx, taken); err != nil {
 		return tutti.Wrap("", err, "append the snapshot of the events up to %d", taken.Through)
 	}
 	return k.took(ctx, taken)
@@ -118,7 +102,7 @@ func (k *keeper) snapshot(ctx context.Context) error {
 func (k *keeper) took(ctx context.Context, taken *tutti.SnapshotTaken) error {
 	k.taken.Store(taken) // before the log lets go: whoever reads it then goes on with the snapshot
 	select {
-	case <-k.snapshotDue: // said before this one was taken
+	case <-k.due: // said before this one was taken
 	default:
 	}
 	k.opts.Logger.Info("snapshot taken", "through", taken.Through, "events", taken.Events)

@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"context"
@@ -34,37 +34,37 @@ const (
 	scrubShare = 10
 )
 
-// scrubs reads all content every ScrubEvery, until ctx ends.
-func (s *Server) scrubs(ctx context.Context) {
-	log, ok := s.opts.Log.(trimmedLog)
-	if !ok || s.opts.Scrubs == nil || s.opts.ScrubEvery <= 0 {
+// Scrub reads all content every ScrubEvery, until ctx ends.
+func (p *Past) Scrub(ctx context.Context) {
+	log, ok := p.trimmed()
+	if !ok || p.opts.Scrubs == nil || p.opts.ScrubEvery <= 0 {
 		return
 	}
-	k := &keeper{s, log}
+	k := &keeper{Past: p, log: log}
 	for {
-		wait := max(firstScrub, s.opts.ScrubEvery-time.Since(s.opts.Scrubs.Last()))
+		wait := max(firstScrub, p.opts.ScrubEvery-time.Since(p.opts.Scrubs.Last()))
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		if time.Since(s.opts.Scrubs.Last()) < s.opts.ScrubEvery { // a backup has read it meanwhile
+		if time.Since(p.opts.Scrubs.Last()) < p.opts.ScrubEvery { // a backup has read it meanwhile
 			continue
 		}
 		found, err := k.scrub(ctx)
 		if err == nil {
-			err = s.opts.Scrubs.Done(found)
+			err = p.opts.Scrubs.Done(found)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.opts.Logger.Error("the stored content was not scrubbed", "error", err)
+			p.opts.Logger.Error("the stored content was not scrubbed", "error", err)
 		case len(found.Damaged) == 0:
-			s.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs)
+			p.opts.Logger.Info("stored content scrubbed", "blobs", found.Blobs)
 		default:
 			for _, what := range found.Damaged {
-				s.opts.Logger.Error("stored content is damaged", "what", what)
+				p.opts.Logger.Error("stored content is damaged", "what", what)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func (k *keeper) scrub(ctx context.Context) (Scrub, error) {
 
 // contentNow reads what is named while nothing is let go.
 func (k *keeper) contentNow(ctx context.Context) (*content, error) {
-	k.past.Lock()
-	defer k.past.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	return k.content(ctx)
 }

@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func TestANewFoldIsOfTheWholeLog(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		state := s.refold(t.Context())
+		state := s.Refold(t.Context())
 		if _, found := state.Data.Value("shared/x"); !found || state.Seq != 1 {
 			t.Errorf("a fold up to %d of 1, with the value: %v", state.Seq, found)
 		}

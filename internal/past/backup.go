@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"context"
@@ -18,10 +18,10 @@ type Copy interface {
 }
 
 // allThere finds content that must be there and is not. CodeDamaged.
-func (s *Server) allThere(ctx context.Context, needed map[tutti.Digest]string) error {
+func (p *Past) allThere(ctx context.Context, needed map[tutti.Digest]string) error {
 	var gone []string
 	for _, digest := range slices.Sorted(maps.Keys(needed)) {
-		has, err := s.opts.Blobs.Has(ctx, digest)
+		has, err := p.opts.Blobs.Has(ctx, digest)
 		if err != nil {
 			return err
 		}
@@ -37,29 +37,29 @@ func (s *Server) allThere(ctx context.Context, needed map[tutti.Digest]string) e
 }
 
 // CopyLog hands out the log as of one event, and all content that it needs.
-// Nothing is let go meanwhile. It also works while Run does not. CodeDamaged: content that
+// Nothing is let go meanwhile. It also works on what nobody has opened. CodeDamaged: content that
 // it needs is gone; nothing was handed out.
-func (s *Server) CopyLog(ctx context.Context, to Copy) error {
-	log, ok := s.opts.Log.(trimmedLog)
+func (p *Past) CopyLog(ctx context.Context, to Copy) error {
+	log, ok := p.trimmed()
 	if !ok {
 		return tutti.Errorf(tutti.CodeInternal, "this log cannot be copied")
 	}
-	s.past.Lock()
-	defer s.past.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	taken, err := snapshot(ctx, log)
 	if err != nil {
 		return err
 	}
-	s.taken.CompareAndSwap(nil, taken)
+	p.taken.CompareAndSwap(nil, taken)
 	var after uint64
 	var link tutti.Digest
 	if taken != nil {
 		after, link = taken.Through, taken.Link
 	}
 	// Nothing is begun that would not be whole.
-	found, err := (&keeper{s, log}).content(ctx)
+	found, err := (&keeper{Past: p, log: log}).content(ctx)
 	if err == nil {
-		err = s.allThere(ctx, found.needed)
+		err = p.allThere(ctx, found.needed)
 	}
 	if err != nil {
 		return err
@@ -76,11 +76,11 @@ func (s *Server) CopyLog(ctx context.Context, to Copy) error {
 		}
 	}
 	// What has been appended since names more, which does no harm.
-	if found, err = (&keeper{s, log}).content(ctx); err != nil {
+	if found, err = (&keeper{Past: p, log: log}).content(ctx); err != nil {
 		return err
 	}
 	for _, digest := range slices.Sorted(maps.Keys(found.named)) {
-		content, err := s.opts.Blobs.Get(ctx, digest)
+		content, err := p.opts.Blobs.Get(ctx, digest)
 		if tutti.CodeOf(err) == tutti.CodeNotFound {
 			continue // a digest of something that is no content of ours
 		}

@@ -1,0 +1,73 @@
+package past
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+)
+
+// keptLinks is of how many of the last events the links are in memory: whoever has seen one of
+// them is answered without the disk. Nodes claim every half minute.
+const keptLinks = 8192
+
+// links are the links of the last events, by sequence.
+type links struct {
+	mu   sync.Mutex
+	last [keptLinks]struct {
+		seq  uint64
+		link tutti.Digest
+	}
+}
+
+func (l *links) note(events ...tutti.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range events {
+		if e.Link != "" { // a snapshot's events have none
+			at := &l.last[e.Seq%keptLinks]
+			at.seq, at.link = e.Seq, e.Link
+		}
+	}
+}
+
+// of returns the link of an event, empty if it is not in memory.
+func (l *links) of(seq uint64) tutti.Digest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := l.last[seq%keptLinks]; at.seq == seq {
+		return at.link
+	}
+	return ""
+}
+
+// lookupsAtOnce is how many events that are in memory no more are looked up at once, for all who name one. Anybody who may call
+// can name them, in a message of some bytes.
+const lookupsAtOnce = 2
+
+// Note keeps the links of events in memory.
+func (p *Past) Note(events ...tutti.Event) { p.links.note(events...) }
+
+// Link returns the link of one of the last events, empty if it is not in memory.
+func (p *Past) Link(seq uint64) tutti.Digest { return p.links.of(seq) }
+
+// noLink is no event's: the log has none at a sequence that somebody has seen.
+const noLink tutti.Digest = "none"
+
+// LinkOfOld looks up the link of one event that is on disk, empty if it was let go: the snapshot stands for it.
+func (p *Past) LinkOfOld(ctx context.Context, seq uint64) (tutti.Digest, error) {
+	select {
+	case p.lookups <- struct{}{}:
+		defer func() { <-p.lookups }()
+	case <-ctx.Done():
+		return "", tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for others whose last seen event is looked up")
+	}
+	link, err := p.opts.Log.LinkAt(ctx, seq)
+	switch {
+	case tutti.CodeOf(err) != tutti.CodeNotFound:
+		return link, err
+	case seq <= p.Through():
+		return "", nil
+	}
+	return noLink, nil
+}

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
+	"github.com/tutti-project/tutti/internal/replica"
+)
+
+func errNotServing() error { return replica.NotServing() }
+
+// fold folds the log twice, for the writer and beside it for readers. Both hold what
+// the events hold only once.
+func (w *writer) fold(ctx context.Context) error {
+	if err := w.past.Open(ctx); err != nil {
+		return err
+	}
+	second := fold.New()
+	events := make(chan tutti.Event, foldAhead)
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		for e := range events {
+			second.Apply(e)
+		}
+	})
+	err := w.past.Replay(ctx, func(e tutti.Event) {
+		w.state.Apply(e)
+		w.past.Note(e)
+		events <- e
+	})
+	close(events)
+	beside.Wait()
+	if err != nil {
+		return err
+	}
+	w.state.Seq = max(w.state.Seq, w.past.Torn())
+	second.Seq = w.state.Seq
+	w.replica.Begin(second)
+	return nil
+}
+
+// refold folds the log again for readers; nil: ctx has ended.
+func (s *Server) refold(ctx context.Context) *fold.State {
+	s.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
+	return s.past.Refold(ctx)
+}
+
+// needsSnapshot reports whether there are enough events after the latest snapshot.
+func (w *writer) needsSnapshot() bool {
+	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
+}
+
+// snapshotFirst takes a snapshot that is due before the server serves. The life before this one
+// ended before it had taken it; a server that ends soon after each start would never take one,
+// and its log would grow.
+func (w *writer) snapshotFirst(ctx context.Context) error {
+	if !w.needsSnapshot() {
+		return nil
+	}
+	var refused error
+	err := w.past.Snapshot(ctx, func(ctx context.Context, body tutti.Body) error {
+		refused = w.emitFirst(ctx, body)
+		return refused
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		w.opts.Logger.Error("no snapshot was taken before the server serves", "error", err)
+	}
+	return nil
+}
+
+// CopyLog is past.Past's. It also works while Run does not.
+func (s *Server) CopyLog(ctx context.Context, to past.Copy) error { return s.past.CopyLog(ctx, to) }
+
+// emit appends an event of the server itself.
+func (s *Server) emit(ctx context.Context, body tutti.Body) error {
+	return s.do(ctx, func(tx *tx) error {
+		tx.emit(actorServer, body)
+		return nil
+	})
+}
