@@ -36,6 +36,7 @@ const (
 	folded   = "fold"             // pure; the fold of the whole log
 	readers  = "readers"          // pure; answer from the fold without the writer
 	parts    = "parts"            // of the server, each with one subject; they know no writer
+	scribe   = "the writer"       // of the log; it knows transactions, and neither nodes nor operators
 	points   = "kill points"      // where a test may kill a process
 	system   = "system"           // small tools of the operating system
 	sibling  = "siblings"         // adapters
@@ -51,6 +52,7 @@ var layers = map[string]string{
 	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
 	"presence": parts, "share": parts, "denials": parts, "replica": parts, "past": parts,
+	"writer":    scribe,
 	"killpoint": points,
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
@@ -80,11 +82,12 @@ var below = map[string][]string{
 	folded:   {words, speech, base, rules, decision, converge},
 	readers:  {words, speech, base, rules, decision, converge, folded},
 	parts:    {words, speech, base, rules, decision, converge, folded},
-	sibling:  {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets},
-	room:     {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets, sibling},
-	wiring:   {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets, sibling, room},
+	scribe:   {words, speech, base, rules, decision, converge, folded, readers, parts, points},
+	sibling:  {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets},
+	room:     {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling},
+	wiring:   {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling, room},
 	command:  {words, speech, wiring},
-	support:  {words, speech, base, rules, decision, converge, folded, readers, parts, points, system, assets, sibling, room, wiring, support},
+	support:  {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling, room, wiring, support},
 }
 
 func pure(layer string) bool {

@@ -384,7 +384,7 @@ func TestWhatChangedTheNodeIsTold(t *testing.T) {
 	l.wantTold(foreignID(0))
 }
 
-// restored are server.Epochs of a server that begins this epoch, after a restore.
+// restored are writer.Epochs of a server that begins this epoch, after a restore.
 type restored uint64
 
 func (r restored) Last() (tutti.Epoch, uint64) { return tutti.Epoch{}, uint64(r) }

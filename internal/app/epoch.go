@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/machine"
-	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/writer"
 )
 
 // epochFile keeps beside the log which epoch of it was served here (ADR 0018).
@@ -26,7 +26,7 @@ type epochs struct {
 	Above uint64 `json:"above,omitempty"`
 }
 
-var _ server.Epochs = (*epochs)(nil)
+var _ writer.Epochs = (*epochs)(nil)
 
 func openEpochs(dir string) (*epochs, error) {
 	e := &epochs{path: filepath.Join(dir, epochFile)}
@@ -40,10 +40,10 @@ func openEpochs(dir string) (*epochs, error) {
 	return e, tutti.Wrap(tutti.CodeDamaged, err, "%s does not say which epoch was served here; if the log beside it is the right one: tutti server new-epoch", e.path)
 }
 
-// Last implements server.Epochs.
+// Last implements writer.Epochs.
 func (e *epochs) Last() (tutti.Epoch, uint64) { return e.Epoch, e.Above }
 
-// Began implements server.Epochs.
+// Began implements writer.Epochs.
 func (e *epochs) Began(now tutti.Epoch) error {
 	if now == e.Epoch && e.Above == 0 {
 		return nil

@@ -149,12 +149,8 @@ func (a access) apply(events []tutti.Event) {
 // with leave, or as soon as he is revoked or has lost the verb. CodeUnauthenticated: he was revoked. CodeRefused: he has
 // none of the verbs.
 func (s *Server) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
-	select {
-	case <-s.ready: // until then nobody knows who was revoked
-	case <-s.ended:
-		return nil, nil, errNotServing()
-	case <-ctx.Done():
-		return nil, nil, tutti.Wrap(tutti.CodeDeadline, context.Cause(ctx), "waiting for the server to read its log")
+	if err := s.writer.Begun(ctx); err != nil { // until then nobody knows who was revoked
+		return nil, nil, err
 	}
 	a := s.access
 	a.mu.Lock()
@@ -251,7 +247,7 @@ func (tx *tx) admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 		return true
 	}
 	for name, op := range tx.Registry.Operators {
-		if len(op.Good(tx.now)) > 0 && admin(name) {
+		if len(op.Good(tx.Now)) > 0 && admin(name) {
 			return true
 		}
 	}

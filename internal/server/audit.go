@@ -43,7 +43,7 @@ func (s *Server) FollowAudit(ctx context.Context, after tutti.Position, yield fu
 	}
 	r.After = after.Seq
 	for {
-		changed := s.appended.Wait()
+		changed := s.writer.Appended()
 		if err := r.Pass(ctx); err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/share"
-	"github.com/tutti-project/tutti/wire"
+	"github.com/tutti-project/tutti/internal/writer"
 )
 
 // Questions of compiles are answered beside the writer, from the readers' version of the fold.
@@ -19,9 +19,9 @@ import (
 func (s *Server) inVersion(ctx context.Context, work func(tx *tx) error) error {
 	var records bool
 	err := s.look(ctx, func(v explain.View) error {
-		tx := &tx{State: v.State, now: v.Now, server: s, ticket: wire.TicketOf(ctx), notNow: refusalOf(ctx), looks: true}
+		tx := s.of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})
 		err := work(tx)
-		records = tx.records
+		records = tx.Records
 		return err
 	})
 	if records {
@@ -105,7 +105,7 @@ func (s *Server) answerOnce(ctx context.Context, key tutti.NodeKey, q inquiry, p
 		if cost, err = q.check(tx); err != nil || cost >= share.Costly {
 			return err
 		}
-		if err := pay(key, cost, tx.now); err != nil {
+		if err := pay(key, cost, tx.Now); err != nil {
 			return err
 		}
 		return q.answer(tx)

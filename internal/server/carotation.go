@@ -142,7 +142,7 @@ func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated
 func (tx *tx) othersFollow(left []string) error {
 	var follow, admin bool
 	for name, op := range tx.Registry.Operators {
-		if len(op.Good(tx.now)) == 0 || slices.Contains(left, name) {
+		if len(op.Good(tx.Now)) == 0 || slices.Contains(left, name) {
 			continue
 		}
 		follow = true
@@ -213,17 +213,17 @@ func listOf(names []string) string {
 func (tx *tx) rotated(by string, next *tutti.CARotated) {
 	if next.Phase == tutti.RotationFinished {
 		for _, id := range sorted(tx.Registry.Tokens) {
-			if t := tx.Registry.Tokens[id]; t.BoundTo == "" && !t.Revoked && tx.now.Before(t.Expires) {
-				tx.emit(by, &tutti.TokenRevoked{Token: id})
+			if t := tx.Registry.Tokens[id]; t.BoundTo == "" && !t.Revoked && tx.Now.Before(t.Expires) {
+				tx.Emit(by, &tutti.TokenRevoked{Token: id})
 			}
 		}
 	}
-	tx.emit(by, next)
+	tx.Emit(by, next)
 }
 
 // behind are those who would be locked out if no set but one stayed: sorted by name.
 func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
-	return behindOf(tx.State, tx.server.presence, tx.now, r, stays)
+	return behindOf(tx.State, tx.server.presence, tx.Now, r, stays)
 }
 
 func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
@@ -378,10 +378,10 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if n.Pinned.Equal(in) || plain && n.Pinned.Issuer == "" && !tx.Registry.Rotation.Phase().Rotates() {
 			return nil
 		}
-		if !tx.looks && !s.presence.MayPin(n.Node, tx.now) {
+		if !tx.Looks && !s.presence.MayPin(n.Node, tx.Now) {
 			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said more than %d times in a minute what it stands on", n.Node, presence.MaxPins)
 		}
-		tx.emit(tutti.ActorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
+		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodePinned{Node: n.Node, Pinned: in})
 		return nil
 	})
 	if err != nil {
@@ -399,36 +399,36 @@ func (s *Server) trust(ctx context.Context, key tutti.NodeKey, payload []byte) (
 }
 
 // followRotation brings the keys to where the log is, at the start; of a set that the log does not know, it tells it.
-func (w *writer) followRotation(ctx context.Context) error {
-	if w.opts.Keys == nil {
+func (d *decider) followRotation(ctx context.Context, state *fold.State) error {
+	if d.opts.Keys == nil {
 		return nil
 	}
-	sets, err := w.opts.Keys.KeySets()
+	sets, err := d.opts.Keys.KeySets()
 	if err != nil {
 		return err
 	}
-	last := w.state.Registry.Rotation.Last
+	last := state.Registry.Rotation.Last
 	switch {
 	case sets.Phase == "" && last == nil:
 		return nil
 	case sets.Phase == "" && last.Phase.Rotates() && sets.Present == last.To: // this log was put back
-		return w.emitFirst(ctx, &tutti.CARotated{Phase: tutti.RotationFinished, From: last.From, To: last.To})
+		return d.writer.First(ctx, &tutti.CARotated{Phase: tutti.RotationFinished, From: last.From, To: last.To})
 	case sets.Phase == "" && (last.Phase.Rotates() || sets.Present != last.Stays()):
 		return tutti.Errorf(tutti.CodeDamaged, "the log says that the rotation of the CA is %s and ends with the CA %s, and the server's keys are of the CA %s alone: log and keys are not of one time; "+
 			"nothing was changed; put both back from one backup: tutti server restore", last.Phase, last.Stays().CA, sets.Present.CA)
 	case sets.Phase == "":
 		return nil
 	case last == nil || last.To != sets.Next:
-		if err := w.opts.Keys.Rotate(tutti.RotationBegun); err != nil {
+		if err := d.opts.Keys.Rotate(tutti.RotationBegun); err != nil {
 			return err
 		}
-		return w.emitFirst(ctx, &tutti.CARotated{Phase: tutti.RotationBegun, From: sets.Present, To: sets.Next})
+		return d.writer.First(ctx, &tutti.CARotated{Phase: tutti.RotationBegun, From: sets.Present, To: sets.Next})
 	}
-	if err := w.opts.Keys.Rotate(last.Phase); err != nil {
+	if err := d.opts.Keys.Rotate(last.Phase); err != nil {
 		return tutti.Wrap("", err, "bring the keys to where the rotation is: %s", last.Phase)
 	}
 	if last.Phase == tutti.RotationFinished {
-		w.opts.Keys.Settle() // the bus was started with both sets
+		d.opts.Keys.Settle() // the bus was started with both sets
 	}
 	return nil
 }

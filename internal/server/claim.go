@@ -50,7 +50,7 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return full
 		}
 		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
-			tx.emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
+			tx.Emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
 		}
 		if unknown := tutti.Lacking(in.Knows, r.Needs()); len(unknown) > 0 {
 			tx.refuseOrder(r, in.Version, unknown)
@@ -60,14 +60,14 @@ func (s *Server) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		out.Order, out.Fence = &order, r.Fence
 		return nil
 	})
-	out.Position = s.Position()
+	out.Position = s.writer.Position()
 	return out, err
 }
 
 // alone is what a node is to do while this server is away. What is paused does nothing by itself, however long
 // the pause is.
 func (tx *tx) alone(n *fold.Node) *tutti.Alone {
-	if why := tx.PausedNode(tx.now, n.Node); why != "" {
+	if why := tx.PausedNode(tx.Now, n.Node); why != "" {
 		return &tutti.Alone{Why: "the node is " + why}
 	}
 	out := tx.Fleet().AloneOf(tx.Registry.Groups(n))
@@ -79,7 +79,7 @@ func (tx *tx) alone(n *fold.Node) *tutti.Alone {
 // something has changed.
 func (tx *tx) refuseOrder(r *engine.Run, version string, lacks []tutti.Capability) {
 	_, beat := tx.server.presence.Last(r.Node)
-	tx.emit(actorServer, &tutti.RunFinished{Result: tutti.Result{
+	tx.Emit(actorServer, &tutti.RunFinished{Result: tutti.Result{
 		Run: r.Run, Outcome: tutti.Failed, Reason: tutti.BecauseRefused,
 		Message: tutti.TooOld(r.Node, cmp.Or(version, beat.Version), lacks),
 	}})

@@ -110,7 +110,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 		case err != nil || again:
 			return err
 		case now.Code == out.Code: // a release of before had pushed it
-			tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
+			tx.Emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
 			return nil
 		}
 		reaction := in.Reaction
@@ -118,7 +118,7 @@ func (s *Server) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePus
 			reaction = nil // the fleet file that is there says how nodes react
 		}
 		tx.hold(&out, reaction)
-		tx.emit(tutti.Actor(ctx), &out)
+		tx.Emit(tutti.Actor(ctx), &out)
 		return nil
 	})
 }
@@ -171,7 +171,7 @@ func (s *Server) ReleaseCode(ctx context.Context, environment string) (tutti.Cod
 		}
 		out = tutti.CodeReleased{Environment: environment, Code: code.Code}
 		body := out
-		tx.emit(tutti.Actor(ctx), &body)
+		tx.Emit(tutti.Actor(ctx), &body)
 		return nil
 	})
 }
@@ -322,15 +322,15 @@ func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tu
 		}
 	}
 	if !same {
-		tx.emit(by, set)
+		tx.Emit(by, set)
 	}
 	for i, u := range plan {
-		tx.mayCut()
+		tx.MayCut()
 		for _, key := range u.Values {
-			tx.emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
+			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
 		}
 		// Also where only values go: a set that no run has published says that the node has to run.
-		tx.emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
+		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
 	}
 	return true, nil
 }

@@ -95,7 +95,7 @@ func (s *Server) compiledFor(ctx context.Context, key tutti.NodeKey, payload []b
 		if err != nil || same {
 			return err
 		}
-		tx.emit(tutti.ActorNode(host.Node), &tutti.RunAsked{
+		tx.Emit(tutti.ActorNode(host.Node), &tutti.RunAsked{
 			Run: r.Run, Asked: asked.Digest, Absent: asked.Content.Absent, Reads: asked.Content, Served: served,
 		})
 		if in.CatalogUUID != "" {

@@ -35,36 +35,36 @@ func rest(nodes int, took time.Duration) time.Duration {
 
 // convergence decides what begins, goes and ends in converge steps. It reports
 // whether there was anything.
-func (w *writer) convergence(tx *tx, hold bool) bool {
+func (d *decider) convergence(tx *tx, hold bool) bool {
 	began := time.Now()
-	if began.Before(w.resting) {
+	if began.Before(d.resting) {
 		return false
 	}
 	defer func() {
 		now := time.Now()
-		w.resting = now.Add(rest(w.state.Converge.InNeed(), now.Sub(began)))
+		d.resting = now.Add(rest(tx.Converge.InNeed(), now.Sub(began)))
 	}()
 	view := converge.View{
-		Now: tx.now, Since: w.since, Seen: w.presence.Seen, Silence: w.opts.Silence,
+		Now: tx.Now, Since: tx.Since, Seen: d.presence.Seen, Silence: d.opts.Silence,
 		Has:      tx.has,
 		Member:   tx.Member,
 		Unjoined: tx.Unjoined,
 		Paused:   tx.pausedOrHeld(),
 		Hold:     hold,
-		InFlight: w.opts.InFlight, Compiles: w.opts.Compiles,
+		InFlight: d.opts.InFlight, Compiles: d.opts.Compiles,
 	}
-	if f := w.state.Registry.Fleet; f != nil {
+	if f := tx.Registry.Fleet; f != nil {
 		view.Reaction, view.Environment, view.Serial = f.Reaction, f.Environment.Name, tx.Registry.Serial()
 	}
 	if tx.react(view) {
 		return true
 	}
-	w.state.Engine.Converging(func(*engine.Job, *engine.Step) {
+	tx.Engine.Converging(func(*engine.Job, *engine.Step) {
 		if view.Order == nil {
 			view.Order = tx.Registry.Order()
 		}
 	})
-	bodies := w.state.Converge.Decide(view)
+	bodies := tx.Converge.Decide(view)
 	for _, b := range bodies {
 		switch b := b.(type) {
 		case *tutti.RunWanted:
@@ -73,8 +73,8 @@ func (w *writer) convergence(tx *tx, hold bool) bool {
 			tx.letGo(b)
 			continue
 		}
-		tx.emit(actorServer, b)
-		tx.mayCut()
+		tx.Emit(actorServer, b)
+		tx.MayCut()
 	}
 	return len(bodies) > 0
 }
@@ -97,11 +97,11 @@ func (tx *tx) react(view converge.View) bool {
 	if err != nil { // a target, which reactions have not
 		return false
 	}
-	tx.emit(actorServer, &tutti.JobStarted{
+	tx.Emit(actorServer, &tutti.JobStarted{
 		Job: tx.Engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: reaction.Code,
 		Cause: plain.Words(reaction.Cause),
 	})
-	tx.mayCut()
+	tx.MayCut()
 	return true
 }
 
@@ -121,8 +121,8 @@ func (tx *tx) letGo(b *tutti.RunGated) {
 			tx.setExports(n, r, exports, r.Set, false)
 		}
 	}
-	tx.emit(actorServer, b)
-	tx.mayCut()
+	tx.Emit(actorServer, b)
+	tx.MayCut()
 }
 
 // convergePlan is the plan of a job that converges a target.

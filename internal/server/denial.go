@@ -10,12 +10,12 @@ import (
 
 // deny records an attempt without a grant, or counts it, and returns its error.
 func (tx *tx) deny(who, what string, err error) error {
-	if tx.looks { // it is the writer that records it
-		tx.records = true
+	if tx.Looks { // it is the writer that records it
+		tx.Records = true
 		return err
 	}
-	if d := denials.Entry(who, what, err); tx.server.denials.Admit(tx.now, d.Who, d.What) {
-		tx.emit(actorServer, d)
+	if d := denials.Entry(who, what, err); tx.server.denials.Admit(tx.Now, d.Who, d.What) {
+		tx.Emit(actorServer, d)
 	}
 	return err
 }
@@ -26,7 +26,7 @@ func (tx *tx) deny(who, what string, err error) error {
 func (s *Server) Denied(ctx context.Context, who, what string, cause error) {
 	if d := denials.Entry(who, what, cause); s.denials.Admit(time.Now(), d.Who, d.What) {
 		_ = s.do(context.WithoutCancel(ctx), func(tx *tx) error {
-			tx.emit(actorServer, d)
+			tx.Emit(actorServer, d)
 			return nil
 		})
 	}

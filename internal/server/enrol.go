@@ -42,8 +42,8 @@ func (s *Server) CreateToken(ctx context.Context, in api.CreateToken) (api.Creat
 	}
 	out := api.CreatedToken{Token: id, Text: text}
 	err = s.lasting(ctx, "make a token for "+in.Name, func(tx *tx) error {
-		out.Expires = tx.now.Add(in.TTL).UTC()
-		tx.emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires})
+		out.Expires = tx.Now.Add(in.TTL).UTC()
+		tx.Emit(tutti.Actor(ctx), &tutti.TokenCreated{Token: id, Hash: hash, Name: in.Name, Groups: in.Groups, Expires: out.Expires})
 		return nil
 	})
 	return out, err
@@ -82,12 +82,12 @@ func (s *Server) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, 
 		case n.Key != in.Key:
 			old = n.Key
 			tx.leave(tutti.ActorNode(in.Name), n, "another machine took the node's name over")
-			tx.emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
+			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
 		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))): // other grants, perhaps another mode
 			tx.leave(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
-			tx.emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
+			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
 		}
-		tx.emit(tutti.ActorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
+		tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
 		return nil
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error)
 		return nil, refused("this token was used by %s already; every node needs its own", t.Node)
 	case t.BoundTo == in.Key && t.Node != in.Name:
 		return nil, refused("this token was used for the name %s", t.Node)
-	case t.BoundTo == "" && !tx.now.Before(t.Expires):
+	case t.BoundTo == "" && !tx.Now.Before(t.Expires):
 		return nil, refused("this token expired at %s", t.Expires.Format(time.RFC3339))
 	}
 	if ok, _ := path.Match(t.Name, string(in.Name)); !ok {
@@ -172,7 +172,7 @@ func (s *Server) ReplaceNode(ctx context.Context, name tutti.NodeName) error {
 			return tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti node list", string(name))
 		}
 		if !n.Replaceable {
-			tx.emit(tutti.Actor(ctx), &tutti.NodeReplaceable{Node: name})
+			tx.Emit(tutti.Actor(ctx), &tutti.NodeReplaceable{Node: name})
 		}
 		return nil
 	})
@@ -188,7 +188,7 @@ func (s *Server) RemoveNode(ctx context.Context, name tutti.NodeName) error {
 		}
 		key = n.Key
 		tx.leave(tutti.Actor(ctx), n, "the node was removed from the fleet")
-		tx.emit(tutti.Actor(ctx), &tutti.NodeRemoved{Node: name})
+		tx.Emit(tutti.Actor(ctx), &tutti.NodeRemoved{Node: name})
 		return nil
 	})
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Server) RemoveNode(ctx context.Context, name tutti.NodeName) error {
 // on there, and must not begin anywhere else.
 func (tx *tx) leave(by string, n *fold.Node, why string) {
 	if run := tx.Engine.Active[n.Node]; run != "" {
-		tx.emit(by, &tutti.RunLost{Run: run, Reason: why})
+		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why})
 	}
 	tx.server.presence.Forget(n.Node)
 }

@@ -20,11 +20,19 @@ import (
 	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/internal/share"
+	"github.com/tutti-project/tutti/internal/writer"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
 func (s *Server) Emit(body tutti.Body) error {
 	return s.emit(context.Background(), body)
+}
+
+func (s *Server) emit(ctx context.Context, body tutti.Body) error {
+	return s.do(ctx, func(tx *tx) error {
+		tx.Emit(actorServer, body)
+		return nil
+	})
 }
 
 // State is what a server folds out of a log.
@@ -80,7 +88,7 @@ func (s *Server) WasRefused(key tutti.NodeKey, run tutti.RunID, bytes int) {
 func (s *Server) Decides(ctx context.Context, node tutti.NodeName, exports []tutti.Export, between func()) (beside, taken error) {
 	p := publishing(exports, nil)
 	_ = s.look(ctx, func(v explain.View) error {
-		tx := &tx{State: v.State, now: v.Now, server: s, looks: true}
+		tx := s.of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})
 		beside = tx.mayPublish(tx.Registry.Nodes[node], nil, p)
 		return nil
 	})

@@ -37,19 +37,19 @@ func (s *Server) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if run := tx.Engine.Active[n.Node]; run != "" { // it may never begin
 			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s is wanted, or goes on: facts count after it", run, n.Node)
 		}
-		body := tx.Engine.Tell(n.Node, in, tx.now)
+		body := tx.Engine.Tell(n.Node, in, tx.Now)
 		if body == nil {
 			return nil
 		}
 		if f := tx.Engine.Facts(n.Node); f != nil && f.Run == in.Run {
-			if since := tx.now.Sub(f.At); since >= 0 && since < factsEvery { // less than none: the server's clock was set back
+			if since := tx.Now.Sub(f.At); since >= 0 && since < factsEvery { // less than none: the server's clock was set back
 				return tutti.Errorf(tutti.CodeUnavailable, "node %s has told its facts %s ago: at most once each %s", n.Node, since.Round(time.Second), factsEvery)
 			}
 		}
 		if err := tx.server.opts.Space(); err != nil {
 			return err
 		}
-		tx.emit(tutti.ActorNode(n.Node), body)
+		tx.Emit(tutti.ActorNode(n.Node), body)
 		return nil
 	})
 }

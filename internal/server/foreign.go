@@ -53,7 +53,7 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 			if wanted, err = tx.mayTell(n, in); !wanted || err != nil {
 				return err
 			}
-			if !s.presence.HasRoomToTell(n.Node, tx.now, len(raw)) {
+			if !s.presence.HasRoomToTell(n.Node, tx.Now, len(raw)) {
 				return tutti.Wrap(tutti.CodeUnavailable, errToldMuch, "foreign run %s", in.Result.Run)
 			}
 			then(tx, n)
@@ -76,8 +76,8 @@ func (s *Server) foreign(ctx context.Context, key tutti.NodeKey, payload []byte)
 		}
 	}
 	return nil, take(func(tx *tx, n *fold.Node) {
-		s.presence.Tells(n.Node, tx.now, len(raw))
-		tx.emit(tutti.ActorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
+		s.presence.Tells(n.Node, tx.Now, len(raw))
+		tx.Emit(tutti.ActorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
 	})
 }
 
@@ -100,15 +100,15 @@ func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
 		return false, tx.deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
 			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
 	}
-	if at := in.Result.StartedAt; at.Sub(tx.now) > maxAhead {
+	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead {
 		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: set the one that is wrong",
-			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.now.UTC().Format(time.RFC3339))
+			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.Now.UTC().Format(time.RFC3339))
 	}
 	if !tx.Engine.KeepsForeign(n.Node, in) {
 		return false, nil
 	}
 	for _, f := range tx.Engine.Foreigns(n.Node) {
-		if since := tx.now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // less than none: the server's clock was set back
+		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // less than none: the server's clock was set back
 			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
 		}
 	}

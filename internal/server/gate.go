@@ -101,7 +101,7 @@ func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, 
 		return wire.Gated{}, err
 	}
 	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
-		if !tx.looks && r.Served != in.served { // a version has it from another fold
+		if !tx.Looks && r.Served != in.served { // a version has it from another fold
 			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
 		}
 		if err := tx.mayPublish(n, r, in.publishes); err != nil {
@@ -133,7 +133,7 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	if overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, true)
 	}
-	tx.emit(by, &tutti.RunCompiled{
+	tx.Emit(by, &tutti.RunCompiled{
 		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.Digest, Absent: kept.asked.Content.Absent, Reads: kept.asked.Content,
 	})
 	if tx.Engine.Converges(r) {
@@ -147,7 +147,7 @@ func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
 	if verdict.Verdict == tutti.GateGo && !overlay && says {
 		tx.setExports(n, r, in.Exports, kept.set, false)
 	}
-	tx.emit(by, verdict)
+	tx.Emit(by, verdict)
 }
 
 // refused notes what a run was refused, besides what is noted of it already. An entry has all of it, so that a
@@ -159,8 +159,8 @@ func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
 	all := policy.Merge(r.Wants, wants)
 	switch {
 	case reflect.DeepEqual(all, r.Wants):
-	case tx.looks || tx.server.presence.MayBeRefused(r.Node, tx.now): // who looks is counted when the writer records it
-		tx.emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
+	case tx.Looks || tx.server.presence.MayBeRefused(r.Node, tx.Now): // who looks is counted when the writer records it
+		tx.Emit(actorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
 	}
 }
 
@@ -211,7 +211,7 @@ func (tx *tx) setExports(n *fold.Node, r *engine.Run, exports []tutti.Export, se
 		return // what others read is as it was
 	}
 	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
-	tx.emit(tutti.ActorNode(n.Node), body)
+	tx.Emit(tutti.ActorNode(n.Node), body)
 }
 
 // storeExports keeps a set as a blob; equal sets have equal digests.

@@ -47,18 +47,18 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if next == t.Present && t.Conflicted == "" {
 			return nil // its answer was lost
 		}
-		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.CameBefore(n.Node, has) && !s.presence.MayComeUnknown(n.Node, tx.now) {
+		if t.Conflicted == "" && t.Present != "" && has != t.Present && !t.Rival(has) && !t.Left(has) && !s.presence.CameBefore(n.Node, has) && !s.presence.MayComeUnknown(n.Node, tx.Now) {
 			// Else it would come until the tickets of the machine that is the node are no rivals any more.
-			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
+			tx.Emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("more than %d times in a minute somebody came with the key of node %s and none of its tickets", presence.MaxUnknown, n.Node)})
 		}
-		if t.Conflicted == "" && t.Rival(has) && !s.presence.MayReturn(n.Node, tx.now) {
-			tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, presence.MaxReturns)})
+		if t.Conflicted == "" && t.Rival(has) && !s.presence.MayReturn(n.Node, tx.Now) {
+			tx.Emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: fmt.Sprintf("two machines have the key of node %s: more than %d times in an hour one has come back that another one had taken the node from", n.Node, presence.MaxReturns)})
 		}
 		if err := tx.notTheNode(n, has); err != nil {
 			s.presence.Met(n.Node, has, has, in)
 			return err
 		}
-		if !s.presence.MayGreet(n.Node, tx.now) {
+		if !s.presence.MayGreet(n.Node, tx.Now) {
 			return tutti.Errorf(tutti.CodeUnavailable, "node %s has said hello more than %d times in a minute", n.Node, presence.MaxHellos)
 		}
 		s.presence.Met(n.Node, has, next, in)
@@ -75,7 +75,7 @@ func (s *Server) hello(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		if has != t.Present && t.Present != "" {
 			body.Rivals = append(slices.Clone(t.Rivals[max(0, len(t.Rivals)+1-maxRivals):]), t.Present)
 		}
-		tx.emit(tutti.ActorNode(n.Node), body)
+		tx.Emit(tutti.ActorNode(n.Node), body)
 		if in.Machine != "" && t.Machine != "" && in.Machine != t.Machine {
 			tx.moved(n.Node)
 		}
@@ -102,7 +102,7 @@ func (tx *tx) notTheNode(n *fold.Node, ticket tutti.Digest) error {
 			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
 	case t.Conflicted == "" && t.Rival(ticket) && tx.server.presence.TakesTurns(n.Node):
 		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
-		tx.emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
+		tx.Emit(actorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
 	case t.Conflicted == "":
 		return nil
 	}
@@ -151,7 +151,7 @@ func (s *Server) KeepNode(ctx context.Context, in api.KeepNode) error {
 		case n.Tickets.Conflicted != "":
 			return tutti.Errorf(tutti.CodeInvalid, "two machines are node %s: say which one it is: %s", in.Node, describeMachines(met))
 		}
-		tx.emit(tutti.Actor(ctx), body)
+		tx.Emit(tutti.Actor(ctx), body)
 		tx.server.ringHello(n.Key)
 		return nil
 	})

@@ -57,7 +57,7 @@ func (s *Server) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, er
 		}
 		id = tx.Engine.NextJob(body.Plan.Name)
 		body.Job = id
-		tx.emit(tutti.Actor(ctx), body)
+		tx.Emit(tutti.Actor(ctx), body)
 		return nil
 	})
 	return id, err
@@ -181,7 +181,7 @@ func (s *Server) CancelJob(ctx context.Context, in api.CancelJob) error {
 			return err
 		}
 		if !j.Cancelled {
-			tx.emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: plain.Line(in.Reason)})
+			tx.Emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: plain.Line(in.Reason)})
 		}
 		for node, run := range tx.Engine.Active {
 			if n := tx.Registry.Nodes[node]; in.Now && n != nil && tx.Engine.Runs[run].Job == j.ID {

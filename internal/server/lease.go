@@ -7,6 +7,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/presence"
 	"github.com/tutti-project/tutti/wire"
@@ -27,10 +28,10 @@ func (s *Server) lease(ctx context.Context, key tutti.NodeKey, payload []byte) (
 			return err
 		}
 		for changed := tx.Engine.Reported(n.Node, in); changed != nil; changed = tx.Engine.Reported(n.Node, in) {
-			if !s.presence.MayLease(n.Node, tx.now) {
+			if !s.presence.MayLease(n.Node, tx.Now) {
 				return tutti.Errorf(tutti.CodeUnavailable, "how node %s stands in an exclusive job has changed more than %d times in a minute", n.Node, presence.MaxLeases)
 			}
-			tx.emit(tutti.ActorNode(n.Node), changed)
+			tx.Emit(tutti.ActorNode(n.Node), changed)
 		}
 		out = tx.Engine.LeaseOrder(n.Node, in)
 		return nil
@@ -50,24 +51,24 @@ type rungLeases struct {
 
 // ringLeases rings the nodes of which exclusive jobs wait to hear. After a start
 // that are all of them.
-func (w *writer) ringLeases(now time.Time) {
+func (d *decider) ringLeases(state *fold.State, now time.Time) {
 	seen := map[tutti.JobID]rungLeases{}
-	w.state.Engine.Exclusive(func(j *engine.Job) {
-		was := w.rung[j.ID]
+	state.Engine.Exclusive(func(j *engine.Job) {
+		was := d.rung[j.ID]
 		if was.phase != j.Leases.Phase || now.Sub(was.at) >= ringLeasesEvery {
 			for _, node := range j.Leases.Due() {
-				w.ring(node, wire.RingLease)
+				d.ring(state, node, wire.RingLease)
 			}
 			was = rungLeases{j.Leases.Phase, now}
 		}
 		seen[j.ID] = was
 	})
-	w.rung = seen
+	d.rung = seen
 }
 
 // pausedOrHeld says why nothing may begin on a node by itself; empty: it may.
 func (tx *tx) pausedOrHeld() func(tutti.NodeName) string {
-	paused := tx.Paused(tx.now)
+	paused := tx.Paused(tx.Now)
 	return func(n tutti.NodeName) string {
 		if node := tx.Registry.Nodes[n]; node != nil && node.Tickets.Conflicted != "" {
 			return node.Tickets.Conflicted

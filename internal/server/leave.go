@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/wire"
 )
 
@@ -37,23 +38,23 @@ func (s *Server) leave(ctx context.Context, key tutti.NodeKey, payload []byte) (
 		}
 		by := tutti.ActorNode(n.Node)
 		tx.leave(by, n, "the node has left the fleet")
-		tx.emit(by, &tutti.NodeRemoved{Node: n.Node})
-		s.leavers = append(s.leavers, leaver{key: key, at: tx.now.Add(leaveGrace)})
+		tx.Emit(by, &tutti.NodeRemoved{Node: n.Node})
+		s.leavers = append(s.leavers, leaver{key: key, at: tx.Now.Add(leaveGrace)})
 		return nil
 	})
 }
 
 // endLeavers ends the keys whose time has come. One that cannot be ended is
 // ended at the next start; nobody listens to it in any case.
-func (w *writer) endLeavers() {
-	for len(w.leavers) > 0 && !time.Now().Before(w.leavers[0].at) {
-		key := w.leavers[0].key
-		w.leavers = w.leavers[1:]
-		if w.state.Registry.Keys[key] != "" {
+func (d *decider) endLeavers(state *fold.State) {
+	for len(d.leavers) > 0 && !time.Now().Before(d.leavers[0].at) {
+		key := d.leavers[0].key
+		d.leavers = d.leavers[1:]
+		if state.Registry.Keys[key] != "" {
 			continue // it has joined again
 		}
-		if err := w.opts.Identity.Revoke(key); err != nil {
-			w.opts.Logger.Error("the key of a node that has left is not ended yet", "key", key, "error", err)
+		if err := d.opts.Identity.Revoke(key); err != nil {
+			d.opts.Logger.Error("the key of a node that has left is not ended yet", "key", key, "error", err)
 		}
 	}
 }

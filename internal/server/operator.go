@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/plain"
 )
 
@@ -14,15 +15,15 @@ const actorOperator = "operator:"
 
 // noteFirst puts the first operator's certificate into the log, which was made
 // before there was one. A log of an earlier release may know the operator, and not the certificate.
-func (w *writer) noteFirst(ctx context.Context) error {
-	first := w.opts.FirstOperator
+func (d *decider) noteFirst(ctx context.Context, state *fold.State) error {
+	first := d.opts.FirstOperator
 	if first == nil {
 		return nil
 	}
-	if op := w.state.Registry.Operators[first.Operator]; op != nil && (op.Had(first.Serial) || !op.Revoked.IsZero() || w.state.Registry.Rotation.Last != nil) {
+	if op := state.Registry.Operators[first.Operator]; op != nil && (op.Had(first.Serial) || !op.Revoked.IsZero() || state.Registry.Rotation.Last != nil) {
 		return nil
 	}
-	return w.emitFirst(ctx, first)
+	return d.writer.First(ctx, first)
 }
 
 // IssueOperator implements tutti.Operators.
@@ -35,7 +36,7 @@ func (s *Server) IssueOperator(ctx context.Context, in api.IssueOperator) (api.I
 		return out, err
 	}
 	return out, s.lasting(ctx, "let operator "+in.Operator+" in", func(tx *tx) error {
-		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
+		tx.Emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
 		return nil
 	})
 }
@@ -72,11 +73,11 @@ func (s *Server) renewOperator(ctx context.Context, in api.IssueOperator) (api.I
 		return out, err
 	}
 	return out, s.lasting(ctx, "renew a certificate", func(tx *tx) error {
-		if n := tx.Registry.Operators[name].IssuedSince(tx.now.Add(-renewalsIn)); n >= maxRenewals {
+		if n := tx.Registry.Operators[name].IssuedSince(tx.Now.Add(-renewalsIn)); n >= maxRenewals {
 			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
 				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
 		}
-		tx.emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
+		tx.Emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
 		return nil
 	})
 }
@@ -85,7 +86,7 @@ func (s *Server) renewOperator(ctx context.Context, in api.IssueOperator) (api.I
 // the fleet and who may do what, code, data, pauses, other certificates, and another CA. Whoever stole the CA may have made it.
 func (tx *tx) isKnown(ctx context.Context, what string) error {
 	v := visitOf(ctx)
-	if v == nil || tx.Registry.Operators[v.name].Knows(v.serial, tx.now) {
+	if v == nil || tx.Registry.Operators[v.name].Knows(v.serial, tx.Now) {
 		return nil
 	}
 	return tx.deny(actorOperator+v.name, what, v.isStrange("and so it takes no part in that: "))
@@ -114,7 +115,7 @@ func (s *Server) RevokeOperator(ctx context.Context, in api.RevokeOperator) erro
 		if !in.Last && visitOf(ctx) != nil && len(tx.Fleet().Access) > 0 && !tx.admins(ctx, tx.Fleet(), in.Operator) {
 			return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
 		}
-		tx.emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
+		tx.Emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
 		return nil
 	})
 }
@@ -125,7 +126,7 @@ func (s *Server) RevokeOperator(ctx context.Context, in api.RevokeOperator) erro
 func (tx *tx) othersRemain(actor, revoked string) bool {
 	asks, _ := strings.CutPrefix(actor, actorOperator)
 	for name, op := range tx.Registry.Operators {
-		if name != revoked && (name == asks || len(op.Good(tx.now)) > 0) {
+		if name != revoked && (name == asks || len(op.Good(tx.Now)) > 0) {
 			return true
 		}
 	}
@@ -142,7 +143,7 @@ func (s *Server) RevokeToken(ctx context.Context, id tutti.TokenID) error {
 		case t.BoundTo != "":
 			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to take that out: tutti node remove %s", id, t.Node, t.Node)
 		case !t.Revoked:
-			tx.emit(tutti.Actor(ctx), &tutti.TokenRevoked{Token: id})
+			tx.Emit(tutti.Actor(ctx), &tutti.TokenRevoked{Token: id})
 		}
 		return nil
 	})

@@ -30,9 +30,9 @@ func (s *Server) Pause(ctx context.Context, in api.Pause) (api.PauseView, error)
 		}
 		body := &tutti.Paused{Target: in.Target, Reason: reason}
 		if in.For > 0 {
-			body.Until = tx.now.Add(in.For).UTC()
+			body.Until = tx.Now.Add(in.For).UTC()
 		}
-		tx.emit(tutti.Actor(ctx), body)
+		tx.Emit(tutti.Actor(ctx), body)
 		out = tx.Registry.Pauses[in.Target].View()
 		return nil
 	})
@@ -45,8 +45,8 @@ func (s *Server) Unpause(ctx context.Context, target string) error {
 			return err
 		}
 		p, found := tx.Registry.Pauses[target]
-		if found && !p.Ended(tx.now) {
-			tx.emit(tutti.Actor(ctx), &tutti.Unpaused{Target: target})
+		if found && !p.Ended(tx.Now) {
+			tx.Emit(tutti.Actor(ctx), &tutti.Unpaused{Target: target})
 			return nil
 		}
 		what := "the fleet as a whole"

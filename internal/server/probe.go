@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
 )
 
 type probeKey struct {
@@ -36,7 +37,7 @@ const (
 )
 
 // checkValueWaits ends the waits for values that are there.
-func (w *writer) checkValueWaits(tx *tx) {
+func (d *decider) checkValueWaits(tx *tx) {
 	var done []*tutti.StepFinished
 	tx.Engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
@@ -48,41 +49,41 @@ func (w *writer) checkValueWaits(tx *tx) {
 		}
 	})
 	for _, b := range done {
-		tx.emit(actorServer, b)
-		tx.mayCut()
+		tx.Emit(actorServer, b)
+		tx.MayCut()
 	}
 }
 
 // reconcileProbes starts a probe for every wait that needs one and ends those
 // that nobody waits for any more.
-func (w *writer) reconcileProbes(ctx context.Context) {
+func (d *decider) reconcileProbes(ctx context.Context, state *fold.State) {
 	wanted := map[probeKey]func() probe{}
-	w.state.Engine.Waits(func(j *engine.Job, st *engine.Step) {
+	state.Engine.Waits(func(j *engine.Job, st *engine.Step) {
 		if st.Wait.Value == "" {
 			wanted[probeKey{j.ID, st.Name}] = func() probe { return probeOf(j, st) }
 		}
 	})
-	for k, p := range w.probing {
+	for k, p := range d.probing {
 		if _, ok := wanted[k]; !ok {
 			p.cancel()
-			delete(w.probing, k)
+			delete(d.probing, k)
 		}
 	}
 	for k, prepare := range wanted {
-		if _, ok := w.probing[k]; ok {
+		if _, ok := d.probing[k]; ok {
 			continue
 		}
 		question := prepare()
 		probeCtx, cancel := context.WithCancel(ctx)
 		p := &probing{cancel: cancel}
-		w.probing[k] = p
-		w.beside.Go(func() { w.probe(probeCtx, k, question, &p.last) })
+		d.probing[k] = p
+		d.writer.Go(func() { d.probe(probeCtx, k, question, &p.last) })
 	}
 }
 
 // lastAnswer says why a wait goes on, for people; empty if nobody knows.
-func (w *writer) lastAnswer(job tutti.JobID, step tutti.StepName) string {
-	if p := w.probing[probeKey{job, step}]; p != nil {
+func (d *decider) lastAnswer(job tutti.JobID, step tutti.StepName) string {
+	if p := d.probing[probeKey{job, step}]; p != nil {
 		if last := p.last.Load(); last != nil {
 			return *last
 		}
@@ -115,7 +116,7 @@ func (s *Server) probe(ctx context.Context, k probeKey, question probe, last *at
 		if err == nil {
 			err = s.do(ctx, func(tx *tx) error {
 				if j := tx.Engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
-					tx.emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
+					tx.Emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
 				}
 				return nil
 			})

@@ -206,9 +206,9 @@ func (tx *tx) setValue(by string, owner tutti.NodeName, r *engine.Run, in wire.P
 	current, found := tx.Data.Value(in.Key)
 	switch {
 	case in.Withdraw && found:
-		tx.emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
+		tx.Emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
 	case !in.Withdraw && (!found || !data.Equal(current.Value, in.Value)):
-		tx.emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
+		tx.Emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (tx *tx) withdrawUndeclared(n *fold.Node, r *engine.Run, result tutti.Resul
 	}
 	for _, key := range tx.Data.OwnedBy(n.Node) {
 		if !declared[key] {
-			tx.emit(tutti.ActorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
+			tx.Emit(tutti.ActorNode(n.Node), &tutti.ValueUnset{Key: key, Owner: n.Node, Run: r.Run, Job: r.Job})
 		}
 	}
 }

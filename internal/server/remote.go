@@ -205,7 +205,7 @@ func (q *question) announce(ctx context.Context, request string, nodes []api.Nod
 	}
 	return q.do(ctx, func(tx *tx) error {
 		for part := range slices.Chunk(names, maxNodesNamed) {
-			tx.emit(q.by, &tutti.RemoteAsked{
+			tx.Emit(q.by, &tutti.RemoteAsked{
 				Request: request, Action: q.in.Action, On: q.in.On, Message: q.in.Message, Force: q.in.Force, Nodes: part,
 			})
 		}
@@ -221,7 +221,7 @@ func (q *question) note(request tutti.RemoteRequest, t tally) error {
 	}
 	return q.do(tutti.WithActor(context.Background(), q.by), func(tx *tx) error {
 		for _, decisions := range t.decisions(request.Action.Effect()) {
-			tx.emit(q.by, &tutti.RemoteAnswered{Request: request.Request, Action: request.Action, On: q.in.On, What: what, Decisions: decisions})
+			tx.Emit(q.by, &tutti.RemoteAnswered{Request: request.Request, Action: request.Action, On: q.in.On, What: what, Decisions: decisions})
 		}
 		return nil
 	})
@@ -329,7 +329,7 @@ func (s *Server) round(ctx context.Context, request tutti.RemoteRequest, signed 
 			continue
 		case <-timer.C:
 		case <-ctx.Done():
-		case <-s.ended:
+		case <-s.writer.Ended():
 		}
 		break
 	}

@@ -50,18 +50,18 @@ func (s *Server) result(ctx context.Context, key tutti.NodeKey, payload []byte) 
 		if r.Result == nil { // the same result may come twice
 			tx.withdrawUndeclared(n, r, in.Result)
 			if more != nil {
-				tx.emit(tutti.ActorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.Digest, Absent: more.Content.Absent, Reads: more.Content})
+				tx.Emit(tutti.ActorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.Digest, Absent: more.Content.Absent, Reads: more.Content})
 			}
 			if tx.Registry.Claims[r.Run] == n {
 				delete(tx.server.stored, n.Key)
 			}
-			tx.emit(tutti.ActorNode(n.Node), &tutti.RunFinished{Result: waitsFor(ended, r.Served)})
+			tx.Emit(tutti.ActorNode(n.Node), &tutti.RunFinished{Result: waitsFor(ended, r.Served)})
 			return nil
 		}
 		last := tx.Engine.Last(n.Node)
 		if r.Told && r.Fenced && r == last.Claimed && r.Result.Outcome != in.Outcome && last.SetBack == nil {
 			// It does not know any more what it has said of its last run.
-			tx.emit(actorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
+			tx.Emit(actorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
 		}
 		return nil
 	})

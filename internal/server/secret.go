@@ -105,7 +105,7 @@ func (tx *tx) seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	if r != nil {
 		run, job = r.Run, r.Job
 	}
-	tx.emit(by, &tutti.SecretSealed{Secret: in.Secret, Owner: owner, Run: run, Job: job})
+	tx.Emit(by, &tutti.SecretSealed{Secret: in.Secret, Owner: owner, Run: run, Job: job})
 	return nil
 }
 
@@ -278,12 +278,12 @@ func (s *Server) box(ctx context.Context, key tutti.NodeKey, payload []byte) (an
 			}
 			events = append(events, &tutti.SecretSealed{Secret: more})
 		}
-		if !s.presence.MayBox(n.Node, tx.now) {
+		if !s.presence.MayBox(n.Node, tx.Now) {
 			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets %d times in an hour; ask again later", n.Node, presence.MaxBoxes)
 		}
-		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
+		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
 		for _, e := range events {
-			tx.emit(tutti.ActorNode(n.Node), e)
+			tx.Emit(tutti.ActorNode(n.Node), e)
 		}
 		return nil
 	})

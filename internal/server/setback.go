@@ -37,10 +37,10 @@ func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
 		if lost != nil {
 			body.Run = lost.Run
 		}
-		tx.emit(actorServer, body)
+		tx.Emit(actorServer, body)
 	}
 	if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && r == lost {
-		tx.emit(actorServer, &tutti.RunFinished{Result: tutti.Result{
+		tx.Emit(actorServer, &tutti.RunFinished{Result: tutti.Result{
 			Run: r.Run, Outcome: tutti.Interrupted,
 			Message: fmt.Sprintf("%s was set back to before it began this run: nobody knows how far the run came", n.Node),
 		}})
@@ -54,7 +54,7 @@ func (tx *tx) moved(node tutti.NodeName) {
 	if last.Applied == nil || last.SetBack != nil { // else it is known, and a node cannot fill the log
 		return
 	}
-	tx.emit(actorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
+	tx.Emit(actorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
 }
 
 // giveUp ends a run of a node that cannot say whether it has begun it: the run was
@@ -64,7 +64,7 @@ func (tx *tx) giveUp(n *fold.Node) {
 	if r == nil || r.Fence.Epoch == tx.Engine.Epoch.Number {
 		return
 	}
-	tx.emit(actorServer, &tutti.RunLost{
+	tx.Emit(actorServer, &tutti.RunLost{
 		Run: r.Run, Reason: "the server was restored since, and the agent is too old to say whether it has begun this run: upgrade tutti on " + string(n.Node),
 	})
 }

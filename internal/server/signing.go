@@ -122,7 +122,7 @@ func (s *Server) SignCode(ctx context.Context, in tutti.CodeSign) error {
 			return err == nil
 		})
 		if more {
-			tx.emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: said.Environment, Code: in.Code, Counter: said.Counter, Statement: st})
+			tx.Emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: said.Environment, Code: in.Code, Counter: said.Counter, Statement: st})
 		}
 		return nil
 	})
@@ -164,7 +164,7 @@ func (s *Server) TrustKeys(ctx context.Context, in tutti.Statement) error {
 		if err := tx.stayGood(append(slices.Clone(tx.Registry.Trust), in)); err != nil {
 			return err
 		}
-		tx.emit(tutti.Actor(ctx), &next)
+		tx.Emit(tutti.Actor(ctx), &next)
 		keys = slices.Collect(maps.Keys(tx.Registry.Keys))
 		return nil
 	})
@@ -210,7 +210,7 @@ func (s *Server) TrustOperators(ctx context.Context, in tutti.Statement) error {
 			return err == nil
 		})
 		if next.Statement = st; more || !bytes.Equal(now.Statement.Body, in.Body) {
-			tx.emit(tutti.Actor(ctx), &next)
+			tx.Emit(tutti.Actor(ctx), &next)
 			keys = slices.Collect(maps.Keys(tx.Registry.Keys))
 		}
 		return nil
@@ -273,8 +273,8 @@ func (tx *tx) trusts(n *fold.Node, says *uint64) []tutti.Statement {
 	if says == nil {
 		return nil
 	}
-	if *says != n.Trusts && tx.server.presence.MayPin(n.Node, tx.now) { // one that says something else all the time does not fill the log
-		tx.emit(tutti.ActorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
+	if *says != n.Trusts && tx.server.presence.MayPin(n.Node, tx.Now) { // one that says something else all the time does not fill the log
+		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodeTrusts{Node: n.Node, Counter: *says})
 	}
 	all := tx.Registry.Trust
 	return all[min(*says, uint64(len(all))):]

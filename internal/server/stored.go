@@ -62,7 +62,7 @@ func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFo
 	if in.Failed || n.Catalog.CatalogUUID == in.CatalogUUID || known && n.Exports == "" && set == "" {
 		return
 	}
-	tx.emit(tutti.ActorNode(host.Node), &tutti.ExportsSet{
+	tx.Emit(tutti.ActorNode(host.Node), &tutti.ExportsSet{
 		Node: in.For, Run: in.Run, Job: job, Set: set, Count: len(in.Exports), Exports: in.Exports, CatalogUUID: in.CatalogUUID,
 	})
 }

@@ -1,49 +1,34 @@
 package server
 
 import (
-	"time"
+	"context"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/writer"
+	"github.com/tutti-project/tutti/wire"
 )
 
-const actorServer = "server"
+const actorServer = writer.Actor
 
-// command is work for the writer and where its answer goes.
-type command struct {
-	work func(tx *tx) error
-	done chan error
-}
-
-// tx is one batch of commands on the state. What it emits takes effect at
-// once for what comes after it in the batch, and leaves the server only when
-// it is on disk. A command that fails must not have emitted anything but a
-// denial: there is no way back.
+// tx is a transaction of the writer, or a look at a version for readers, with what the server's commands need.
 type tx struct {
-	*fold.State
-	now    time.Time
-	events []tutti.Event
-	cuts   []int // numbers of events after which the append may be parted
+	*writer.Tx
 	server *Server
 	ticket tutti.Digest // of the message that the command serves
 	notNow tutti.Code   // answers it if it comes from a machine that is not the node, see refusalOf
-
-	// looks: the state is a version for readers. Nothing is emitted; records says that the work
-	// wanted to, and has to run again in the writer.
-	looks, records bool
 }
 
-// mayCut says that what was emitted up to here need not be seen together with
-// what follows.
-func (tx *tx) mayCut() { tx.cuts = append(tx.cuts, len(tx.events)) }
+// of returns a transaction for a message.
+func (s *Server) of(ctx context.Context, t *writer.Tx) *tx {
+	return &tx{Tx: t, server: s, ticket: wire.TicketOf(ctx), notNow: refusalOf(ctx)}
+}
 
-// emit applies an event and keeps it for the append.
-func (tx *tx) emit(by string, body tutti.Body) {
-	if tx.looks {
-		tx.records = true
-		return
-	}
-	e := tutti.Event{Seq: tx.Seq + 1, At: tx.now.UTC(), By: by, Body: body}
-	tx.events = append(tx.events, e) // first: see writer.work
-	tx.Apply(e)
+// do hands work to the writer, see writer.Writer.Do, if the caller is still in.
+func (s *Server) do(ctx context.Context, work func(tx *tx) error) error {
+	return s.writer.Do(ctx, func(t *writer.Tx) error {
+		if err := stillIn(ctx, t.State); err != nil {
+			return err
+		}
+		return work(s.of(ctx, t))
+	})
 }

@@ -69,6 +69,6 @@ func (s *Server) operatorValue(ctx context.Context, in wire.Publish) error {
 func (tx *tx) tookFrom(by string, node tutti.NodeName) {
 	if n := tx.Registry.Nodes[node]; n != nil {
 		exports := tx.Data.Exports(node)
-		tx.emit(by, &tutti.ExportsSet{Node: node, Set: n.Exports, Count: len(exports), Exports: exports})
+		tx.Emit(by, &tutti.ExportsSet{Node: node, Set: n.Exports, Count: len(exports), Exports: exports})
 	}
 }

@@ -30,7 +30,7 @@ func (s *Server) WatchJob(ctx context.Context, in api.WatchJob, yield func(api.W
 	live, stop := s.hub.Subscribe(filter.job)
 	defer stop()
 	for {
-		changed := s.appended.Wait()
+		changed := s.writer.Appended()
 		for e, err := range s.past.HistoryInTurns(ctx, from) {
 			if err != nil {
 				return brokenOff(ctx, err)
@@ -73,7 +73,7 @@ func (s *Server) pass(ctx context.Context, live <-chan tutti.Live, changed <-cha
 			if err := yield(api.Watched{Live: &l}); err != nil {
 				return err
 			}
-		case <-s.ended:
+		case <-s.writer.Ended():
 			return tutti.Errorf(tutti.CodeUnavailable, "the server stopped")
 		case <-ctx.Done():
 			// Whoever watches is gone, or this server ends: then he is to come back.

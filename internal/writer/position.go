@@ -1,4 +1,4 @@
-package server
+package writer
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 
 // Position is how far the server is, the zero one before it serves. The event that it names is
 // on disk.
-func (s *Server) Position() tutti.Position {
-	if at := s.at.Load(); at != nil {
+func (w *Writer) Position() tutti.Position {
+	if at := w.at.Load(); at != nil {
 		return *at
 	}
 	return tutti.Position{}
@@ -17,15 +17,15 @@ func (s *Server) Position() tutti.Position {
 
 // Behind refuses whoever has seen this server further than it is, or on another log
 // (ADR 0018). While nobody serves it says nothing.
-func (s *Server) Behind(ctx context.Context, seen tutti.Position) error {
-	here := s.Position()
+func (w *Writer) Behind(ctx context.Context, seen tutti.Position) error {
+	here := w.Position()
 	if here.Epoch.Number == 0 || seen.Epoch.Number == 0 {
 		return nil
 	}
-	link := s.past.Link(seen.Seq)
+	link := w.opts.Past.Link(seen.Seq)
 	if link == "" && seen.Epoch == here.Epoch && seen.Seq > 0 && seen.Seq < here.Seq {
 		var err error
-		if link, err = s.past.LinkOfOld(ctx, seen.Seq); err != nil {
+		if link, err = w.opts.Past.LinkOfOld(ctx, seen.Seq); err != nil {
 			return err
 		}
 	}
@@ -33,9 +33,9 @@ func (s *Server) Behind(ctx context.Context, seen tutti.Position) error {
 }
 
 // arrived notes that all events so far are on disk.
-func (w *writer) arrived(events ...tutti.Event) {
-	w.past.Note(events...)
+func (w *Writer) arrived(events ...tutti.Event) {
+	w.opts.Past.Note(events...)
 	at := tutti.Position{Epoch: w.state.Engine.Epoch, Seq: w.state.Seq}
-	at.Link = w.past.Link(at.Seq)
+	at.Link = w.opts.Past.Link(at.Seq)
 	w.at.Store(&at)
 }

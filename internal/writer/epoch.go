@@ -1,4 +1,4 @@
-package server
+package writer
 
 import (
 	"context"
@@ -7,9 +7,19 @@ import (
 	"github.com/tutti-project/tutti"
 )
 
+// Epochs is what is known beside the log of its epoch, so that a log which is gone as a whole
+// is told from a new one.
+type Epochs interface {
+	// Last is the epoch that was begun last, the zero one before the first start. If another
+	// one is to be begun, because the log was put back, its number is at least that of above.
+	Last() (last tutti.Epoch, above uint64)
+	// Began hears of the epoch that goes on, before anybody is served.
+	Began(tutti.Epoch) error
+}
+
 // beginEpoch begins the next epoch if the log has none, or was put back. CodeDamaged: the
 // log is not the one that was served here before.
-func (w *writer) beginEpoch(ctx context.Context) error {
+func (w *Writer) beginEpoch(ctx context.Context) error {
 	var last tutti.Epoch
 	var above uint64
 	if w.opts.Epochs != nil {
@@ -28,7 +38,7 @@ func (w *writer) beginEpoch(ctx context.Context) error {
 			number = max(number+1, last.Number+1, above)
 		}
 		now = tutti.Epoch{Number: number, Random: rand.Text()}
-		if err := w.emitFirst(ctx, &tutti.EpochBegun{Epoch: now}); err != nil {
+		if err := w.First(ctx, &tutti.EpochBegun{Epoch: now}); err != nil {
 			return err
 		}
 	}
@@ -36,12 +46,4 @@ func (w *writer) beginEpoch(ctx context.Context) error {
 		return nil
 	}
 	return w.opts.Epochs.Began(now)
-}
-
-// emitFirst appends an event before the server serves.
-func (w *writer) emitFirst(ctx context.Context, body tutti.Body) error {
-	return w.commit(ctx, []*command{{done: make(chan error, 1), work: func(tx *tx) error {
-		tx.emit(actorServer, body)
-		return nil
-	}}})
 }

@@ -1,4 +1,4 @@
-package server
+package writer
 
 import (
 	"log/slog"
@@ -7,10 +7,9 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/denials"
-	"github.com/tutti-project/tutti/internal/fold"
 )
 
-func quiet(*tx) error { return nil }
+func quiet(*Tx) error { return nil }
 
 // A message that makes the writer panic ends neither the server nor what others say. Where half of what it says is in
 // the state, nothing may go on.
@@ -20,14 +19,14 @@ func TestAPanicOfTheWriterFailsOneCommand(t *testing.T) {
 		emits  int
 		ends   bool
 	}{{"nothing is said", 0, false}, {"something is", 1, true}} {
-		w := &writer{Server: New(Options{Logger: slog.New(slog.DiscardHandler)}), state: fold.New()}
-		on := &tx{State: w.state, server: w.Server}
+		w := New(Options{Logger: slog.New(slog.DiscardHandler)}, nil)
+		on := &Tx{State: w.state}
 		var err error
 		ended := func() (ended bool) {
 			defer func() { ended = recover() != nil }()
-			err = w.work(on, &command{work: func(tx *tx) error {
+			err = w.work(on, &command{work: func(tx *Tx) error {
 				for range tc.emits {
-					tx.emit(actorServer, denials.Entry("node:db-01", "act", tutti.Errorf(tutti.CodeRefused, "no")))
+					tx.Emit(Actor, denials.Entry("node:db-01", "act", tutti.Errorf(tutti.CodeRefused, "no")))
 				}
 				panic("a mistake")
 			}})

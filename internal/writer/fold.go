@@ -1,4 +1,4 @@
-package server
+package writer
 
 import (
 	"context"
@@ -6,16 +6,12 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/fold"
-	"github.com/tutti-project/tutti/internal/past"
-	"github.com/tutti-project/tutti/internal/replica"
 )
-
-func errNotServing() error { return replica.NotServing() }
 
 // fold folds the log twice, for the writer and beside it for readers. Both hold what
 // the events hold only once.
-func (w *writer) fold(ctx context.Context) error {
-	if err := w.past.Open(ctx); err != nil {
+func (w *Writer) fold(ctx context.Context) error {
+	if err := w.opts.Past.Open(ctx); err != nil {
 		return err
 	}
 	second := fold.New()
@@ -26,9 +22,9 @@ func (w *writer) fold(ctx context.Context) error {
 			second.Apply(e)
 		}
 	})
-	err := w.past.Replay(ctx, func(e tutti.Event) {
+	err := w.opts.Past.Replay(ctx, func(e tutti.Event) {
 		w.state.Apply(e)
-		w.past.Note(e)
+		w.opts.Past.Note(e)
 		events <- e
 	})
 	close(events)
@@ -36,33 +32,33 @@ func (w *writer) fold(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.state.Seq = max(w.state.Seq, w.past.Torn())
+	w.state.Seq = max(w.state.Seq, w.opts.Past.Torn())
 	second.Seq = w.state.Seq
 	w.replica.Begin(second)
 	return nil
 }
 
 // refold folds the log again for readers; nil: ctx has ended.
-func (s *Server) refold(ctx context.Context) *fold.State {
-	s.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
-	return s.past.Refold(ctx)
+func (w *Writer) refold(ctx context.Context) *fold.State {
+	w.opts.Logger.Warn("readers get a new fold of the log: the last one was kept for too long, or was too far behind")
+	return w.opts.Past.Refold(ctx)
 }
 
 // needsSnapshot reports whether there are enough events after the latest snapshot.
-func (w *writer) needsSnapshot() bool {
+func (w *Writer) needsSnapshot() bool {
 	return w.state.Seq >= w.state.Through+uint64(w.opts.SnapshotEvery)
 }
 
 // snapshotFirst takes a snapshot that is due before the server serves. The life before this one
 // ended before it had taken it; a server that ends soon after each start would never take one,
 // and its log would grow.
-func (w *writer) snapshotFirst(ctx context.Context) error {
+func (w *Writer) snapshotFirst(ctx context.Context) error {
 	if !w.needsSnapshot() {
 		return nil
 	}
 	var refused error
-	err := w.past.Snapshot(ctx, func(ctx context.Context, body tutti.Body) error {
-		refused = w.emitFirst(ctx, body)
+	err := w.opts.Past.Snapshot(ctx, func(ctx context.Context, body tutti.Body) error {
+		refused = w.First(ctx, body)
 		return refused
 	})
 	if refused != nil {
@@ -72,15 +68,4 @@ func (w *writer) snapshotFirst(ctx context.Context) error {
 		w.opts.Logger.Error("no snapshot was taken before the server serves", "error", err)
 	}
 	return nil
-}
-
-// CopyLog is past.Past's. It also works while Run does not.
-func (s *Server) CopyLog(ctx context.Context, to past.Copy) error { return s.past.CopyLog(ctx, to) }
-
-// emit appends an event of the server itself.
-func (s *Server) emit(ctx context.Context, body tutti.Body) error {
-	return s.do(ctx, func(tx *tx) error {
-		tx.emit(actorServer, body)
-		return nil
-	})
 }

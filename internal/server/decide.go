@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/writer"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// decider says what follows from events: it is the writer's owner, and what it has is the writer's.
+type decider struct {
+	*Server
+	probing map[probeKey]*probing
+	held    bool      // there was no room at the last decision
+	heldTo  time.Time // and then there was for the last time none
+	rung    map[tutti.JobID]rungLeases
+	resting time.Time // no decision on converge steps before
+}
+
+// Folded implements writer.Owner.
+func (d *decider) Folded(state *fold.State) error {
+	if err := d.opts.Identity.Revoke(state.Registry.Revoked...); err != nil {
+		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
+	}
+	d.presence.Load(state)
+	return nil
+}
+
+// Begins implements writer.Owner.
+func (d *decider) Begins(ctx context.Context, state *fold.State) error {
+	if err := d.noteFirst(ctx, state); err != nil {
+		return err
+	}
+	return d.followRotation(ctx, state)
+}
+
+// Serves implements writer.Owner. It rings the nodes that hold an unfinished run: a server that was killed
+// between an append and its doorbell must not leave them asleep.
+func (d *decider) Serves(state *fold.State) {
+	d.access.load(state)
+	d.opts.Logger.Info("serving", "seq", state.Seq, "nodes", len(state.Registry.Nodes), "jobs", len(state.Engine.Order))
+	for node := range state.Engine.Active {
+		d.ring(state, node, wire.RingClaim)
+	}
+}
+
+// Decide implements writer.Owner. It lets the engine and the value waits append until nothing is left, then
+// retires what is too much of the past.
+func (d *decider) Decide(t *writer.Tx) {
+	tx := &tx{Tx: t, server: d.Server}
+	for _, b := range d.denials.Due(tx.Now) {
+		tx.Emit(actorServer, b)
+		tx.MayCut()
+	}
+	held := d.hold(tx)
+	view := engine.View{
+		Now: tx.Now, Since: tx.Since, Seen: d.presence.Seen,
+		Silence: d.opts.Silence, InFlight: d.opts.InFlight, Hold: held, HeldTo: d.heldTo,
+		Program: tx.ProgramOf, LastAnswer: d.lastAnswer,
+	}
+	for {
+		d.checkValueWaits(tx)
+		bodies := tx.Engine.Decide(view)
+		if len(bodies) == 0 && !d.convergence(tx, held) {
+			break
+		}
+		for _, b := range bodies {
+			if want, ok := b.(*tutti.RunWanted); ok {
+				tx.name(want)
+			}
+			tx.Emit(actorServer, b)
+			tx.MayCut()
+		}
+	}
+	for _, id := range tx.Engine.Retire(d.opts.Keep) {
+		tx.Emit(actorServer, &tutti.JobRetired{Job: id})
+		tx.MayCut()
+	}
+}
+
+// Stored implements writer.Owner.
+func (d *decider) Stored(state *fold.State, events []tutti.Event) {
+	d.presence.Apply(state, events)
+	d.access.apply(events)
+}
+
+// Answered implements writer.Owner. It does what is allowed only once the events are on disk.
+func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutti.Event) {
+	if len(events) > 0 {
+		killpoint.Here("server.answered", events[0].Body.Kind())
+		defer killpoint.Here("server.rung", events[0].Body.Kind())
+	}
+	for _, e := range events {
+		switch b := e.Body.(type) {
+		case *tutti.RunWanted:
+			d.ring(state, b.Order.Node, wire.RingClaim)
+		case *tutti.RunGated:
+			if r := state.Engine.Runs[b.Run]; r != nil && state.Engine.Converges(r) {
+				d.ring(state, r.Node, wire.RingGate)
+			}
+		case *tutti.JobStarted:
+			for _, node := range state.Engine.Later(b.Job) { // it gets ready for its turn
+				d.ring(state, node, wire.RingClaim)
+			}
+			d.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
+		case *tutti.JobFinished:
+			d.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
+		case *tutti.LeaseChanged:
+			if b.State.Failed() {
+				d.opts.Logger.Warn("an exclusive job does not have a node", "job", b.Job, "node", b.Node, "state", b.State, "because", b.Message)
+			}
+		case *tutti.RunLost:
+			d.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
+		case *tutti.OperatorIssued:
+			d.opts.Logger.Info("operator.issued", "operator", e.Body.ID(), "by", e.By)
+		case *tutti.CARotated:
+			d.opts.Logger.Info("the CA is rotated", "state", b.Phase, "by", e.By)
+		case *tutti.OperatorRevoked:
+			d.opts.Logger.Info("operator.revoked", "operator", e.Body.ID(), "by", e.By)
+		case *tutti.Denied:
+			d.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
+		}
+	}
+	d.reconcileProbes(ctx, state)
+	d.ringLeases(state, time.Now())
+	d.endLeavers(state)
+}
+
+func (d *decider) ring(state *fold.State, node tutti.NodeName, op string) {
+	n := state.Registry.Nodes[node]
+	if n == nil {
+		return
+	}
+	if err := d.opts.Bus.Ring(n.Key, op, nil); err != nil {
+		// The node claims by itself when it reconnects.
+		d.opts.Logger.Warn("doorbell not rung", "node", node, "error", err)
+	}
+}
