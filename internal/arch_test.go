@@ -26,21 +26,23 @@ const (
 // internal/, unless layers names it by its whole path. Imports go down only, and
 // never to another package of one's own layer.
 const (
-	words    = "the root package" // the domain: standard library only
-	speech   = "speech"           // pure; what agents, operators and the server say to each other
-	assets   = "assets"           // packages outside internal/ that embed files
-	base     = "base"             // pure
-	rules    = "rules"            // pure
-	decision = "decision"         // pure
-	converge = "convergence"      // pure; decides on what decisions have been carried out
-	folded   = "fold"             // pure; the fold of the whole log
-	readers  = "readers"          // pure; answer from the fold without the writer
-	parts    = "parts"            // of the server, each with one subject; they know no writer
-	scribe   = "the writer"       // of the log; it knows transactions, and neither nodes nor operators
-	points   = "kill points"      // where a test may kill a process
-	system   = "system"           // small tools of the operating system
-	sibling  = "siblings"         // adapters
-	room     = "rooms"            // put adapters together for one purpose; the wiring above knows nothing of how
+	words    = "the root package"  // the domain: standard library only
+	speech   = "speech"            // pure; what agents, operators and the server say to each other
+	assets   = "assets"            // packages outside internal/ that embed files
+	base     = "base"              // pure
+	rules    = "rules"             // pure
+	decision = "decision"          // pure
+	converge = "convergence"       // pure; decides on what decisions have been carried out
+	folded   = "fold"              // pure; the fold of the whole log
+	readers  = "readers"           // pure; answer from the fold without the writer
+	parts    = "parts"             // of the server, each with one subject; they know no writer
+	scribe   = "the writer"        // of the log; it knows transactions, and neither nodes nor operators
+	shared   = "the server's core" // what its handlers share
+	handlers = "handlers"          // of operators and of nodes, for the server alone
+	points   = "kill points"       // where a test may kill a process
+	system   = "system"            // small tools of the operating system
+	sibling  = "siblings"          // adapters
+	room     = "rooms"             // put adapters together for one purpose; the wiring above knows nothing of how
 	wiring   = "wiring"
 	command  = "commands"
 	support  = "test support" // imported by tests only
@@ -52,7 +54,8 @@ var layers = map[string]string{
 	"selector": rules, "fleet": rules, "archive": rules, "retain": rules, "sweep": rules,
 	"engine": decision, "converge": converge, "fold": folded, "explain": readers,
 	"presence": parts, "share": parts, "denials": parts, "replica": parts, "past": parts,
-	"writer":    scribe,
+	"writer":      scribe,
+	"server/core": shared, "server/nodes": handlers, "server/operators": handlers,
 	"killpoint": points,
 	"durable":   system, "excerpt": system, "pidfd": system, "space": system,
 	"server": sibling, "agent": sibling, "natsbus": sibling, "puppet": sibling, "identity": sibling,
@@ -83,6 +86,8 @@ var below = map[string][]string{
 	readers:  {words, speech, base, rules, decision, converge, folded},
 	parts:    {words, speech, base, rules, decision, converge, folded},
 	scribe:   {words, speech, base, rules, decision, converge, folded, readers, parts, points},
+	shared:   {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system},
+	handlers: {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, shared},
 	sibling:  {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets},
 	room:     {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling},
 	wiring:   {words, speech, base, rules, decision, converge, folded, readers, parts, scribe, points, system, assets, sibling, room},
@@ -219,6 +224,9 @@ func checkImports(s source) []string {
 		switch {
 		case dir == "internal/natsbus/embed" && layer != wiring && layer != support:
 			refuse(spec, "only app and tests do")
+		case s.dir == "internal/server" && (to == shared || to == handlers):
+		case to == handlers:
+			refuse(spec, "only the server does")
 		case theirs == own, layer == command && dir == "internal/cli":
 		case layer == to && layer != support:
 			refuse(spec, "%s are strangers to each other", layer)

@@ -26,8 +26,6 @@ var oldTypes = map[string]int{
 	"internal/fleet.reader":   89,
 	"internal/httpapi.Client": 60,
 	"internal/powerfs.FS":     45,
-	"internal/server.Server":  109,
-	"internal/server.tx":      80,
 }
 
 // methodsOf counts the methods of each type in internal/, those of tests left out.

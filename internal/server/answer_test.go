@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/server"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -34,21 +33,6 @@ func TestAnAnswerIsNotEscapedForHTML(t *testing.T) {
 	if err != nil || len(raw) > 4000 || len(out.Exports) != 1 || string(out.Exports[0].Parameters["x"]) != string(e.Parameters["x"]) || raw[len(raw)-1] != '}' {
 		t.Errorf("%d bytes: %.200s, %v", len(raw), raw, err)
 	}
-}
-
-// Who is told that an answer is too large is told whose exports it is made of.
-func TestAnAnswerThatIsTooLargeNamesWhoFillsIt(t *testing.T) {
-	var exports []tutti.Export
-	for i := range 5 {
-		for range i + 1 {
-			e := database("x")
-			e.Node, e.Parameters["x"] = tutti.NodeName(fmt.Sprintf("n%d", i)), json.RawMessage(strings.Repeat("1", 1000))
-			exports = append(exports, e)
-		}
-	}
-	err := server.TooLarge(70_000_000, exports)
-	wantCode(t, err, tutti.CodeInternal, "the answer has 70000000 bytes, at most 67108864; the largest of 15 exports from 5 nodes are those of n4 (5090 bytes), n3 (4072 bytes), n2 (3054 bytes)")
-	wantCode(t, server.TooLarge(70_000_000, nil), tutti.CodeInternal, "at most 67108864")
 }
 
 // mib are so many exports of almost a MiB each.
@@ -165,10 +149,4 @@ func TestLargeAnswersHaveRoom(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// An answer that the bus does not take is none that a node can wait for.
-func TestAnAnswerThatNobodyCanPayForIsRefused(t *testing.T) {
-	wantCode(t, server.CheckAnswer(&wire.Answered{Exports: mib(65)}), tutti.CodeInternal, "at most 67108864")
-	wantCode(t, server.CheckAnswer(&wire.Answered{Exports: mib(64)}), "", "")
 }

@@ -4,22 +4,11 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/converge"
-	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
-	"github.com/tutti-project/tutti/internal/fleet"
 	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/server/core"
 )
-
-// overlay reports whether what a run hands over is for its own job only at first,
-// and whether it sees what others of its job have handed over so.
-func (tx *tx) overlay(r *engine.Run) bool { return !r.Full() || tx.Engine.Converges(r) }
-
-// asker is who asks on behalf of a run.
-func (tx *tx) asker(r *engine.Run) data.Asker {
-	return data.Asker{Node: r.Node, Job: r.Job, Overlay: tx.overlay(r)}
-}
 
 // rest is how long no decision on converge steps is taken after one that looked at so
 // many nodes and took so long. With thousands in need, deciding after every append
@@ -45,13 +34,13 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 		d.resting = now.Add(rest(tx.Converge.InNeed(), now.Sub(began)))
 	}()
 	view := converge.View{
-		Now: tx.Now, Since: tx.Since, Seen: d.presence.Seen, Silence: d.opts.Silence,
-		Has:      tx.has,
+		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen, Silence: d.Opts.Silence,
+		Has:      tx.HasNow,
 		Member:   tx.Member,
 		Unjoined: tx.Unjoined,
-		Paused:   tx.pausedOrHeld(),
+		Paused:   tx.PausedOrHeld(),
 		Hold:     hold,
-		InFlight: d.opts.InFlight, Compiles: d.opts.Compiles,
+		InFlight: d.Opts.InFlight, Compiles: d.Opts.Compiles,
 	}
 	if f := tx.Registry.Fleet; f != nil {
 		view.Reaction, view.Environment, view.Serial = f.Reaction, f.Environment.Name, tx.Registry.Serial()
@@ -73,7 +62,7 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 			tx.letGo(b)
 			continue
 		}
-		tx.Emit(actorServer, b)
+		tx.Emit(core.ActorServer, b)
 		tx.MayCut()
 	}
 	return len(bodies) > 0
@@ -81,7 +70,7 @@ func (d *decider) convergence(tx *tx, hold bool) bool {
 
 // name gives an order what only the server knows.
 func (tx *tx) name(b *tutti.RunWanted) {
-	b.Order.Run, b.Order.VolatileFacts = tx.server.opts.NewRunID(), tx.Fleet().VolatileFacts
+	b.Order.Run, b.Order.VolatileFacts = tx.Core.Opts.NewRunID(), tx.Fleet().VolatileFacts
 }
 
 // react starts a job if something has changed to which the fleet reacts by itself.
@@ -93,11 +82,11 @@ func (tx *tx) react(view converge.View) bool {
 	if reaction == nil {
 		return false
 	}
-	plan, err := tx.convergePlan(reaction.Step)
+	plan, err := tx.ConvergePlan(reaction.Step)
 	if err != nil { // a target, which reactions have not
 		return false
 	}
-	tx.Emit(actorServer, &tutti.JobStarted{
+	tx.Emit(core.ActorServer, &tutti.JobStarted{
 		Job: tx.Engine.NextJob(plan.Name), Plan: plan, Mode: tutti.ModeApply, Env: view.Environment, Code: reaction.Code,
 		Cause: plain.Words(reaction.Cause),
 	})
@@ -115,33 +104,12 @@ func (tx *tx) letGo(b *tutti.RunGated) {
 		// The fleet file may be another one since the run was held.
 		if n.Tickets.Conflicted != "" {
 			b.Verdict, b.Reason = tutti.GateStop, n.Tickets.Conflicted
-		} else if err := tx.withheld(n, r, exports); err != nil {
+		} else if err := tx.Withheld(n, r, exports); err != nil {
 			b.Verdict, b.Reason = tutti.GateStop, plain.Words(err.Error())
 		} else if r.Full() && r.Publishes() {
-			tx.setExports(n, r, exports, r.Set, false)
+			tx.SetExports(n, r, exports, r.Set, false)
 		}
 	}
-	tx.Emit(actorServer, b)
+	tx.Emit(core.ActorServer, b)
 	tx.MayCut()
-}
-
-// convergePlan is the plan of a job that converges a target.
-func (tx *tx) convergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
-	if err := tx.canConverge(spec); err != nil {
-		return tutti.Plan{}, err
-	}
-	return tutti.Plan{Name: api.ConvergePlan, Steps: []tutti.Step{
-		{Name: tutti.StepName(api.ConvergePlan), Timeout: fleet.DefaultRunTimeout, Converge: &spec},
-	}}, nil
-}
-
-// canConverge refuses a target that is nobody.
-func (tx *tx) canConverge(spec tutti.ConvergeStep) error {
-	if spec.Limit < 0 || spec.MaxFailed < 0 {
-		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: neither is below 0", spec.Limit, spec.MaxFailed)
-	}
-	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
-		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
-	}
-	return nil
 }

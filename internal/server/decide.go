@@ -9,13 +9,14 @@ import (
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/server/core"
 	"github.com/tutti-project/tutti/internal/writer"
 	"github.com/tutti-project/tutti/wire"
 )
 
 // decider says what follows from events: it is the writer's owner, and what it has is the writer's.
 type decider struct {
-	*Server
+	*core.Core
 	probing map[probeKey]*probing
 	held    bool      // there was no room at the last decision
 	heldTo  time.Time // and then there was for the last time none
@@ -23,12 +24,15 @@ type decider struct {
 	resting time.Time // no decision on converge steps before
 }
 
+// tx is a transaction in which the server decides by itself.
+type tx struct{ *core.Tx }
+
 // Folded implements writer.Owner.
 func (d *decider) Folded(state *fold.State) error {
-	if err := d.opts.Identity.Revoke(state.Registry.Revoked...); err != nil {
+	if err := d.Opts.Identity.Revoke(state.Registry.Revoked...); err != nil {
 		return fmt.Errorf("revoke the keys of nodes that have left: %w", err)
 	}
-	d.presence.Load(state)
+	d.Presence.Load(state)
 	return nil
 }
 
@@ -43,8 +47,8 @@ func (d *decider) Begins(ctx context.Context, state *fold.State) error {
 // Serves implements writer.Owner. It rings the nodes that hold an unfinished run: a server that was killed
 // between an append and its doorbell must not leave them asleep.
 func (d *decider) Serves(state *fold.State) {
-	d.access.load(state)
-	d.opts.Logger.Info("serving", "seq", state.Seq, "nodes", len(state.Registry.Nodes), "jobs", len(state.Engine.Order))
+	d.Access.Load(state)
+	d.Opts.Logger.Info("serving", "seq", state.Seq, "nodes", len(state.Registry.Nodes), "jobs", len(state.Engine.Order))
 	for node := range state.Engine.Active {
 		d.ring(state, node, wire.RingClaim)
 	}
@@ -53,15 +57,15 @@ func (d *decider) Serves(state *fold.State) {
 // Decide implements writer.Owner. It lets the engine and the value waits append until nothing is left, then
 // retires what is too much of the past.
 func (d *decider) Decide(t *writer.Tx) {
-	tx := &tx{Tx: t, server: d.Server}
-	for _, b := range d.denials.Due(tx.Now) {
-		tx.Emit(actorServer, b)
+	tx := &tx{&core.Tx{Tx: t, Core: d.Core}}
+	for _, b := range d.Denials.Due(tx.Now) {
+		tx.Emit(core.ActorServer, b)
 		tx.MayCut()
 	}
 	held := d.hold(tx)
 	view := engine.View{
-		Now: tx.Now, Since: tx.Since, Seen: d.presence.Seen,
-		Silence: d.opts.Silence, InFlight: d.opts.InFlight, Hold: held, HeldTo: d.heldTo,
+		Now: tx.Now, Since: tx.Since, Seen: d.Presence.Seen,
+		Silence: d.Opts.Silence, InFlight: d.Opts.InFlight, Hold: held, HeldTo: d.heldTo,
 		Program: tx.ProgramOf, LastAnswer: d.lastAnswer,
 	}
 	for {
@@ -74,20 +78,20 @@ func (d *decider) Decide(t *writer.Tx) {
 			if want, ok := b.(*tutti.RunWanted); ok {
 				tx.name(want)
 			}
-			tx.Emit(actorServer, b)
+			tx.Emit(core.ActorServer, b)
 			tx.MayCut()
 		}
 	}
-	for _, id := range tx.Engine.Retire(d.opts.Keep) {
-		tx.Emit(actorServer, &tutti.JobRetired{Job: id})
+	for _, id := range tx.Engine.Retire(d.Opts.Keep) {
+		tx.Emit(core.ActorServer, &tutti.JobRetired{Job: id})
 		tx.MayCut()
 	}
 }
 
 // Stored implements writer.Owner.
 func (d *decider) Stored(state *fold.State, events []tutti.Event) {
-	d.presence.Apply(state, events)
-	d.access.apply(events)
+	d.Presence.Apply(state, events)
+	d.Access.Apply(events)
 }
 
 // Answered implements writer.Owner. It does what is allowed only once the events are on disk.
@@ -108,23 +112,23 @@ func (d *decider) Answered(ctx context.Context, state *fold.State, events []tutt
 			for _, node := range state.Engine.Later(b.Job) { // it gets ready for its turn
 				d.ring(state, node, wire.RingClaim)
 			}
-			d.opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
+			d.Opts.Logger.Info("job started", "job", b.Job, "mode", b.Mode, "by", e.By)
 		case *tutti.JobFinished:
-			d.opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
+			d.Opts.Logger.Info("job finished", "job", b.Job, "verdict", b.Verdict)
 		case *tutti.LeaseChanged:
 			if b.State.Failed() {
-				d.opts.Logger.Warn("an exclusive job does not have a node", "job", b.Job, "node", b.Node, "state", b.State, "because", b.Message)
+				d.Opts.Logger.Warn("an exclusive job does not have a node", "job", b.Job, "node", b.Node, "state", b.State, "because", b.Message)
 			}
 		case *tutti.RunLost:
-			d.opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
+			d.Opts.Logger.Warn("run lost", "run", b.Run, "because", b.Reason)
 		case *tutti.OperatorIssued:
-			d.opts.Logger.Info("operator.issued", "operator", e.Body.ID(), "by", e.By)
+			d.Opts.Logger.Info("operator.issued", "operator", e.Body.ID(), "by", e.By)
 		case *tutti.CARotated:
-			d.opts.Logger.Info("the CA is rotated", "state", b.Phase, "by", e.By)
+			d.Opts.Logger.Info("the CA is rotated", "state", b.Phase, "by", e.By)
 		case *tutti.OperatorRevoked:
-			d.opts.Logger.Info("operator.revoked", "operator", e.Body.ID(), "by", e.By)
+			d.Opts.Logger.Info("operator.revoked", "operator", e.Body.ID(), "by", e.By)
 		case *tutti.Denied:
-			d.opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
+			d.Opts.Logger.Warn("denied", "who", b.Who, "what", b.What)
 		}
 	}
 	d.reconcileProbes(ctx, state)
@@ -137,8 +141,8 @@ func (d *decider) ring(state *fold.State, node tutti.NodeName, op string) {
 	if n == nil {
 		return
 	}
-	if err := d.opts.Bus.Ring(n.Key, op, nil); err != nil {
+	if err := d.Opts.Bus.Ring(n.Key, op, nil); err != nil {
 		// The node claims by itself when it reconnects.
-		d.opts.Logger.Warn("doorbell not rung", "node", node, "error", err)
+		d.Opts.Logger.Warn("doorbell not rung", "node", node, "error", err)
 	}
 }

@@ -17,10 +17,9 @@ import (
 	"github.com/tutti-project/tutti/internal/explain"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/internal/past"
-	"github.com/tutti-project/tutti/internal/policy"
 	"github.com/tutti-project/tutti/internal/presence"
+	"github.com/tutti-project/tutti/internal/server/core"
 	"github.com/tutti-project/tutti/internal/share"
-	"github.com/tutti-project/tutti/internal/writer"
 )
 
 // Emit appends what no call of an operator or a node makes by itself.
@@ -29,8 +28,8 @@ func (s *Server) Emit(body tutti.Body) error {
 }
 
 func (s *Server) emit(ctx context.Context, body tutti.Body) error {
-	return s.do(ctx, func(tx *tx) error {
-		tx.Emit(actorServer, body)
+	return s.core.Do(ctx, func(tx *core.Tx) error {
+		tx.Emit(core.ActorServer, body)
 		return nil
 	})
 }
@@ -41,7 +40,7 @@ type State struct{ folded *fold.State }
 // State returns what the server has in memory, as long as nobody asks it anything.
 func (s *Server) State() State {
 	var out State
-	_ = s.do(context.Background(), func(tx *tx) error {
+	_ = s.core.Do(context.Background(), func(tx *core.Tx) error {
 		out.folded = tx.State
 		return nil
 	})
@@ -50,12 +49,12 @@ func (s *Server) State() State {
 
 // Sweep removes blobs now.
 func (s *Server) Sweep(ctx context.Context) error {
-	return s.past.Sweep(ctx, s.emit)
+	return s.core.Past.Sweep(ctx, s.emit)
 }
 
 // What a gate costs of a node's share, and what a node has at once.
 const (
-	LargestGate = maxBlob
+	LargestGate = core.MaxBlob
 	CostAtOnce  = share.CostAtOnce
 )
 
@@ -65,61 +64,29 @@ func CostOfGate(size int) int { return share.CostOfGate(size) }
 // CostOfServed returns what it costs a node that so many exports of others are read.
 func CostOfServed(size, count int) int { return share.CostOfServed(size, count) }
 
-// DecidesItself reports whether the writer decides by itself on so much.
-func DecidesItself(size, exports, keys int) bool {
-	return (&published{exports: make([]policy.Inspected, exports), keys: make([]string, keys)}).light(size)
-}
-
 // SpendAllBut takes a node's share, but for what is left.
 func (s *Server) SpendAllBut(key tutti.NodeKey, left int) {
 	now := time.Now()
-	_ = s.shares.Owe(key, s.shares.Left(key, now)-left, now)
+	_ = s.core.Shares.Owe(key, s.core.Shares.Left(key, now)-left, now)
 }
-
-// MaxTried is how many bytes of gates that are refused are looked at for one run.
-const MaxTried = maxTried
 
 // WasRefused counts so many bytes of gates as refused to a run.
 func (s *Server) WasRefused(key tutti.NodeKey, run tutti.RunID, bytes int) {
-	s.shares.Refuse(key, run, bytes)
+	s.core.Shares.Refuse(key, run, bytes)
 }
-
-// Decides returns what is decided on exports of a node beside the writer, and what the writer takes of that.
-func (s *Server) Decides(ctx context.Context, node tutti.NodeName, exports []tutti.Export, between func()) (beside, taken error) {
-	p := publishing(exports, nil)
-	_ = s.look(ctx, func(v explain.View) error {
-		tx := s.of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})
-		beside = tx.mayPublish(tx.Registry.Nodes[node], nil, p)
-		return nil
-	})
-	between()
-	return beside, s.do(ctx, func(tx *tx) error { return tx.mayPublish(tx.Registry.Nodes[node], nil, p) })
-}
-
-// CheckAnswer refuses an answer that nobody can pay for.
-func CheckAnswer(out any) error { return checkAnswer(out) }
 
 // RoomToRead is how many bytes more may be in memory of what is read for nodes.
 func (s *Server) RoomToRead() int64 {
-	return s.readings.Room()
+	return s.core.Readings.Room()
 }
-
-// TooLarge says what an answer of so many bytes is made of.
-func TooLarge(size int, exports []tutti.Export) error { return tooLarge(size, exports) }
 
 // HasLeft counts so many bytes of a node as stored since its last result.
 func (s *Server) HasLeft(key tutti.NodeKey, bytes int64) {
-	_ = s.do(context.Background(), func(*tx) error {
-		s.stored[key] = bytes
+	_ = s.core.Do(context.Background(), func(*core.Tx) error {
+		s.core.Stored[key] = bytes
 		return nil
 	})
 }
-
-// What a node may make the server keep for one run, and with what comes with its result.
-const (
-	MaxStored = maxStored
-	MaxEnded  = maxEnded
-)
 
 // Size returns how many jobs and runs the server has in memory.
 func (s State) Size() (jobs, runs int) {
@@ -184,7 +151,7 @@ var view = converge.View{Has: func(tutti.NodeName) converge.Has { return converg
 
 // Look lets f see the version of the fold that readers get.
 func (s *Server) Look(ctx context.Context, f func(State)) error {
-	return s.look(ctx, func(v explain.View) error {
+	return s.core.Look(ctx, func(v explain.View) error {
 		f(State{v.State})
 		return nil
 	})
@@ -194,9 +161,9 @@ func (s *Server) Look(ctx context.Context, f func(State)) error {
 // keeps its looks apart.
 func (s State) Reader(of *Server) *explain.Reader {
 	look := func(_ context.Context, f func(explain.View) error) error {
-		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.presence, Space: of.opts.Space, May: func(tutti.Verb, string) error { return nil }})
+		return f(explain.View{State: s.folded, Now: time.Now(), Present: of.core.Presence, Space: of.core.Opts.Space, May: func(tutti.Verb, string) error { return nil }})
 	}
-	return explain.New(look, thePast{of.past, of}, of.opts.Blobs)
+	return of.core.ReaderOf(look)
 }
 
 // Seq is the last event of the fold.
@@ -224,8 +191,8 @@ func (s State) Standings() map[tutti.NodeName]string {
 
 // HasTold counts so many bytes as told by a node of foreign runs in this hour, in the log and in reports.
 func (s *Server) HasTold(n tutti.NodeName, log, reports int) {
-	s.presence.Tells(n, time.Now(), log)
-	s.presence.MayKeepReport(n, time.Now(), reports)
+	s.core.Presence.Tells(n, time.Now(), log)
+	s.core.Presence.MayKeepReport(n, time.Now(), reports)
 }
 
 // What a node may tell of foreign runs within an hour.

@@ -2,149 +2,19 @@ package server
 
 import (
 	"context"
-	"strings"
-	"time"
 
-	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/fold"
-	"github.com/tutti-project/tutti/internal/plain"
 )
-
-const actorOperator = "operator:"
 
 // noteFirst puts the first operator's certificate into the log, which was made
 // before there was one. A log of an earlier release may know the operator, and not the certificate.
 func (d *decider) noteFirst(ctx context.Context, state *fold.State) error {
-	first := d.opts.FirstOperator
+	first := d.Opts.FirstOperator
 	if first == nil {
 		return nil
 	}
 	if op := state.Registry.Operators[first.Operator]; op != nil && (op.Had(first.Serial) || !op.Revoked.IsZero() || state.Registry.Rotation.Last != nil) {
 		return nil
 	}
-	return d.writer.First(ctx, first)
-}
-
-// IssueOperator implements tutti.Operators.
-func (s *Server) IssueOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
-	if in.Operator == LocalOperator {
-		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "operator name %q is for who comes through the server's own socket", in.Operator)
-	}
-	out, err := s.opts.Identity.IssueOperator(in)
-	if err != nil {
-		return out, err
-	}
-	return out, s.lasting(ctx, "let operator "+in.Operator+" in", func(tx *tx) error {
-		tx.Emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: in.Operator, Serial: out.Serial, Expires: out.Expires, CodeKey: in.CodeKey, CA: out.Signer})
-		return nil
-	})
-}
-
-// RenewOperator implements tutti.Operators. The certificate that asks stays good
-// to its end: the new one may not arrive.
-func (s *Server) RenewOperator(ctx context.Context, request []byte) (api.IssuedOperator, error) {
-	return s.renewOperator(ctx, api.IssueOperator{Request: request})
-}
-
-// FollowRotation implements tutti.Rotations.
-func (s *Server) FollowRotation(ctx context.Context, request []byte) (api.IssuedOperator, error) {
-	return s.renewOperator(ctx, api.IssueOperator{Request: request, Follows: true})
-}
-
-// An operator gets so many certificates in a day by renewing: each one is kept in the log. Every copy of an operator's
-// directory renews once a year, and once in a rotation of the CA.
-const (
-	maxRenewals = 50
-	renewalsIn  = 24 * time.Hour
-)
-
-func (s *Server) renewOperator(ctx context.Context, in api.IssueOperator) (api.IssuedOperator, error) {
-	name, ok := strings.CutPrefix(tutti.Actor(ctx), actorOperator)
-	if !ok || name == LocalOperator {
-		return api.IssuedOperator{}, tutti.Errorf(tutti.CodeInvalid, "only an operator who comes with a certificate can renew it")
-	}
-	if err := s.opts.Space(); err != nil {
-		return api.IssuedOperator{}, err
-	}
-	in.Operator = name
-	out, err := s.opts.Identity.IssueOperator(in)
-	if err != nil {
-		return out, err
-	}
-	return out, s.lasting(ctx, "renew a certificate", func(tx *tx) error {
-		if n := tx.Registry.Operators[name].IssuedSince(tx.Now.Add(-renewalsIn)); n >= maxRenewals {
-			return tutti.Errorf(tutti.CodeUnavailable, "operator %s has got %d certificates within a day, and gets no more by renewing until tomorrow; the present one stays good; "+
-				"a new one comes from another operator, or on the server from root: tutti operator create %s", name, n, name)
-		}
-		tx.Emit(tutti.Actor(ctx), &tutti.OperatorIssued{Operator: name, Serial: out.Serial, Expires: out.Expires, CA: out.Signer})
-		return nil
-	})
-}
-
-// isKnown refuses to whoever shows a certificate that the log does not know, or that has ended, what would outlast it: who is in
-// the fleet and who may do what, code, data, pauses, other certificates, and another CA. Whoever stole the CA may have made it.
-func (tx *tx) isKnown(ctx context.Context, what string) error {
-	v := visitOf(ctx)
-	if v == nil || tx.Registry.Operators[v.name].Knows(v.serial, tx.Now) {
-		return nil
-	}
-	return tx.deny(actorOperator+v.name, what, v.isStrange("and so it takes no part in that: "))
-}
-
-// lasting is do for what outlasts whoever asks for it: see isKnown.
-func (s *Server) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
-	return s.do(ctx, func(tx *tx) error {
-		if err := tx.isKnown(ctx, what); err != nil {
-			return err
-		}
-		return work(tx)
-	})
-}
-
-// RevokeOperator implements tutti.Operators.
-func (s *Server) RevokeOperator(ctx context.Context, in api.RevokeOperator) error {
-	in.Reason = plain.Line(in.Reason)
-	return s.lasting(ctx, "revoke operator "+in.Operator, func(tx *tx) error {
-		if tx.Registry.Operators[in.Operator] == nil {
-			return tutti.Errorf(tutti.CodeNotFound, "no operator %q is known; see: tutti operator list", in.Operator)
-		}
-		if !in.Last && !tx.othersRemain(tutti.Actor(ctx), in.Operator) {
-			return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
-		}
-		if !in.Last && visitOf(ctx) != nil && len(tx.Fleet().Access) > 0 && !tx.admins(ctx, tx.Fleet(), in.Operator) {
-			return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
-		}
-		tx.Emit(tutti.Actor(ctx), &tutti.OperatorRevoked{Operator: in.Operator, Reason: in.Reason})
-		return nil
-	})
-}
-
-// othersRemain reports whether somebody else is known to get in with a
-// certificate: whoever asks, if he does not revoke himself, or one whom we issued
-// a certificate that is good.
-func (tx *tx) othersRemain(actor, revoked string) bool {
-	asks, _ := strings.CutPrefix(actor, actorOperator)
-	for name, op := range tx.Registry.Operators {
-		if name != revoked && (name == asks || len(op.Good(tx.Now)) > 0) {
-			return true
-		}
-	}
-	return asks != revoked && asks != LocalOperator
-}
-
-// RevokeToken implements tutti.Tokens.
-func (s *Server) RevokeToken(ctx context.Context, id tutti.TokenID) error {
-	return s.lasting(ctx, "revoke the token "+string(id), func(tx *tx) error {
-		t := tx.Registry.Tokens[id]
-		switch {
-		case t == nil:
-			return tutti.Errorf(tutti.CodeNotFound, "no token %q; see: tutti token list", string(id))
-		case t.BoundTo != "":
-			return tutti.Errorf(tutti.CodeConflict, "the token %s was used by node %s; to take that out: tutti node remove %s", id, t.Node, t.Node)
-		case !t.Revoked:
-			tx.Emit(tutti.Actor(ctx), &tutti.TokenRevoked{Token: id})
-		}
-		return nil
-	})
+	return d.Writer.First(ctx, first)
 }

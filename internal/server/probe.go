@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/server/core"
 )
 
 type probeKey struct {
@@ -49,7 +50,7 @@ func (d *decider) checkValueWaits(tx *tx) {
 		}
 	})
 	for _, b := range done {
-		tx.Emit(actorServer, b)
+		tx.Emit(core.ActorServer, b)
 		tx.MayCut()
 	}
 }
@@ -77,7 +78,7 @@ func (d *decider) reconcileProbes(ctx context.Context, state *fold.State) {
 		probeCtx, cancel := context.WithCancel(ctx)
 		p := &probing{cancel: cancel}
 		d.probing[k] = p
-		d.writer.Go(func() { d.probe(probeCtx, k, question, &p.last) })
+		d.Writer.Go(func() { d.probe(probeCtx, k, question, &p.last) })
 	}
 }
 
@@ -108,20 +109,20 @@ func probeOf(j *engine.Job, st *engine.Step) probe {
 
 // probe asks until the answer is good, then ends the step. The step's timeout
 // is the engine's, which tells the last answer.
-func (s *Server) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
+func (d *decider) probe(ctx context.Context, k probeKey, question probe, last *atomic.Pointer[string]) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
 		err := once(ctx, question)
 		if err == nil {
-			err = s.do(ctx, func(tx *tx) error {
+			err = d.Do(ctx, func(tx *core.Tx) error {
 				if j := tx.Engine.Jobs[k.job]; j != nil && !j.Ended() && j.Step(k.step).State == engine.Active {
-					tx.Emit(actorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
+					tx.Emit(core.ActorServer, &tutti.StepFinished{Job: k.job, Step: k.step, OK: true})
 				}
 				return nil
 			})
 			if err != nil {
-				s.opts.Logger.Warn("the end of a wait was not recorded", "job", k.job, "step", k.step, "error", err)
+				d.Opts.Logger.Warn("the end of a wait was not recorded", "job", k.job, "step", k.step, "error", err)
 			}
 			return
 		}

@@ -11,43 +11,13 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/server/nodes"
 	"github.com/tutti-project/tutti/wire"
 )
 
 // host is a resource of which nothing grants the parameter target.
 func host(title, comment string) tutti.Export {
 	return tutti.Export{Type: "Host", Title: title, Parameters: map[string]json.RawMessage{"target": json.RawMessage(`"x"`), "comment": json.RawMessage(`"` + comment + `"`)}}
-}
-
-// What is decided on a gate beside the writer is what the writer takes, as long as the grants are the same.
-func TestWhatMayBePublishedIsDecidedOnceBesideTheWriter(t *testing.T) {
-	f := newFixture(t)
-	for _, tc := range []struct {
-		reason        string
-		export        tutti.Export
-		between       string // the fleet file that is pushed
-		beside, taken bool   // refused
-		same          bool   // one decision
-	}{
-		{"refused", host("x", ""), "", true, true, true},
-		{"admitted", database("x"), "", false, false, true},
-		{"refused, and the same file", host("x", ""), twoSteps, true, true, true},
-		{"refused, and another file", host("x", ""), twoSteps + "# another\n", true, true, false},
-		{"admitted, and taken out meanwhile", database("x"), strings.Replace(twoSteps, "type: Database", "type: Other", 1), false, true, false},
-		{"granted meanwhile", database("x"), twoSteps, true, false, false},
-	} {
-		beside, taken := f.Decides(t.Context(), "db-01", []tutti.Export{tc.export}, func() {
-			if tc.between != "" {
-				setFleet(t, f.Fleet, tc.between)
-			}
-		})
-		if (beside != nil) != tc.beside || (taken != nil) != tc.taken {
-			t.Errorf("%s: %v beside the writer, then %v", tc.reason, beside, taken)
-		}
-		if tc.same != (beside == taken) { //nolint:errorlint // the same error, not one like it
-			t.Errorf("%s: one decision %v, want %v", tc.reason, beside == taken, tc.same) //nolint:errorlint // as above
-		}
-	}
 }
 
 // A run is refused its gate as often as an honest one can be, and then unread. A small gate costs nothing and is read.
@@ -58,10 +28,10 @@ func TestALargeGateIsRefusedSoOften(t *testing.T) {
 			return f.db.Call(wire.OpGate, wire.Gate{Run: order.Run, Exports: []tutti.Export{host("x", strings.Repeat("x", size))}}, nil)
 		}
 		wantCode(t, gate(100_000), tutti.CodeRefused, "may not export")
-		f.WasRefused(f.db.Key, order.Run, server.MaxTried-150_000)
+		f.WasRefused(f.db.Key, order.Run, nodes.MaxTried-150_000)
 		wantCode(t, gate(100_000), tutti.CodeRefused, "are looked at")
 		wantCode(t, gate(100), tutti.CodeRefused, "may not export")
-		f.WasRefused(f.db.Key, "another", server.MaxTried) // of a run before
+		f.WasRefused(f.db.Key, "another", nodes.MaxTried) // of a run before
 		wantCode(t, gate(100_000), tutti.CodeRefused, "may not export")
 		if err := f.Stop(); err != nil {
 			t.Error(err)
@@ -89,26 +59,6 @@ func TestOneNodeDoesNotFillTheAnswersOfAll(t *testing.T) {
 	f.db.Finish(order.Run)
 	if err := f.web1.Call(wire.OpAsk, wire.Ask{Run: f.web1.MustClaim().Run, Query: collects}, nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// What is much is decided beside the writer, however few bytes it has: a message of 64 KiB names thousands of keys, and one of 100
-// bytes all that a Puppet Server has handed over.
-func TestWhatIsMuchIsDecidedBesideTheWriter(t *testing.T) {
-	for _, tc := range []struct {
-		size, exports, keys int
-		itself              bool
-	}{
-		{100, 1, 1, true},
-		{60_000, 50, 50, true},
-		{60_000, 51, 50, false},
-		{60_000, 0, 5000, false},
-		{100, 49_000, 0, false},
-		{100_000, 1, 0, false},
-	} {
-		if got := server.DecidesItself(tc.size, tc.exports, tc.keys); got != tc.itself {
-			t.Errorf("%d bytes, %d exports and %d keys: the writer decides by itself %v, want %v", tc.size, tc.exports, tc.keys, got, tc.itself)
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/memory"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/server/nodes"
 	"github.com/tutti-project/tutti/internal/servertest"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -84,9 +85,9 @@ func TestWhatANodeLeavesBehindIsCounted(t *testing.T) {
 				t.Errorf("%d bytes are left behind, at most %d", left, more)
 			}
 		}
-		until(blob, server.MaxStored, 4<<20)
-		until(gate, server.MaxStored, 9<<20)
-		until(result, server.MaxEnded, 1<<20)
+		until(blob, nodes.MaxStored, 4<<20)
+		until(gate, nodes.MaxStored, 9<<20)
+		until(result, nodes.MaxEnded, 1<<20)
 		if err := f.Stop(); err != nil {
 			t.Error(err)
 		}

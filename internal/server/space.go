@@ -9,20 +9,20 @@ import (
 // hold reports whether there is no room to begin a run, and tells those who
 // watch a job when that changes.
 func (d *decider) hold(tx *tx) bool {
-	err := d.opts.Space()
+	err := d.Opts.Space()
 	if held := err != nil; held != d.held {
 		d.held = held
 		const again = "there is room again: what waited goes on"
 		what := again
 		if held {
 			what = err.Error()
-			d.opts.Logger.Error("no new work", "because", err)
+			d.Opts.Logger.Error("no new work", "because", err)
 		} else {
-			d.opts.Logger.Info(again)
+			d.Opts.Logger.Info(again)
 		}
 		for _, j := range tx.Engine.Jobs {
 			if !j.Ended() {
-				d.hub.Publish(j.ID, []tutti.Live{{At: time.Now().UTC(), Message: what}})
+				d.Hub.Publish(j.ID, []tutti.Live{{At: time.Now().UTC(), Message: what}})
 			}
 		}
 	}

@@ -1,0 +1,254 @@
+package core
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// LocalOperator is the name of whoever comes through the server's own socket.
+const LocalOperator = "local"
+
+// access is which operators may come in, and who is in. It follows the log from
+// outside the writer, so that a request that is refused costs it nothing.
+type access struct {
+	mu        *sync.Mutex
+	operators fold.Operators
+	fleet     *tutti.Fleet // as far as it says who may do what
+	rotates   *bool        // the keys are
+	inside    map[*visit]bool
+	strange   map[string]string // operators → a certificate that the log does not know and that came in a rotation
+}
+
+// maxStrange bounds the operators of whom a certificate is named that the log does not know.
+const maxStrange = 100
+
+// note takes note of whose certificate the log does not know, if the keys are rotated. The lock is held.
+func (a access) note(v *visit) {
+	now := time.Now()
+	if !*a.rotates || a.operators.Admit(v.Name, v.Serial, now) != nil || a.operators[v.Name].Knows(v.Serial, now) {
+		return
+	}
+	if len(a.strange) < maxStrange || a.strange[v.Name] != "" {
+		a.strange[v.Name] = v.Serial
+	}
+}
+
+// Forget forgets the certificates that the log does not know, at the end of a rotation.
+func (a access) Forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.strange)
+}
+
+// Unknowns are the certificates that the log does not know, for people.
+func (a access) Unknowns() []api.BehindRotation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []api.BehindRotation
+	for _, name := range slices.Sorted(maps.Keys(a.strange)) {
+		out = append(out, api.BehindRotation{Operator: name, Why: "the log does not know the certificate " + a.strange[name] +
+			", and it may not follow: if it is the operator's own: tutti operator create " + name + "; if not, somebody has the server's keys"})
+	}
+	return out
+}
+
+// visit is one request of an operator.
+type visit struct {
+	Name, Serial string
+	verbs        []tutti.Verb // one of which it takes; none: everybody may
+	end          context.CancelCauseFunc
+}
+
+// admit refuses who was revoked (CodeUnauthenticated), who has no access, and while the keys are rotated who has a certificate
+// that the log does not know (CodeRefused): whoever stole the keys can make one.
+func (v *visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
+	now := time.Now()
+	if err := operators.Admit(v.Name, v.Serial, now); err != nil {
+		return err
+	}
+	if rotates && !operators[v.Name].Knows(v.Serial, now) {
+		return v.IsStrange("and the keys of the server are rotated: ")
+	}
+	if len(v.verbs) == 0 {
+		return nil
+	}
+	return policy.MayOperate(fleet, v.Name, policy.Wish{Verbs: v.verbs, What: string(v.verbs[0]), Later: true})
+}
+
+// IsStrange refuses a visit because the log does not know its certificate.
+func (v *visit) IsStrange(when string) error {
+	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made it; "+
+		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
+}
+
+// VisitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
+func VisitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+type visitKey struct{}
+
+func newAccess() access {
+	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, rotates: new(bool), inside: map[*visit]bool{}, strange: map[string]string{}}
+}
+
+// Load takes what the log says at the start.
+func (a access) Load(from *fold.State) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fleet.Access, *a.rotates = from.Fleet().Access, from.Registry.Rotation.Phase().Rotates()
+	for name, op := range from.Registry.Operators {
+		a.operators[name] = op.Clone()
+	}
+}
+
+// Apply takes events that are on disk, before whoever asked for them is answered.
+// Who is in with a certificate, or an access, that they end is out at once.
+func (a access) Apply(events []tutti.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ended := false
+	for _, e := range events {
+		a.operators.Apply(e)
+		switch b := e.Body.(type) {
+		case *tutti.OperatorIssued:
+			delete(a.strange, b.Operator)
+		case *tutti.OperatorRevoked:
+			delete(a.strange, b.Operator)
+			ended = true
+		case *tutti.CARotated:
+			*a.rotates, ended = b.Phase.Rotates(), true
+		case *tutti.FleetSet:
+			a.fleet.Access, ended = b.Fleet.Access, true
+		}
+	}
+	if !ended {
+		return
+	}
+	for v := range a.inside {
+		if err := v.admit(a.operators, *a.rotates, *a.fleet); err != nil {
+			a.note(v)
+			v.end(err)
+		}
+	}
+}
+
+// Admit lets an operator in who has shown a certificate of our CA with that
+// serial and has one of the verbs (none: everybody has), and says who he is in the context that it returns. That ends
+// with leave, or as soon as he is revoked or has lost the verb. CodeUnauthenticated: he was revoked. CodeRefused: he has
+// none of the verbs.
+func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Verb) (inside context.Context, leave func(), err error) {
+	if err := s.Writer.Begun(ctx); err != nil { // until then nobody knows who was revoked
+		return nil, nil, err
+	}
+	a := s.Access
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := &visit{Name: name, Serial: serial, verbs: verbs}
+	if err := v.admit(a.operators, *a.rotates, *a.fleet); err != nil {
+		a.note(v)
+		return nil, nil, err
+	}
+	inside, v.end = context.WithCancelCause(context.WithValue(tutti.WithActor(ctx, ActorOperator+name), visitKey{}, v))
+	a.inside[v] = true
+	return inside, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.inside, v)
+		v.end(nil)
+	}, nil
+}
+
+// stillIn refuses an operator who was revoked, or has lost his access, after he had come in: what he asked
+// for may have waited behind that.
+func stillIn(ctx context.Context, state *fold.State) error {
+	if v := VisitOf(ctx); v != nil {
+		return v.admit(state.Registry.Operators, state.Registry.Rotation.Phase().Rotates(), state.Fleet())
+	}
+	return nil
+}
+
+// MayOf refuses whoever asks and has no access for a key (VerbData), or another one for anything.
+func MayOf(ctx context.Context, state *fold.State, verb tutti.Verb, key string) error {
+	v := VisitOf(ctx)
+	if v == nil {
+		return nil
+	}
+	return policy.MayOperate(state.Fleet(), v.Name, policy.Wish{Verbs: []tutti.Verb{verb}, What: string(verb), Narrow: verb == tutti.VerbData, Key: key})
+}
+
+// May refuses what an operator's access does not allow, in the state of now, and puts that into the audit trail.
+func (tx *Tx) May(ctx context.Context, w policy.Wish) error {
+	v := VisitOf(ctx)
+	if v == nil {
+		return nil
+	}
+	w.Narrow = true
+	if err := policy.MayOperate(tx.Fleet(), v.Name, w); err != nil {
+		return tx.Deny(ActorOperator+v.Name, w.What, err)
+	}
+	return nil
+}
+
+// MayRun is may for a job of a plan whose steps run on these nodes.
+func (tx *Tx) MayRun(ctx context.Context, what string, plan tutti.Plan, mode tutti.Mode, nodes []tutti.NodeName) error {
+	if VisitOf(ctx) == nil {
+		return nil
+	}
+	w := policy.Wish{
+		Verbs: []tutti.Verb{tutti.VerbRun}, What: what, Plan: plan.Name, Noop: mode != tutti.ModeApply, Nodes: explain.Targets(tx.State, nodes),
+	}
+	for _, st := range plan.Steps {
+		if st.Kind() == tutti.StepConverge {
+			all, members := explain.Targeted(tx.State, st.Converge.Target)
+			w.All, w.Nodes = w.All || all, append(w.Nodes, members...)
+		}
+	}
+	if mode != tutti.ModeApply {
+		w.What += " with --noop"
+	}
+	return tx.May(ctx, w)
+}
+
+// MayReplace refuses another fleet file than the one that is there from whoever is not an admin, and one after which no operator
+// could replace it again.
+func (tx *Tx) MayReplace(ctx context.Context, fleet tutti.Fleet, digest tutti.Digest) error {
+	if VisitOf(ctx) == nil || digest == tx.Registry.FleetDigest {
+		return nil
+	}
+	if err := tx.May(ctx, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}, What: "push another fleet file"}); err != nil {
+		return err
+	}
+	if len(fleet.Access) > 0 && !tx.Admins(ctx, fleet, "") {
+		return tutti.Errorf(tutti.CodeConflict, "by the access of this fleet file nobody who has a good certificate is admin; then only root on the server could change it again, "+
+			"by its local socket; add: - %s", tutti.Access{To: []string{VisitOf(ctx).Name}, May: []tutti.Verb{tutti.VerbAdmin}})
+	}
+	return nil
+}
+
+// Admins reports whether somebody but revoked is known to have a good certificate, and is admin by a fleet file. Who
+// asks, by what name ever, is there.
+func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) bool {
+	admin := func(name string) bool {
+		return name != revoked && policy.MayOperate(fleet, name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
+	}
+	if v := VisitOf(ctx); v != nil && admin(v.Name) {
+		return true
+	}
+	for name, op := range tx.Registry.Operators {
+		if len(op.Good(tx.Now)) > 0 && admin(name) {
+			return true
+		}
+	}
+	return false
+}

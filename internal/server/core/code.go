@@ -1,0 +1,5 @@
+package core
+
+const MaxBlob = 64 << 20
+
+const MaxCodeFiles = 200_000

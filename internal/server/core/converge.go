@@ -1,0 +1,39 @@
+package core
+
+import (
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// Overlay reports whether what a run hands over is for its own job only at first,
+// and whether it sees what others of its job have handed over so.
+func (tx *Tx) Overlay(r *engine.Run) bool { return !r.Full() || tx.Engine.Converges(r) }
+
+// Asker is who asks on behalf of a run.
+func (tx *Tx) Asker(r *engine.Run) data.Asker {
+	return data.Asker{Node: r.Node, Job: r.Job, Overlay: tx.Overlay(r)}
+}
+
+// ConvergePlan is the plan of a job that converges a target.
+func (tx *Tx) ConvergePlan(spec tutti.ConvergeStep) (tutti.Plan, error) {
+	if err := tx.CanConverge(spec); err != nil {
+		return tutti.Plan{}, err
+	}
+	return tutti.Plan{Name: api.ConvergePlan, Steps: []tutti.Step{
+		{Name: tutti.StepName(api.ConvergePlan), Timeout: fleet.DefaultRunTimeout, Converge: &spec},
+	}}, nil
+}
+
+// CanConverge refuses a target that is nobody.
+func (tx *Tx) CanConverge(spec tutti.ConvergeStep) error {
+	if spec.Limit < 0 || spec.MaxFailed < 0 {
+		return tutti.Errorf(tutti.CodeInvalid, "converge %d nodes at once, until %d failed: neither is below 0", spec.Limit, spec.MaxFailed)
+	}
+	if spec.Target != "" && len(tx.Members(spec.Target)) == 0 {
+		return tutti.Errorf(tutti.CodeNotFound, "no group %q with nodes that have joined, and no such node; see: tutti node list", spec.Target)
+	}
+	return nil
+}

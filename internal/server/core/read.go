@@ -1,0 +1,55 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
+)
+
+// Look is explain.Look: f gets a version of the fold beside the writer, which is not
+// asked. Whoever was let in is still in by that version, or is refused.
+func (s *Core) Look(ctx context.Context, f func(explain.View) error) error {
+	return s.Writer.Read(ctx, func(state *fold.State) error {
+		if err := stillIn(ctx, state); err != nil {
+			return err
+		}
+		return f(explain.View{
+			State: state, Now: time.Now(), Present: s.Presence, Space: s.Opts.Space,
+			May:      func(verb tutti.Verb, key string) error { return MayOf(ctx, state, verb, key) },
+			Settings: explain.Settings{Silence: s.Opts.Silence, KeepJobs: s.Opts.Keep.Jobs},
+		})
+	})
+}
+
+// ReaderOf returns a reader of what look shows.
+func (s *Core) ReaderOf(look explain.Look) *explain.Reader {
+	return explain.New(look, thePast{s.Past, s}, s.Opts.Blobs)
+}
+
+// ReadAudit implements tutti.Audits.
+func (s *Core) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
+	r, err := s.Past.Audit(in, yield)
+	if err != nil {
+		return err
+	}
+	if err := s.Look(ctx, func(explain.View) error { return nil }); err != nil { // until it serves, nobody knows the snapshot
+		return err
+	}
+	return r.Pass(ctx)
+}
+
+// thePast is explain.Past; its ReadAudit waits until the server serves.
+type thePast struct {
+	*past.Past
+	of *Core
+}
+
+// ReadAudit implements explain.Past.
+func (p thePast) ReadAudit(ctx context.Context, in api.ReadAudit, yield func(api.AuditEntry) error) error {
+	return p.of.ReadAudit(ctx, in, yield)
+}

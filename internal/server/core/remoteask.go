@@ -1,0 +1,213 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/plain"
+)
+
+// asks are the questions that wait for answers of nodes. They are in memory only: a
+// server that starts has none, and lets nobody act on one of before.
+type asks struct {
+	mu      *sync.Mutex
+	waiting map[string]*ask
+}
+
+// ask is one question to several nodes.
+type ask struct {
+	request tutti.RemoteRequest
+	began   time.Time
+	nodes   map[tutti.NodeKey]*recipient
+	Replies chan Reply // has room for all
+}
+
+// recipient is one node that was asked.
+type recipient struct {
+	node     tutti.NodeName
+	acts     bool // it was told to go ahead
+	answered bool
+}
+
+// Reply is what became of a question to a node.
+type Reply struct {
+	tutti.RemoteReply
+	Node tutti.NodeName
+	Took time.Duration
+}
+
+func newAsks() asks { return asks{mu: &sync.Mutex{}, waiting: map[string]*ask{}} }
+
+// Open lets nodes answer a question, and act on it.
+func (a asks) Open(request tutti.RemoteRequest, nodes []api.NodeView) *ask {
+	q := &ask{request: request, began: time.Now(), nodes: map[tutti.NodeKey]*recipient{}, Replies: make(chan Reply, len(nodes))}
+	for _, v := range nodes {
+		q.nodes[v.Key] = &recipient{node: v.Node}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting[request.Request] = q
+	return q
+}
+
+// Close lets nobody answer or act any more, and returns the answers that nobody has
+// received yet and, for each node without one, that it is silent; sorted by node.
+// Closing again returns nothing.
+func (a asks) Close(q *ask) []Reply {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting[q.request.Request] != q {
+		return nil
+	}
+	delete(a.waiting, q.request.Request)
+	close(q.Replies)
+	var out []Reply
+	for r := range q.Replies {
+		out = append(out, r)
+	}
+	for _, n := range q.nodes {
+		if n.answered {
+			continue
+		}
+		text := "no answer within " + q.request.Wait.String()
+		if n.acts {
+			text += "; it was told to go ahead, and may have done it: ask for its status"
+		}
+		out = append(out, Reply{RemoteReply: tutti.RemoteReply{Verdict: tutti.RemoteSilent, Message: text}, Node: n.node})
+	}
+	slices.SortFunc(out, func(a, b Reply) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
+// maxTogether bounds how many answers travel in one message to whoever asked.
+const maxTogether = 100
+
+// More returns what has been answered by now.
+func (q *ask) More() []Reply {
+	var out []Reply
+	for len(out) < maxTogether {
+		select {
+		case r := <-q.Replies:
+			out = append(out, r)
+		default:
+			return out
+		}
+	}
+	return out
+}
+
+// find returns a question and the node of a key in it: no question if it is over or
+// never was, no node if that was not asked. The lock must be held.
+func (a asks) find(key tutti.NodeKey, request string) (*ask, *recipient) {
+	q := a.waiting[request]
+	if q == nil {
+		return nil, nil
+	}
+	return q, q.nodes[key]
+}
+
+// Answer takes a node's answer, the first one only; false: the node was not asked.
+func (a asks) Answer(key tutti.NodeKey, in tutti.RemoteReply) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q, n := a.find(key, in.Request)
+	if q == nil || n != nil && n.answered {
+		return true // late, or twice
+	}
+	if n == nil {
+		return false
+	}
+	n.answered = true
+	q.Replies <- Reply{RemoteReply: checkReply(q.request, in), Node: n.node, Took: time.Since(q.began)}
+	return true
+}
+
+// errOver is for who comes too late.
+var errOver = tutti.Errorf(tutti.CodeConflict, "the request is over, nobody waits for it: do nothing")
+
+// Act lets a node go ahead, once; nil is the only yes.
+func (a asks) Act(key tutti.NodeKey, request string) (asked bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q, n := a.find(key, request)
+	switch {
+	case q == nil:
+		return true, errOver
+	case n == nil:
+		return false, tutti.Errorf(tutti.CodeRefused, "this node was not asked to do anything")
+	case n.acts || n.answered || time.Since(q.began) >= q.request.Wait || !q.request.Action.Effect():
+		return true, errOver
+	}
+	n.acts = true
+	return true, nil
+}
+
+// checkReply returns an answer that says what the action was asked for, or a failure.
+// A node may lie in every field.
+func checkReply(request tutti.RemoteRequest, in tutti.RemoteReply) tutti.RemoteReply {
+	out := tutti.RemoteReply{Request: request.Request, Verdict: in.Verdict, Message: plain.Words(in.Message), Rule: plain.Words(in.Rule)}
+	fail := func(text string) tutti.RemoteReply {
+		out.Verdict, out.Message = tutti.RemoteFailed, text
+		return out
+	}
+	switch in.Verdict {
+	case tutti.RemoteFailed, tutti.RemoteRefused:
+		if out.Message == "" {
+			return fail("the node does not say why")
+		}
+		return out
+	case tutti.RemoteOK:
+	default:
+		return fail("the node's answer has no known verdict")
+	}
+	switch request.Action {
+	case tutti.RemoteSummary:
+		if in.Summary == nil {
+			return fail("the node's answer has no summary")
+		}
+		out.Summary = plainSummary(*in.Summary)
+	case tutti.RemoteResource:
+		if len(in.Resource) == 0 {
+			return fail("the node's answer has no resource")
+		}
+		out.Resource = in.Resource
+	case tutti.RemoteFacts:
+		if len(in.Facts) == 0 {
+			return fail("the node's answer has no facts")
+		}
+		out.Facts = in.Facts
+	default:
+		if in.Status == nil || !slices.Contains(puppetStates, in.Status.Status) {
+			return fail("the node's answer has no status")
+		}
+		s := *in.Status
+		if request.Action == tutti.RemoteDisable && s.Enabled || request.Action == tutti.RemoteEnable && !s.Enabled {
+			return fail("the node says that it is done, and its status is " + s.Status)
+		}
+		s.DisableMessage, s.Message = plain.Words(s.DisableMessage), plain.Words(s.Message)
+		out.Status = &s
+	}
+	return out
+}
+
+// puppetStates are the words of PuppetStatus.Status.
+var puppetStates = []string{"disabled", "applying a catalog", "idling", "stopped"}
+
+// maxTypes bounds the types of resources that a summary counts.
+const maxTypes = 1000
+
+func plainSummary(in tutti.RunSummary) *tutti.RunSummary {
+	in.ConfigVersion, in.Message = plain.Words(in.ConfigVersion), plain.Words(in.Message)
+	types := map[string]int{}
+	for name, count := range in.TypeDistribution {
+		if len(types) < maxTypes {
+			types[plain.Words(name)] = count
+		}
+	}
+	in.TypeDistribution = types
+	return &in
+}

@@ -1,0 +1,79 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/policy"
+)
+
+// Seal emits a secret, or pieces of the one that is there.
+func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.SealSecret) error {
+	to, err := tx.Recipients(in.For)
+	if err != nil {
+		return err
+	}
+	if len(to.Unknown) > 0 && !in.Adds {
+		if had, is := tx.Data.Secret(in.Key); !is || !slices.Contains(had.Secret.For, tutti.ForGroup(to.Unknown[0])) {
+			return UnknownGroup(to.Unknown[0])
+		}
+	}
+	current, is := tx.Data.Secret(in.Key)
+	switch {
+	case in.Adds && (!is || current.Secret.ID != in.ID):
+		return tutti.Errorf(tutti.CodeConflict, "secret %q has another value by now, or is gone: look with `tutti secret list`, and repeat", in.Key)
+	case in.Adds && !in.Moves && !slices.Equal(in.For, current.Secret.For):
+		return tutti.Errorf(tutti.CodeConflict, "secret %q is for %s by now: repeat", in.Key, strings.Join(current.Secret.For, " "))
+	case in.Moves && len(in.Recovery) == 0:
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q: other targets come with what is sealed to the recovery key", in.Key)
+	case in.Adds && !in.Moves && len(in.Recovery) > 0:
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q: what is sealed to the recovery key stays as long as value and targets do", in.Key)
+	case !in.Adds && is && current.Secret.ID == in.ID:
+		return tutti.Errorf(tutti.CodeConflict, "secret %q has this id already: a new value takes a new one", in.Key)
+	case !in.Adds && len(in.Recovery) == 0:
+		return tutti.Errorf(tutti.CodeInvalid, "secret %q is not sealed to the recovery key", in.Key)
+	}
+	boxes := map[tutti.NodeName]tutti.Digest{}
+	compiles := false // somebody who compiles for others has it
+	for _, n := range to.Nodes {
+		boxes[n.Node] = tutti.BoxDigest(n.BoxKey)
+		compiles = compiles || policy.MayCompile(tx.Fleet(), tx.Registry.GroupsOf(n.Node), n.Node) == nil
+	}
+	if n := tx.Registry.Nodes[owner]; n != nil { // who made it can open it
+		boxes[owner] = tutti.BoxDigest(n.BoxKey)
+	}
+	var pieces []tutti.Piece
+	for _, p := range in.Pieces {
+		if in.Adds && current.Boxes[p.Node] == p.Box {
+			continue // somebody else was faster, and nothing changes what a node has
+		}
+		pieces = append(pieces, p)
+		switch box, named := boxes[p.Node]; {
+		case !named:
+			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s is not among those that it is for (any more): repeat", in.Key, p.Node)
+		case box != p.Box:
+			return tutti.Errorf(tutti.CodeConflict, "secret %q: node %s has another key by now: repeat", in.Key, p.Node)
+		case !compiles && tx.ProgramOf(p.Node) == tutti.ProgramAgent && p.Node != owner:
+			return tutti.Errorf(tutti.CodeInvalid, "secret %q: a Puppet Server compiles for node %s and has to open it: name its node, too, like --for node:puppet", in.Key, p.Node)
+		}
+	}
+	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
+		return err
+	}
+	if in.Pieces = pieces; in.Adds && !in.Moves && len(pieces) == 0 {
+		return nil
+	}
+	var run tutti.RunID
+	var job tutti.JobID
+	if r != nil {
+		run, job = r.Run, r.Job
+	}
+	tx.Emit(by, &tutti.SecretSealed{Secret: in.Secret, Owner: owner, Run: run, Job: job})
+	return nil
+}
+
+func UnknownGroup(name tutti.GroupName) error {
+	return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
+}

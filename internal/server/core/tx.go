@@ -1,0 +1,35 @@
+package core
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/writer"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// ActorServer is who the server's own events are by.
+const ActorServer = writer.Actor
+
+// Tx is a transaction of the writer, or a look at a version for readers, with what the server's commands need.
+type Tx struct {
+	*writer.Tx
+	Core   *Core
+	ticket tutti.Digest // of the message that the command serves
+	notNow tutti.Code   // answers it if it comes from a machine that is not the node, see refusalOf
+}
+
+// Of returns a transaction for a message.
+func (s *Core) Of(ctx context.Context, t *writer.Tx) *Tx {
+	return &Tx{Tx: t, Core: s, ticket: wire.TicketOf(ctx), notNow: refusalOf(ctx)}
+}
+
+// Do hands work to the writer, see writer.Writer.Do, if the caller is still in.
+func (s *Core) Do(ctx context.Context, work func(tx *Tx) error) error {
+	return s.Writer.Do(ctx, func(t *writer.Tx) error {
+		if err := stillIn(ctx, t.State); err != nil {
+			return err
+		}
+		return work(s.Of(ctx, t))
+	})
+}

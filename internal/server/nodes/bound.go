@@ -1,0 +1,185 @@
+package nodes
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// Few bytes of JSON can become many in memory (`{}` is an export of 130 bytes), and
+// few bytes of a question much work. What a message may cost is bounded before it
+// is paid: by its size, by counting while decoding, and by what answering takes.
+const (
+	maxSmall   = 64 << 10 // of a message of a few fields
+	maxLight   = 100      // exports and keys of one run that the writer decides on by itself
+	maxHead    = 1 << 20  // of a message before the content that it carries
+	maxFilters = 1 << 20  // of all filters that one gate reads by
+	// maxGateCost bounds the comparisons (see data.State.Cost) that are made by the writer for all reads of one run. A
+	// comparison takes up to 25 ns; the writer makes those of a run twice, to compare and to remember.
+	maxGateCost = 10_000_000
+	// maxAnswered is what the bus takes in one answer.
+	maxAnswered = 64 << 20
+)
+
+// Bounds of what one message of a node may hold. A node may lie in every field:
+// what it says must neither fill the log nor keep the writer busy.
+const (
+	maxReads  = 20_000
+	maxKeys   = 100_000
+	maxValues = 5_000
+	maxWaits  = 1_000
+	maxLive   = 1_000 // an agent sends 200
+	// MaxStored is how many bytes of new content a node may send for one run, and MaxEnded with what comes with its
+	// result: a node that has sent all else can still say how the run ended.
+	MaxStored = 4 * core.MaxBlob
+	MaxEnded  = MaxStored + 2*core.MaxBlob
+	// MaxTried is how many bytes of large gates that are refused are looked at for one run.
+	MaxTried = 2 * core.MaxBlob
+	// maxChanges and maxWritten bound the values that one run sets and unsets.
+	maxChanges = 2 * maxValues
+	maxWritten = 8 << 20
+)
+
+// mostBytes bounds a message by its operation.
+func mostBytes(op string) int {
+	switch op {
+	case wire.OpGate, wire.OpCompiled, wire.OpBlobPut:
+		return core.MaxBlob
+	case wire.OpResult, wire.OpBox:
+		return 1 << 20
+	case wire.OpForeign:
+		return maxForeign
+	case wire.OpAsk:
+		return data.MaxFilter + maxSmall
+	case wire.OpPublish:
+		return data.MaxValue + maxSmall
+	case wire.OpLive:
+		return 256 << 10
+	case wire.OpAnswer:
+		return tutti.MaxRemoteReply
+	}
+	return maxSmall
+}
+
+// decodeGate reads what a compiled run hands over, and refuses what no catalog of
+// an honest node does.
+func decodeGate(op string, payload []byte) (wire.Gate, error) {
+	type fields wire.Gate
+	raw, err := core.Decode[struct {
+		fields
+		Reads   json.RawMessage `json:"reads"`
+		Keys    json.RawMessage `json:"keys"`
+		Exports json.RawMessage `json:"exports"`
+		Values  json.RawMessage `json:"values"`
+	}](op, payload)
+	if err != nil {
+		return wire.Gate{}, err
+	}
+	in := wire.Gate(raw.fields)
+	if in.Reads, err = elements[tutti.Read]("gate: reads", raw.Reads, maxReads); err != nil {
+		return in, err
+	}
+	if in.Keys, err = elements[tutti.KeyRead]("gate: hiera keys", raw.Keys, maxKeys); err != nil {
+		return in, err
+	}
+	if in.Exports, err = elements[tutti.Export]("gate: exports", raw.Exports, data.MaxExports); err != nil {
+		return in, err
+	}
+	if in.Values, err = elements[string]("gate: values", raw.Values, maxValues); err != nil {
+		return in, err
+	}
+	filters := 0
+	for _, r := range in.Reads {
+		filters += len(r.Query.Filter)
+	}
+	if filters > maxFilters {
+		return in, tutti.Errorf(tutti.CodeInvalid, "gate: %d bytes of filters, at most %d", filters, maxFilters)
+	}
+	return in, checkCompiled(in.Compiled)
+}
+
+// maxVersion bounds what a node says of its Puppet, in bytes.
+const maxVersion = 100
+
+// checkCompiled refuses digests that are none; a digest that nobody could make is
+// empty.
+func checkCompiled(c tutti.Compiled) error {
+	for name, digest := range map[string]tutti.Digest{"catalog": c.Catalog, "sources": c.Sources, "lib": c.Lib, "facts": c.Facts} {
+		if digest == "" {
+			continue
+		}
+		if err := digest.Validate(); err != nil {
+			return tutti.Wrap(tutti.CodeInvalid, err, "gate: %s", name)
+		}
+	}
+	if len(c.Puppet) > maxVersion || len(c.Module) > maxVersion {
+		return tutti.Errorf(tutti.CodeInvalid, "gate: a version of %d bytes, at most %d", max(len(c.Puppet), len(c.Module)), maxVersion)
+	}
+	return nil
+}
+
+// decodeRecord reads what a run asked out of its record, within the bounds of a
+// gate.
+func decodeRecord(raw []byte) (tutti.Record, error) {
+	in, err := core.Decode[struct {
+		Reads json.RawMessage `json:"reads"`
+		Keys  json.RawMessage `json:"keys"`
+	}]("record", raw)
+	var out tutti.Record
+	if err != nil {
+		return out, err
+	}
+	if out.Reads, err = elements[tutti.Read]("record: reads", in.Reads, maxReads); err != nil {
+		return out, err
+	}
+	out.Keys, err = elements[tutti.KeyRead]("record: hiera keys", in.Keys, maxKeys)
+	return out, err
+}
+
+// elements decodes a list one element after the other, and stops at what is too
+// much. null and nothing are the empty list.
+func elements[T any](what string, raw json.RawMessage, most int) ([]T, error) {
+	out, more, err := data.FirstOf[T](what, raw, most)
+	if more {
+		return nil, tutti.Errorf(tutti.CodeInvalid, "%s: more than %d", what, most)
+	}
+	return out, err
+}
+
+// maxParts is how many parts the lists and objects of a message may have that people or Puppet fill with some. An
+// honest result has some hundred.
+const maxParts = 20_000
+
+// checkParts refuses a message with more parts than any honest one has, before it is decoded: a list of empty
+// objects has thousands of them in a few kilobytes. Content may follow behind the first line.
+func checkParts(op string, payload []byte) error {
+	switch op {
+	case wire.OpForeign, wire.OpResult:
+		payload, _, _ = bytes.Cut(payload, []byte("\n"))
+	case wire.OpBox:
+	default:
+		return nil // it is small, or counted while it is decoded
+	}
+	if len(payload) > maxHead {
+		return tutti.Errorf(tutti.CodeInvalid, "operation %q with %d bytes in its first line, at most %d", op, len(payload), maxHead)
+	}
+	parts, quoted := 0, false
+	for i := 0; i < len(payload); i++ {
+		switch c := payload[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			parts++
+		}
+	}
+	if parts > maxParts {
+		return tutti.Errorf(tutti.CodeInvalid, "operation %q has more than %d parts", op, maxParts)
+	}
+	return nil
+}

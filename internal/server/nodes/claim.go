@@ -1,0 +1,87 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// claim gives a node the order of its next run. An order that its agent does not know is not
+// given: the run ends here, failed.
+func (s *runs) claim(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[wire.Claim](wire.OpClaim, payload)
+	if err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Writer.Behind(ctx, in.Seen); err != nil {
+		if tutti.CodeOf(err) == tutti.CodeDamaged { // else nobody knows yet
+			s.wentBack(s.Presence.Named(key), err)
+		}
+		return nil, err
+	}
+	in.Version = plain.Words(in.Version)
+	lacks := tutti.Lacking(in.Knows, tutti.Capabilities())
+	var out wire.Claimed
+	full := s.Opts.Space()
+	err = s.do(ctx, func(tx *tx) error {
+		n, err := tx.Node(key)
+		if err != nil {
+			return err
+		}
+		s.Presence.Claims(n.Node, in.Version, lacks)
+		tx.compare(n, in.Begun)
+		out.Expect = tx.expects(n.Node)
+		out.Alone = tx.alone(n)
+		out.Trust = tx.trusts(n, in.Trusts)
+		out.Operators = tx.acting(in.Operators)
+		r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
+		if r == nil || s.Presence.OnTrial(n.Node) {
+			return nil
+		}
+		if r.ClaimedAt.IsZero() && full != nil {
+			return full
+		}
+		if r.ClaimedAt.IsZero() || in.Begun != nil && !r.Fenced && !r.Begun() {
+			tx.Emit(tutti.ActorNode(n.Node), &tutti.RunClaimed{Run: r.Run, Node: n.Node, Fenced: in.Begun != nil})
+		}
+		if unknown := tutti.Lacking(in.Knows, r.Needs()); len(unknown) > 0 {
+			tx.refuseOrder(r, in.Version, unknown)
+			return nil
+		}
+		order := r.Order
+		out.Order, out.Fence = &order, r.Fence
+		return nil
+	})
+	out.Position = s.Writer.Position()
+	return out, err
+}
+
+// alone is what a node is to do while this server is away. What is paused does nothing by itself, however long
+// the pause is.
+func (tx *tx) alone(n *fold.Node) *tutti.Alone {
+	if why := tx.PausedNode(tx.Now, n.Node); why != "" {
+		return &tutti.Alone{Why: "the node is " + why}
+	}
+	out := tx.Fleet().AloneOf(tx.Registry.Groups(n))
+	return &out
+}
+
+// refuseOrder ends a run whose order the node's agent would misread. It counts as claimed, so
+// that the node's last run says what is wrong, and a fleet that reacts does not try again until
+// something has changed.
+func (tx *tx) refuseOrder(r *engine.Run, version string, lacks []tutti.Capability) {
+	_, beat := tx.Core.Presence.Last(r.Node)
+	tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{
+		Run: r.Run, Outcome: tutti.Failed, Reason: tutti.BecauseRefused,
+		Message: tutti.TooOld(r.Node, cmp.Or(version, beat.Version), lacks),
+	}})
+}

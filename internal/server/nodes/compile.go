@@ -1,0 +1,317 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/internal/share"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// maxRecords bounds how often the record of a run is replaced. Puppet's agent asks
+// for four catalogs, at most, while its environment changes.
+const maxRecords = 10
+
+// compile tells a compile host what a compile on its Puppet Server is to Tutti
+// (ADR 0013).
+func (s *runs) compile(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[wire.Compile](wire.OpCompile, payload)
+	if err != nil {
+		return nil, err
+	}
+	var out wire.Compiling
+	err = s.inVersion(ctx, func(tx *tx) error {
+		_, n, r, err := tx.compiling(key, in.Run, in.For)
+		out = wire.Compiling{Node: n != nil, Recorded: r != nil}
+		return err
+	})
+	return out, err
+}
+
+// compiledFor takes what a compile on a Puppet Server read and exports. It is the
+// run's, and takes effect at the run's own gate; exports that go to PuppetDB take
+// effect now, whoever started the run (stored.go).
+func (s *runs) compiledFor(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.beforeLarge(ctx, wire.OpCompiled, payload, func(tx *tx, of about) error {
+		_, _, _, err := tx.compiling(key, of.Run, of.For)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	in, err := decodeCompiled(payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Opts.Space(); err != nil {
+		return nil, err
+	}
+	// Beside the writer and before anything is kept, and again when it is appended.
+	ours, publishes := true, publishing(in.Exports, nil)
+	if err = s.inVersion(ctx, func(tx *tx) error {
+		_, n, r, err := tx.compiling(key, in.Run, in.For)
+		if ours = r != nil || n == nil || in.CatalogUUID == ""; err != nil || !ours {
+			return err
+		}
+		_, _, err = tx.recording(key, in, publishes)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if !ours {
+		return nil, s.compiledByOthers(ctx, key, in)
+	}
+	served := &tutti.Served{
+		Count: len(in.Exports), Waits: tutti.RoomForWaits(in.Waits), Failed: in.Failed, CatalogUUID: in.CatalogUUID, Lags: in.Lags,
+	}
+	if served.Set, err = s.StoreExports(ctx, nil, in.Exports); err != nil {
+		return nil, err
+	}
+	asked, err := s.Past.StoreAsked(ctx, nil, in.Reads, in.Keys)
+	if err != nil {
+		return nil, err
+	}
+	if served.Record, err = s.storePlaces(ctx, in.Gate); err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		host, r, err := tx.recording(key, in, publishes)
+		if err != nil {
+			return err
+		}
+		served.By = host.Node
+		served.Waits = plain.Result(tutti.Result{Waits: served.Waits}).Waits
+		same, err := servedAgain(r, asked, served)
+		if err != nil || same {
+			return err
+		}
+		tx.Emit(tutti.ActorNode(host.Node), &tutti.RunAsked{
+			Run: r.Run, Asked: asked.Digest, Absent: asked.Content.Absent, Reads: asked.Content, Served: served,
+		})
+		if in.CatalogUUID != "" {
+			tx.publishStored(host, r.Job, in, served.Set)
+		}
+		return nil
+	})
+}
+
+// storePlaces keeps where in the code a Puppet Server's compile asked what it did, for
+// people: nothing is decided by it. It is the same for the same catalog.
+func (s *runs) storePlaces(ctx context.Context, in wire.Gate) (tutti.Digest, error) {
+	record := tutti.Record{Run: in.Run, Reads: slices.Clone(in.Reads), Keys: in.Keys}
+	for i := range record.Reads {
+		record.Reads[i].Seq = 0
+	}
+	digest, err := s.Past.Store(ctx, nil, record)
+	return digest, tutti.Wrap("", err, "keep where run %s asked", in.Run)
+}
+
+// decodeCompiled decodes and checks what a compile host hands over.
+func decodeCompiled(payload []byte) (wire.CompiledFor, error) {
+	var in wire.CompiledFor
+	fields, err := core.Decode[struct {
+		For         tutti.NodeName  `json:"for"`
+		Waits       json.RawMessage `json:"waits"`
+		Failed      bool            `json:"failed"`
+		CatalogUUID string          `json:"catalog_uuid"`
+		Lags        json.RawMessage `json:"lags"`
+	}](wire.OpCompiled, payload)
+	if err != nil {
+		return in, err
+	}
+	in.For, in.Failed, in.CatalogUUID = fields.For, fields.Failed, fields.CatalogUUID
+	if in.Waits, _, err = data.FirstOf[tutti.Wait]("compiled: waits", fields.Waits, maxWaits); err != nil {
+		return in, err
+	}
+	lags, _, err := data.FirstOf[tutti.Lag]("compiled: lags", fields.Lags, maxLags)
+	if err == nil {
+		in.Lags, err = checkLags(lags)
+	}
+	if err != nil {
+		return in, err
+	}
+	if in.Gate, err = decodeGate(wire.OpCompiled, payload); err != nil {
+		return in, err
+	}
+	if in.CatalogUUID != "" {
+		if err := checkStored(in); err != nil {
+			return in, err
+		}
+	}
+	in.Exports, err = data.CheckExports("", in.Exports)
+	return in, err
+}
+
+// compiling returns the compile host of a key, the node for which it compiles (nil:
+// no node of the fleet), and the run (nil: none of ours). It refuses, and tells the
+// audit, whoever has no grant, and a run of which this is no compile.
+func (tx *tx) compiling(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (host, n *fold.Node, r *engine.Run, err error) {
+	if host, err = tx.Node(key); err != nil {
+		return nil, nil, nil, err
+	}
+	deny := func(err error) (*fold.Node, *fold.Node, *engine.Run, error) {
+		return nil, nil, nil, tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), err)
+	}
+	if err := policy.MayCompile(tx.Fleet(), tx.Registry.Groups(host), host.Node); err != nil {
+		return deny(err)
+	}
+	n, r = tx.Registry.Nodes[name], tx.Engine.Runs[id]
+	switch {
+	case r == nil || r.Foreign != nil:
+		return host, n, nil, nil
+	case r.Node != name:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s is of node %s, the catalog is for %q", id, r.Node, string(name)))
+	case r.Program != tutti.ProgramAgent:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s compiles on its own node", id, name))
+	case r.ClaimedAt.IsZero() || n == nil:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s was not claimed by node %s", id, name))
+	case r.Ended() || tx.Engine.Active[name] != id:
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s has ended: %s", id, name, ending(r)))
+	case !r.CompiledAt.IsZero():
+		return deny(tutti.Errorf(tutti.CodeRefused, "run %s of node %s has its catalog already", id, name))
+	}
+	return host, n, r, nil
+}
+
+// recording is compiling, where there must be a run, whose node may export what goes
+// to PuppetDB now.
+func (tx *tx) recording(key tutti.NodeKey, in wire.CompiledFor, publishes *published) (host *fold.Node, r *engine.Run, err error) {
+	id, name := in.Run, in.For
+	host, n, r, err := tx.compiling(key, id, name)
+	switch {
+	case err != nil:
+	case r == nil:
+		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %q is not a run of node %q", string(id), string(name)))
+	case r.Records >= maxRecords:
+		err = tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), tutti.Errorf(tutti.CodeRefused, "run %s of node %s was compiled %d times, each time another catalog", id, name, r.Records))
+	case in.CatalogUUID != "":
+		err = tx.mayPublish(n, r, publishes)
+	}
+	return host, r, err
+}
+
+// servedAgain reports whether a run's record is the one that it has.
+func servedAgain(r *engine.Run, asked past.Asked, served *tutti.Served) (bool, error) {
+	had, err := json.Marshal([]any{r.Served, r.Asked})
+	if err != nil {
+		return false, err
+	}
+	has, err := json.Marshal([]any{served, asked.Content})
+	return bytes.Equal(had, has), err
+}
+
+// asking returns whose answers a question is to be answered with: of the node of
+// the key for a run of its own, else of the node for which it compiles.
+func (tx *tx) asking(key tutti.NodeKey, id tutti.RunID, name tutti.NodeName) (*fold.Node, data.Asker, error) {
+	if name == "" {
+		n, r, err := tx.nodeRun(key, id)
+		if err != nil {
+			return nil, data.Asker{}, err
+		}
+		return n, tx.Asker(r), nil
+	}
+	host, n, r, err := tx.compiling(key, id, name)
+	switch {
+	case err != nil:
+		return nil, data.Asker{}, err
+	case n == nil:
+		err := tutti.Errorf(tutti.CodeRefused, "%q is no node of this fleet", string(name))
+		return nil, data.Asker{}, tx.Deny(tutti.ActorNode(host.Node), "compile for "+string(name), err)
+	case r == nil:
+		return n, data.Asker{Node: n.Node, Opener: host.Node}, nil
+	}
+	asker := tx.Asker(r)
+	asker.Opener = host.Node
+	return n, asker, nil
+}
+
+// withServed returns a gate with what the run's Puppet Server has handed over in
+// place of whatever the node says of it, which has not seen it, and of what that is
+// (nil: nothing). leave has to follow as with Readings.Enter.
+func (s *runs) withServed(ctx context.Context, key tutti.NodeKey, in wire.Gate) (out wire.Gate, served *tutti.Served, leave func(), err error) {
+	var asked *tutti.Asked
+	err = s.do(ctx, func(tx *tx) error {
+		_, r, err := tx.nodeRun(key, in.Run)
+		if err == nil && r.Program == tutti.ProgramAgent {
+			in.Exports = nil
+			served, asked = r.Served, r.Asked // which nobody changes
+		}
+		return err
+	})
+	if err != nil || served == nil {
+		return in, nil, func() {}, err
+	}
+	if leave, err = s.enterServed(ctx, key, served); err != nil {
+		return in, nil, nil, err
+	}
+	in.Reads, in.Keys = asked.Reads, absentKeys(asked)
+	if in.Exports, err = explain.ServedExports(ctx, s.Opts.Blobs, served); err != nil {
+		leave()
+		return in, nil, nil, tutti.Wrap("", err, "exports of run %s", in.Run)
+	}
+	return in, served, leave, nil
+}
+
+// enterServed lets a gate pay for the exports that its run's Puppet Server has handed over, as if the node had sent them, and
+// waits until they may be read.
+func (s *runs) enterServed(ctx context.Context, key tutti.NodeKey, served *tutti.Served) (leave func(), err error) {
+	if served.Count == 0 {
+		return func() {}, nil
+	}
+	size, _, err := s.sizeOf(ctx, served.Set)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Shares.Pay(key, share.CostOfServed(int(size), served.Count), time.Now()); err != nil {
+		return nil, err
+	}
+	return s.Readings.Enter(ctx, key, share.CostOfRecord*size)
+}
+
+// absentKeys are the hiera keys of a run that had no value.
+func absentKeys(asked *tutti.Asked) []tutti.KeyRead {
+	out := make([]tutti.KeyRead, len(asked.Keys))
+	for i, key := range asked.Keys {
+		out[i].Key = key
+	}
+	return out
+}
+
+// besidesServed adds what the run's Puppet Server read to what its node has read
+// besides (Deferred values).
+func besidesServed(record tutti.Record, before *tutti.Asked) tutti.Record {
+	record.Reads = slices.Concat(before.Reads, record.Reads)
+	record.Keys = slices.Concat(absentKeys(before), record.Keys)
+	return record
+}
+
+// waitsFor adds for what the catalog of a Puppet Server waits, which its node does
+// not know; a run that got none because of that waits. One that got none while PuppetDB
+// was behind was stopped: it compiles again.
+func waitsFor(result tutti.Result, served *tutti.Served) tutti.Result {
+	switch {
+	case served == nil:
+	case served.Failed && result.Outcome == tutti.Failed && result.Reason == tutti.BecauseCompile:
+		switch {
+		case len(served.Waits) > 0:
+			result.Outcome, result.Reason, result.Waits = tutti.Waiting, "", served.Waits
+		case len(served.Lags) > 0:
+			result.Outcome, result.Reason, result.Stopped = "", "", true
+			result.Message = served.Lags[0].String() + ": " + result.Message
+		}
+	case !served.Failed && result.Outcome == tutti.Waiting && len(result.Waits) == 0:
+		result.Waits = served.Waits
+	}
+	return result
+}

@@ -1,0 +1,129 @@
+package nodes
+
+import (
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// Enrol implements tutti.Nodes. It is the one call that needs no certificate:
+// the token's secret and the key's signature are the proof. A key that was
+// enrolled by the same token may ask again, since its answer may have been lost.
+func (s *Nodes) Enrol(ctx context.Context, in api.EnrolRequest) (api.Enrolled, error) {
+	if err := in.Name.Validate(); err != nil {
+		return api.Enrolled{}, err
+	}
+	if err := s.Opts.Space(); err != nil {
+		return api.Enrolled{}, err
+	}
+	hash, err := s.Opts.Identity.VerifyEnrol(in)
+	if err != nil {
+		return api.Enrolled{}, err
+	}
+	var old tutti.NodeKey
+	var told api.Enrolled
+	err = s.do(ctx, func(tx *tx) error {
+		t, err := tx.admit(in, hash)
+		if err != nil {
+			return tx.denyJoin(in, hash, err)
+		}
+		if err := tx.trusted(&told); err != nil {
+			return err
+		}
+		n := tx.Registry.Nodes[in.Name]
+		if n != nil && n.Key == in.Key && n.Token == t.Token {
+			return nil
+		}
+		switch {
+		case n == nil:
+		case n.Key != in.Key:
+			old = n.Key
+			tx.Leave(tutti.ActorNode(in.Name), n, "another machine took the node's name over")
+			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true, Keeps: tx.Fleet().KeepReplaced})
+		case !slices.Equal(slices.Sorted(slices.Values(n.Groups)), slices.Sorted(slices.Values(t.Groups))): // other grants, perhaps another mode
+			tx.Leave(tutti.ActorNode(in.Name), n, "the node has joined again, in other groups")
+			tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeRemoved{Node: in.Name, Replaced: true})
+		}
+		tx.Emit(tutti.ActorNode(in.Name), &tutti.NodeEnrolled{Node: in.Name, Key: in.Key, BoxKey: in.BoxKey, Token: t.Token, Groups: t.Groups})
+		return nil
+	})
+	if err != nil {
+		return api.Enrolled{}, err
+	}
+	if old != "" {
+		if err := s.Opts.Identity.Revoke(old); err != nil {
+			return api.Enrolled{}, err
+		}
+	}
+	out, err := s.Opts.Identity.Enrol(in.Name, in.Key)
+	out.Operators = told.Operators
+	if told.Trust != nil {
+		out.Trust, out.CodeKey = told.Trust, told.CodeKey
+	}
+	return out, err
+}
+
+// denyJoin records who may not join: whoever has shown a token's secret is known by the token,
+// so that a flood of strangers does not hide that somebody else has it.
+func (tx *tx) denyJoin(in api.EnrolRequest, hash tutti.Digest, err error) error {
+	who, what := "key:"+string(in.Key), "join as "+string(in.Name)
+	if t := tx.Registry.Tokens[in.Token]; t != nil && t.Hash == hash {
+		who, what = "token:"+string(t.Token), what+" with the key "+string(in.Key)
+	}
+	return tx.Deny(who, what, err)
+}
+
+// renew gives a node a new JWT for its own key, as long as it is one.
+func (s *Nodes) renew(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if _, err := core.Decode[wire.Renew](wire.OpRenew, payload); err != nil {
+		return nil, err
+	}
+	var name tutti.NodeName
+	err := s.do(ctx, func(tx *tx) error {
+		n, err := tx.Node(key)
+		if err == nil {
+			name = n.Node
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	enrolled, err := s.Opts.Identity.Enrol(name, key)
+	return wire.Renewed{JWT: enrolled.JWT}, err
+}
+
+// admit says whether a token lets a key in under a name.
+func (tx *tx) admit(in api.EnrolRequest, hash tutti.Digest) (*fold.Token, error) {
+	t := tx.Registry.Tokens[in.Token]
+	refused := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeRefused, format, args...) }
+	switch {
+	case t == nil || t.Hash != hash:
+		return nil, refused("this token is not known to the server; make one with: tutti token create --name %s", in.Name)
+	case t.Revoked:
+		return nil, refused("this token was revoked")
+	case t.BoundTo != "" && t.BoundTo != in.Key:
+		return nil, refused("this token was used by %s already; every node needs its own", t.Node)
+	case t.BoundTo == in.Key && t.Node != in.Name:
+		return nil, refused("this token was used for the name %s", t.Node)
+	case t.BoundTo == "" && !tx.Now.Before(t.Expires):
+		return nil, refused("this token expired at %s", t.Expires.Format(time.RFC3339))
+	}
+	if ok, _ := path.Match(t.Name, string(in.Name)); !ok {
+		return nil, refused("this token is for the name %s, not for %s", t.Name, in.Name)
+	}
+	if n := tx.Registry.Nodes[in.Name]; n != nil && n.Key != in.Key && !n.Replaceable {
+		return nil, tutti.Errorf(tutti.CodeConflict, "a node %s exists; if this machine takes its place, say so first: tutti node replace %s", in.Name, in.Name)
+	}
+	if other := tx.Registry.ByKey(in.Key); other != nil && other.Node != in.Name {
+		return nil, refused("this key is node %s", other.Node)
+	}
+	return t, nil
+}

@@ -1,0 +1,56 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// factsEvery is how often a node may tell other facts without a run.
+const factsEvery = 10 * time.Second
+
+// facts takes a node's word on which facts it has since its last run. What is known, or not of
+// that run any more, is let go.
+func (s *Nodes) facts(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[tutti.FactsSeen](wire.OpFacts, payload)
+	if err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range in.Changed {
+		in.Changed[i] = plain.Words(name)
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.Node(key)
+		if err != nil {
+			return err
+		}
+		if r := tx.Engine.Runs[in.Run]; r != nil && r.Node != n.Node {
+			return tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Run),
+				tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Run, n.Node))
+		}
+		if run := tx.Engine.Active[n.Node]; run != "" { // it may never begin
+			return tutti.Errorf(tutti.CodeUnavailable, "run %s of node %s is wanted, or goes on: facts count after it", run, n.Node)
+		}
+		body := tx.Engine.Tell(n.Node, in, tx.Now)
+		if body == nil {
+			return nil
+		}
+		if f := tx.Engine.Facts(n.Node); f != nil && f.Run == in.Run {
+			if since := tx.Now.Sub(f.At); since >= 0 && since < factsEvery { // less than none: the server's clock was set back
+				return tutti.Errorf(tutti.CodeUnavailable, "node %s has told its facts %s ago: at most once each %s", n.Node, since.Round(time.Second), factsEvery)
+			}
+		}
+		if err := tx.Core.Opts.Space(); err != nil {
+			return err
+		}
+		tx.Emit(tutti.ActorNode(n.Node), body)
+		return nil
+	})
+}

@@ -1,0 +1,116 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/presence"
+	"github.com/tutti-project/tutti/internal/report"
+	"github.com/tutti-project/tutti/wire"
+)
+
+const (
+	// maxForeign bounds a foreign run with its report, in bytes.
+	maxForeign = 2*report.MaxYAML + maxHead
+	// maxAhead is how far a node's clock may be ahead: the latest runs by their start
+	// are kept, so one from the future would keep the later ones out.
+	maxAhead = time.Hour
+)
+
+var (
+	errTellsMuch   = errors.New("its node has sent so many reports within a minute that it may tell no more")
+	errReportsMuch = fmt.Errorf("its node has sent so many reports of foreign runs within an hour, %d MiB at most, that it is to tell this one later", presence.MaxReports>>20)
+	errToldMuch    = fmt.Errorf("its node has told so much of foreign runs within an hour, %d KiB at most, that it is to tell this one later", presence.MaxTold>>10)
+)
+
+// foreign takes a run that Tutti did not start, with its report. It is taken once; one
+// that would not be kept is let go.
+func (s *Nodes) foreign(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, content, err := wire.DecodeForeign(payload)
+	if err != nil {
+		return nil, err
+	}
+	in.Result, in.Environment, in.Puppet = plain.Result(in.Result), plain.Words(in.Environment), tutti.Plain(in.Puppet, maxVersion)
+	raw, err := json.Marshal(in) // as it is in the log
+	if err != nil {
+		return nil, err
+	}
+	wanted, node := false, tutti.NodeName("")
+	take := func(then func(tx *tx, n *fold.Node)) error {
+		return s.do(ctx, func(tx *tx) error {
+			n, err := tx.Node(key)
+			if err != nil {
+				return err
+			}
+			node = n.Node
+			if wanted, err = tx.mayTell(n, in); !wanted || err != nil {
+				return err
+			}
+			if !s.Presence.HasRoomToTell(n.Node, tx.Now, len(raw)) {
+				return tutti.Wrap(tutti.CodeUnavailable, errToldMuch, "foreign run %s", in.Result.Run)
+			}
+			then(tx, n)
+			return nil
+		})
+	}
+	if err := take(func(*tx, *fold.Node) {}); err != nil || !wanted {
+		return nil, err
+	}
+	if in.Result.Report != "" {
+		has, err := s.Opts.Blobs.Has(ctx, in.Result.Report)
+		if err == nil && !has {
+			err = s.mayReport(node, len(content))
+		}
+		if err != nil {
+			return nil, tutti.Wrap(tutti.CodeUnavailable, err, "foreign run %s", in.Result.Run)
+		}
+		if _, err := s.Opts.Blobs.Put(ctx, bytes.Clone(content)); err != nil {
+			return nil, tutti.Wrap("", err, "keep the report of foreign run %s", in.Result.Run)
+		}
+	}
+	return nil, take(func(tx *tx, n *fold.Node) {
+		s.Presence.Tells(n.Node, tx.Now, len(raw))
+		tx.Emit(tutti.ActorNode(n.Node), &tutti.RunForeign{Node: n.Node, Foreign: in})
+	})
+}
+
+// mayReport says why a node may not send the report of a foreign run now.
+func (s *Nodes) mayReport(node tutti.NodeName, bytes int) error {
+	now := time.Now()
+	switch {
+	case !s.Presence.MayTell(node, now):
+		return errTellsMuch
+	case !s.Presence.MayKeepReport(node, now, bytes):
+		return errReportsMuch
+	}
+	return nil
+}
+
+// mayTell reports whether a foreign run is to be kept. CodeInvalid: it is of the
+// future. CodeUnavailable: not so soon after the last one.
+func (tx *tx) mayTell(n *fold.Node, in tutti.Foreign) (bool, error) {
+	if r := tx.Engine.Runs[in.Result.Run]; r != nil && r.Node != n.Node {
+		return false, tx.Deny(tutti.ActorNode(n.Node), "speak for run "+string(in.Result.Run),
+			tutti.Errorf(tutti.CodeRefused, "run %s is not a run of node %s", in.Result.Run, n.Node))
+	}
+	if at := in.Result.StartedAt; at.Sub(tx.Now) > maxAhead {
+		return false, tutti.Errorf(tutti.CodeInvalid, "foreign run %s began at %s by the clock of node %s, and by the server's clock it is only %s: set the one that is wrong",
+			in.Result.Run, at.UTC().Format(time.RFC3339), n.Node, tx.Now.UTC().Format(time.RFC3339))
+	}
+	if !tx.Engine.KeepsForeign(n.Node, in) {
+		return false, nil
+	}
+	for _, f := range tx.Engine.Foreigns(n.Node) {
+		if since := tx.Now.Sub(f.EndedAt); since >= 0 && since < presence.ForeignEvery { // less than none: the server's clock was set back
+			return false, tutti.Errorf(tutti.CodeUnavailable, "node %s has told a foreign run %s ago: at most one each %s", n.Node, since.Round(time.Second), presence.ForeignEvery)
+		}
+	}
+	return true, tx.Core.Opts.Space()
+}

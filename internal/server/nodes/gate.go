@@ -1,0 +1,208 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/engine"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// gate decides whether a compiled catalog may be applied. On go, the node's
+// exports replace its previous ones as a whole (a noop or compile run's only in
+// the overlay of its job), in the same append as the decision.
+func (s *runs) gate(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	if err := s.beforeLarge(ctx, wire.OpGate, payload, func(tx *tx, of about) error {
+		n, r, err := tx.nodeRun(key, of.Run)
+		if err != nil {
+			return err
+		}
+		return tx.mayTryAgain(key, n, r, len(payload))
+	}); err != nil {
+		return nil, err
+	}
+	if err := s.Shares.ReadGate(key, payload); err != nil {
+		return nil, err
+	}
+	in, err := decodeGate(wire.OpGate, payload)
+	if err != nil {
+		return nil, err
+	}
+	if in.Exports, err = data.CheckExports("", in.Exports); err != nil {
+		return nil, err
+	}
+	// What no catalog can publish is no reason to keep it.
+	in.Values = slices.DeleteFunc(in.Values, func(key string) bool { return tutti.ValidateKey(key) != nil })
+	in, served, leave, err := s.withServed(ctx, key, in)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	h := &handing{in, served, publishing(in.Exports, in.Values), data.NewComparison(in.Reads)}
+	var out wire.Gated
+	// What is much and refused is refused beside the writer, which only records it. What is little waits for no reader.
+	decide := s.inVersion
+	if h.publishes.light(len(payload)) {
+		decide = s.do
+	}
+	err = decide(ctx, func(tx *tx) (err error) {
+		out, err = tx.atGate(key, h, nil)
+		return err
+	})
+	if h.publishes.err != nil && len(payload) > maxSmall {
+		s.Shares.Refuse(key, in.Run, len(payload))
+	}
+	if err != nil || out.Verdict != "" {
+		return out, err
+	}
+	// Only now: what they hand over who may not is not kept.
+	var kept handed
+	if kept.set, err = s.StoreExports(ctx, s.roomOf(key, MaxStored), in.Exports); err != nil {
+		return nil, err
+	}
+	if kept.asked, err = s.Past.StoreAsked(ctx, s.roomOf(key, MaxStored), in.Reads, in.Keys); err != nil {
+		return nil, err
+	}
+	err = s.do(ctx, func(tx *tx) (err error) {
+		out, err = tx.atGate(key, h, &kept)
+		return err
+	})
+	return out, err
+}
+
+// handing is what a run hands over at its gate, read beside the writer.
+type handing struct {
+	wire.Gate
+	served    *tutti.Served
+	publishes *published
+	reads     *data.Comparison
+}
+
+// handed is what a compiled run handed over, as it is stored.
+type handed struct {
+	set   tutti.Digest // of exports
+	asked past.Asked
+}
+
+// atGate returns the gate's answer. With what the run handed over, it is noted that
+// it has compiled, and decided unless that is for a converge step to do. Served is
+// what the gate was made of; if it has been replaced since, the node asks again.
+func (tx *tx) atGate(key tutti.NodeKey, in *handing, kept *handed) (wire.Gated, error) {
+	n, r, err := tx.nodeRun(key, in.Run)
+	if err != nil {
+		return wire.Gated{}, err
+	}
+	if r.Gate == "" && (!r.Held() || !tx.Engine.Converges(r)) {
+		if !tx.Looks && r.Served != in.served { // a version has it from another fold
+			return wire.Gated{}, tutti.Errorf(tutti.CodeUnavailable, "the Puppet Server of run %s has compiled again meanwhile", r.Run)
+		}
+		if err := tx.mayPublish(n, r, in.publishes); err != nil {
+			return wire.Gated{}, err
+		}
+		if err := tx.mayRead(n, in.reads, tx.Asker(r)); err != nil {
+			return wire.Gated{}, err
+		}
+		if kept != nil {
+			tx.compiled(n, r, in, *kept)
+		}
+	}
+	if r.Compiled != nil && r.Compiled.Catalog != in.Catalog {
+		err := tutti.Errorf(tutti.CodeRefused, "run %s comes to its gate again with another catalog: it was begun twice", r.Run)
+		return wire.Gated{}, tx.Deny(tutti.ActorNode(n.Node), "pass the gate of run "+string(r.Run)+" twice", err)
+	}
+	if r.Held() && tx.Engine.Converges(r) {
+		return wire.Gated{Verdict: tutti.GateHold, Reason: "it is not its turn yet"}, nil
+	}
+	return wire.Gated{Verdict: r.Gate, Reason: r.GateWhy}, nil
+}
+
+// compiled notes what a run handed over. What only its own job may see is in that
+// job's overlay; who converges is let go, or not, with all others (converge.go).
+func (tx *tx) compiled(n *fold.Node, r *engine.Run, in *handing, kept handed) {
+	by := tutti.ActorNode(n.Node)
+	overlay := tx.Overlay(r)
+	says := r.Publishes()
+	if overlay && says {
+		tx.SetExports(n, r, in.Exports, kept.set, true)
+	}
+	tx.Emit(by, &tutti.RunCompiled{
+		Run: r.Run, Set: kept.set, Compiled: in.Compiled, Asked: kept.asked.Digest, Absent: kept.asked.Content.Absent, Reads: kept.asked.Content,
+	})
+	if tx.Engine.Converges(r) {
+		tx.Core.Admitted[n.Node] = core.Admission{Run: r.Run, Basis: in.publishes.basis}
+		return
+	}
+	verdict := &tutti.RunGated{Run: r.Run, Verdict: tutti.GateGo, Catalog: in.Catalog, Values: in.Values}
+	if why := tx.stop(n, r, in); why != "" {
+		verdict.Verdict, verdict.Reason = tutti.GateStop, plain.Words(why)
+	}
+	if verdict.Verdict == tutti.GateGo && !overlay && says {
+		tx.SetExports(n, r, in.Exports, kept.set, false)
+	}
+	tx.Emit(by, verdict)
+}
+
+// refused notes what a run was refused, besides what is noted of it already. An entry has all of it, so that a
+// node has few of them in a minute; what has none is noted when it is refused again.
+func (tx *tx) refused(r *engine.Run, wants []tutti.Grant) {
+	if r == nil {
+		return
+	}
+	all := policy.Merge(r.Wants, wants)
+	switch {
+	case reflect.DeepEqual(all, r.Wants):
+	case tx.Looks || tx.Core.Presence.MayBeRefused(r.Node, tx.Now): // who looks is counted when the writer records it
+		tx.Emit(core.ActorServer, &tutti.RunRefused{Run: r.Run, Wants: all})
+	}
+}
+
+// mayRead refuses reads that keep the writer busy for long: each is answered anew
+// at the gate.
+func (tx *tx) mayRead(n *fold.Node, reads *data.Comparison, asker data.Asker) error {
+	if reads.Cost(tx.Data, asker) > maxGateCost {
+		return tx.Deny(tutti.ActorNode(n.Node), "ask so much at once", tutti.Errorf(tutti.CodeRefused, "gate: to compare the reads takes more than %d comparisons of exports", maxGateCost))
+	}
+	return nil
+}
+
+// stop says why a run must not apply, or returns the empty string.
+func (tx *tx) stop(n *fold.Node, r *engine.Run, in *handing) string {
+	if j := tx.Engine.Jobs[r.Job]; j != nil && j.Halted() {
+		return plain.Words(j.WhyHalted())
+	}
+	if why := r.Behind(); why != "" {
+		return why
+	}
+	if changed := tx.outdated(n, r, in); changed != "" {
+		return changed
+	}
+	if r.Mode == tutti.ModeCompile {
+		return "asked only to compile"
+	}
+	return ""
+}
+
+// outdated names the first read whose answer is no longer the one that the
+// compile was given, or returns the empty string.
+func (tx *tx) outdated(n *fold.Node, r *engine.Run, in *handing) string {
+	changed := in.reads.Outdated(tx.Data, tx.Asker(r))
+	if len(changed) > 0 {
+		return "the answer to " + changed[0].Query.String() + " has changed since it was read"
+	}
+	hiera := tx.Data.Hiera(n.Node)
+	for _, k := range in.Keys {
+		if _, found := hiera[k.Key]; found && !k.Found {
+			return fmt.Sprintf("hiera key %q was absent when it was read and has a value now", k.Key)
+		}
+	}
+	return ""
+}

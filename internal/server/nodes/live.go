@@ -1,0 +1,58 @@
+package nodes
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// beat notes that a node is there. The writer is not asked: most of what nodes
+// say are beats.
+func (s *Nodes) beat(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[wire.Beat](wire.OpBeat, payload)
+	if err != nil {
+		return nil, err
+	}
+	in.Version, in.Puppet, in.Trouble = plain.Words(in.Version), plain.Words(in.Puppet), plain.Words(in.Trouble)
+	if s.Presence.Beat(key, in) {
+		return nil, nil
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		_, err := tx.Node(key) // says why not
+		return err
+	})
+}
+
+// live passes on what happens inside a run. Nor is the writer asked for this. What nobody
+// looks at is not even read.
+func (s *Nodes) live(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	first, _, err := data.FirstOf[struct{ Run tutti.RunID }](wire.OpLive, payload, 1)
+	if err != nil || len(first) == 0 {
+		return nil, err
+	}
+	run := first[0].Run
+	node, job, ok := s.Presence.Running(key, run)
+	if !ok {
+		return nil, s.do(ctx, func(tx *tx) error {
+			_, _, err := tx.nodeRun(key, run) // says why not
+			return err
+		})
+	}
+	if !s.Hub.Watched(job) {
+		return nil, nil
+	}
+	in, err := elements[tutti.Live](wire.OpLive, payload, maxLive)
+	if err != nil {
+		return nil, err
+	}
+	for i := range in {
+		in[i] = plain.Live(in[i])
+		in[i].Node, in[i].Run = node, run
+	}
+	s.Hub.Publish(job, in)
+	return nil, nil
+}

@@ -1,0 +1,47 @@
+// Package nodes answers nodes: who they are, what they are to run, what their compiles ask, what they publish, and how their
+// runs ended. A node may lie in every field.
+package nodes
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/internal/writer"
+)
+
+// base is what all operations of nodes need.
+type base struct {
+	*core.Core
+	files    atomic.Pointer[codeFiles]
+	saidBack atomic.Int64 // when it was last said that somebody knows more, in seconds
+}
+
+// runs answers what belongs to one run.
+type runs struct{ *base }
+
+// Nodes answers nodes, by Handle and Enrol.
+type Nodes struct {
+	*base
+	runs
+}
+
+// New returns a handler for nodes.
+func New(of *core.Core) *Nodes {
+	b := &base{Core: of}
+	return &Nodes{base: b, runs: runs{b}}
+}
+
+// tx is a transaction of a node's message.
+type tx struct{ *core.Tx }
+
+// do is core.Core's.
+func (s *base) do(ctx context.Context, work func(tx *tx) error) error {
+	return s.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
+}
+
+// looks returns a transaction that only looks at a version.
+func (s *base) looks(ctx context.Context, v explain.View) *tx {
+	return &tx{s.Of(ctx, &writer.Tx{State: v.State, Now: v.Now, Looks: true})}
+}

@@ -1,0 +1,49 @@
+package nodes
+
+import (
+	"context"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// answered takes a node's answer to a question. The writer is not asked: a thousand
+// of them come at once.
+func (s *Nodes) answered(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[tutti.RemoteReply](wire.OpAnswer, payload)
+	if err != nil {
+		return nil, err
+	}
+	if s.Presence.Who(key) != "" && s.Asks.Answer(key, in) {
+		return nil, nil
+	}
+	return nil, s.unasked(ctx, key, "answer a question that it was not asked", tutti.Errorf(tutti.CodeRefused, "this node was not asked"))
+}
+
+// act lets a node make the change that it was asked for.
+func (s *Nodes) act(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[tutti.RemoteAct](wire.OpAct, payload)
+	if err != nil {
+		return nil, err
+	}
+	if s.Presence.Who(key) == "" {
+		return nil, s.unasked(ctx, key, "", nil)
+	}
+	asked, err := s.Asks.Act(key, in.Request)
+	if !asked {
+		err = s.unasked(ctx, key, "act on a question that it was not asked", err)
+	}
+	return nil, err
+}
+
+// unasked records who speaks of what is none of his business.
+func (s *Nodes) unasked(ctx context.Context, key tutti.NodeKey, what string, cause error) error {
+	return s.do(ctx, func(tx *tx) error {
+		n, err := tx.Node(key) // says why not
+		if err != nil {
+			return err
+		}
+		return tx.Deny(tutti.ActorNode(n.Node), what, cause)
+	})
+}

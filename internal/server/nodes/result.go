@@ -1,0 +1,209 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/past"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/internal/share"
+	"github.com/tutti-project/tutti/wire"
+	"golang.org/x/sync/errgroup"
+)
+
+// result takes how a run ended, once all that it names is stored.
+func (s *runs) result(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := wire.DecodeEnded(payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	of, err := s.expects(ctx, key, in.Result)
+	if err != nil {
+		return nil, err
+	}
+	var more *past.Asked
+	if of.wanted {
+		if err := s.storeEnclosed(ctx, key, in); err != nil {
+			return nil, err
+		}
+		of, leave, err := s.enterRecord(ctx, key, in.Result, of)
+		if err != nil {
+			return nil, err
+		}
+		defer leave() // when it is taken: the same result that waits has nothing to read then
+		if more, err = s.askedBesides(ctx, key, in.Result, of); err != nil {
+			return nil, err
+		}
+	}
+	ended := plain.Result(in.Result)
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, r, err := tx.nodeOwnRun(key, in.Run)
+		if err != nil {
+			return err
+		}
+		if r.Result == nil { // the same result may come twice
+			tx.withdrawUndeclared(n, r, in.Result)
+			if more != nil {
+				tx.Emit(tutti.ActorNode(n.Node), &tutti.RunAsked{Run: r.Run, Asked: more.Digest, Absent: more.Content.Absent, Reads: more.Content})
+			}
+			if tx.Registry.Claims[r.Run] == n {
+				delete(tx.Core.Stored, n.Key)
+			}
+			tx.Emit(tutti.ActorNode(n.Node), &tutti.RunFinished{Result: waitsFor(ended, r.Served)})
+			return nil
+		}
+		last := tx.Engine.Last(n.Node)
+		if r.Told && r.Fenced && r == last.Claimed && r.Result.Outcome != in.Outcome && last.SetBack == nil {
+			// It does not know any more what it has said of its last run.
+			tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: n.Node, Run: r.Run, Begun: r.Fence, During: true})
+		}
+		return nil
+	})
+}
+
+// expected is what is wanted of a result that has come.
+type expected struct {
+	wanted bool         // it has none yet
+	asks   bool         // its record says what it asked
+	served *tutti.Asked // what it asked at its Puppet Server; nobody changes it
+}
+
+// expects looks at the run of a result before anything that the result names: who has no run learns nothing of what is
+// stored.
+func (s *runs) expects(ctx context.Context, key tutti.NodeKey, in tutti.Result) (of expected, err error) {
+	return of, s.do(ctx, func(tx *tx) error {
+		_, r, err := tx.nodeOwnRun(key, in.Run)
+		if err != nil {
+			return err
+		}
+		of.wanted = r.Result == nil
+		of.asks = of.wanted && in.Record != "" && (r.Asked == nil || in.AskedMore)
+		if of.asks && r.Served != nil {
+			of.served = r.Asked
+		}
+		return nil
+	})
+}
+
+// maxRecord bounds a record that is read for what its run asked, in bytes. As many questions as a gate may have take half
+// of that with their places.
+const maxRecord = 16 << 20
+
+// enterRecord waits until the record of a result may be read, if that says what its run asked. It returns what is expected
+// of the result then. leave has to follow.
+func (s *runs) enterRecord(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (expected, func(), error) {
+	if !of.asks {
+		return of, func() {}, nil
+	}
+	size, known, err := s.sizeOf(ctx, in.Record)
+	if err == nil && known {
+		err = checkRecord(in.Run, size)
+	}
+	if err != nil {
+		return of, nil, err
+	}
+	leave, err := s.Readings.Enter(ctx, key, share.CostOfRecord*min(size, maxRecord))
+	if err != nil || share.CostOfRecord*size <= share.SmallReading {
+		return of, leave, err
+	}
+	if of, err = s.expects(ctx, key, in); err != nil { // the same result may have been taken while this one waited
+		leave()
+		return of, nil, err
+	}
+	return of, leave, nil
+}
+
+// askedBesides keeps what a run asked that it has not handed over at a gate:
+// because it never came to one, or asked more behind it. nil: there is nothing.
+func (s *runs) askedBesides(ctx context.Context, key tutti.NodeKey, in tutti.Result, of expected) (*past.Asked, error) {
+	if !of.asks {
+		return nil, nil
+	}
+	raw, err := s.Opts.Blobs.Get(ctx, in.Record)
+	if err != nil {
+		return nil, tutti.Wrap("", err, "record of run %s", in.Run)
+	}
+	if err := checkRecord(in.Run, int64(len(raw))); err != nil {
+		return nil, err
+	}
+	record, err := decodeRecord(raw)
+	if err != nil {
+		s.Opts.Logger.Warn("a record that is none", "run", in.Run, "error", err)
+		return nil, nil
+	}
+	if of.served != nil {
+		record = besidesServed(record, of.served)
+	}
+	kept, err := s.Past.StoreAsked(ctx, s.roomOf(key, MaxEnded), record.Reads, record.Keys)
+	if tutti.CodeOf(err) == tutti.CodeInvalid {
+		s.Opts.Logger.Warn("a record with a question that is none", "run", in.Run, "error", err)
+		return nil, nil
+	}
+	return &kept, err
+}
+
+func checkRecord(run tutti.RunID, size int64) error {
+	if size > maxRecord {
+		return tutti.Errorf(tutti.CodeRefused, "the record of run %s has %d bytes: what a run asked is read out of at most %d", run, size, maxRecord)
+	}
+	return nil
+}
+
+// storeEnclosed keeps what a result encloses, and makes sure that all else that it
+// names is here.
+func (s *runs) storeEnclosed(ctx context.Context, key tutti.NodeKey, in wire.Ended) error {
+	digests := make([]tutti.Digest, len(in.Enclosed))
+	for i, part := range in.Enclosed {
+		digests[i] = tutti.DigestOf(part)
+		if !slices.Contains(in.Attachments(), digests[i]) {
+			return tutti.Errorf(tutti.CodeInvalid, "result of run %s encloses %s and does not name it", in.Run, digests[i])
+		}
+	}
+	for _, d := range in.Attachments() {
+		if slices.Contains(digests, d) {
+			continue
+		}
+		if has, err := s.Opts.Blobs.Has(ctx, d); err != nil || !has {
+			return tutti.Wrap(tutti.CodeConflict, core.OrMissing(err), "result of run %s names %s", in.Run, d)
+		}
+	}
+	if len(in.Enclosed) == 0 {
+		return nil
+	}
+	size := 0 // of what is new
+	for i, part := range in.Enclosed {
+		has, err := s.Opts.Blobs.Has(ctx, digests[i])
+		if err != nil {
+			return err
+		}
+		if !has {
+			size += len(part)
+		}
+	}
+	// What nobody may send is not kept. Each run has one result, of which some may come.
+	wanted := false
+	err := s.do(ctx, func(tx *tx) error {
+		n, r, err := tx.nodeOwnRun(key, in.Run)
+		if wanted = err == nil && r.Result == nil; wanted {
+			err = tx.mayKeep(n, int64(size), MaxEnded)
+		}
+		return err
+	})
+	if err != nil || !wanted {
+		return err
+	}
+	var storing errgroup.Group // together: the store writes what comes at once at once
+	for _, part := range in.Enclosed {
+		storing.Go(func() error {
+			_, err := s.Opts.Blobs.Put(ctx, bytes.Clone(part))
+			return err
+		})
+	}
+	return tutti.Wrap("", storing.Wait(), "keep what the result of run %s encloses", in.Run)
+}

@@ -1,0 +1,151 @@
+package nodes
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/presence"
+	"github.com/tutti-project/tutti/internal/seal"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// recipients tells a node to whom a secret is to be sealed that it publishes.
+func (s *Nodes) recipients(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[wire.AskRecipients](wire.OpRecipients, payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Shares.ReadQuestion(key, payload); err != nil {
+		return nil, err
+	}
+	var out wire.NodeRecipients
+	var node tutti.NodeName
+	return &out, s.answerBeside(ctx, key, inquiry{
+		check: func(tx *tx) (cost int, err error) {
+			n, r, err := tx.nodeRun(key, in.Run)
+			if err != nil {
+				return 0, err
+			}
+			node = n.Node
+			if !r.Passed() || !slices.Contains(r.Values, in.Key) {
+				return 0, tx.Deny(tutti.ActorNode(n.Node), "ask for whom to seal "+in.Key,
+					tutti.Errorf(tutti.CodeRefused, "run %s of node %s does not publish %q: its catalog has not named it at the gate", r.Run, n.Node, in.Key))
+			}
+			if err := policy.MayWrite(tx.Fleet(), tx.Registry.Groups(n), n.Node, in.Key); err != nil {
+				return 0, tx.Deny(tutti.ActorNode(n.Node), "write "+in.Key, err)
+			}
+			return len(tx.Registry.Nodes) * len(in.For), nil
+		},
+		answer: func(tx *tx) (err error) {
+			if out.Recipients, err = tx.Recipients(in.For); err != nil {
+				return err
+			}
+			if len(out.Unknown) > 0 {
+				return core.UnknownGroup(out.Unknown[0])
+			}
+			if secret, is := tx.Data.Secret(in.Key); is && secret.View.Owner == node {
+				out.Current = &wire.SealedTo{ID: secret.Secret.ID, For: secret.Secret.For, Boxes: secret.Boxes}
+			}
+			return nil
+		},
+	})
+}
+
+// handsOut refuses to give a secret to an agent that would not open it, or to one that compiles for another node and that
+// it is not sealed to.
+func (tx *tx) handsOut(asker data.Asker, opens bool, value []byte) error {
+	v, is := tutti.ParseSealed(value)
+	switch {
+	case !is:
+		return nil
+	case !opens:
+		return tutti.Errorf(tutti.CodeRefused, "%q is a secret, and the agent of this node does not open secrets: upgrade tutti on it", v.Key)
+	case v.Sealed == nil:
+		return tutti.Errorf(tutti.CodeRefused, "secret %q of node %s is not sealed to %s, which compiles for it: `tutti secret reseal --for` its node, too", v.Key, asker.Node, asker.Opener)
+	}
+	return nil
+}
+
+// pieces tells a node what is sealed to it.
+func (s *Nodes) pieces(ctx context.Context, key tutti.NodeKey, _ []byte) (any, error) {
+	var out wire.OwnPieces
+	return &out, s.do(ctx, func(tx *tx) error {
+		n, err := tx.Node(key)
+		if err != nil {
+			return err
+		}
+		size := 0
+		for _, p := range tx.ownPieces(n) {
+			size += len(p.Sealed)
+			out.Pieces = append(out.Pieces, p)
+		}
+		if size > wire.MaxOwnPieces {
+			return tutti.Errorf(tutti.CodeRefused, "the secrets of node %s have %d bytes, more than %d: remove the node and let it join with keys of its own", n.Node, size, wire.MaxOwnPieces)
+		}
+		return nil
+	})
+}
+
+// ownPieces are those that a node seals again when it takes another key: not what another node has published for it
+// under keys that it may not read.
+func (tx *tx) ownPieces(n *fold.Node) []wire.OwnPiece {
+	groups := tx.Registry.Groups(n)
+	if policy.MayCompile(tx.Fleet(), groups, n.Node) == nil { // it opens what others read
+		return tx.Data.PiecesOf(n.Node)
+	}
+	keys := policy.KeysOf(tx.Fleet(), groups, n.Node)
+	return slices.DeleteFunc(tx.Data.PiecesOf(n.Node), func(p wire.OwnPiece) bool {
+		secret, _ := tx.Data.Secret(p.Key)
+		owner := secret.View.Owner
+		return owner != "" && owner != n.Node && !keys.Reads(p.Key)
+	})
+}
+
+// box gives a node another key for its secrets. Nobody becomes stale by it: each secret stays what it is.
+func (s *Nodes) box(ctx context.Context, key tutti.NodeKey, payload []byte) (any, error) {
+	in, err := core.Decode[wire.NewBox](wire.OpBox, payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := seal.CheckKey(in.BoxKey); err != nil {
+		return nil, err
+	}
+	return nil, s.do(ctx, func(tx *tx) error {
+		n, err := tx.Node(key)
+		if err != nil || n.BoxKey == in.BoxKey { // it has not heard that it was done
+			return err
+		}
+		if err := s.Opts.Space(); err != nil {
+			return err
+		}
+		has := tx.ownPieces(n)
+		same := slices.EqualFunc(has, in.Pieces, func(a, b wire.OwnPiece) bool { return a.Key == b.Key && a.ID == b.ID })
+		if !same {
+			return tutti.Errorf(tutti.CodeConflict, "the secrets of node %s have changed meanwhile", n.Node)
+		}
+		var events []*tutti.SecretSealed
+		for _, p := range in.Pieces {
+			secret, _ := tx.Data.Secret(p.Key)
+			more := tutti.Secret{
+				Key: p.Key, ID: p.ID, For: secret.Secret.For, Pieces: []tutti.Piece{{Node: n.Node, Box: tutti.BoxDigest(in.BoxKey), Sealed: p.Sealed}},
+			}
+			if err := more.Validate(); err != nil {
+				return err
+			}
+			events = append(events, &tutti.SecretSealed{Secret: more})
+		}
+		if !s.Presence.MayBox(n.Node, tx.Now) {
+			return tutti.Errorf(tutti.CodeUnavailable, "node %s has taken another key for its secrets %d times in an hour; ask again later", n.Node, presence.MaxBoxes)
+		}
+		tx.Emit(tutti.ActorNode(n.Node), &tutti.NodeBoxed{Node: n.Node, BoxKey: in.BoxKey})
+		for _, e := range events {
+			tx.Emit(tutti.ActorNode(n.Node), e)
+		}
+		return nil
+	})
+}

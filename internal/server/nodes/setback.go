@@ -1,0 +1,71 @@
+package nodes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/server/core"
+)
+
+// wentBack says once a minute in the server's own log that a node says to have seen it further. A node may lie.
+func (s *base) wentBack(node tutti.NodeName, err error) {
+	now := time.Now().Unix()
+	if last := s.saidBack.Load(); now-last >= 60 && s.saidBack.CompareAndSwap(last, now) {
+		s.Opts.Logger.Error("a node says that it has seen more than this server has; look whether others say so, too: tutti node list", "node", node, "error", err)
+	}
+}
+
+// compare finds out, by the last order that a node says it has begun, whether the node or
+// the log was set back since (ADR 0018). An agent that says nothing keeps no fences.
+func (tx *tx) compare(n *fold.Node, says *tutti.Fence) {
+	if says == nil {
+		tx.giveUp(n)
+		return
+	}
+	begun := *says
+	if begun.Compare(n.Since) < 0 {
+		begun = tutti.Fence{} // of a machine that had the name before, or of this one's earlier life
+	}
+	last := tx.Engine.Last(n.Node)
+	lost, unknown := last.Compare(begun)
+	if lost == nil && !unknown {
+		return
+	}
+	if last.SetBack == nil { // else it is known, and a node cannot fill the log
+		body := &tutti.NodeSetBack{Node: n.Node, Begun: begun}
+		if lost != nil {
+			body.Run = lost.Run
+		}
+		tx.Emit(core.ActorServer, body)
+	}
+	if r := tx.Engine.Runs[tx.Engine.Active[n.Node]]; r != nil && r == lost {
+		tx.Emit(core.ActorServer, &tutti.RunFinished{Result: tutti.Result{
+			Run: r.Run, Outcome: tutti.Interrupted,
+			Message: fmt.Sprintf("%s was set back to before it began this run: nobody knows how far the run came", n.Node),
+		}})
+	}
+}
+
+// moved says that a node is another machine than the one on which its last run was: nobody knows what of that is
+// there.
+func (tx *tx) moved(node tutti.NodeName) {
+	last := tx.Engine.Last(node)
+	if last.Applied == nil || last.SetBack != nil { // else it is known, and a node cannot fill the log
+		return
+	}
+	tx.Emit(core.ActorServer, &tutti.NodeSetBack{Node: node, Run: last.Applied.Run, Begun: last.Applied.Fence, Moved: true})
+}
+
+// giveUp ends a run of a node that cannot say whether it has begun it: the run was
+// wanted before the log was restored, and the agent keeps no fences.
+func (tx *tx) giveUp(n *fold.Node) {
+	r := tx.Engine.Runs[tx.Engine.Active[n.Node]]
+	if r == nil || r.Fence.Epoch == tx.Engine.Epoch.Number {
+		return
+	}
+	tx.Emit(core.ActorServer, &tutti.RunLost{
+		Run: r.Run, Reason: "the server was restored since, and the agent is too old to say whether it has begun this run: upgrade tutti on " + string(n.Node),
+	})
+}

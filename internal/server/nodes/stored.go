@@ -1,0 +1,144 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
+	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/server/core"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// maxLags bounds the exporters that a compile names: one is enough to stop it.
+const maxLags = 100
+
+// lags names the exporters by whom PuppetDB's answer to a collector may be another one
+// than Tutti's: those in either of them of whom PuppetDB did not have the catalog that
+// Tutti has the exports of. What PuppetDB has is as of before its answer, what Tutti
+// has as of after it, and Tutti has the exports of a catalog before PuppetDB does: a
+// catalog that was stored meanwhile is seen as one that was not stored yet (ADR 0013).
+func (tx *tx) lags(asker data.Asker, in wire.Ask, answer []tutti.Export) []tutti.Lag {
+	concerned := map[tutti.NodeName]bool{}
+	for _, e := range answer {
+		concerned[e.Node] = true
+	}
+	for name, stored := range in.Stored {
+		concerned[name] = concerned[name] || stored.Found
+	}
+	lags := []tutti.Lag{}
+	for name, is := range concerned {
+		n := tx.Registry.Nodes[name]
+		if !is || n == nil || name == asker.Node || !tx.inPuppetDB(n, in.Query.Type) {
+			continue
+		}
+		has := in.Stored[name]
+		if n.Catalog.CatalogUUID == "" || has.CatalogUUID != n.Catalog.CatalogUUID || has.Run != n.Catalog.Run || asker.Overlay && tx.Data.Overlaid(asker.Job, name) {
+			lags = append(lags, tutti.Lag{Node: name, Run: n.Catalog.Run})
+		}
+	}
+	slices.SortFunc(lags, func(a, b tutti.Lag) int { return cmp.Compare(a.Node, b.Node) })
+	return lags[:min(len(lags), maxLags)]
+}
+
+// inPuppetDB reports whether a node's exports of a type are in PuppetDB as Tutti has
+// them. Of who compiles for itself, and without the grant, they are in one of both.
+func (tx *tx) inPuppetDB(n *fold.Node, resourceType string) bool {
+	if n.Catalog.CatalogUUID == "" && tx.ProgramOf(n.Node) != tutti.ProgramAgent {
+		return false
+	}
+	return policy.ExportsOf(tx.Fleet(), tx.Registry.Groups(n), n.Node).Most(resourceType) > 0
+}
+
+// publishStored makes the exports of a catalog that PuppetDB gets next those of its
+// node. It is noted of which catalog they are, though they be the same, unless there
+// are none as before.
+func (tx *tx) publishStored(host *fold.Node, job tutti.JobID, in wire.CompiledFor, set tutti.Digest) {
+	n := tx.Registry.Nodes[in.For]
+	known := n.Catalog.CatalogUUID != ""
+	if in.Failed || n.Catalog.CatalogUUID == in.CatalogUUID || known && n.Exports == "" && set == "" {
+		return
+	}
+	tx.Emit(tutti.ActorNode(host.Node), &tutti.ExportsSet{
+		Node: in.For, Run: in.Run, Job: job, Set: set, Count: len(in.Exports), Exports: in.Exports, CatalogUUID: in.CatalogUUID,
+	})
+}
+
+// compiledByOthers takes the exports of a compile that is no run of ours. What the
+// node may not export is PuppetDB's alone.
+func (s *runs) compiledByOthers(ctx context.Context, key tutti.NodeKey, in wire.CompiledFor) error {
+	var of core.Basis
+	allow := func(tx *tx) (host *fold.Node, err error) {
+		host, n, r, err := tx.compiling(key, in.Run, in.For)
+		switch {
+		case err != nil:
+			return nil, err
+		case n == nil || r != nil:
+			return nil, tutti.Errorf(tutti.CodeUnavailable, "node %s or its run %s has changed meanwhile", in.For, in.Run)
+		}
+		if now := tx.Basis(n); !now.Equal(of) { // else it is decided
+			of, in.Exports = now, policy.ExportsOf(tx.Fleet(), now.Groups, n.Node).Only(in.Exports)
+		}
+		return host, nil
+	}
+	if err := s.inVersion(ctx, func(tx *tx) error { _, err := allow(tx); return err }); err != nil {
+		return err
+	}
+	count := len(in.Exports)
+	set, err := s.StoreExports(ctx, nil, in.Exports)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, func(tx *tx) error {
+		host, err := allow(tx)
+		if err == nil && len(in.Exports) != count {
+			err = tutti.Errorf(tutti.CodeUnavailable, "what node %s may export has changed meanwhile", in.For)
+		}
+		if err == nil {
+			tx.publishStored(host, "", in, set)
+		}
+		return err
+	})
+}
+
+// checkStored refuses a catalog that PuppetDB would refuse.
+func checkStored(in wire.CompiledFor) error {
+	if tutti.RunID(in.CatalogUUID).Validate() != nil {
+		return tutti.Errorf(tutti.CodeInvalid, "catalog of %q: catalog_uuid %q is invalid", string(in.For), in.CatalogUUID)
+	}
+	if in.Run == "" { // an agent that gives none
+		return nil
+	}
+	return in.Run.Validate()
+}
+
+// checkLags returns the first lags.
+func checkLags(lags []tutti.Lag) ([]tutti.Lag, error) {
+	lags = lags[:min(len(lags), maxLags)]
+	for _, l := range lags {
+		if err := l.Node.Validate(); err != nil {
+			return nil, err
+		}
+		if l.Run != "" && l.Run.Validate() != nil {
+			return nil, l.Run.Validate()
+		}
+	}
+	return lags, nil
+}
+
+// roomOf is what a node may still make the server keep, of so many bytes.
+func (s *base) roomOf(key tutti.NodeKey, most int64) past.Room {
+	return func(ctx context.Context, size int) error {
+		return s.do(ctx, func(tx *tx) error {
+			n, err := tx.Node(key)
+			if err != nil {
+				return err
+			}
+			return tx.mayKeep(n, int64(size), most)
+		})
+	}
+}

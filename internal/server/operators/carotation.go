@@ -1,0 +1,349 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// RotateCA implements tutti.Rotations.
+func (s *Keys) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, error) {
+	if s.Opts.Keys == nil {
+		return api.CARotation{}, tutti.Errorf(tutti.CodeInvalid, "this server's keys cannot be rotated")
+	}
+	if err := s.Opts.Space(); err != nil {
+		return api.CARotation{}, err
+	}
+	s.rotating.Lock()
+	defer s.rotating.Unlock()
+	if in.Step == tutti.RotationBegin {
+		if err := s.makeKeys(ctx); err != nil {
+			return api.CARotation{}, err
+		}
+	}
+	sets, err := s.Opts.Keys.KeySets()
+	if err != nil {
+		return api.CARotation{}, err
+	}
+	var phase tutti.RotationPhase
+	var nodes []tutti.NodeKey
+	err = s.lasting(ctx, "rotate the keys of the server", func(tx *tx) error {
+		next, changes, err := tx.rotate(in, sets)
+		if err != nil {
+			return err
+		}
+		if phase = next.Phase; changes {
+			tx.rotated(tutti.Actor(ctx), next)
+		}
+		for _, n := range tx.Registry.Nodes {
+			nodes = append(nodes, n.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return api.CARotation{}, err
+	}
+	if phase == tutti.RotationFinished {
+		s.Access.Forget()
+	}
+	killpoint.Here("server.rotates", string(phase))
+	if err := s.Opts.Keys.Rotate(phase); err != nil {
+		return api.CARotation{}, tutti.Wrap("", err, "the log says that the rotation is %s, and the keys did not follow; say it again, or start the server again", phase)
+	}
+	killpoint.Here("server.rotated", string(phase))
+	for _, key := range nodes {
+		if err := s.Opts.Bus.Ring(key, wire.RingTrust, nil); err != nil {
+			s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it says it when it connects
+		}
+	}
+	out, err := s.ShowCARotation(ctx)
+	if phase == tutti.RotationFinished && sets.Phase != "" {
+		s.Opts.Keys.Settle()
+	}
+	return out, err
+}
+
+// makeKeys makes the next set, if none is there: it is on disk before the log knows of it.
+func (s *Keys) makeKeys(ctx context.Context) error {
+	var phase tutti.RotationPhase
+	err := s.Look(ctx, func(v explain.View) error { phase = v.Registry.Rotation.Phase(); return nil })
+	if err != nil || phase.Rotates() {
+		return err
+	}
+	return s.Opts.Keys.Rotate(tutti.RotationBegun)
+}
+
+// rotate says what a step leads to, and whether it changes anything.
+func (tx *tx) rotate(in api.RotateCA, sets tutti.KeySets) (next *tutti.CARotated, changes bool, err error) {
+	for _, name := range in.Leave {
+		if tx.Registry.Nodes[name] == nil {
+			return nil, false, tutti.Errorf(tutti.CodeNotFound, "no node %q; see: tutti rotate ca --status", string(name))
+		}
+	}
+	for _, name := range in.LeaveOperators {
+		if tx.Registry.Operators[name] == nil {
+			return nil, false, tutti.Errorf(tutti.CodeNotFound, "no operator %q; see: tutti rotate ca --status", name)
+		}
+	}
+	last := tx.Registry.Rotation.Last
+	now := tx.Registry.Rotation.Phase()
+	if in.Step == tutti.RotationBegin {
+		if now.Rotates() {
+			return last, false, nil
+		}
+		return &tutti.CARotated{Phase: tutti.RotationBegun, From: sets.Present, To: sets.Next}, true, nil
+	}
+	to, ends, err := leadsTo(in.Step, now)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case to == now:
+		return last, false, nil
+	}
+	next = &tutti.CARotated{Phase: to, From: last.From, To: last.To}
+	if !ends {
+		return next, true, nil
+	}
+	nodes, operators := tx.behind(last, next.Stays())
+	if left := unnamed(in, nodes, operators); len(left) > 0 {
+		if in.Step == tutti.RotationAbandon && now == tutti.RotationSwitched {
+			next.Phase = tutti.RotationReturning
+			return next, true, nil
+		}
+		return nil, false, tutti.Errorf(tutti.CodeConflict, "%d would be locked out: %s; wait for them, or name each one with --leave NODE or --leave-operator NAME; see: tutti rotate ca --status",
+			len(left), listOf(left))
+	}
+	for _, b := range nodes {
+		next.Left = append(next.Left, b.Node)
+	}
+	for _, b := range operators {
+		next.LeftOperators = append(next.LeftOperators, b.Operator)
+	}
+	if !in.Last && len(next.LeftOperators) > 0 {
+		return next, true, tx.othersFollow(next.LeftOperators)
+	}
+	return next, true, nil
+}
+
+// othersFollow refuses the end of a set after which, by the log, no operator has a good certificate, or none who is admin.
+func (tx *tx) othersFollow(left []string) error {
+	var follow, admin bool
+	for name, op := range tx.Registry.Operators {
+		if len(op.Good(tx.Now)) == 0 || slices.Contains(left, name) {
+			continue
+		}
+		follow = true
+		admin = admin || policy.MayOperate(tx.Fleet(), name, policy.Wish{Verbs: []tutti.Verb{tutti.VerbAdmin}}) == nil
+	}
+	switch {
+	case !follow:
+		return tutti.Errorf(tutti.CodeConflict, "after this nobody is known to have a certificate; then only root on the server gets in, by its local socket; if you mean it, add --last")
+	case !admin:
+		return tutti.Errorf(tutti.CodeConflict, "after this nobody who has a good certificate is admin; then only root on the server changes the fleet file, by its local socket; if you mean it, add --last")
+	}
+	return nil
+}
+
+// leadsTo is the phase to which a step leads, and whether that is the end of a set.
+func leadsTo(step tutti.RotationStep, now tutti.RotationPhase) (to tutti.RotationPhase, ends bool, err error) {
+	conflict := func(format string, args ...any) error { return tutti.Errorf(tutti.CodeConflict, format, args...) }
+	switch {
+	case step == tutti.RotationFinish && now == tutti.RotationFinished, step == tutti.RotationAbandon && now == tutti.RotationAbandoned:
+		return now, false, nil
+	case step != tutti.RotationSwitch && step != tutti.RotationFinish && step != tutti.RotationAbandon:
+		return "", false, tutti.Errorf(tutti.CodeInvalid, "no step %q of a rotation", string(step))
+	case !now.Rotates():
+		return "", false, conflict("no rotation goes on; begin one with: tutti rotate ca")
+	case step == tutti.RotationSwitch:
+		return tutti.RotationSwitched, false, nil
+	case step == tutti.RotationAbandon:
+		return tutti.RotationAbandoned, true, nil
+	case now != tutti.RotationSwitched:
+		return "", false, conflict("the old keys issue still; first: tutti rotate ca --switch")
+	}
+	return tutti.RotationFinished, true, nil
+}
+
+// unnamed lists for people who is behind and was not named.
+func unnamed(in api.RotateCA, nodes, operators []api.BehindRotation) []string {
+	var out []string
+	for _, b := range nodes {
+		if !slices.Contains(in.Leave, b.Node) {
+			out = append(out, "node "+string(b.Node))
+		}
+	}
+	for _, b := range operators {
+		if !slices.Contains(in.LeaveOperators, b.Operator) {
+			out = append(out, "operator "+b.Operator)
+		}
+	}
+	return out
+}
+
+// listOf names the first few.
+func listOf(names []string) string {
+	const most = 10
+	text := ""
+	for i, name := range names[:min(len(names), most)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += name
+	}
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// rotated appends a step. With the old CA go the join tokens that pin it.
+func (tx *tx) rotated(by string, next *tutti.CARotated) {
+	if next.Phase == tutti.RotationFinished {
+		for _, id := range slices.Sorted(maps.Keys(tx.Registry.Tokens)) {
+			if t := tx.Registry.Tokens[id]; t.BoundTo == "" && !t.Revoked && tx.Now.Before(t.Expires) {
+				tx.Emit(by, &tutti.TokenRevoked{Token: id})
+			}
+		}
+	}
+	tx.Emit(by, next)
+}
+
+// behind are those who would be locked out if no set but one stayed: sorted by name.
+func (tx *tx) behind(r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
+	return behindOf(tx.State, tx.Core.Presence, tx.Now, r, stays)
+}
+
+func behindOf(state *fold.State, present explain.Present, now time.Time, r *tutti.CARotated, stays tutti.KeySet) (nodes, operators []api.BehindRotation) {
+	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {
+		n := state.Registry.Nodes[name]
+		follows := n.Pinned.Issuer == stays.Issuer && slices.Contains(n.Pinned.CAs, stays.CA)
+		if n.Pinned.Issuer == "" { // an old agent, or it joined and has said nothing yet
+			follows = stays == r.From && n.JoinedAt.Before(state.Registry.Rotation.Began)
+		}
+		if !follows {
+			nodes = append(nodes, behindNode(present, name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.Registry.Operators)) {
+		op := state.Registry.Operators[name]
+		signer := op.CA
+		if signer == "" {
+			signer = r.From.CA
+		}
+		if len(op.Good(now)) > 0 && signer != stays.CA {
+			operators = append(operators, api.BehindRotation{Operator: name, Why: "the latest certificate is of the CA that is to go; any command renews it"})
+		}
+	}
+	return nodes, operators
+}
+
+func behindNode(present explain.Present, name tutti.NodeName) api.BehindRotation {
+	seen, beat := present.Last(name)
+	out := api.BehindRotation{Node: name, SeenAt: seen.UTC(), Why: "it has not followed yet"}
+	switch {
+	case slices.Contains(present.Lacks(name), tutti.CapabilityRotateCA):
+		out.Why = tutti.TooOld(name, beat.Version, []tutti.Capability{tutti.CapabilityRotateCA}) + ", or let it join again"
+	case seen.IsZero():
+		out.SeenAt, out.Why = time.Time{}, "it was not heard of since the server was started"
+	}
+	return out
+}
+
+// ShowCARotation implements tutti.Rotations.
+func (s *Keys) ShowCARotation(ctx context.Context) (api.CARotation, error) {
+	var out api.CARotation
+	if s.Opts.Keys == nil {
+		return out, nil
+	}
+	sets, err := s.Opts.Keys.KeySets()
+	if err != nil {
+		return out, err
+	}
+	err = s.Look(ctx, func(v explain.View) error {
+		rotation := v.Registry.Rotation
+		out = api.CARotation{Phase: rotation.Phase(), Since: rotation.At, CA: sets.Present.CA, Nodes: len(v.Registry.Nodes)}
+		for _, op := range v.Registry.Operators {
+			if len(op.Good(v.Now)) > 0 {
+				out.Operators++
+			}
+		}
+		switch last := rotation.Last; {
+		case last == nil:
+		case last.Phase == tutti.RotationBegun:
+			out.Next = last.To.CA
+			for _, b := range unpinned(v, last.To.CA) {
+				out.Behind = append(out.Behind, behindNode(v.Present, b))
+			}
+		case last.Phase.Rotates():
+			out.Next = last.To.CA
+			stays := last.To
+			if last.Phase == tutti.RotationReturning {
+				stays = last.From
+			}
+			nodes, operators := behindOf(v.State, v.Present, v.Now, last, stays)
+			out.Behind = slices.Concat(nodes, operators)
+		default:
+			out.Left, out.LeftOperators = left(v.State, last)
+		}
+		if out.Behind = append(out.Behind, strange(v.State, sets, out.Phase)...); out.Phase.Rotates() {
+			out.Behind = append(out.Behind, s.Access.Unknowns()...)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// unpinned are the nodes that have not pinned a CA, sorted.
+func unpinned(v explain.View, ca tutti.Digest) []tutti.NodeName {
+	var out []tutti.NodeName
+	for _, name := range slices.Sorted(maps.Keys(v.Registry.Nodes)) {
+		if !slices.Contains(v.Registry.Nodes[name].Pinned.CAs, ca) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// left are those who were left behind by an end and have not come back.
+func left(state *fold.State, last *tutti.CARotated) (nodes []tutti.NodeName, operators []string) {
+	for _, name := range last.Left {
+		if n := state.Registry.Nodes[name]; n != nil && n.Pinned.Issuer != last.Stays().Issuer && n.JoinedAt.Before(state.Registry.Rotation.At) {
+			nodes = append(nodes, name)
+		}
+	}
+	for _, name := range last.LeftOperators {
+		if op := state.Registry.Operators[name]; op != nil && len(op.Serials) == 0 {
+			operators = append(operators, name)
+		}
+	}
+	return nodes, operators
+}
+
+// strange are nodes that trust a CA that is not the server's any more, or never was.
+func strange(state *fold.State, sets tutti.KeySets, phase tutti.RotationPhase) []api.BehindRotation {
+	var out []api.BehindRotation
+	for _, name := range slices.Sorted(maps.Keys(state.Registry.Nodes)) {
+		for _, ca := range state.Registry.Nodes[name].Pinned.CAs {
+			switch {
+			case slices.Contains(sets.Trusted(), ca):
+				continue
+			case slices.Contains(sets.Was, ca) || phase == tutti.RotationAbandoned && ca == state.Registry.Rotation.Last.To.CA:
+				out = append(out, api.BehindRotation{Node: name, Why: "it still trusts the CA that is gone; it forgets it as it connects"})
+			default:
+				out = append(out, api.BehindRotation{Node: name, Foreign: true, Why: "it trusts the CA " + string(ca) + ", which was never this server's: treat the node as taken over"})
+			}
+			break
+		}
+	}
+	return out
+}

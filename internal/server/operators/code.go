@@ -1,0 +1,330 @@
+package operators
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/explain"
+	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/internal/server/core"
+)
+
+const maxFleetFile = 1 << 20
+
+// MissingBlobs implements tutti.Codes.
+func (s *Operators) MissingBlobs(ctx context.Context, digests []tutti.Digest) ([]tutti.Digest, error) {
+	var out []tutti.Digest
+	for _, d := range digests {
+		if err := d.Validate(); err != nil {
+			return nil, err
+		}
+		has, err := s.Opts.Blobs.Has(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// PutBlob implements tutti.Codes.
+func (s *Operators) PutBlob(ctx context.Context, content []byte) (tutti.Digest, error) {
+	if len(content) > core.MaxBlob {
+		return "", tutti.Errorf(tutti.CodeInvalid, "a file of %d bytes, at most %d", len(content), core.MaxBlob)
+	}
+	if err := s.Opts.Space(); err != nil {
+		return "", err
+	}
+	return s.Opts.Blobs.Put(ctx, content)
+}
+
+// PushCode implements tutti.Codes. All files must be there; the manifest and
+// its signature become one blob, found by the code's digest through the log.
+func (s *Operators) PushCode(ctx context.Context, in tutti.CodePush) (tutti.CodePushed, error) {
+	var out tutti.CodePushed
+	if err := s.Opts.Space(); err != nil {
+		return out, err
+	}
+	said, err := s.signedFor(ctx, in.SignedCode)
+	if err != nil {
+		return out, err
+	}
+	manifest, err := core.Decode[tutti.CodeManifest]("manifest", in.Manifest)
+	if err == nil {
+		err = manifest.Validate() // no node would take it
+	}
+	if err != nil {
+		return out, err
+	}
+	out = tutti.CodePushed{Environment: manifest.Environment, Code: tutti.DigestOf(in.Manifest), Files: len(manifest.Files), Counter: said.Counter, Statement: in.Statement}
+	if len(manifest.Files) > core.MaxCodeFiles {
+		return out, tutti.Errorf(tutti.CodeInvalid, "%d files, at most %d", len(manifest.Files), core.MaxCodeFiles)
+	}
+	for name, f := range manifest.Files {
+		out.Bytes += f.Size
+		if f.Link != "" {
+			continue
+		}
+		if has, err := s.Opts.Blobs.Has(ctx, f.Digest); err != nil || !has {
+			return out, tutti.Wrap(tutti.CodeConflict, core.OrMissing(err), "%s", name)
+		}
+	}
+	// The statement is in the log: the same text may be signed again.
+	signed, err := json.Marshal(tutti.SignedCode{Manifest: in.Manifest, Signature: in.Signature})
+	if err != nil {
+		return out, err
+	}
+	if out.Signed, err = s.Opts.Blobs.Put(ctx, signed); err != nil {
+		return out, err
+	}
+	return out, s.lasting(ctx, "push code", func(tx *tx) error {
+		if in.Statement != nil { // a rotation of the key may have ended meanwhile
+			if _, err := s.Opts.Identity.Said(tx.Registry.Trust, *in.Statement); err != nil {
+				return err
+			}
+		}
+		now := tx.Registry.Code[out.Environment]
+		if now.Statement != nil { // nobody takes what a key has signed that is trusted no more
+			if _, err := s.Opts.Identity.Said(tx.Registry.Trust, *now.Statement); err != nil {
+				now.Counter, now.Statement = 0, nil
+			}
+		}
+		again, err := mayPush(now, in.SignedCode, said, tx.counted())
+		switch {
+		case err != nil || again:
+			return err
+		case now.Code == out.Code: // a release of before had pushed it
+			tx.Emit(tutti.Actor(ctx), &tutti.CodeResigned{Environment: out.Environment, Code: out.Code, Counter: said.Counter, Statement: *in.Statement})
+			return nil
+		}
+		reaction := in.Reaction
+		if core.MayOf(ctx, tx.State, tutti.VerbAdmin, "") != nil {
+			reaction = nil // the fleet file that is there says how nodes react
+		}
+		tx.hold(&out, reaction)
+		tx.Emit(tutti.Actor(ctx), &out)
+		return nil
+	})
+}
+
+// signedFor checks what was signed of code, by the keys that are trusted now. It asks the writer, whose turn a push needs in
+// any case: it does not wait for readers that look for long.
+func (s *Operators) signedFor(ctx context.Context, in tutti.SignedCode) (tutti.Signed, error) {
+	var trust []tutti.Statement
+	if err := s.do(ctx, func(tx *tx) error {
+		trust = slices.Clone(tx.Registry.Trust)
+		return nil
+	}); err != nil {
+		return tutti.Signed{}, err
+	}
+	return s.Opts.Identity.Code(trust, in)
+}
+
+// maxPassedOver bounds the codes that are remembered as never released.
+const maxPassedOver = 20
+
+// hold notes in a push whether nodes react to it, and with what they go on if not.
+func (tx *tx) hold(push *tutti.CodePushed, reaction *tutti.CodeReaction) {
+	if f := tx.Registry.Fleet; reaction == nil && f != nil && f.Reaction != nil {
+		reaction = &f.Reaction.Code
+	}
+	before := tx.Registry.Code[push.Environment]
+	if reaction == nil || !reaction.Holds() || before.Held && before.Released == push.Code {
+		return // or it is taken back to what nodes have
+	}
+	push.Held, push.Canary, push.Released = true, reaction.Canary, before.Goes()
+	if before.Held {
+		push.PassedOver = slices.Concat(before.PassedOver, []tutti.Digest{before.Code})
+		push.PassedOver = push.PassedOver[max(0, len(push.PassedOver)-maxPassedOver):]
+	}
+}
+
+// ReleaseCode implements tutti.Codes.
+func (s *Operators) ReleaseCode(ctx context.Context, environment string) (tutti.CodeReleased, error) {
+	var out tutti.CodeReleased
+	return out, s.lasting(ctx, "release code", func(tx *tx) error {
+		if environment == "" {
+			environment = tx.Fleet().Environment.Name
+		}
+		code, known := tx.Registry.Code[environment]
+		switch {
+		case !known:
+			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", environment)
+		case !code.Held:
+			return tutti.Errorf(tutti.CodeConflict, "the code of environment %s, %.19s, is not held: nodes run with it", environment, code.Code)
+		}
+		out = tutti.CodeReleased{Environment: environment, Code: code.Code}
+		body := out
+		tx.Emit(tutti.Actor(ctx), &body)
+		return nil
+	})
+}
+
+// SetFleet implements tutti.Codes. A fleet file with an error changes nothing.
+func (s *Operators) SetFleet(ctx context.Context, in api.FleetSource) (tutti.Fleet, error) {
+	if len(in.Source) > maxFleetFile {
+		return tutti.Fleet{}, tutti.Errorf(tutti.CodeInvalid, "%s: %d bytes, at most %d", in.File, len(in.Source), maxFleetFile)
+	}
+	f, err := fleet.Parse(in.File, in.Source)
+	if err != nil {
+		return tutti.Fleet{}, err
+	}
+	if err := s.Opts.Space(); err != nil {
+		return tutti.Fleet{}, err
+	}
+	if err := s.checkDefined(ctx, in.File, f); err != nil {
+		return tutti.Fleet{}, err
+	}
+	set := &tutti.FleetSet{Fleet: f, Digest: tutti.DigestOf(in.Source), Source: string(in.Source), Statement: in.Statement}
+	if in.Statement != nil {
+		said, err := s.signedPlans(ctx, *in.Statement)
+		if err == nil && said.Digest != set.Digest {
+			err = tutti.Errorf(tutti.CodeRefused, "%s: another fleet file was signed: %.19s", in.File, said.Digest)
+		}
+		if err != nil {
+			return tutti.Fleet{}, err
+		}
+		set.Counter = said.Counter
+	}
+	return f, s.setFleet(ctx, set)
+}
+
+// signedPlans checks what was signed of a fleet file, by the keys that are trusted now.
+func (s *Operators) signedPlans(ctx context.Context, in tutti.Statement) (tutti.SignedPlans, error) {
+	var trust []tutti.Statement
+	if err := s.Look(ctx, func(v explain.View) error {
+		trust = slices.Clone(v.Registry.Trust)
+		return nil
+	}); err != nil {
+		return tutti.SignedPlans{}, err
+	}
+	return s.Opts.Identity.Plans(trust, in)
+}
+
+// checkDefined refuses grants that call a type defined which the code that was pushed last has as a native one.
+func (s *Operators) checkDefined(ctx context.Context, file string, f tutti.Fleet) error {
+	defined := map[string]string{} // the base name of the file of a native type → the type
+	for _, g := range f.Grants {
+		for _, t := range g.Types {
+			if t.Defined {
+				defined[strings.ToLower(t.Type)+".rb"] = t.Type
+			}
+		}
+	}
+	if len(defined) == 0 {
+		return nil
+	}
+	var digest tutti.Digest
+	if err := s.Look(ctx, func(v explain.View) error {
+		digest = v.Registry.Signed[v.Registry.Code[f.Environment.Name].Code]
+		return nil
+	}); err != nil || digest == "" {
+		return err
+	}
+	raw, err := s.Opts.Blobs.Get(ctx, digest)
+	if err != nil {
+		return err
+	}
+	signed, err := core.Decode[tutti.SignedCode]("signed code", raw)
+	if err != nil {
+		return err
+	}
+	manifest, err := core.Decode[tutti.CodeManifest]("manifest", signed.Manifest)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(manifest.Files)) {
+		if t := defined[path.Base(name)]; t != "" && strings.HasSuffix(path.Dir(name), "lib/puppet/type") {
+			return tutti.Errorf(tutti.CodeInvalid, "%s: grant: exports: %s is a native type, %s defines it (leave `defined` out, and if that is meant, add `dangerous: true`)", file, t, name)
+		}
+	}
+	return nil
+}
+
+// setFleet makes a fleet file the current one, and withdraws what nodes have published and it does not grant
+// them. What they keep is stored before: who publishes meanwhile makes that to be done again.
+func (s *Operators) setFleet(ctx context.Context, set *tutti.FleetSet) error {
+	const tries = 5
+	kept := map[tutti.Digest]bool{"": true}
+	for again := range tries {
+		var plan []explain.Ungranted
+		if err := s.Look(ctx, func(v explain.View) error {
+			plan = explain.UngrantedBy(v.State, set.Fleet)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, u := range plan {
+			digest, err := s.StoreExports(ctx, nil, u.Keeps)
+			if err != nil {
+				return err
+			}
+			kept[digest] = true
+		}
+		done := false
+		if err := s.lasting(ctx, "push a fleet file", func(tx *tx) (err error) {
+			if err := tx.MayReplace(ctx, set.Fleet, set.Digest); err != nil {
+				return err
+			}
+			done, err = tx.setFleet(tutti.Actor(ctx), set, again == 0 && len(plan) == 0, kept)
+			return err
+		}); err != nil || done {
+			return err
+		}
+	}
+	return tutti.Errorf(tutti.CodeUnavailable, "fleet file: nodes publish what it does not grant, faster than it is withdrawn: push it again")
+}
+
+// setFleet reports whether it could: it cannot if what a node keeps is not stored. nothing: with the same
+// fleet file there was nothing to withdraw.
+func (tx *tx) setFleet(by string, set *tutti.FleetSet, nothing bool, kept map[tutti.Digest]bool) (bool, error) {
+	same := tx.Registry.FleetDigest == set.Digest && !policy.Old(tx.Fleet()) && // of an old release it means something else
+		(set.Statement == nil || tx.Registry.Plans != nil && bytes.Equal(set.Statement.Body, tx.Registry.Plans.Body))
+	switch {
+	case set.Statement == nil:
+		set.Counter = tx.Registry.PlansCounter
+	case !same && set.Counter <= tx.Registry.PlansCounter:
+		return false, tutti.Errorf(tutti.CodeConflict, "the fleet file was signed with the counter %d, and the last one had %d: somebody has pushed meanwhile; push again", set.Counter, tx.Registry.PlansCounter)
+	case !same && tutti.Leaps(tx.Registry.PlansCounter, set.Counter):
+		return false, tutti.Errorf(tutti.CodeRefused, "the fleet file was signed with the counter %d, and the last one had %d: no signer leaves out more than %d; if that was not you, somebody else has the code-signing key", set.Counter, tx.Registry.PlansCounter, tutti.MaxCounterStep)
+	}
+	if same && nothing {
+		return true, nil
+	}
+	plan := explain.UngrantedBy(tx.State, set.Fleet)
+	digests := make([]tutti.Digest, len(plan))
+	for i, u := range plan {
+		if len(u.Keeps) > 0 {
+			raw, err := json.Marshal(u.Keeps)
+			if err != nil {
+				return false, err
+			}
+			digests[i] = tutti.DigestOf(raw)
+		}
+		if !kept[digests[i]] {
+			return false, nil
+		}
+	}
+	if !same {
+		tx.Emit(by, set)
+	}
+	for i, u := range plan {
+		tx.MayCut()
+		for _, key := range u.Values {
+			tx.Emit(by, &tutti.ValueUnset{Key: key, Owner: u.Node})
+		}
+		// Also where only values go: a set that no run has published says that the node has to run.
+		tx.Emit(by, &tutti.ExportsSet{Node: u.Node, Set: digests[i], Count: len(u.Keeps), Exports: u.Keeps})
+	}
+	return true, nil
+}

@@ -1,0 +1,200 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/fleet"
+	"github.com/tutti-project/tutti/internal/plain"
+	"github.com/tutti-project/tutti/wire"
+)
+
+// StartJob implements tutti.Jobs. Nothing has begun if it fails.
+func (s *Operators) StartJob(ctx context.Context, in api.StartJob) (tutti.JobID, error) {
+	if in.Mode != tutti.ModeApply && in.Mode != tutti.ModeNoop && (in.Mode != tutti.ModeCompile || in.Converge == nil) {
+		return "", tutti.Errorf(tutti.CodeInvalid, "mode %q: a plan runs as apply or noop", string(in.Mode))
+	}
+	if in.Converge != nil && in.Converge.Reaction { // which would keep the fleet's own reactions waiting
+		return "", tutti.Errorf(tutti.CodeInvalid, "reaction: only the server begins one")
+	}
+	if err := s.Opts.Space(); err != nil {
+		return "", err
+	}
+	var id tutti.JobID
+	err := s.do(ctx, func(tx *tx) error {
+		f := tx.Registry.Fleet
+		if f == nil {
+			return tutti.Errorf(tutti.CodeNotFound, "the server has no fleet file yet; push it with: tutti code push")
+		}
+		code, ok := tx.Registry.Code[f.Environment.Name]
+		body := &tutti.JobStarted{Mode: in.Mode, Env: f.Environment.Name, Code: code.Code}
+		var err error
+		if body.Plan, body.Targets, err = tx.plan(*f, in); err != nil {
+			return err
+		}
+		var nodes []tutti.NodeName
+		for _, of := range body.Targets {
+			nodes = append(nodes, of...)
+		}
+		if err := tx.MayRun(ctx, startOf(in), body.Plan, in.Mode, nodes); err != nil {
+			return err
+		}
+		if body.Plan.Exclusive, err = exclusive(body.Plan, body.Targets, in); err != nil {
+			return err
+		}
+		if needs := tx.needsCode(body.Plan, body.Targets); !ok && needs != "" {
+			if f.Environment.Name == "" {
+				return tutti.Errorf(tutti.CodeInvalid, "%s runs by `puppet apply`, and the fleet file has no environment; add one, or say mode: agent", needs)
+			}
+			return tutti.Errorf(tutti.CodeNotFound, "no code was pushed for environment %q; push it with: tutti code push", f.Environment.Name)
+		}
+		id = tx.Engine.NextJob(body.Plan.Name)
+		body.Job = id
+		tx.Emit(tutti.Actor(ctx), body)
+		return nil
+	})
+	return id, err
+}
+
+// startOf says what is to be started, for people.
+func startOf(in api.StartJob) string {
+	switch {
+	case in.Converge != nil:
+		return "converge " + cmp.Or(in.Converge.Target, "the fleet")
+	case in.Runs != nil:
+		return "run Puppet on " + several(in.Runs.Nodes)
+	}
+	return "run " + string(in.Plan)
+}
+
+// several names nodes, the first few of many.
+func several(nodes []tutti.NodeName) string {
+	const most = 5
+	var out []string
+	for _, n := range nodes[:min(most, len(nodes))] {
+		out = append(out, string(n))
+	}
+	if more := len(nodes) - most; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
+}
+
+// needsCode names a node that a plan runs with the fleet's code, or returns the
+// empty string.
+func (tx *tx) needsCode(plan tutti.Plan, targets map[tutti.StepName][]tutti.NodeName) tutti.NodeName {
+	for _, st := range plan.Steps {
+		nodes := targets[st.Name]
+		var program tutti.Program
+		switch st.Kind() {
+		case tutti.StepConverge:
+			nodes = tx.Members(st.Converge.Target)
+		case tutti.StepRun:
+			program = st.Run.Program
+		case tutti.StepWait, tutti.StepSleep: // of no node
+		}
+		for _, n := range nodes {
+			if cmp.Or(program, tx.ProgramOf(n)) == tutti.ProgramApply {
+				return n
+			}
+		}
+	}
+	return ""
+}
+
+// plan returns what a job is to execute, and on which nodes.
+func (tx *tx) plan(f tutti.Fleet, in api.StartJob) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
+	if in.Converge != nil {
+		plan, err := tx.ConvergePlan(*in.Converge)
+		return plan, nil, err
+	}
+	if in.Runs != nil {
+		return tx.runsPlan(*in.Runs)
+	}
+	at := slices.IndexFunc(f.Plans, func(p tutti.Plan) bool { return p.Name == in.Plan })
+	if at < 0 {
+		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeNotFound, "the fleet file has no plan %q; it has: %s", string(in.Plan), planNames(f))
+	}
+	targets, err := fleet.Resolve(f, tx.Registry.Enrolled(), f.Plans[at])
+	if err == nil {
+		err = tx.allJoined(targets)
+	}
+	for _, st := range f.Plans[at].Steps {
+		if err == nil && st.Kind() == tutti.StepConverge {
+			err = tx.CanConverge(*st.Converge)
+		}
+	}
+	return f.Plans[at], targets, err
+}
+
+// allJoined refuses targets that never joined.
+func (tx *tx) allJoined(targets map[tutti.StepName][]tutti.NodeName) error {
+	missing := map[string]bool{}
+	for _, nodes := range targets {
+		for _, n := range nodes {
+			if tx.Registry.Nodes[n] == nil {
+				missing[string(n)] = true
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(missing))
+	return tutti.Errorf(tutti.CodeConflict, "not joined: %s; make a token for each with: tutti token create --name NODE", strings.Join(names, ", "))
+}
+
+func planNames(f tutti.Fleet) string {
+	var names []string
+	for _, p := range f.Plans {
+		names = append(names, string(p.Name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// CancelJob implements tutti.Jobs. A job that has ended stays as it is.
+func (s *Operators) CancelJob(ctx context.Context, in api.CancelJob) error {
+	rings := map[tutti.NodeKey]tutti.RunID{}
+	err := s.do(ctx, func(tx *tx) error {
+		j, err := tx.Job(in.Job, tx.Core.Opts.Keep.Jobs)
+		if err != nil {
+			return err
+		}
+		if j.Ended() {
+			return tutti.Errorf(tutti.CodeConflict, "job %s has ended: %s", j.ID, j.Verdict)
+		}
+		var nodes []tutti.NodeName
+		for _, st := range j.Steps {
+			for _, n := range st.Nodes {
+				nodes = append(nodes, n.Node)
+			}
+		}
+		if err := tx.MayRun(ctx, "cancel "+string(j.ID), j.Plan, j.Mode, nodes); err != nil {
+			return err
+		}
+		if !j.Cancelled {
+			tx.Emit(tutti.Actor(ctx), &tutti.JobCancelled{Job: j.ID, Reason: plain.Line(in.Reason)})
+		}
+		for node, run := range tx.Engine.Active {
+			if n := tx.Registry.Nodes[node]; in.Now && n != nil && tx.Engine.Runs[run].Job == j.ID {
+				rings[n.Key] = run
+			}
+		}
+		return nil
+	})
+	for key, run := range rings {
+		payload, _ := json.Marshal(wire.CancelRun{Run: run})
+		if err := s.Opts.Bus.Ring(key, wire.RingCancel, payload); err != nil {
+			return tutti.Wrap(tutti.CodeUnavailable, err, "tell the node of run %s to end it", run)
+		}
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+// Package operators answers operators: jobs, code, values, pauses, questions to nodes, and the keys by which operators,
+// nodes and code are trusted.
+package operators
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tutti-project/tutti/internal/server/core"
+)
+
+// handler is what all calls of operators need.
+type handler struct{ *core.Core }
+
+// Operators answers what operators do and ask. It implements api.Jobs, api.Nodes, api.Codes, api.Values, api.Pauses and
+// api.Remotes.
+type Operators struct{ handler }
+
+// Keys answers what operators do with keys. It implements api.Tokens, api.Operators, api.Rotations, api.Signings and
+// api.Secrets.
+type Keys struct {
+	handler
+	rotating sync.Mutex // held by who takes a step of a rotation
+}
+
+// New returns both.
+func New(of *core.Core) (*Operators, *Keys) {
+	return &Operators{handler{of}}, &Keys{handler: handler{of}}
+}
+
+// tx is a transaction of an operator's call.
+type tx struct{ *core.Tx }
+
+// do is core.Core's.
+func (h handler) do(ctx context.Context, work func(tx *tx) error) error {
+	return h.Do(ctx, func(t *core.Tx) error { return work(&tx{t}) })
+}
+
+// lasting is do for what outlasts whoever asks for it: see isKnown.
+func (h handler) lasting(ctx context.Context, what string, work func(tx *tx) error) error {
+	return h.do(ctx, func(tx *tx) error {
+		if err := tx.isKnown(ctx, what); err != nil {
+			return err
+		}
+		return work(tx)
+	})
+}

@@ -1,0 +1,51 @@
+package operators
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/api"
+	"github.com/tutti-project/tutti/internal/fleet"
+)
+
+// runsPlan is the plan of a job that runs on listed nodes: one step, whose limit
+// slides.
+func (tx *tx) runsPlan(in api.NodeRuns) (tutti.Plan, map[tutti.StepName][]tutti.NodeName, error) {
+	const step tutti.StepName = "run"
+	nodes := slices.Compact(slices.Sorted(slices.Values(in.Nodes)))
+	if len(nodes) == 0 || in.Limit < 0 {
+		return tutti.Plan{}, nil, tutti.Errorf(tutti.CodeInvalid, "runs on %d nodes, %d at once", len(nodes), in.Limit)
+	}
+	targets := map[tutti.StepName][]tutti.NodeName{step: nodes}
+	if err := tx.allJoined(targets); err != nil {
+		return tutti.Plan{}, nil, err
+	}
+	if err := tx.optionsFit(nodes, &in.RunOptions); err != nil {
+		return tutti.Plan{}, nil, err
+	}
+	target := string(nodes[0])
+	if len(nodes) > 1 {
+		target = fmt.Sprintf("%d nodes", len(nodes))
+	}
+	return tutti.Plan{Name: api.RunsPlan, Steps: []tutti.Step{
+		{Name: step, Timeout: fleet.DefaultRunTimeout, Run: &tutti.RunStep{Target: target, Limit: in.Limit, RunOptions: in.RunOptions}},
+	}}, targets, nil
+}
+
+// optionsFit refuses options that the nodes' program has not.
+func (tx *tx) optionsFit(nodes []tutti.NodeName, o *tutti.RunOptions) error {
+	if o.Program != "" {
+		return tutti.Errorf(tutti.CodeInvalid, "program %q: each node has its own", o.Program)
+	}
+	if err := fleet.CheckRunOptions(*o); err != nil || o.Environment == "" {
+		return err
+	}
+	for _, n := range nodes {
+		if tx.ProgramOf(n) != tutti.ProgramAgent {
+			return tutti.Errorf(tutti.CodeConflict, "environment %s: %s runs through puppet apply, which has the fleet's; name nodes with `mode: agent`", o.Environment, n)
+		}
+	}
+	o.Program = tutti.ProgramAgent
+	return nil
+}
