@@ -15,12 +15,15 @@ import (
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
-// What a server needs, see package core.
 type (
-	Options  = core.Options
-	Bus      = core.Bus
+	// Options are what a server needs.
+	Options = core.Options
+	// Bus reaches nodes.
+	Bus = core.Bus
+	// Identity makes and checks what proves who somebody is.
 	Identity = core.Identity
-	Keys     = core.Keys
+	// Keys are the sets of keys by which the server proves itself.
+	Keys = core.Keys
 )
 
 // LocalOperator is who comes through the server's own socket.

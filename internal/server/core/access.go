@@ -24,7 +24,7 @@ type access struct {
 	operators fold.Operators
 	fleet     *tutti.Fleet // as far as it says who may do what
 	rotates   *bool        // the keys are
-	inside    map[*visit]bool
+	inside    map[*Visit]bool
 	strange   map[string]string // operators → a certificate that the log does not know and that came in a rotation
 }
 
@@ -32,7 +32,7 @@ type access struct {
 const maxStrange = 100
 
 // note takes note of whose certificate the log does not know, if the keys are rotated. The lock is held.
-func (a access) note(v *visit) {
+func (a access) note(v *Visit) {
 	now := time.Now()
 	if !*a.rotates || a.operators.Admit(v.Name, v.Serial, now) != nil || a.operators[v.Name].Knows(v.Serial, now) {
 		return
@@ -61,8 +61,8 @@ func (a access) Unknowns() []api.BehindRotation {
 	return out
 }
 
-// visit is one request of an operator.
-type visit struct {
+// Visit is one request of an operator.
+type Visit struct {
 	Name, Serial string
 	verbs        []tutti.Verb // one of which it takes; none: everybody may
 	end          context.CancelCauseFunc
@@ -70,7 +70,7 @@ type visit struct {
 
 // admit refuses who was revoked (CodeUnauthenticated), who has no access, and while the keys are rotated who has a certificate
 // that the log does not know (CodeRefused): whoever stole the keys can make one.
-func (v *visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
+func (v *Visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet) error {
 	now := time.Now()
 	if err := operators.Admit(v.Name, v.Serial, now); err != nil {
 		return err
@@ -85,21 +85,21 @@ func (v *visit) admit(operators fold.Operators, rotates bool, fleet tutti.Fleet)
 }
 
 // IsStrange refuses a visit because the log does not know its certificate.
-func (v *visit) IsStrange(when string) error {
+func (v *Visit) IsStrange(when string) error {
 	return tutti.Errorf(tutti.CodeRefused, "the log does not know the certificate %s of operator %s, or it has ended, %ssomebody who stole the keys could have made it; "+
 		"if it is the operator's own, another operator or root on the server makes a new one: tutti operator create %s", v.Serial, v.Name, when, v.Name)
 }
 
 // VisitOf is the visit on whose behalf something is done; nil: that of root on the server, or the server's own.
-func VisitOf(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
+func VisitOf(ctx context.Context) *Visit {
+	v, _ := ctx.Value(visitKey{}).(*Visit)
 	return v
 }
 
 type visitKey struct{}
 
 func newAccess() access {
-	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, rotates: new(bool), inside: map[*visit]bool{}, strange: map[string]string{}}
+	return access{mu: &sync.Mutex{}, operators: fold.Operators{}, fleet: &tutti.Fleet{}, rotates: new(bool), inside: map[*Visit]bool{}, strange: map[string]string{}}
 }
 
 // Load takes what the log says at the start.
@@ -154,7 +154,7 @@ func (s *Core) Admit(ctx context.Context, name, serial string, verbs ...tutti.Ve
 	a := s.Access
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v := &visit{Name: name, Serial: serial, verbs: verbs}
+	v := &Visit{Name: name, Serial: serial, verbs: verbs}
 	if err := v.admit(a.operators, *a.rotates, *a.fleet); err != nil {
 		a.note(v)
 		return nil, nil, err
@@ -252,3 +252,6 @@ func (tx *Tx) Admins(ctx context.Context, fleet tutti.Fleet, revoked string) boo
 	}
 	return false
 }
+
+// ActorOperator is before the names of operators in the log.
+const ActorOperator = "operator:"

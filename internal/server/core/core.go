@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/internal/watch"
 	"github.com/tutti-project/tutti/internal/writer"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Bus reaches nodes. A message may be lost: it is only ever a doorbell.
@@ -123,4 +124,31 @@ func New(opts Options, owner func(*Core) writer.Owner) *Core {
 	}, owner(c))
 	c.Reader = c.ReaderOf(c.Look)
 	return c
+}
+
+// Signers checks what code keys have signed (ADR 0026). Which keys those are follows from the statements
+// about them that are in the log, in order.
+type Signers interface {
+	// Fleet is the id of the fleet.
+	Fleet() tutti.Digest
+	// Code checks what was signed of a manifest. CodeRefused: no key that is trusted has, or for another fleet.
+	// The zero Signed: only a release of before has signed.
+	Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error)
+	// Said is Code of a statement whose manifest is known.
+	Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error)
+	// Next checks the next statement about code keys.
+	Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error)
+	// Plans checks what was signed of a fleet file.
+	Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error)
+	// Operators checks a list of operators who sign actions.
+	Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error)
+}
+
+// RingClaims lets nodes claim now, and hear what is new with that: they do it by themselves, later.
+func (s *Core) RingClaims(keys []tutti.NodeKey) {
+	for _, key := range keys {
+		if err := s.Opts.Bus.Ring(key, wire.RingClaim, nil); err != nil {
+			s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err)
+		}
+	}
 }

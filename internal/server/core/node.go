@@ -1,38 +1,15 @@
 package core
 
 import (
-	"context"
-	"encoding/json"
-	"slices"
+	"fmt"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/converge"
+	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
 	"github.com/tutti-project/tutti/wire"
 )
-
-// OpKey is of the operation that a node's message names.
-type OpKey struct{}
-
-// tells are the operations by which a node says what was done on it.
-var tells = []string{wire.OpResult, wire.OpForeign, wire.OpBlobPut, wire.OpPublish, wire.OpFacts, wire.OpLive}
-
-// refusalOf is how a message is answered that comes from a machine that is not the node, or not now. What it tells it keeps
-// then, and tells again: it may be the one that is kept.
-func refusalOf(ctx context.Context) tutti.Code {
-	if op, _ := ctx.Value(OpKey{}).(string); slices.Contains(tells, op) {
-		return tutti.CodeUnauthenticated
-	}
-	return tutti.CodeRefused
-}
-
-// Decode reads a message of a node; what does not fit is an error, with the
-// message's name.
-func Decode[T any](op string, payload []byte) (T, error) {
-	var in T
-	err := json.Unmarshal(payload, &in)
-	return in, tutti.Wrap(tutti.CodeInvalid, err, "message %q", op)
-}
 
 // Node returns who owns the key, if the message came from the machine that is the node.
 func (tx *Tx) Node(key tutti.NodeKey) (*fold.Node, error) {
@@ -64,3 +41,79 @@ func (tx *Tx) HasNow(name tutti.NodeName) converge.Has {
 	has.TellsFacts = tx.Core.Presence.TellsFacts(name)
 	return has
 }
+
+// NotTheNode refuses a ticket that no machine may have that is the node, and finds out that two are.
+func (tx *Tx) NotTheNode(n *fold.Node, ticket tutti.Digest) error {
+	t := n.Tickets
+	switch {
+	case t.Left(ticket):
+		return tx.Deny(tutti.ActorNode(n.Node), "speak for the node from a machine that is it no more",
+			tutti.Errorf(tx.notNow, "this machine is not node %s: an operator has kept another one; if this is the right one, or the only one: tutti node keep %s BOOT; else make it a node of its own: tutti leave --offline, then tutti join", n.Node, n.Node))
+	case t.Conflicted == "" && t.Rival(ticket) && tx.Core.Presence.TakesTurns(n.Node):
+		why := fmt.Sprintf("two machines have the key of node %s: one is a copy of the other", n.Node)
+		tx.Emit(ActorServer, &tutti.NodeConflicted{Node: n.Node, Why: why})
+	case t.Conflicted == "":
+		return nil
+	}
+	return tx.Deny(tutti.ActorNode(n.Node), "speak for a node that is two machines",
+		tutti.Errorf(tx.notNow, "%s; nothing is taken from it: tutti node show %s, then tutti node keep %s BOOT", n.Tickets.Conflicted, n.Node, n.Node))
+}
+
+// fits refuses a message of a machine that is not the node, or of which that is not known.
+func (tx *Tx) fits(n *fold.Node) error {
+	if n.Tickets.Fits(tx.ticket) {
+		return nil
+	}
+	if err := tx.NotTheNode(n, tx.ticket); err != nil {
+		return err
+	}
+	if tx.ticket == "" && !tx.Core.Presence.Greeted(n.Node, tx.Core.Opts.Silence) {
+		return tx.Deny(tutti.ActorNode(n.Node), "speak without a ticket",
+			tutti.Errorf(tx.notNow, "the agent on %s keeps no ticket any more: it was downgraded; upgrade it, or: tutti node keep %s", n.Node, n.Node))
+	}
+	tx.Core.RingHello(n.Key)
+	return tutti.Errorf(tutti.CodeUnavailable, "the ticket of node %s was exchanged since: it has to say hello first", n.Node)
+}
+
+// RingHello tells the machine that has a key to say hello.
+func (s *Core) RingHello(key tutti.NodeKey) {
+	if err := s.Opts.Bus.Ring(key, wire.RingHello, nil); err != nil {
+		s.Opts.Logger.Warn("doorbell not rung", "key", key, "error", err) // it says hello when it connects
+	}
+}
+
+// Leave gives up what a machine does that is no longer the node: its run may go
+// on there, and must not begin anywhere else.
+func (tx *Tx) Leave(by string, n *fold.Node, why string) {
+	if run := tx.Engine.Active[n.Node]; run != "" {
+		tx.Emit(by, &tutti.RunLost{Run: run, Reason: why})
+	}
+	tx.Core.Presence.Forget(n.Node)
+}
+
+// LeaveGrace is how long the connection of a node that has left stays: its end
+// would overtake the answer.
+const LeaveGrace = 2 * time.Second
+
+// Leaver is a key that is no node's any more and is to be ended.
+type Leaver struct {
+	Key tutti.NodeKey
+	At  time.Time
+}
+
+// PausedOrHeld says why nothing may begin on a node by itself; empty: it may.
+func (tx *Tx) PausedOrHeld() func(tutti.NodeName) string {
+	paused := tx.Paused(tx.Now)
+	return func(n tutti.NodeName) string {
+		if node := tx.Registry.Nodes[n]; node != nil && node.Tickets.Conflicted != "" {
+			return node.Tickets.Conflicted
+		}
+		if j := tx.Engine.ExclusiveOn(n); j != nil {
+			return HeldBy(j)
+		}
+		return paused(n)
+	}
+}
+
+// HeldBy says by which exclusive job a node is held.
+func HeldBy(j *engine.Job) string { return "held by job " + string(j.ID) }

@@ -1,12 +1,16 @@
 package core
 
 import (
+	"context"
 	"slices"
 
 	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/data"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/fold"
+	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/policy"
+	"github.com/tutti-project/tutti/wire"
 )
 
 // Basis is what a decision on grants stands on.
@@ -16,10 +20,12 @@ type Basis struct {
 	Groups []tutti.GroupName
 }
 
+// Equal reports whether the same decision was made, and would be.
 func (b Basis) Equal(o Basis) bool {
 	return b.fleet != "" && b.fleet == o.fleet && b.old == o.old && slices.Equal(b.Groups, o.Groups)
 }
 
+// Basis returns what decisions on grants of a node stand on now.
 func (tx *Tx) Basis(n *fold.Node) Basis {
 	return Basis{tx.Registry.FleetDigest, policy.Old(tx.Fleet()), tx.Registry.Groups(n)}
 }
@@ -54,4 +60,41 @@ func (tx *Tx) Withheld(n *fold.Node, r *engine.Run, exports []tutti.Export) erro
 	}
 	_, err := tx.Ungranted(n, policy.Inspect(exports), r.Values)
 	return err
+}
+
+// SetExports emits what a run exports, unless others read the same already.
+func (tx *Tx) SetExports(n *fold.Node, r *engine.Run, exports []tutti.Export, set tutti.Digest, overlay bool) {
+	if !overlay && n.Exports == set && !tx.Data.Overlaid(r.Job, n.Node) {
+		return // what others read is as it was
+	}
+	body := &tutti.ExportsSet{Node: n.Node, Run: r.Run, Job: r.Job, Overlay: overlay, Set: set, Count: len(exports), Exports: exports}
+	tx.Emit(tutti.ActorNode(n.Node), body)
+}
+
+// StoreExports keeps a set as a blob; equal sets have equal digests.
+func (s *Core) StoreExports(ctx context.Context, room past.Room, exports []tutti.Export) (tutti.Digest, error) {
+	if len(exports) == 0 {
+		return "", nil
+	}
+	digest, err := s.Past.Store(ctx, room, exports)
+	return digest, tutti.Wrap("", err, "keep %d exports", len(exports))
+}
+
+// SetValue emits the change of a value, or nothing if it is as wanted already.
+func (tx *Tx) SetValue(by string, owner tutti.NodeName, r *engine.Run, in wire.Publish) error {
+	if err := tx.Data.MayOwn(in.Key, owner); err != nil {
+		return err
+	}
+	var job tutti.JobID
+	if r != nil {
+		job = r.Job
+	}
+	current, found := tx.Data.Value(in.Key)
+	switch {
+	case in.Withdraw && found:
+		tx.Emit(by, &tutti.ValueUnset{Key: in.Key, Owner: owner, Run: in.Run, Job: job})
+	case !in.Withdraw && (!found || !data.Equal(current.Value, in.Value)):
+		tx.Emit(by, &tutti.ValueSet{Key: in.Key, Value: in.Value, Owner: owner, Run: in.Run, Job: job})
+	}
+	return nil
 }

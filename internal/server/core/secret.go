@@ -74,6 +74,7 @@ func (tx *Tx) Seal(by string, owner tutti.NodeName, r *engine.Run, in tutti.Seal
 	return nil
 }
 
+// UnknownGroup refuses a group that the fleet file does not have.
 func UnknownGroup(name tutti.GroupName) error {
 	return tutti.Errorf(tutti.CodeNotFound, "no group %q in the fleet file", name)
 }

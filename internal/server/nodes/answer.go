@@ -8,6 +8,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
+// A question of some bytes can have an answer of 64 MiB. So it is paid for by who asks, as if it had been sent, and what is in
+// memory of all answers is bounded with what is read for nodes. See answerBeside.
+
 // Bytes of JSON around what an export, and a value of hiera, is made of.
 const (
 	aroundExport = 110

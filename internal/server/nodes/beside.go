@@ -10,6 +10,10 @@ import (
 	"github.com/tutti-project/tutti/internal/share"
 )
 
+// Questions of compiles are answered beside the writer, from the readers' version of the fold.
+// What is read is compared at the gate, so an answer need not be newer than the call. What one node may ask for in a
+// time, and how many costly questions are answered at once, is bounded (package share).
+
 // inVersion runs work on a version of the fold that has all that was acknowledged before the call. If
 // work wants to record something it runs again in the writer, which records it.
 func (s *base) inVersion(ctx context.Context, work func(tx *tx) error) error {

@@ -5,13 +5,14 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/past"
 	"github.com/tutti-project/tutti/internal/plain"
 	"github.com/tutti-project/tutti/internal/server/core"
 	"github.com/tutti-project/tutti/internal/share"
 	"github.com/tutti-project/tutti/wire"
-	"golang.org/x/sync/errgroup"
 )
 
 // result takes how a run ended, once all that it names is stored.

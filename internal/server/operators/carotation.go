@@ -16,6 +16,9 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
+// The CA and the keys of the bus are rotated in steps (ADR 0027). The log is told first, then the keys follow: a start
+// carries on what was cut off between.
+
 // RotateCA implements tutti.Rotations.
 func (s *Keys) RotateCA(ctx context.Context, in api.RotateCA) (api.CARotation, error) {
 	if s.Opts.Keys == nil {

@@ -1,3 +1,0 @@
-package core
-
-const ActorOperator = "operator:"
