@@ -169,17 +169,17 @@ func unitTests(c *change) func(context.Context, *sink) error {
 		}
 		var calls []goTest
 		if len(plain) > 0 {
-			calls = append(calls, goTest{args: append([]string{"-timeout", "15m"}, plain...)})
+			calls = append(calls, goTest{args: append([]string{"-timeout", "40m"}, plain...)})
 		}
 		if len(race) > 0 {
-			calls = append(calls, goTest{args: append([]string{"-race", "-timeout", "20m"}, race...)})
+			calls = append(calls, goTest{args: append([]string{"-race", "-timeout", "40m"}, race...)})
 		}
 		if c.touchesPackage(packages, modulePath+"/cmd/tutti") {
 			pattern, err := testsWithTag("cmd/tutti", "killpoints")
 			if err != nil {
 				return err
 			}
-			calls = append(calls, goTest{args: []string{"-tags", "killpoints", "-timeout", "15m", "-run", pattern, "./cmd/tutti"}})
+			calls = append(calls, goTest{args: []string{"-tags", "killpoints", "-timeout", "40m", "-run", pattern, "./cmd/tutti"}})
 		}
 		return goTests(calls...)(ctx, s)
 	}
