@@ -1,17 +1,5 @@
-// Package server is the one writer of the log. It folds the log into its
-// state, takes the requests of nodes and operators one after another, appends
-// what they and the engine decide, and only then answers.
-//
-// All requests that are waiting when an append ends are handled together: each
-// sees the effects of those before it, their events go into one append, and
-// their answers leave when that append is on disk (group commit). A refused
-// append ends the writer, because somebody else has written; everything in
-// memory is then worthless and Run returns.
-//
-// What only looks is not asked of the writer: package explain answers it from a
-// second fold, which follows what is on disk (package replica, ADR 0016).
-//
-// Rejected: a lock around the state with an append per request. It either
-// holds the lock during the fsync, or lets an answer leave before the append
-// that it depends on.
+// Package server puts the server together: the writer, the handlers of nodes (package nodes) and of operators (package
+// operators), and the readers (package explain), which answer from a second fold without the writer (ADR 0016).
+// It says itself only what follows from events: what the engine, converge steps and waits decide after each batch, and
+// which doorbells ring after an append.
 package server

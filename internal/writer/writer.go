@@ -1,6 +1,13 @@
-// Package writer has the one goroutine that changes the state of a fleet. It runs commands in batches on the fold of the
-// log, appends what they emitted, and answers when that is on disk. Beside it, it keeps a fold for readers. It knows
-// transactions; what commands do, and what follows from events, is its owner's.
+// Package writer has the one goroutine that changes the state of a fleet. It folds the log into that state, runs commands
+// one after another, appends what they and the owner decide, and only then answers. It knows transactions. What a command
+// does, and what follows from events, is its owner's.
+//
+// All commands that are waiting when an append ends are handled together: each sees the effects of those before it, their
+// events go into one append, and their answers leave when that append is on disk (group commit). A refused append ends the
+// writer, because somebody else has written. Everything in memory is then worthless, and Run returns.
+//
+// Rejected: a lock around the state with an append per request. It either holds the lock during the fsync, or lets an
+// answer leave before the append that it depends on.
 package writer
 
 import (
