@@ -39,6 +39,8 @@ type BackupOptions struct {
 	Socket string // of the server, if it runs
 	File   string // must not exist; "-": Out
 	Out    io.Writer
+
+	Release string // of this program
 }
 
 // Backup copies a server as of one event, whether it runs or not. What it leaves
@@ -48,7 +50,7 @@ func Backup(ctx context.Context, o BackupOptions) (archive.End, error) {
 		end, err := backup(ctx, o, o.Out)
 		return end, errors.Join(err, noteBackup(o, end, err))
 	}
-	if exists(o.File) {
+	if durable.Exists(o.File) {
 		return archive.End{}, tutti.Errorf(tutti.CodeConflict, "%s exists; give another name", o.File)
 	}
 	// It holds the CA's key, and the directory may be one that others write to: the file is new, of a name that nobody knows
@@ -87,7 +89,7 @@ func noteBackup(o BackupOptions, end archive.End, err error) error {
 	if err != nil {
 		return nil //nolint:nilerr // the caller has it
 	}
-	raw, err := json.Marshal(backupNote{At: now(), File: o.File, Seq: end.Seq})
+	raw, err := json.Marshal(backupNote{At: time.Now().UTC(), File: o.File, Seq: end.Seq})
 	if err == nil {
 		err = durable.WriteFile(filepath.Join(o.Dir, backupFile), raw, 0o600)
 	}
@@ -164,7 +166,7 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 		return archive.End{}, err
 	}
 	core := server.New(server.Options{Log: log, Blobs: st.blobs, Logger: slog.New(slog.DiscardHandler)})
-	c := &copier{dir: o.Dir, to: to, hold: func(f func() error) error { return f() }}
+	c := &copier{dir: o.Dir, release: o.Release, to: to, hold: func(f func() error) error { return f() }}
 	return c.end(core.CopyLog(ctx, c))
 }
 
@@ -200,29 +202,30 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 	return end, tutti.Wrap("", err, "the backup; the server's log may say why")
 }
 
-// serveBackup answers backupRunning. A backup that fails on its way is cut off.
-func (s *Server) serveBackup(core *server.Server) http.HandlerFunc {
+// BackupHandler answers backupRunning. A backup that fails on its way is cut off.
+func BackupHandler(core *server.Server, dir, release string, hold func(func() error) error, log *slog.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-tar")
-		c := &copier{dir: s.opts.Dir, to: w, hold: s.authority.Hold}
+		c := &copier{dir: dir, release: release, to: w, hold: hold}
 		end, err := c.end(core.CopyLog(r.Context(), c))
 		if tutti.CodeOf(err) == tutti.CodeDamaged && c.Writer == nil { // nothing was sent yet
 			http.Error(w, err.Error(), statusDamaged)
 			return
 		}
 		if err != nil {
-			s.opts.Logger.Error("a backup was cut off", "error", err)
+			log.Error("a backup was cut off", "error", err)
 			panic(http.ErrAbortHandler)
 		}
-		s.opts.Logger.Info("backup made", "seq", end.Seq, "entries", end.Entries, "blobs", end.Blobs)
+		log.Info("backup made", "seq", end.Seq, "entries", end.Entries, "blobs", end.Blobs)
 	}
 }
 
 // copier is a past.Copy that writes an archive.
 type copier struct {
-	dir  string
-	to   io.Writer
-	hold func(func() error) error // while the files of the identity are read
+	dir     string
+	release string
+	to      io.Writer
+	hold    func(func() error) error // while the files of the identity are read
 	*archive.Writer
 }
 
@@ -232,7 +235,7 @@ func (c *copier) Begin(after uint64, link tutti.Digest) error {
 	if err != nil {
 		return err
 	}
-	c.Writer, err = archive.NewWriter(c.to, archive.Head{Release: Version, MadeAt: now(), Host: config.Host, After: after, Link: link})
+	c.Writer, err = archive.NewWriter(c.to, archive.Head{Release: c.release, MadeAt: time.Now().UTC(), Host: config.Host, After: after, Link: link})
 	if err != nil {
 		return err
 	}

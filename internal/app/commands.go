@@ -192,7 +192,7 @@ func (backups) Backup(ctx context.Context, o cli.ServerBackup) (cli.BackupMade, 
 		}
 		o.File = filepath.Join(o.Into, backupName(now()))
 	}
-	end, err := Backup(ctx, BackupOptions{Dir: o.Dir, Socket: o.Socket, File: o.File, Out: o.Out})
+	end, err := Backup(ctx, BackupOptions{Dir: o.Dir, Socket: o.Socket, File: o.File, Out: o.Out, Release: Version})
 	made := cli.BackupMade{File: o.File, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}
 	if err == nil && o.Into != "" {
 		made.Removed, err = pruneBackups(o.Into, o.Keep)

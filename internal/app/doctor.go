@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/machine"
 )
@@ -29,10 +30,10 @@ func partOf(verb, dir, unit string, keeps uint64) collect.Part {
 // nothing.
 func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 	f := doctor.Facts{Now: now(), Version: Version}
-	if exists(filepath.Join(o.ServerDir, serverConfigFile)) {
+	if durable.Exists(filepath.Join(o.ServerDir, serverConfigFile)) {
 		f.Server = serverFacts(ctx, o)
 	}
-	if exists(filepath.Join(machine.IdentityDir(o.AgentDir), "membership.json")) {
+	if durable.Exists(filepath.Join(machine.IdentityDir(o.AgentDir), "membership.json")) {
 		f.Node = collect.Node(ctx, partOf("agent", o.AgentDir, machine.AgentUnit, agentReserve), o.Root)
 	}
 	f.Operator = operatorFacts(ctx, o.Connection)
@@ -73,7 +74,7 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 
 // lostLog says what the server would say of its log at its next start.
 func lostLog(dir string) error {
-	if !exists(filepath.Join(dir, headFile)) {
+	if !durable.Exists(filepath.Join(dir, headFile)) {
 		return nil
 	}
 	h, err := openHead(dir, slog.New(slog.DiscardHandler))

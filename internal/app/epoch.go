@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
@@ -67,7 +68,7 @@ func nextEpoch(dir string, above uint64) error {
 	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
 		return err
 	}
-	e.Above = max(uint64(max(1, now().UnixMilli())), above+1)
+	e.Above = max(uint64(max(1, time.Now().UTC().UnixMilli())), above+1)
 	return e.write()
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/ed25519"
 	"net"
+	"time"
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
@@ -49,7 +50,7 @@ func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enro
 	sets, err := s.authority.KeySets()
 	return api.Enrolled{
 		Node: node, JWT: jwt, CA: string(s.authority.CA()), Bus: s.address(s.config.Bus),
-		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: now(), Was: sets.Was, Fleet: s.authority.Fleet(),
+		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: time.Now().UTC(), Was: sets.Was, Fleet: s.authority.Fleet(),
 	}, err
 }
 

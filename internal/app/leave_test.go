@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/machine"
 )
 
@@ -22,7 +23,7 @@ func TestLeaveRemovesWhatTheAgentMade(t *testing.T) {
 		}
 	}
 	left, err := machine.Leave(t.Context(), machine.LeaveOptions{Dir: dir, Offline: true})
-	if err != nil || left.Remains != nil || exists(dir) {
-		t.Errorf("%v remain, %v; the directory is there: %t", left.Remains, err, exists(dir))
+	if err != nil || left.Remains != nil || durable.Exists(dir) {
+		t.Errorf("%v remain, %v; the directory is there: %t", left.Remains, err, durable.Exists(dir))
 	}
 }

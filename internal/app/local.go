@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/internal/report"
@@ -78,7 +79,7 @@ func localRun(dir string, run tutti.RunID) (cli.LocalRun, error) {
 	at := filepath.Join(dir, "runs", string(run))
 	out := cli.LocalRun{Run: run}
 	order, err := puppet.ReadOrder(at)
-	if err != nil && !exists(filepath.Join(at, agent.LocalFile)) && !exists(filepath.Join(at, "result.json")) {
+	if err != nil && !durable.Exists(filepath.Join(at, agent.LocalFile)) && !durable.Exists(filepath.Join(at, "result.json")) {
 		return out, err
 	}
 	if err == nil {
@@ -107,7 +108,7 @@ func (local) Run(ctx context.Context, dir string, mode tutti.Mode, yield func(tu
 	defer ticker.Stop()
 	seen := now() // an agent
 	for {
-		ended := exists(filepath.Join(at, "result.json"))
+		ended := durable.Exists(filepath.Join(at, "result.json"))
 		if lives, err := follow.Next(); err == nil {
 			for _, l := range lives {
 				yield(l)
@@ -150,9 +151,4 @@ func (local) Log(dir, run string, yield func(api.LogLine) error) (cli.LocalRun, 
 		return fits[0], err
 	}
 	return fits[0], report.Log(raw, yield)
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

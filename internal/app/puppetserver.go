@@ -100,7 +100,7 @@ func copyModule(dir string) error {
 // makeModules makes the directory of the modules, readable by everybody whatever the
 // umask; one that is there is left alone.
 func makeModules(dir string) error {
-	if exists(dir) {
+	if durable.Exists(dir) {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -83,3 +83,9 @@ func SyncAll(dir string) error {
 	defer d.Close()
 	return syncfs(d)
 }
+
+// Exists reports whether there is something at a path. A path that cannot be looked at has nothing.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -73,13 +73,13 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	} else {
 		err = tutti.Wrap("", err, "stop the agent first")
 	}
-	if err == nil && !o.Offline && !exists(filepath.Join(o.Dir, leftFile)) {
+	if err == nil && !o.Offline && !durable.Exists(filepath.Join(o.Dir, leftFile)) {
 		err = tellLeave(ctx, o.Dir, member)
 	}
 	if err != nil {
 		return out, errors.Join(err, unit.startAgain(context.WithoutCancel(ctx)))
 	}
-	out.Told = exists(filepath.Join(o.Dir, leftFile))
+	out.Told = durable.Exists(filepath.Join(o.Dir, leftFile))
 	if err := unit.remove(ctx); err != nil {
 		return out, err
 	}
@@ -89,7 +89,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 
 // settled refuses while something of the node would get lost.
 func settled(o LeaveOptions) error {
-	if exists(filepath.Join(o.Dir, agent.LeaseFile)) {
+	if durable.Exists(filepath.Join(o.Dir, agent.LeaseFile)) {
 		return tutti.Errorf(tutti.CodeConflict, "an exclusive job has disabled Puppet here; the agent ends that when the job or its lease ends: wait for it, with the agent running")
 	}
 	dirs, err := filepath.Glob(filepath.Join(o.Dir, "runs", "*"))
@@ -99,8 +99,8 @@ func settled(o LeaveOptions) error {
 	for _, dir := range dirs {
 		run := filepath.Base(dir)
 		switch {
-		case !exists(filepath.Join(dir, "run.json")) || exists(filepath.Join(dir, "sent")):
-		case exists(filepath.Join(dir, "result.json")):
+		case !durable.Exists(filepath.Join(dir, "run.json")) || durable.Exists(filepath.Join(dir, "sent")):
+		case durable.Exists(filepath.Join(dir, "result.json")):
 			if !o.Offline {
 				return tutti.Errorf(tutti.CodeConflict, "the server does not have the result of run %s yet; wait until the agent has sent it, or give it up with --offline", run)
 			}
@@ -179,11 +179,6 @@ func removeState(dir string) (remains []string, err error) {
 	return nil, nil
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // unit is the systemd unit of an agent; the zero value is none.
 type unit struct {
 	name string
@@ -193,7 +188,7 @@ type unit struct {
 
 // unitOf finds the unit that runs the agent of a state directory.
 func unitOf(dir string) (unit, error) {
-	if !exists("/run/systemd/system") {
+	if !durable.Exists("/run/systemd/system") {
 		return unit{}, nil
 	}
 	for _, at := range []string{unitDir, packagedUnit} {

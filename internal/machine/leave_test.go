@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti/internal/agent"
+	"github.com/tutti-project/tutti/internal/durable"
 )
 
 // Whoever leaves finds nothing of ours in the agent's directory, and all of others.
@@ -39,8 +40,8 @@ func TestRemoveState(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 		}
-		if exists(dir) != (tc.others != nil) {
-			t.Errorf("%s: the directory is there: %t", tc.reason, exists(dir))
+		if durable.Exists(dir) != (tc.others != nil) {
+			t.Errorf("%s: the directory is there: %t", tc.reason, durable.Exists(dir))
 		}
 	}
 }

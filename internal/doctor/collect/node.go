@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/puppet"
 	puppetmodule "github.com/tutti-project/tutti/puppet"
@@ -78,7 +79,7 @@ func moduleFacts(dir string, running bool) string {
 		return err.Error()
 	}
 	at := filepath.Join(dir, "module", digest[:16], "tutti")
-	if !exists(at) {
+	if !durable.Exists(at) {
 		if running {
 			return "the agent runs with the module of another release than this binary's"
 		}
@@ -108,7 +109,7 @@ func lockFacts() []doctor.Lock {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-		if err == nil && !exists(fmt.Sprintf("/proc/%d", pid)) {
+		if err == nil && !durable.Exists(fmt.Sprintf("/proc/%d", pid)) {
 			out = append(out, doctor.Lock{Path: path, PID: pid})
 		}
 	}
@@ -134,10 +135,10 @@ func runFacts(dir string, n *doctor.Node) {
 			continue
 		}
 		info, err := os.Stat(at)
-		if err != nil || !exists(filepath.Join(at, "run.json")) || time.Since(info.ModTime()) < oldRun {
+		if err != nil || !durable.Exists(filepath.Join(at, "run.json")) || time.Since(info.ModTime()) < oldRun {
 			continue
 		}
-		if exists(filepath.Join(at, "result.json")) {
+		if durable.Exists(filepath.Join(at, "result.json")) {
 			n.Unsent = append(n.Unsent, run)
 		} else if p, err := puppet.Adopt(at); err == nil && p == nil {
 			n.Unended = append(n.Unended, run)

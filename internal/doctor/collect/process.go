@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
+	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/space"
 )
 
@@ -49,7 +50,7 @@ func Process(ctx context.Context, of Part) doctor.Process {
 		}
 		return nil
 	})
-	if exists("/run/systemd/system") && slices.ContainsFunc(of.UnitDirs, func(at string) bool { return exists(filepath.Join(at, of.Unit)) }) {
+	if durable.Exists("/run/systemd/system") && slices.ContainsFunc(of.UnitDirs, func(at string) bool { return durable.Exists(filepath.Join(at, of.Unit)) }) {
 		p.Unit = of.Unit
 		p.Enabled = exec.CommandContext(ctx, "systemctl", "is-enabled", "--quiet", of.Unit).Run() == nil
 		if !p.Running {
@@ -110,9 +111,4 @@ func sameDir(pid int, of, dir string) bool {
 		of = filepath.Join(cwd, of)
 	}
 	return filepath.Clean(of) == dir
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
