@@ -16,11 +16,11 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/engine"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/operator"
 )
 
 // binary is the program under attack, built once.
@@ -165,9 +165,9 @@ func (f *fleet) end() {
 }
 
 // connect is a client with the credentials in a directory.
-func (f *fleet) connect(operator string) *httpapi.Client {
+func (f *fleet) connect(dir string) *httpapi.Client {
 	f.t.Helper()
-	client, err := app.Connect(app.ConnectOptions{Server: "https://" + f.https, OperatorDir: operator})
+	client, err := operator.Connect(operator.ConnectOptions{Server: "https://" + f.https, OperatorDir: dir})
 	if err != nil {
 		f.t.Fatal(err)
 	}

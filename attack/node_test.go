@@ -13,8 +13,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -38,7 +38,7 @@ func (f *fleet) join(name tutti.NodeName) *node {
 		f.t.Fatal(err)
 	}
 	dir := f.path(string(name))
-	if _, err := app.Join(f.t.Context(), app.JoinOptions{Dir: dir, Token: token.Text}); err != nil {
+	if _, err := machine.Join(f.t.Context(), machine.JoinOptions{Dir: dir, Token: token.Text}); err != nil {
 		f.t.Fatal(err)
 	}
 	return f.node(filepath.Join(dir, "identity"))

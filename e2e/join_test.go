@@ -10,8 +10,8 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
+	node "github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -28,7 +28,7 @@ func TestJoin(t *testing.T) {
 		return out.Text
 	}
 	join := func(dir, text string, name tutti.NodeName) error {
-		_, err := app.Join(t.Context(), app.JoinOptions{Dir: dir, Token: text, Name: name})
+		_, err := node.Join(t.Context(), node.JoinOptions{Dir: dir, Token: text, Name: name})
 		return err
 	}
 	used := token(api.CreateToken{Name: "ghost*"})
@@ -92,7 +92,7 @@ func replaced(t *testing.T, home, second string) {
 	if err := fleet.Client.ReplaceNode(t.Context(), "ghost"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.Join(t.Context(), app.JoinOptions{Dir: t.TempDir(), Token: second, Name: "ghost"}); err != nil {
+	if _, err := node.Join(t.Context(), node.JoinOptions{Dir: t.TempDir(), Token: second, Name: "ghost"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the old key's connection is cut", func() bool { return !old.Connected() })

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/operator"
 )
 
 // everyNode is a fleet file with the plan `every`, which runs all nodes at once.
@@ -53,7 +53,7 @@ func TestTamperedServer(t *testing.T) {
 		}
 		return identity.SignCode(tutti.Signed{Fleet: said.Fleet, Environment: "production", Counter: 1 << 19}, manifest, private)
 	}
-	if _, err := app.Push(t.Context(), fleet.Client, dir, "production", nil, sign); err != nil {
+	if _, err := operator.Push(t.Context(), fleet.Client, dir, "production", nil, sign); err != nil {
 		t.Fatalf("the server does not take code that its key signed: %v", err)
 	}
 	j := execute(t, "every", tutti.ModeApply)

@@ -21,10 +21,10 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/operator"
 )
 
 // killFleet is a server and two agents, real processes, in a directory of their
@@ -199,7 +199,7 @@ func puppetIn(t *testing.T, dir string) {
 func (f *killFleet) begin(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
 	if f.group == nil {
-		client, err := app.Connect(app.ConnectOptions{OperatorDir: filepath.Join(f.dir, "none"), Socket: f.socket(t)})
+		client, err := operator.Connect(operator.ConnectOptions{OperatorDir: filepath.Join(f.dir, "none"), Socket: f.socket(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,9 +18,9 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/killpoint"
+	"github.com/tutti-project/tutti/internal/operator"
 	"github.com/tutti-project/tutti/internal/powerfs"
 )
 
@@ -278,7 +278,7 @@ func (r *recorder) restart(ctx context.Context, c cut) (err error) {
 			err = fmt.Errorf("%w\n%s", err, said.String())
 		}
 	}()
-	client, err := app.Connect(app.ConnectOptions{OperatorDir: filepath.Join(dir, "none"), Socket: socket})
+	client, err := operator.Connect(operator.ConnectOptions{OperatorDir: filepath.Join(dir, "none"), Socket: socket})
 	if err != nil {
 		return err
 	}

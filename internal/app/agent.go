@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -10,8 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -20,10 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
-	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/httpapi"
 	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
@@ -55,7 +50,7 @@ type Agent struct {
 	node       identity.NodeIdentity
 	boxes      *identity.Boxes
 	membership identity.EnrolResponse
-	signers    *signers
+	signers    *machine.Signers
 	launcher   string
 	modules    string
 	compile    *agent.CompileSocket
@@ -86,13 +81,13 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if a.compile, err = compileSocket(opts.Dir); err != nil { // the node's own runs need no such socket
 		opts.Logger.Error("nobody can compile here for other nodes", "error", err)
 	}
-	if a.lock, err = machine.Lock(opts.Dir); err != nil {
+	if a.lock, err = durable.Lock(opts.Dir); err != nil {
 		return nil, err
 	}
-	if err := keepFleet(machine.IdentityDir(opts.Dir), &a.membership); err != nil {
+	if err := machine.KeepFleet(machine.IdentityDir(opts.Dir), &a.membership); err != nil {
 		return nil, err
 	}
-	a.signers, err = newSigners(machine.IdentityDir(opts.Dir), a.membership)
+	a.signers, err = machine.NewSigners(machine.IdentityDir(opts.Dir), a.membership)
 	return a, err
 }
 
@@ -134,7 +129,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return core.Run(ctx) })
 	group.Go(func() error { return warm.Run(ctx) })
 	group.Go(func() error {
-		return membership{EnrolResponse: a.membership, dir: machine.IdentityDir(a.opts.Dir), conn: conn, log: a.opts.Logger, follow: follow}.keep(ctx)
+		return machine.Keeper{EnrolResponse: a.membership, Dir: machine.IdentityDir(a.opts.Dir), Conn: conn, Log: a.opts.Logger, Rung: follow}.Keep(ctx)
 	})
 	conn.OnConnect(func() { notify("STATUS=Connected to the server as node " + string(a.membership.Node)) })
 	notify("READY=1")
@@ -245,107 +240,4 @@ func shipModule(dir string) (launcher, modules string, err error) {
 		return "", "", err
 	}
 	return launcher, modules, durable.SyncDir(filepath.Dir(modules))
-}
-
-// JoinOptions say how a machine becomes a node.
-type JoinOptions struct {
-	Dir   string
-	Token string
-	Name  tutti.NodeName // empty: the token's name, else the host's
-	// Again is for a machine that was a node and is not admitted any more: it keeps
-	// its keys and its data. One whose membership has ended needs no such word.
-	Again bool
-	// CodeKeys are the ids of all keys that sign code, as somebody who knows them says on the machine. Empty: a newcomer
-	// takes those that the server names, and a node stays with those that it has pinned.
-	CodeKeys []string
-}
-
-// Join makes the node's keys, enrols them and writes what the agent needs. Keys
-// that were made by a join that did not end are used again: the token knows
-// them. Keys that cannot be used are an error, and stay.
-func Join(ctx context.Context, o JoinOptions) (tutti.NodeName, error) {
-	token, err := identity.ParseToken(o.Token)
-	if err != nil {
-		return "", err
-	}
-	dir := machine.IdentityDir(o.Dir)
-	m, err := machine.LoadMembership(dir)
-	switch {
-	case err == nil && !o.Again && !ended(m):
-		return "", tutti.Errorf(tutti.CodeConflict, "this machine is node %s already; if the server does not let it in any more, add --again; to make it another one, stop tutti-agent and remove %s", m.Node, dir)
-	case err == nil:
-		o.Name = cmp.Or(o.Name, m.Node)
-	case tutti.CodeOf(err) != tutti.CodeNotFound && !o.Again:
-		return "", err
-	default: // what a damaged file says is not believed
-		m = identity.EnrolResponse{}
-	}
-	if o.Name == "" {
-		if o.Name, err = defaultName(token.Name); err != nil {
-			return "", err
-		}
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	node, err := machine.LoadKeys(dir)
-	if tutti.CodeOf(err) == tutti.CodeNotFound {
-		if node, err = identity.NewNode(); err == nil {
-			err = node.Write(dir)
-		}
-	}
-	if err != nil {
-		return "", err
-	}
-	req := identity.EnrolRequest{Token: token.ID, Secret: token.Secret, Name: o.Name, Key: node.Key, BoxKey: node.BoxKey()}
-	if err := req.Sign(node.Seed); err != nil {
-		return "", err
-	}
-	client := httpapi.NewClient("https://"+token.Address, &http.Client{
-		Transport: httpapi.Transport(identity.PinnedTLS(token.Pin), &net.Dialer{}), Timeout: 30 * time.Second,
-	})
-	enrolled, err := client.Enrol(ctx, api.EnrolRequest(req))
-	if err != nil {
-		return "", err
-	}
-	membership := identity.EnrolResponse(enrolled)
-	if err := membership.Validate(); err != nil {
-		return "", err
-	}
-	if membership, err = keepPins(m, membership, o.CodeKeys); err != nil {
-		return "", err
-	}
-	now, err := identity.FleetOf(membership)
-	if err != nil {
-		return "", err
-	}
-	if err := checkOperators(membership); err != nil {
-		return "", err
-	}
-	membership.Fleet = now
-	if before, err := identity.FleetOf(m); err != nil || before != now { // what is remembered is of another fleet, or of nobody
-		if err := agent.Forget(o.Dir); err != nil {
-			return "", err
-		}
-	}
-	return membership.Node, membership.Write(dir)
-}
-
-// ended reports whether a membership is over.
-func ended(m identity.EnrolResponse) bool {
-	_, until, err := identity.JWTLife(m.JWT)
-	return err == nil && !time.Now().Before(until)
-}
-
-// defaultName is the name that a token is for, or that of this host.
-func defaultName(pattern string) (tutti.NodeName, error) {
-	if name := tutti.NodeName(pattern); name.Validate() == nil {
-		return name, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", err
-	}
-	name := tutti.NodeName(host)
-	return name, tutti.Wrap("", name.Validate(), "this host's name is no node name; give one with --name")
 }

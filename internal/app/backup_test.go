@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/serverdir"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
@@ -28,17 +30,17 @@ func (s stored) trimmed(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(tutti.WithActor(t.Context(), "operator:ada"))
 	defer stop()
-	st, err := openStores(ctx, s.dir)
+	st, err := serverdir.OpenStores(ctx, s.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.close()
-	h, err := openHead(s.dir, logger)
+	defer st.Close()
+	h, err := serverdir.OpenHead(s.dir, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.file.Close()
-	log, err := natsbus.OpenLog(ctx, st.conn, natsbus.LogOptions{Blobs: st.blobs})
+	defer h.File.Close()
+	log, err := natsbus.OpenLog(ctx, st.Conn, natsbus.LogOptions{Blobs: st.Blobs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +48,7 @@ func (s stored) trimmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	core := server.New(server.Options{Log: witnessed{log, h, openContent(s.dir), st.blobs}, Blobs: st.blobs, Logger: logger, Identity: &serverIdentity{authority: authority, bus: st.bus}, SnapshotEvery: 40})
+	core := server.New(server.Options{Log: serverdir.Witness(log, h, serverdir.OpenContent(s.dir), st.Blobs), Blobs: st.Blobs, Logger: logger, Identity: &serverdir.Identity{Authority: authority, Bus: st.Bus}, SnapshotEvery: 40})
 	ended := make(chan error, 1)
 	go func() { ended <- core.Run(ctx) }()
 	for i := range 100 { // most of them are overwritten or gone in the end
@@ -128,7 +130,7 @@ func TestABackupOfATrimmedLog(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "all.tar")
 			var end archive.End
 			backup := func(ctx context.Context) (err error) {
-				end, err = Backup(ctx, BackupOptions{Dir: s.dir, Socket: s.socket, File: file})
+				end, err = serverdir.Backup(ctx, serverdir.BackupOptions{Dir: s.dir, Socket: s.socket, File: file})
 				return err
 			}
 			if reason == "it runs" {
@@ -144,7 +146,7 @@ func TestABackupOfATrimmedLog(t *testing.T) {
 			}
 			restored := s
 			restored.dir = filepath.Join(t.TempDir(), "restored")
-			head, restoredEnd, err := Restore(t.Context(), file, restored.dir)
+			head, restoredEnd, err := serverdir.Restore(t.Context(), file, restored.dir)
 			if err != nil {
 				t.Fatal(err)
 			}

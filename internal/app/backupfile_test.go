@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tutti-project/tutti/internal/serverdir"
 )
 
 // TestABackupIsItsOwnersAlone: it has the CA's key, and may be written, by root, to a directory that others write to. What somebody
@@ -20,7 +22,7 @@ func TestABackupIsItsOwnersAlone(t *testing.T) {
 	}
 	back := func() {
 		t.Helper()
-		if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+		if _, err := serverdir.Backup(t.Context(), serverdir.BackupOptions{Dir: s.dir, File: file}); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o600 {

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/operator"
+	"github.com/tutti-project/tutti/internal/serverdir"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
@@ -24,14 +27,14 @@ import (
 // rotated is a server whose keys are rotated, and its first operator.
 type rotated struct {
 	dir, bus, https string
-	admin           ConnectOptions
+	admin           operator.ConnectOptions
 	stop            func()
 }
 
 func startRotated(t *testing.T) *rotated {
 	t.Helper()
 	dir := t.TempDir()
-	f := &rotated{dir: filepath.Join(dir, "server"), bus: bustest.Address(t), https: bustest.Address(t), admin: ConnectOptions{OperatorDir: filepath.Join(dir, "operator")}}
+	f := &rotated{dir: filepath.Join(dir, "server"), bus: bustest.Address(t), https: bustest.Address(t), admin: operator.ConnectOptions{OperatorDir: filepath.Join(dir, "operator")}}
 	err := InitServer(InitOptions{Dir: f.dir, Host: "127.0.0.1", Listen: f.https, Bus: f.bus, Operator: "admin", OperatorDir: f.admin.OperatorDir})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +69,7 @@ func (f *rotated) start(t *testing.T) {
 // client is the admin's, made for each question, as each command does.
 func (f *rotated) client(t *testing.T) *httpapi.Client {
 	t.Helper()
-	c, err := Connect(f.admin)
+	c, err := operator.Connect(f.admin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,7 @@ func (f *rotated) token(t *testing.T, name tutti.NodeName) string {
 func (f *rotated) join(t *testing.T, name tutti.NodeName) *joinedNode {
 	t.Helper()
 	m := &joinedNode{dir: filepath.Join(t.TempDir(), string(name)), name: name}
-	if _, err := Join(t.Context(), JoinOptions{Dir: m.dir, Token: f.token(t, name)}); err != nil {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: m.dir, Token: f.token(t, name)}); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -234,7 +237,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	away.stop()
 	old := f.sets(t).Present
 	bob := filepath.Join(t.TempDir(), "bob")
-	if _, err := createOperator(t.Context(), f.client(t), cli.Connection(f.admin), cli.OperatorCreate{Name: "bob", Out: bob}); err != nil {
+	if _, err := operator.CreateOperator(t.Context(), f.client(t), cli.Connection(f.admin), cli.OperatorCreate{Name: "bob", Out: bob}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -260,7 +263,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	if _, err := f.step(t, api.RotateCA{Step: tutti.RotationFinish, Leave: []tutti.NodeName{"there"}}); tutti.CodeOf(err) != tutti.CodeConflict || !strings.Contains(err.Error(), "node away, operator bob") {
 		t.Errorf("the end while some are behind: %v", err)
 	}
-	if _, err := Join(t.Context(), JoinOptions{Dir: filepath.Join(t.TempDir(), "early"), Token: early}); err != nil {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: filepath.Join(t.TempDir(), "early"), Token: early}); err != nil {
 		t.Errorf("a token from before the rotation: %v", err)
 	}
 	late := f.token(t, "late")
@@ -270,7 +273,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	away.start(t)
 	asBob := f.admin
 	asBob.OperatorDir = bob
-	if c, err := Connect(asBob); err != nil {
+	if c, err := operator.Connect(asBob); err != nil {
 		t.Error(err)
 	} else if _, err := c.ListNodes(t.Context()); err != nil {
 		t.Errorf("bob, who knows the old CA alone: %v", err)
@@ -293,7 +296,7 @@ func TestTheCAIsRotated(t *testing.T) {
 	if trusts, signer := load(t, f.admin.OperatorDir).StandsOn(); signer != next.CA || !cmp.Equal(trusts, []tutti.Digest{next.CA}) {
 		t.Errorf("at the end the admin stands on %v, signed by %s", trusts, signer)
 	}
-	if _, err := Join(t.Context(), JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated since the token was made") {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: filepath.Join(t.TempDir(), "late"), Token: late}); err == nil || !strings.Contains(err.Error(), "was rotated since the token was made") {
 		t.Errorf("a token from before the end: %v", err)
 	}
 	f.join(t, "new").start(t)
@@ -360,7 +363,7 @@ func TestANodeThatWasLeftBehind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Join(t.Context(), JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
+			if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: m.dir, Token: f.token(t, "away"), Again: true}); err != nil {
 				t.Fatal(err)
 			}
 			if now, err := os.ReadFile(filepath.Join(m.dir, "ticket.json")); err != nil || string(now) != string(ticket) { // it is not connected yet
@@ -417,12 +420,12 @@ func TestABackupWhileTheCAIsRotated(t *testing.T) {
 	f.until(t, "all have followed", nobodyBehind)
 	sets := f.sets(t)
 	file := filepath.Join(t.TempDir(), "all.tar")
-	if _, err := Backup(t.Context(), BackupOptions{Dir: f.dir, Socket: filepath.Join(f.dir, "socket"), File: file}); err != nil {
+	if _, err := serverdir.Backup(t.Context(), serverdir.BackupOptions{Dir: f.dir, Socket: filepath.Join(f.dir, "socket"), File: file}); err != nil {
 		t.Fatal(err)
 	}
 	f.stop()
 	f.dir = filepath.Join(t.TempDir(), "restored")
-	if _, _, err := Restore(t.Context(), file, f.dir); err != nil {
+	if _, _, err := serverdir.Restore(t.Context(), file, f.dir); err != nil {
 		t.Fatal(err)
 	}
 	f.start(t)
@@ -472,12 +475,12 @@ func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	late := f.join(t, "late")
 	late.start(t)
 	p = newPusher(t, f.admin)
-	if _, err := createOperator(t.Context(), p.server, p.conn, cli.OperatorCreate{Name: "bob", Out: bob.OperatorDir, CodeKey: true}); err != nil {
+	if _, err := operator.CreateOperator(t.Context(), p.server, p.conn, cli.OperatorCreate{Name: "bob", Out: bob.OperatorDir, CodeKey: true}); err != nil {
 		t.Fatal(err)
 	}
 	again := f.token(t, "there")
 	there.stop()
-	if _, err := Join(t.Context(), JoinOptions{Dir: there.dir, Token: again, Again: true}); err != nil {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: there.dir, Token: again, Again: true}); err != nil {
 		t.Fatal(err)
 	}
 	there.start(t)
@@ -497,7 +500,7 @@ func TestWhatIsSignedOutlivesTheCA(t *testing.T) {
 	if err := p.push("production", "two"); err != nil || p.counters()["production"] != 2 {
 		t.Errorf("counters %v, %v", p.counters(), err)
 	}
-	if got := trusted(t, late.dir); got.Counter != 4 || len(got.Keys) != 1 || !got.Has(publicOf(load(t, f.admin.OperatorDir).CodeKey)) {
+	if got := trusted(t, late.dir); got.Counter != 4 || len(got.Keys) != 1 || !got.Has(operator.PublicOf(load(t, f.admin.OperatorDir).CodeKey)) {
 		t.Errorf("who came late trusts %d keys as of statement %d", len(got.Keys), got.Counter)
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
 	"github.com/tutti-project/tutti/internal/machine"
+	"github.com/tutti-project/tutti/internal/operator"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/serverdir"
 	"github.com/tutti-project/tutti/internal/stage"
 )
 
@@ -26,14 +28,14 @@ func Commands() cli.Deps {
 		Lab:        stage.Lab(),
 		Connect:    connect,
 		Push:       push,
-		CodeDigest: CodeDigest,
+		CodeDigest: operator.CodeDigest,
 		InitServer: initServer,
 		RunServer:  runServer,
 		RunAgent:   runAgent,
 		Join:       join,
 		Leave:      leave,
 		Backups:    backups{},
-		Sealer:     sealer{},
+		Sealer:     operator.Sealer{},
 		RotateBox:  agent.AskBox,
 		Doctor:     examineHere,
 		Demo:       demo,
@@ -44,13 +46,13 @@ func Commands() cli.Deps {
 		InstallPuppetServer: installPuppetServer,
 		InstallModule:       installModule,
 
-		CreateOperator:  createOperator,
-		RequestOperator: requestOperator,
-		SignFleet:       signFleet,
-		RotateCodeKey:   rotateCodeKey,
-		OperatorsKey:    operatorsKey,
-		TrustOperator:   trustOperator,
-		SignAction:      signAction,
+		CreateOperator:  operator.CreateOperator,
+		RequestOperator: operator.RequestOperator,
+		SignFleet:       operator.SignFleet,
+		RotateCodeKey:   operator.RotateCodeKey,
+		OperatorsKey:    operator.OperatorsKey,
+		TrustOperator:   operator.TrustOperator,
+		SignAction:      operator.SignAction,
 	}
 }
 
@@ -67,31 +69,29 @@ func connect(c cli.Connection) (cli.Server, error) {
 	if err := renewOperator(c); err != nil {
 		fmt.Fprintln(os.Stderr, "tutti: the operator's certificate was not renewed:", tutti.Visible(err.Error()))
 	}
-	client, err := Connect(ConnectOptions(c))
+	client, err := operator.Connect(operator.ConnectOptions(c))
 	if err != nil {
 		return nil, err
 	}
 	return client, nil
 }
 
-const renewDeadline = 10 * time.Second
-
 // renewOperator renews the certificate that a command comes with, if it is time.
 // If it cannot, the command goes on with the old one.
 func renewOperator(c cli.Connection) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), operator.RenewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", operator.RenewDeadline))
 	defer cancel()
-	return RenewOperator(ctx, ConnectOptions(c), time.Now())
+	return operator.RenewOperator(ctx, operator.ConnectOptions(c), time.Now())
 }
 
 func push(ctx context.Context, s cli.Server, c cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {
-	return Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
-		signer, err := newSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
+	return operator.Push(ctx, s, in.Dir, in.Environment, in.Reaction, func(manifest []byte) (tutti.SignedCode, error) {
+		signer, err := operator.NewSigner(ctx, s, c.OperatorDir) // after the files are there: it takes no time
 		if err != nil {
 			return tutti.SignedCode{}, err
 		}
-		signer.again = in.Again
-		return signer.code(in.Environment, manifest)
+		signer.Again = in.Again
+		return signer.Code(in.Environment, manifest)
 	})
 }
 
@@ -153,7 +153,7 @@ func join(ctx context.Context, o cli.JoinNode) (cli.JoinedNode, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Node, err = Join(ctx, JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again, CodeKeys: o.CodeKeys}); err != nil {
+	if out.Node, err = machine.Join(ctx, machine.JoinOptions{Dir: dir, Token: o.Token, Name: o.Name, Again: o.Again, CodeKeys: o.CodeKeys}); err != nil {
 		return out, err
 	}
 	if o.Unit {
@@ -190,12 +190,12 @@ func (backups) Backup(ctx context.Context, o cli.ServerBackup) (cli.BackupMade, 
 		if err := os.MkdirAll(o.Into, 0o700); err != nil {
 			return cli.BackupMade{}, tutti.Wrap(tutti.CodeInvalid, err, "directory for backups")
 		}
-		o.File = filepath.Join(o.Into, backupName(now()))
+		o.File = filepath.Join(o.Into, serverdir.BackupName(now()))
 	}
-	end, err := Backup(ctx, BackupOptions{Dir: o.Dir, Socket: o.Socket, File: o.File, Out: o.Out, Release: Version})
+	end, err := serverdir.Backup(ctx, serverdir.BackupOptions{Dir: o.Dir, Socket: o.Socket, File: o.File, Out: o.Out, Release: Version})
 	made := cli.BackupMade{File: o.File, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}
 	if err == nil && o.Into != "" {
-		made.Removed, err = pruneBackups(o.Into, o.Keep)
+		made.Removed, err = serverdir.PruneBackups(o.Into, o.Keep)
 	}
 	return made, err
 }
@@ -205,7 +205,7 @@ func (backups) Restore(ctx context.Context, file, dir string) (cli.BackupMade, e
 	if err != nil {
 		return cli.BackupMade{}, err
 	}
-	head, end, err := Restore(ctx, file, dir)
+	head, end, err := serverdir.Restore(ctx, file, dir)
 	return cli.BackupMade{File: file, MadeAt: head.MadeAt, Seq: end.Seq, Link: end.Link, Entries: end.Entries, Blobs: end.Blobs}, err
 }
 
@@ -214,7 +214,7 @@ func (backups) NewEpoch(dir string, above uint64) error {
 	if err != nil {
 		return err
 	}
-	return NewEpoch(dir, above)
+	return serverdir.NewEpoch(dir, above)
 }
 
 func examineHere(ctx context.Context, o cli.Examine) []cli.Finding {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/operator"
+	"github.com/tutti-project/tutti/internal/serverdir"
+
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/doctor"
 	"github.com/tutti-project/tutti/internal/doctor/collect"
@@ -30,7 +33,7 @@ func partOf(verb, dir, unit string, keeps uint64) collect.Part {
 // nothing.
 func examine(ctx context.Context, o cli.Examine) []doctor.Finding {
 	f := doctor.Facts{Now: now(), Version: Version}
-	if durable.Exists(filepath.Join(o.ServerDir, serverConfigFile)) {
+	if durable.Exists(filepath.Join(o.ServerDir, serverdir.ConfigFile)) {
 		f.Server = serverFacts(ctx, o)
 	}
 	if durable.Exists(filepath.Join(machine.IdentityDir(o.AgentDir), "membership.json")) {
@@ -48,8 +51,8 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 		collect.Certificate("the fleet's CA", filepath.Join(dir, "ca.crt"), 365*day, "a CA is not renewed by itself: tutti rotate ca, while the fleet runs"),
 		collect.Certificate("the server's certificate", filepath.Join(dir, "server.crt"), 30*day, "systemctl restart tutti-server"),
 	}
-	s.Backup, s.Made = lastBackup(o.ServerDir)
-	scrub := lastScrub(o.ServerDir)
+	s.Backup, s.Made = serverdir.LastBackup(o.ServerDir)
+	scrub := serverdir.LastScrub(o.ServerDir)
 	s.Scrubbed, s.Damaged = scrub.At, scrub.Damaged
 	if !s.Running {
 		s.Log = lostLog(o.ServerDir)
@@ -61,7 +64,7 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 	}
 	ctx, cancel := context.WithTimeout(ctx, collect.Timeout)
 	defer cancel()
-	client, err := connectLocal(ConnectOptions{Socket: o.Connection.Socket, OperatorDir: o.Connection.OperatorDir})
+	client, err := operator.ConnectLocal(operator.ConnectOptions{Socket: o.Connection.Socket, OperatorDir: o.Connection.OperatorDir})
 	if err == nil {
 		s.Nodes, err = client.ListNodes(ctx)
 	}
@@ -74,26 +77,26 @@ func serverFacts(ctx context.Context, o cli.Examine) *doctor.Server {
 
 // lostLog says what the server would say of its log at its next start.
 func lostLog(dir string) error {
-	if !durable.Exists(filepath.Join(dir, headFile)) {
+	if !durable.Exists(filepath.Join(dir, serverdir.HeadFile)) {
 		return nil
 	}
-	h, err := openHead(dir, slog.New(slog.DiscardHandler))
+	h, err := serverdir.OpenHead(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil // the permissions' business
 	}
-	defer h.file.Close()
+	defer h.File.Close()
 	files := filepath.Join(dir, "jetstream")
-	if err := h.inFiles(files); err != nil {
+	if err := h.InFiles(files); err != nil {
 		return err
 	}
-	return openContent(dir).inFiles(files)
+	return serverdir.OpenContent(dir).InFiles(files)
 }
 
 // operatorFacts are nil where no operator is.
 func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 	out := &doctor.Operator{Dir: c.OperatorDir}
 	bundle, err := identity.LoadOperator(c.OperatorDir)
-	if noOperator(err) {
+	if operator.NoOperator(err) {
 		return nil
 	}
 	if err != nil {
@@ -106,7 +109,7 @@ func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 		Mend: "any command renews it; one that has ended: on the server, as root: tutti operator create " + bundle.Name,
 	}}
 	if c.Server == "" {
-		raw, err := os.ReadFile(filepath.Join(c.OperatorDir, operatorServerFile))
+		raw, err := os.ReadFile(filepath.Join(c.OperatorDir, operator.OperatorServerFile))
 		if err != nil {
 			out.Asked = err
 			return out
@@ -119,7 +122,7 @@ func operatorFacts(ctx context.Context, c cli.Connection) *doctor.Operator {
 		return out
 	}
 	out.Link.Time = collect.Clock(ctx, c.Server, bundle.TLS())
-	client, err := Connect(ConnectOptions(c))
+	client, err := operator.Connect(operator.ConnectOptions(c))
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, collect.Timeout)
 		defer cancel()

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/serverdir"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tutti-project/tutti"
@@ -42,7 +44,7 @@ func (d *doors) open(ctx context.Context, core *server.Server, s *Server) {
 	d.refused.Store(&refused)
 	d.certificate.set(httpapi.NewHandler(options(operatorOf(core, s.authority))))
 	local := http.NewServeMux()
-	local.Handle("POST "+callBackup, BackupHandler(core, s.opts.Dir, Version, s.authority.Hold, s.opts.Logger))
+	local.Handle("POST "+serverdir.CallBackup, serverdir.BackupHandler(core, s.opts.Dir, Version, s.authority.Hold, s.opts.Logger))
 	local.Handle("/", httpapi.NewHandler(options(func(r *http.Request, _ []tutti.Verb) (context.Context, func(), error) {
 		return tutti.WithActor(r.Context(), "operator:"+server.LocalOperator), func() {}, nil
 	})))

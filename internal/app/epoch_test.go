@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tutti-project/tutti/internal/serverdir"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
@@ -18,7 +20,7 @@ import (
 func (s stored) restored(t *testing.T, file string) stored {
 	t.Helper()
 	s.dir = filepath.Join(t.TempDir(), "restored")
-	if _, _, err := Restore(t.Context(), file, s.dir); err != nil {
+	if _, _, err := serverdir.Restore(t.Context(), file, s.dir); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -27,7 +29,7 @@ func (s stored) restored(t *testing.T, file string) stored {
 // epoch is the number of the epoch in which the server was served last.
 func (s stored) epoch(t *testing.T) uint64 {
 	t.Helper()
-	e, err := openEpochs(s.dir)
+	e, err := serverdir.OpenEpochs(s.dir)
 	if err != nil || e.Above != 0 {
 		t.Fatalf("%+v, %v", e, err)
 	}
@@ -63,12 +65,12 @@ func TestAServerThatWentBack(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
 	file := filepath.Join(t.TempDir(), "all.tar")
-	if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+	if _, err := serverdir.Backup(t.Context(), serverdir.BackupOptions{Dir: s.dir, File: file}); err != nil {
 		t.Fatal(err)
 	}
 	whole := s.keep(t)
 	s.mustServe(t, writes("shared/lost", 1))
-	whole("jetstream", headFile, epochFile) // as a machine is put back
+	whole("jetstream", serverdir.HeadFile, serverdir.EpochFile) // as a machine is put back
 	if says := s.refused(t); !strings.Contains(says, "its log has gone back") {
 		t.Errorf("one write of it is lost: %s", says)
 	}
@@ -88,7 +90,7 @@ func TestAServerThatWentBack(t *testing.T) {
 	}
 	// Once more, from the same backup, by a clock that stands or goes back.
 	two := s.restored(t, file)
-	e, err := openEpochs(two.dir)
+	e, err := serverdir.OpenEpochs(two.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +98,13 @@ func TestAServerThatWentBack(t *testing.T) {
 		t.Errorf("restored later, it begins epoch %d, the one before began %d", e.Above, first)
 	}
 	e.Above = 1
-	if err := e.write(); err != nil {
+	if err := e.Write(); err != nil {
 		t.Fatal(err)
 	}
 	if says := two.refused(t); !strings.Contains(says, "before its last restore") {
 		t.Errorf("restored twice: %s", says)
 	}
-	if err := NewEpoch(two.dir, 0); err != nil {
+	if err := serverdir.NewEpoch(two.dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	two.mustServe(t, writes("shared/two", 1))
@@ -117,12 +119,12 @@ func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
 	file := filepath.Join(t.TempDir(), "all.tar")
-	if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+	if _, err := serverdir.Backup(t.Context(), serverdir.BackupOptions{Dir: s.dir, File: file}); err != nil {
 		t.Fatal(err)
 	}
 	one := s.restored(t, file)
 	ahead := uint64(now().AddDate(1, 0, 0).UnixMilli())
-	if err := NewEpoch(one.dir, ahead-1); err != nil {
+	if err := serverdir.NewEpoch(one.dir, ahead-1); err != nil {
 		t.Fatal(err)
 	}
 	one.mustServe(t, writes("shared/one", 1))
@@ -136,11 +138,11 @@ func TestAnEpochOfAClockThatWasAhead(t *testing.T) {
 	if !found || err != nil {
 		t.Fatalf("no epoch to begin above: %s", says)
 	}
-	if err := NewEpoch(two.dir, above); err != nil {
+	if err := serverdir.NewEpoch(two.dir, above); err != nil {
 		t.Fatal(err)
 	}
 	two.mustServe(t, writes("shared/two", 1))
-	if err := NewEpoch(two.dir, maxAbove+1); tutti.CodeOf(err) != tutti.CodeInvalid {
+	if err := serverdir.NewEpoch(two.dir, serverdir.MaxAbove+1); tutti.CodeOf(err) != tutti.CodeInvalid {
 		t.Errorf("an epoch with no room after it: %v", err)
 	}
 }
@@ -150,38 +152,38 @@ func TestAnEpochOfAThief(t *testing.T) {
 	s := initStored(t)
 	s.mustServe(t, writes("shared/first", 2))
 	file := filepath.Join(t.TempDir(), "all.tar")
-	if _, err := Backup(t.Context(), BackupOptions{Dir: s.dir, File: file}); err != nil {
+	if _, err := serverdir.Backup(t.Context(), serverdir.BackupOptions{Dir: s.dir, File: file}); err != nil {
 		t.Fatal(err)
 	}
 	thief := s.restored(t, file)
-	if err := NewEpoch(thief.dir, maxAbove); err != nil {
+	if err := serverdir.NewEpoch(thief.dir, serverdir.MaxAbove); err != nil {
 		t.Fatal(err)
 	}
 	thief.mustServe(t, writes("shared/one", 1))
-	if got := thief.epoch(t); got != maxAbove+1 {
+	if got := thief.epoch(t); got != serverdir.MaxAbove+1 {
 		t.Fatalf("the thief's server began epoch %d", got)
 	}
 	s.mustServe(t, writes("shared/two", 1))
 }
 
 func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
-	if err := NewEpoch(t.TempDir(), 0); err == nil {
+	if err := serverdir.NewEpoch(t.TempDir(), 0); err == nil {
 		t.Error("there is no server")
 	}
 	s := initStored(t)
 	s.mustServe(t, func(context.Context, api.Values) error {
-		if err := NewEpoch(s.dir, 0); tutti.CodeOf(err) != tutti.CodeConflict {
+		if err := serverdir.NewEpoch(s.dir, 0); tutti.CodeOf(err) != tutti.CodeConflict {
 			t.Errorf("of a server that runs: %v", err)
 		}
 		return nil
 	})
-	if err := os.WriteFile(filepath.Join(s.dir, epochFile), []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, serverdir.EpochFile), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.serve(t, writes("shared/never", 1)); tutti.CodeOf(err) != tutti.CodeDamaged || !strings.Contains(err.Error(), "tutti server new-epoch") {
 		t.Errorf("with a file that nobody can read: %v", err)
 	}
-	if err := NewEpoch(s.dir, 0); err != nil {
+	if err := serverdir.NewEpoch(s.dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	s.mustServe(t, writes("shared/again", 1))
@@ -189,7 +191,7 @@ func TestNewEpochIsForAServerThatDoesNotRun(t *testing.T) {
 
 // A file that a server needs and a backup has is damaged: the server says so, and changes nothing.
 func TestADamagedServerSaysSo(t *testing.T) {
-	for _, name := range []string{serverConfigFile, "identity/bus-nodes.jwt", "identity/server.key", "identity/ca.crt", "identity/code.pub"} {
+	for _, name := range []string{serverdir.ConfigFile, "identity/bus-nodes.jwt", "identity/server.key", "identity/ca.crt", "identity/code.pub"} {
 		s := initStored(t)
 		path := filepath.Join(s.dir, name)
 		if err := os.WriteFile(path, []byte("\x00{"), 0o600); err != nil {

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tutti-project/tutti/internal/operator"
+	"github.com/tutti-project/tutti/internal/serverdir"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
@@ -45,7 +48,7 @@ func (s stored) serve(t *testing.T, work func(ctx context.Context, c api.Values)
 	if err != nil {
 		return out.String(), err
 	}
-	client, err := Connect(ConnectOptions{Server: "https://" + server.Addr(), OperatorDir: s.operator})
+	client, err := operator.Connect(operator.ConnectOptions{Server: "https://" + server.Addr(), OperatorDir: s.operator})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +125,7 @@ func edit(t *testing.T, file string, change func([]byte) []byte) {
 // forget lets the operator forget how far the server was, which would be refused for it.
 func (s stored) forget(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(s.operator, seenFile)); err != nil {
+	if err := os.Remove(filepath.Join(s.operator, operator.SeenFile)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,18 +155,18 @@ func (s stored) keep(t *testing.T) (putBack func(what ...string)) {
 	if err := os.CopyFS(filepath.Join(old, "jetstream"), os.DirFS(filepath.Join(s.dir, "jetstream"))); err != nil {
 		t.Fatal(err)
 	}
-	head, err := os.ReadFile(filepath.Join(s.dir, headFile))
+	head, err := os.ReadFile(filepath.Join(s.dir, serverdir.HeadFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	epoch, err := os.ReadFile(filepath.Join(s.dir, epochFile))
+	epoch, err := os.ReadFile(filepath.Join(s.dir, serverdir.EpochFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(what ...string) {
 		t.Helper()
 		for _, w := range what {
-			if kept := map[string][]byte{headFile: head, epochFile: epoch}[w]; kept != nil {
+			if kept := map[string][]byte{serverdir.HeadFile: head, serverdir.EpochFile: epoch}[w]; kept != nil {
 				edit(t, filepath.Join(s.dir, w), func([]byte) []byte { return kept })
 				continue
 			}
@@ -181,7 +184,7 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 	everything := func(path string) bool { return filepath.Base(path) != "lock" }
 	noFiles := func(string) bool { return false } // the bus makes its files before the log can be read
 	logFiles := func(path string) bool {
-		return strings.Contains(path, "TUTTI_LOG") && filepath.Ext(path) == ".blk" || filepath.Base(path) == headFile
+		return strings.Contains(path, "TUTTI_LOG") && filepath.Ext(path) == ".blk" || filepath.Base(path) == serverdir.HeadFile
 	}
 	cut := func(t *testing.T, s stored) {
 		edit(t, s.block(t), func(raw []byte) []byte { return raw[:len(raw)-300] })
@@ -223,7 +226,7 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 			first := s.keep(t)
 			s.mustServe(t, writes("shared/one", 2))
 			other := s.keep(t)
-			first("jetstream", headFile)
+			first("jetstream", serverdir.HeadFile)
 			s.forget(t)
 			s.mustServe(t, writes("shared/two", 2))
 			other("jetstream")
@@ -236,17 +239,17 @@ func TestALogThatLostWhatWasAcknowledgedIsNotServed(t *testing.T) {
 			edit(t, found[0], func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw })
 		}, everything, []string{"acknowledged content is damaged", "1.blk at byte", "tutti server restore"}},
 		{"log and head are gone together", func(t *testing.T, s stored) {
-			if err := errors.Join(os.RemoveAll(filepath.Join(s.dir, "jetstream")), os.Remove(filepath.Join(s.dir, headFile))); err != nil {
+			if err := errors.Join(os.RemoveAll(filepath.Join(s.dir, "jetstream")), os.Remove(filepath.Join(s.dir, serverdir.HeadFile))); err != nil {
 				t.Fatal(err)
 			}
 		}, noFiles, []string{"the log has 0 events", "was served here", "tutti server new-epoch"}},
 		{"log and head were put back together", func(t *testing.T, s stored) {
 			putBack := s.keep(t)
-			if err := NewEpoch(s.dir, 0); err != nil {
+			if err := serverdir.NewEpoch(s.dir, 0); err != nil {
 				t.Fatal(err)
 			}
 			s.mustServe(t, writes("shared/more", 1))
-			putBack("jetstream", headFile)
+			putBack("jetstream", serverdir.HeadFile)
 		}, logFiles, []string{"of epoch 1 (", "was served here"}},
 		{"the content of a large event is gone", func(t *testing.T, s stored) {
 			dirs, err := filepath.Glob(filepath.Join(s.dir, "jetstream/jetstream/*/streams/TUTTI_BLOBS"))
@@ -290,19 +293,19 @@ func TestALogThatHasWhatWasAcknowledgedIsServed(t *testing.T) {
 		{"the head is older: it is not fsynced", func(t *testing.T, s stored) {
 			putBack := s.keep(t)
 			s.mustServe(t, writes("shared/more", 2))
-			putBack(headFile)
+			putBack(serverdir.HeadFile)
 		}, ""},
 		{"half a record was being written when the power went", func(t *testing.T, s stored) {
 			s.killed(t)
 			edit(t, s.block(t), func(raw []byte) []byte { return append(raw, raw[:100]...) })
 		}, ""},
 		{"no head", func(t *testing.T, s stored) {
-			if err := os.Remove(filepath.Join(s.dir, headFile)); err != nil {
+			if err := os.Remove(filepath.Join(s.dir, serverdir.HeadFile)); err != nil {
 				t.Fatal(err)
 			}
 		}, "the log has no file head"},
 		{"a damaged head", func(t *testing.T, s stored) {
-			edit(t, filepath.Join(s.dir, headFile), func(raw []byte) []byte { raw[5] ^= 1; return raw })
+			edit(t, filepath.Join(s.dir, serverdir.HeadFile), func(raw []byte) []byte { raw[5] ^= 1; return raw })
 		}, "the file head is damaged"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
@@ -313,8 +316,8 @@ func TestALogThatHasWhatWasAcknowledgedIsServed(t *testing.T) {
 			if c.says == "" && strings.Contains(logged, "file head") || !strings.Contains(logged, c.says) {
 				t.Errorf("%q is not in what was logged:\n%s", c.says, logged)
 			}
-			isHead := func(path string) bool { return filepath.Base(path) == headFile }
-			if head := files(t, s.dir, isHead)[filepath.Join(s.dir, headFile)]; !strings.Contains(head, "sha256:") || strings.HasPrefix(head, strings.Repeat("0", 20)) {
+			isHead := func(path string) bool { return filepath.Base(path) == serverdir.HeadFile }
+			if head := files(t, s.dir, isHead)[filepath.Join(s.dir, serverdir.HeadFile)]; !strings.Contains(head, "sha256:") || strings.HasPrefix(head, strings.Repeat("0", 20)) {
 				t.Errorf("the head is %q afterwards", head)
 			}
 		})

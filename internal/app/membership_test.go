@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/machine"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -90,7 +92,7 @@ func (b *memberBus) member(t *testing.T, notAdmitted func(error)) (conn *natsbus
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = membership{EnrolResponse: joined, dir: dir, conn: conn, log: slog.New(slog.NewTextHandler(t.Output(), nil))}.keep(ctx)
+		_ = machine.Keeper{EnrolResponse: joined, Dir: dir, Conn: conn, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}.Keep(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-ended; conn.Close() })
 	return conn, dir, joined

@@ -92,7 +92,7 @@ func TestADamagedNodeSaysSo(t *testing.T) {
 				}
 				before := files(t, dir, func(string) bool { return true })
 				_, agentErr := NewAgent(AgentOptions{Dir: dir, Root: dir, Logger: slog.New(slog.DiscardHandler)})
-				_, joinErr := Join(t.Context(), JoinOptions{Dir: dir, Token: token, Again: file.name != "membership.json"})
+				_, joinErr := machine.Join(t.Context(), machine.JoinOptions{Dir: dir, Token: token, Again: file.name != "membership.json"})
 				errs := map[string]error{"agent": agentErr, "join": joinErr}
 				if file.name == "membership.json" { // leaving --offline needs no keys
 					_, errs["leave"] = machine.Leave(t.Context(), machine.LeaveOptions{Dir: dir})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -16,10 +18,10 @@ import (
 
 // startServer starts a whole server on loopback and returns how its first operator
 // reaches it.
-func startServer(t *testing.T) ConnectOptions {
+func startServer(t *testing.T) operator.ConnectOptions {
 	t.Helper()
 	dir := t.TempDir()
-	o := ConnectOptions{OperatorDir: filepath.Join(dir, "operator")}
+	o := operator.ConnectOptions{OperatorDir: filepath.Join(dir, "operator")}
 	err := InitServer(InitOptions{
 		Dir: filepath.Join(dir, "server"), Host: "127.0.0.1", Listen: bustest.Address(t), Bus: bustest.Address(t), Operator: "admin", OperatorDir: o.OperatorDir,
 	})
@@ -78,7 +80,7 @@ func TestAnOperatorsCertificateRenews(t *testing.T) {
 		{"it has ended: that is for another operator", first.Expires().Add(time.Minute), false},
 		{"a third is left", third.Add(time.Hour), true},
 	} {
-		if err := RenewOperator(t.Context(), admin, step.now); err != nil {
+		if err := operator.RenewOperator(t.Context(), admin, step.now); err != nil {
 			t.Fatalf("%s: %v", step.reason, err)
 		}
 		if renewed := load(t, admin.OperatorDir).Issued().Serial != first.Issued().Serial; renewed != step.renews {
@@ -90,7 +92,7 @@ func TestAnOperatorsCertificateRenews(t *testing.T) {
 		t.Errorf("after the renewal: %+v", now.Issued())
 	}
 	for name, dir := range map[string]string{"the new": admin.OperatorDir, "the old": old} {
-		client, err := Connect(ConnectOptions{OperatorDir: dir})
+		client, err := operator.Connect(operator.ConnectOptions{OperatorDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,15 +107,18 @@ func TestAnOperatorsCertificateRenews(t *testing.T) {
 // less; the code-signing key goes along only on purpose.
 func TestCreateAnOperator(t *testing.T) {
 	admin := startServer(t)
-	client, err := Connect(admin)
+	client, err := operator.Connect(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := cli.Connection(admin)
 	dir := t.TempDir()
-	create := func(in cli.OperatorCreate) error { _, err := createOperator(t.Context(), client, c, in); return err }
+	create := func(in cli.OperatorCreate) error {
+		_, err := operator.CreateOperator(t.Context(), client, c, in)
+		return err
+	}
 	comesIn := func(dir string) error {
-		bob, err := Connect(ConnectOptions{OperatorDir: dir})
+		bob, err := operator.Connect(operator.ConnectOptions{OperatorDir: dir})
 		if err != nil {
 			return err
 		}
@@ -135,7 +140,7 @@ func TestCreateAnOperator(t *testing.T) {
 		t.Errorf("with the code-signing key: %v", err)
 	}
 	own := filepath.Join(dir, "own")
-	request, err := requestOperator("dan", own)
+	request, err := operator.RequestOperator("dan", own)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package app
 import (
 	"net"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -11,10 +10,6 @@ import (
 var Version = "0.1.0-dev"
 
 func now() time.Time { return time.Now().UTC() }
-
-func flock(f *os.File) error {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-}
 
 // notify tells systemd, if that started us, how far we are (sd_notify(3)).
 func notify(state string) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -29,7 +31,7 @@ func joinNode(t *testing.T, server cli.Server, name tutti.NodeName) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "agent")
-	if _, err := Join(t.Context(), JoinOptions{Dir: dir, Token: token.Text, Name: name}); err != nil {
+	if _, err := machine.Join(t.Context(), machine.JoinOptions{Dir: dir, Token: token.Text, Name: name}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -62,7 +64,7 @@ func startAgent(t *testing.T, dir string) (stop func()) {
 
 func (p *pusher) rotate(in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	p.t.Helper()
-	return rotateCodeKey(p.t.Context(), p.server, p.conn, in)
+	return operator.RotateCodeKey(p.t.Context(), p.server, p.conn, in)
 }
 
 // there waits until so many nodes trust the keys that sign.
@@ -142,13 +144,13 @@ func TestTheCodeKeyIsRotated(t *testing.T) {
 	if err != nil || !out.Finished || len(out.Keys) != 1 {
 		t.Fatalf("finished: %+v, %v", out, err)
 	}
-	if now := load(t, p.conn.OperatorDir).CodeKey; now.Equal(old) || out.Keys[0] != identity.KeyID(publicOf(now)) {
+	if now := load(t, p.conn.OperatorDir).CodeKey; now.Equal(old) || out.Keys[0] != identity.KeyID(operator.PublicOf(now)) {
 		t.Error("the operator's directory has another key than the one that signs")
 	}
 	startAgent(t, away) // it is told all that it has missed
 	p.there(3)
 	for _, dir := range []string{here, away, newcomer} {
-		if got := trusted(t, dir); got.Counter != 2 || len(got.Keys) != 1 || got.Has(publicOf(old)) {
+		if got := trusted(t, dir); got.Counter != 2 || len(got.Keys) != 1 || got.Has(operator.PublicOf(old)) {
 			t.Errorf("%s trusts %d keys as of statement %d", dir, len(got.Keys), got.Counter)
 		}
 	}
@@ -268,7 +270,7 @@ func TestARotationGoesOn(t *testing.T) {
 			}
 			p.server = honest
 			out, err := p.rotate(cli.RotateCodeKey{Status: true})
-			if err != nil || out.GoesOn || len(out.Keys) != 1 || out.Keys[0] != identity.KeyID(publicOf(load(t, p.conn.OperatorDir).CodeKey)) {
+			if err != nil || out.GoesOn || len(out.Keys) != 1 || out.Keys[0] != identity.KeyID(operator.PublicOf(load(t, p.conn.OperatorDir).CodeKey)) {
 				t.Fatalf("cut at call %d, after %t: %+v, %v, want that the key of the directory signs alone", at, after, out, err)
 			}
 			if !broke {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/engine"
-	"github.com/tutti-project/tutti/internal/identity"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
+	"github.com/tutti-project/tutti/internal/serverdir"
 	"github.com/tutti-project/tutti/internal/space"
 	"github.com/tutti-project/tutti/internal/sweep"
 )
@@ -104,10 +104,10 @@ func (s *Server) full() error {
 // round runs bus, log and writer until ctx ends or one of them fails.
 func (s *Server) round(ctx context.Context) error {
 	busDir := filepath.Join(s.opts.Dir, "jetstream")
-	if err := s.head.inFiles(busDir); err != nil {
+	if err := s.head.InFiles(busDir); err != nil {
 		return err
 	}
-	if err := s.content.inFiles(busDir); err != nil {
+	if err := s.content.InFiles(busDir); err != nil {
 		return err
 	}
 	trust, err := s.authority.Trust()
@@ -129,17 +129,17 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logConn, err := connectBus(bus, creds.Log)
+	logConn, err := serverdir.ConnectBus(bus, creds.Log)
 	if err != nil {
 		return err
 	}
 	defer logConn.Close()
-	nodeConn, err := connectBus(bus, creds.Nodes)
+	nodeConn, err := serverdir.ConnectBus(bus, creds.Nodes)
 	if err != nil {
 		return err
 	}
 	defer nodeConn.Close()
-	sysConn, err := connectBus(bus, creds.System)
+	sysConn, err := serverdir.ConnectBus(bus, creds.System)
 	if err != nil {
 		return err
 	}
@@ -153,19 +153,19 @@ func (s *Server) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.head.inLog(ctx, eventLog); err != nil {
+	if err := s.head.InLog(ctx, eventLog); err != nil {
 		return err
 	}
 	rotated := make(chan struct{})
-	keys := &serverIdentity{authority: s.authority, bus: bus, config: s.config, settle: sync.OnceFunc(func() { close(rotated) })}
+	keys := &serverdir.Identity{Authority: s.authority, Bus: bus, Config: s.config, OnSettle: sync.OnceFunc(func() { close(rotated) })}
 	core := server.New(server.Options{
-		Log: witnessed{eventLog, s.head, s.content, stored}, Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
+		Log: serverdir.Witness(eventLog, s.head, s.content, stored), Blobs: blobs, Bus: ringer{nodeConn}, Logger: s.opts.Logger,
 		Identity: keys, Keys: keys,
 		Space:   s.reserve.Check,
 		Silence: s.opts.Silence, InFlight: s.opts.MaxRuns, Compiles: s.opts.Compiles, Keep: engine.Keep{Jobs: s.opts.KeepJobs}, KeepReports: s.opts.Reports,
 		FirstOperator: s.config.First,
 		Epochs:        s.epochs,
-		Scrubs:        scrubNotes{s.opts.Dir}, ScrubEvery: s.opts.ScrubEvery,
+		Scrubs:        serverdir.ScrubNotes{Dir: s.opts.Dir}, ScrubEvery: s.opts.ScrubEvery,
 		NewRunID: func() tutti.RunID { return tutti.RunID(uuid.Must(uuid.NewV7()).String()) },
 	})
 	return s.serve(ctx, core, parts{bus: bus, log: logConn, nodes: nodeConn, sys: sysConn, rotated: rotated})
@@ -194,9 +194,4 @@ type parts struct {
 	bus             *embed.Server
 	log, nodes, sys *nats.Conn
 	rotated         <-chan struct{} // closed when the bus stands on keys that are gone
-}
-
-// connectBus makes one of the server's own connections to its bus.
-func connectBus(bus *embed.Server, user identity.BusUser) (*nats.Conn, error) {
-	return natsbus.Connect("", user.JWT, user.Seed, bus.InProcess())
 }

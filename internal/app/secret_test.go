@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-project/tutti"
@@ -21,7 +23,7 @@ import (
 func secretFleet(t *testing.T) (*servertest.Fleet, cli.Connection) {
 	t.Helper()
 	c := cli.Connection{OperatorDir: filepath.Join(t.TempDir(), "operator")}
-	public, err := sealer{}.Init(c)
+	public, err := operator.Sealer{}.Init(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func agreed(cli.SealedFor) error { return nil }
 // TestTheFirstSealAsks: whoever says no has sealed nothing, and is asked again.
 func TestTheFirstSealAsks(t *testing.T) {
 	f, c := secretFleet(t)
-	ctx, s := servertest.Operator(), sealer{}
+	ctx, s := servertest.Operator(), operator.Sealer{}
 	f.Join("web-01", "web")
 	var asked []tutti.NodeName
 	answer := tutti.Errorf(tutti.CodeInvalid, "no")
@@ -95,7 +97,7 @@ func TestTheFirstSealAsks(t *testing.T) {
 // the certificate.
 func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
 	f, c := secretFleet(t)
-	ctx, s := servertest.Operator(), sealer{}
+	ctx, s := servertest.Operator(), operator.Sealer{}
 	f.Join("web-01", "web")
 	bob := cli.Connection{OperatorDir: filepath.Join(t.TempDir(), "bob")}
 	public, err := s.Recovery(c)
@@ -117,7 +119,7 @@ func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
 	if diff := cmp.Diff([]string{public, public}, asked); diff != "" {
 		t.Errorf("-want +asked for\n%s", diff)
 	}
-	if err := handOnRecovery(c.OperatorDir, bob.OperatorDir); err != nil {
+	if err := operator.HandOnRecovery(c.OperatorDir, bob.OperatorDir); err != nil {
 		t.Fatal(err)
 	}
 	asked, answer = nil, nil
@@ -136,7 +138,7 @@ func TestTheRecoveryKeyIsAskedFor(t *testing.T) {
 // TestOperatorsSeal: for who is there, once more for who comes, and for others; what nodes open is what was set.
 func TestOperatorsSeal(t *testing.T) {
 	f, c := secretFleet(t)
-	ctx, s := servertest.Operator(), sealer{}
+	ctx, s := servertest.Operator(), operator.Sealer{}
 	web := f.Join("web-01", "web")
 	done, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`"hunter2"`), agreed)
 	if diff := cmp.Diff(cli.SealedFor{Key: "db/pw", For: []string{"group:web"}, Nodes: []tutti.NodeName{"web-01"}, First: []tutti.NodeName{"web-01"}}, done); err != nil || diff != "" {
@@ -188,7 +190,7 @@ func TestOperatorsSeal(t *testing.T) {
 // says so.
 func TestKeysArePinned(t *testing.T) {
 	f, c := secretFleet(t)
-	ctx, s := servertest.Operator(), sealer{}
+	ctx, s := servertest.Operator(), operator.Sealer{}
 	f.Join("web-01", "web")
 	set := func() error {
 		_, err := s.Seal(ctx, f, c, "db/pw", []string{"group:web"}, json.RawMessage(`1`), agreed)
@@ -220,7 +222,7 @@ func TestKeysArePinned(t *testing.T) {
 	pushRecovery(t, f, public)
 	wantErr(t, set(), tutti.CodeRefused, "is another recovery key than that of the fleet file")
 	// An operator without the private half has only what he has seen.
-	if err := os.Rename(filepath.Join(c.OperatorDir, recoveryFile), filepath.Join(c.OperatorDir, "away")); err != nil {
+	if err := os.Rename(filepath.Join(c.OperatorDir, operator.RecoveryFile), filepath.Join(c.OperatorDir, "away")); err != nil {
 		t.Fatal(err)
 	}
 	wantErr(t, set(), tutti.CodeRefused, "tutti secret trust --recovery")
@@ -228,7 +230,7 @@ func TestKeysArePinned(t *testing.T) {
 	wantErr(t, set(), "", "")
 	_, err = s.Reseal(ctx, f, c, onlySecret(t, f), nil, agreed)
 	wantErr(t, err, tutti.CodeNotFound, "no recovery key")
-	if err := os.WriteFile(filepath.Join(c.OperatorDir, pinsFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.OperatorDir, operator.PinsFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wantErr(t, set(), tutti.CodeInvalid, "it is damaged")
@@ -251,7 +253,7 @@ func (s inventive) Recipients(ctx context.Context, targets []string) (tutti.Reci
 // TestRecipientsArePlausible: who names nodes seals to these, whatever the server says.
 func TestRecipientsArePlausible(t *testing.T) {
 	f, c := secretFleet(t)
-	ctx, s := servertest.Operator(), sealer{}
+	ctx, s := servertest.Operator(), operator.Sealer{}
 	f.Join("web-01", "web")
 	f.Join("web-02", "web")
 	for _, tc := range []struct {
@@ -284,7 +286,7 @@ func TestARefusedSecretIsNotQuoted(t *testing.T) {
 	f, c := secretFleet(t)
 	f.Join("web-01", "web")
 	for _, value := range []string{"99999999999999999999471147", "1e999999999471147", `{"a": 471147`} {
-		_, err := sealer{}.Seal(servertest.Operator(), f, c, "db/pw", []string{"group:web"}, json.RawMessage(value), agreed)
+		_, err := operator.Sealer{}.Seal(servertest.Operator(), f, c, "db/pw", []string{"group:web"}, json.RawMessage(value), agreed)
 		wantErr(t, err, tutti.CodeInvalid, "not a value that Puppet can read")
 		if err != nil && strings.Contains(err.Error(), "471147") {
 			t.Errorf("it is quoted: %v", err)
@@ -295,9 +297,9 @@ func TestARefusedSecretIsNotQuoted(t *testing.T) {
 // TestTheRecoveryKeyIsMadeOnce: another one would open nothing.
 func TestTheRecoveryKeyIsMadeOnce(t *testing.T) {
 	_, c := secretFleet(t)
-	_, err := sealer{}.Init(c)
+	_, err := operator.Sealer{}.Init(c)
 	wantErr(t, err, tutti.CodeConflict, "could not be opened without it")
-	path := filepath.Join(c.OperatorDir, recoveryFile)
+	path := filepath.Join(c.OperatorDir, operator.RecoveryFile)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v, want mode 0600", info.Mode(), err)
@@ -305,7 +307,7 @@ func TestTheRecoveryKeyIsMadeOnce(t *testing.T) {
 	if err := os.WriteFile(path, []byte("AGE-SECRET-KEY-1CANARY\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = sealer{}.Recovery(c)
+	_, err = operator.Sealer{}.Recovery(c)
 	wantErr(t, err, tutti.CodeInvalid, path)
 	if strings.Contains(err.Error(), "CANARY") {
 		t.Errorf("the error has the key: %v", err)

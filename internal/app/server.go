@@ -16,10 +16,10 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
 	"github.com/tutti-project/tutti/internal/identity"
-	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
-	"github.com/tutti-project/tutti/internal/past"
+	"github.com/tutti-project/tutti/internal/operator"
 	"github.com/tutti-project/tutti/internal/retain"
+	"github.com/tutti-project/tutti/internal/serverdir"
 	"github.com/tutti-project/tutti/internal/space"
 )
 
@@ -46,35 +46,21 @@ type ServerOptions struct {
 	Logger  *slog.Logger
 }
 
-// serverConfig is what `server init` fixes.
-type serverConfig struct {
-	Host   string `json:"host"` // by which nodes and operators reach the server
-	Listen string `json:"listen"`
-	Bus    string `json:"bus"`
-	// First is the certificate of the first operator, for the log.
-	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
-}
-
-const (
-	serverConfigFile = "server.json"
-	defaultReserve   = 64 << 20
-)
-
-var _ past.Tearing = witnessed{}
+const defaultReserve = 64 << 20
 
 // Server is the whole server process: bus, log, writer, HTTP API.
 type Server struct {
 	opts      ServerOptions
-	config    serverConfig
+	config    serverdir.Config
 	lock      *os.File
 	authority *identity.Authority
 	reserve   *space.Reserve
 	listener  net.Listener
 	unix      net.Listener
 	doors     doors
-	head      *head
-	content   *content
-	epochs    *epochs
+	head      *serverdir.Head
+	content   *serverdir.Content
+	epochs    *serverdir.Epochs
 }
 
 // NewServer takes the lock of the data directory and listens; Run serves.
@@ -89,23 +75,23 @@ func NewServer(opts ServerOptions) (*Server, error) {
 
 func (s *Server) open() error {
 	var err error
-	if s.config, err = readConfig(s.opts.Dir); err != nil {
+	if s.config, err = serverdir.ReadConfig(s.opts.Dir); err != nil {
 		return err
 	}
 	s.opts.Listen = cmp.Or(s.opts.Listen, s.config.Listen)
 	s.opts.Bus = cmp.Or(s.opts.Bus, s.config.Bus)
-	if s.lock, err = machine.Lock(s.opts.Dir); err != nil {
+	if s.lock, err = durable.Lock(s.opts.Dir); err != nil {
 		return err
 	}
-	if s.authority, err = loadAuthority(s.opts.Dir); err != nil {
+	if s.authority, err = serverdir.LoadAuthority(s.opts.Dir); err != nil {
 		return err
 	}
 	s.authority.Lives = s.opts.Lives
-	if s.epochs, err = openEpochs(s.opts.Dir); err != nil {
+	if s.epochs, err = serverdir.OpenEpochs(s.opts.Dir); err != nil {
 		return err
 	}
-	s.content = openContent(s.opts.Dir)
-	if s.head, err = openHead(s.opts.Dir, s.opts.Logger); err != nil {
+	s.content = serverdir.OpenContent(s.opts.Dir)
+	if s.head, err = serverdir.OpenHead(s.opts.Dir, s.opts.Logger); err != nil {
 		return err
 	}
 	s.reserve = space.NewReserve("the server's", s.opts.Dir, cmp.Or(s.opts.Reserve, defaultReserve))
@@ -138,7 +124,7 @@ func (s *Server) close() {
 		}
 	}
 	if s.head != nil {
-		s.head.file.Close()
+		s.head.File.Close()
 	}
 	if s.lock != nil {
 		s.lock.Close()
@@ -169,7 +155,7 @@ type InitOptions struct {
 // InitServer makes a server's data directory and the first operator's
 // credentials. It changes nothing if there is a server or an operator already.
 func InitServer(o InitOptions) error {
-	if _, err := os.Stat(filepath.Join(o.Dir, serverConfigFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(o.Dir, serverdir.ConfigFile)); err == nil {
 		return tutti.Errorf(tutti.CodeConflict, "there is a server in %s already", o.Dir)
 	}
 	if _, err := os.Stat(o.OperatorDir); err == nil {
@@ -199,17 +185,17 @@ func InitServer(o InitOptions) error {
 	if err != nil {
 		return err // validate has split it
 	}
-	if err := writeServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
+	if err := operator.WriteServer(o.OperatorDir, "https://"+net.JoinHostPort(o.Host, port)); err != nil {
 		return err
 	}
 	if err := authority.ForgetCodeKey(); err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(serverConfig{Host: o.Host, Listen: o.Listen, Bus: o.Bus, First: bundle.Issued()}, "", "  ")
+	raw, err := json.MarshalIndent(serverdir.Config{Host: o.Host, Listen: o.Listen, Bus: o.Bus, First: bundle.Issued()}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(o.Dir, serverConfigFile), append(raw, '\n'), 0o600)
+	return durable.WriteFile(filepath.Join(o.Dir, serverdir.ConfigFile), append(raw, '\n'), 0o600)
 }
 
 // validate finds what would fail when the keys are made already.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -20,9 +22,9 @@ type pusher struct {
 	again  bool
 }
 
-func newPusher(t *testing.T, o ConnectOptions) *pusher {
+func newPusher(t *testing.T, o operator.ConnectOptions) *pusher {
 	t.Helper()
-	server, err := Connect(o)
+	server, err := operator.Connect(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,13 +47,13 @@ func (p *pusher) push(environment, content string) error {
 // counters are what the server shows as signed, by environment.
 func (p *pusher) counters() map[string]uint64 {
 	p.t.Helper()
-	s, err := newSigner(p.t.Context(), p.server, p.conn.OperatorDir)
+	s, err := operator.NewSigner(p.t.Context(), p.server, p.conn.OperatorDir)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	out := map[string]uint64{}
-	for _, c := range s.said.Codes {
-		said, err := s.known.Said(*c.Statement)
+	for _, c := range s.Said.Codes {
+		said, err := s.Known.Said(*c.Statement)
 		if err != nil {
 			p.t.Error(err)
 		}
@@ -81,7 +83,7 @@ func TestACounterGoesUp(t *testing.T) {
 			t.Errorf("%s: counter %d, want %d", step.reason, got, step.want)
 		}
 	}
-	file := filepath.Join(p.conn.OperatorDir, countersFile)
+	file := filepath.Join(p.conn.OperatorDir, operator.CountersFile)
 	if err := os.WriteFile(file, []byte(`{"production": 40}`), 0o600); err != nil { // the server was put back
 		t.Fatal(err)
 	}
@@ -147,7 +149,7 @@ func TestTheFleetFileIsSigned(t *testing.T) {
 	}
 	sign := func(text string) *tutti.Statement {
 		t.Helper()
-		st, err := signFleet(t.Context(), p.server, p.conn, []byte(text))
+		st, err := operator.SignFleet(t.Context(), p.server, p.conn, []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,14 +157,14 @@ func TestTheFleetFileIsSigned(t *testing.T) {
 	}
 	counter := func() uint64 {
 		t.Helper()
-		s, err := newSigner(t.Context(), p.server, p.conn.OperatorDir)
+		s, err := operator.NewSigner(t.Context(), p.server, p.conn.OperatorDir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.said.Plans == nil {
+		if s.Said.Plans == nil {
 			return 0
 		}
-		said, err := s.known.Plans(*s.said.Plans)
+		said, err := s.Known.Plans(*s.Said.Plans)
 		if err != nil {
 			t.Fatal(err)
 		}

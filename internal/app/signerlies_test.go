@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/cli"
@@ -46,7 +48,7 @@ func (d deaf) TrustOperators(_ context.Context, in tutti.Statement) error {
 func secretsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, name := range []string{"code.key", "code-next.key", trustFile} {
+	for _, name := range []string{"code.key", "code-next.key", operator.TrustFile} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			out[name] = string(raw)
@@ -88,7 +90,7 @@ func TestWhatARotatedKeySignsIsNotSignedAgain(t *testing.T) {
 		d := newDeaf(liar{honest, change})
 		p.server = d
 		_, _ = p.rotate(cli.RotateCodeKey{})
-		_, _ = trustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: "bob", Key: identity.EncodeCodePublicKey(publicOf(newCodeKey(t)))})
+		_, _ = operator.TrustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: "bob", Key: identity.EncodeCodePublicKey(operator.PublicOf(newCodeKey(t)))})
 		for _, in := range *d.codes {
 			if in.Code == tutti.DigestOf(evil.Manifest) {
 				t.Errorf("%s: the code of the rotated key was signed again", what)
@@ -116,7 +118,7 @@ func TestAStatusSaysWhatIsNotVerified(t *testing.T) {
 		}
 	}
 	honest, dir := p.server, p.conn.OperatorDir
-	evil, err := identity.State(tutti.StatementTrust, tutti.Trusted{Fleet: load(t, dir).Pin(), Counter: 3, Keys: []string{identity.EncodeCodePublicKey(publicOf(stolen))}}, stolen)
+	evil, err := identity.State(tutti.StatementTrust, tutti.Trusted{Fleet: load(t, dir).Pin(), Counter: 3, Keys: []string{identity.EncodeCodePublicKey(operator.PublicOf(stolen))}}, stolen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestAStatusSaysWhatIsNotVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range all {
-		if e.Name() == "code.key" || e.Name() == trustFile || e.IsDir() {
+		if e.Name() == "code.key" || e.Name() == operator.TrustFile || e.IsDir() {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
@@ -240,7 +242,7 @@ func TestACounterLeaps(t *testing.T) {
 		t.Errorf("the operator signs above what the server shows: %v", err)
 	}
 	p.server = honest
-	if err := os.WriteFile(filepath.Join(dir, countersFile), []byte(`{"production": 9007199254740000}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, operator.CountersFile), []byte(`{"production": 9007199254740000}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.push("production", "two"); tutti.CodeOf(err) != tutti.CodeRefused {
@@ -256,11 +258,11 @@ func TestARotationAsks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own, err := operatorsKey(p.conn.OperatorDir)
+	own, err := operator.OperatorsKey(p.conn.OperatorDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: own.Operator, Key: own.Key}); err != nil {
+	if _, err := operator.TrustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: own.Operator, Key: own.Key}); err != nil {
 		t.Fatal(err)
 	}
 	before := secretsOf(t, p.conn.OperatorDir)
@@ -322,7 +324,9 @@ func TestARotationSignsWhatItAskedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			signed := func(st *tutti.Statement) bool { return st != nil && st.SignedBy(identity.KeyID(publicOf(next))) }
+			signed := func(st *tutti.Statement) bool {
+				return st != nil && st.SignedBy(identity.KeyID(operator.PublicOf(next)))
+			}
 			for _, c := range said.Codes {
 				if c.Environment == "evil" && signed(c.Statement) {
 					t.Error("the new key has signed code that the question did not name")
@@ -348,7 +352,7 @@ func TestWhoWasDistrustedStaysOut(t *testing.T) {
 	}
 	trust := func(name string, remove bool) (cli.OperatorsTrusted, error) {
 		t.Helper()
-		return trustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: name, Key: identity.EncodeCodePublicKey(publicOf(newCodeKey(t))), Remove: remove})
+		return operator.TrustOperator(t.Context(), p.server, p.conn, cli.TrustOperator{Name: name, Key: identity.EncodeCodePublicKey(operator.PublicOf(newCodeKey(t))), Remove: remove})
 	}
 	must := func(name string, remove bool) cli.OperatorsTrusted {
 		t.Helper()
@@ -379,10 +383,10 @@ func TestWhoWasDistrustedStaysOut(t *testing.T) {
 		if strings.Join(out.Operators, " ") != "ada bob" || len(out.Added) != 1 || !strings.Contains(out.Note, "put back") {
 			t.Errorf("%s: %+v", what, out)
 		}
-		if err := os.Remove(filepath.Join(p.conn.OperatorDir, operatorsFile)); err != nil { // what the deaf server was told
+		if err := os.Remove(filepath.Join(p.conn.OperatorDir, operator.OperatorsFile)); err != nil { // what the deaf server was told
 			t.Fatal(err)
 		}
-		if err := writeOperators(p.conn.OperatorDir, *func() *tutti.Statement { p.server = honest; return shown() }()); err != nil {
+		if err := operator.WriteOperators(p.conn.OperatorDir, *func() *tutti.Statement { p.server = honest; return shown() }()); err != nil {
 			t.Fatal(err)
 		}
 		p.server = d

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/httpapi"
@@ -16,13 +18,13 @@ type labOperator struct{}
 var _ stage.Operator = labOperator{}
 
 func (labOperator) ServerURL(conn cli.Connection) (string, error) {
-	return ConnectOptions(conn).server()
+	return operator.ConnectOptions(conn).ServerURL()
 }
 
-func (labOperator) KeepServer(dir, url string) error { return writeServer(dir, url) }
+func (labOperator) KeepServer(dir, url string) error { return operator.WriteServer(dir, url) }
 
 func (labOperator) Connect(conn cli.Connection) (*httpapi.Client, error) {
-	return Connect(ConnectOptions(conn))
+	return operator.Connect(operator.ConnectOptions(conn))
 }
 
 func (labOperator) Push(ctx context.Context, s cli.Server, conn cli.Connection, in cli.PushCode) (tutti.CodePushed, error) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-project/tutti/internal/operator"
+
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/identity"
@@ -26,7 +28,7 @@ func newCodeKey(t *testing.T) ed25519.PrivateKey {
 
 // pinning is a membership that trusts a key first, and then what a statement says.
 func pinning(first ed25519.PrivateKey, last, operators *tutti.Statement) identity.EnrolResponse {
-	return identity.EnrolResponse{Fleet: testFleet, CodeKey: identity.EncodeCodePublicKey(publicOf(first)), Trust: last, Operators: operators}
+	return identity.EnrolResponse{Fleet: testFleet, CodeKey: identity.EncodeCodePublicKey(operator.PublicOf(first)), Trust: last, Operators: operators}
 }
 
 // saysTrust is a statement about code keys.
@@ -34,7 +36,7 @@ func saysTrust(t *testing.T, fleet tutti.Digest, counter uint64, keys []ed25519.
 	t.Helper()
 	body := tutti.Trusted{Fleet: fleet, Counter: counter}
 	for _, key := range keys {
-		body.Keys = append(body.Keys, identity.EncodeCodePublicKey(publicOf(key)))
+		body.Keys = append(body.Keys, identity.EncodeCodePublicKey(operator.PublicOf(key)))
 	}
 	st, err := identity.State(tutti.StatementTrust, body, by...)
 	if err != nil {
@@ -47,7 +49,7 @@ func saysTrust(t *testing.T, fleet tutti.Digest, counter uint64, keys []ed25519.
 func saysOperators(t *testing.T, fleet tutti.Digest, counter uint64, name string, by ...ed25519.PrivateKey) *tutti.Statement {
 	t.Helper()
 	st, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: fleet, Counter: counter, Operators: []tutti.OperatorKey{
-		{Operator: name, Key: identity.EncodeCodePublicKey(publicOf(by[0]))},
+		{Operator: name, Key: identity.EncodeCodePublicKey(operator.PublicOf(by[0]))},
 	}}, by...)
 	if err != nil {
 		t.Fatal(err)
@@ -84,15 +86,15 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 		"a server that was put back":        {pinning(a, alone, nil), pinning(a, nil, nil), false, keys{b}, nil},
 		"a newcomer":                        {identity.EnrolResponse{}, pinning(b, alone, nil), false, keys{b}, nil},
 	} {
-		got, err := keepPins(tc.had, tc.told, nil)
+		got, err := machine.KeepPins(tc.had, tc.told, nil)
 		if tc.refused {
-			if tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), string(identity.KeyID(publicOf(a)))) || !strings.Contains(err.Error(), "--trust-code-key "+string(identity.KeyID(publicOf(evil)))) {
+			if tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), string(identity.KeyID(operator.PublicOf(a)))) || !strings.Contains(err.Error(), "--trust-code-key "+string(identity.KeyID(operator.PublicOf(evil)))) {
 				t.Errorf("%s: %v, want that it is refused, with both keys", what, err)
 			}
-			if got, err := keepPins(tc.had, tc.told, named(evil)); err != nil || got.CodeKey != tc.told.CodeKey {
+			if got, err := machine.KeepPins(tc.had, tc.told, named(evil)); err != nil || got.CodeKey != tc.told.CodeKey {
 				t.Errorf("%s, on the word of somebody on the node: %v", what, err)
 			}
-			if _, err := keepPins(tc.had, tc.told, named(b)); tutti.CodeOf(err) != tutti.CodeRefused {
+			if _, err := machine.KeepPins(tc.had, tc.told, named(b)); tutti.CodeOf(err) != tutti.CodeRefused {
 				t.Errorf("%s, though somebody on the node has named another key: %v", what, err)
 			}
 			continue
@@ -107,7 +109,7 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 			continue
 		}
 		for _, key := range tc.trusts {
-			if !now.Has(publicOf(key)) {
+			if !now.Has(operator.PublicOf(key)) {
 				t.Errorf("%s: a key is missing", what)
 			}
 		}
@@ -117,7 +119,7 @@ func TestANodeThatJoinsAgainKeepsItsPins(t *testing.T) {
 // named are the ids of keys.
 func named(keys ...ed25519.PrivateKey) (out []string) {
 	for _, key := range keys {
-		out = append(out, string(identity.KeyID(publicOf(key))))
+		out = append(out, string(identity.KeyID(operator.PublicOf(key))))
 	}
 	return out
 }
@@ -139,7 +141,7 @@ func TestAKeyThatIsNamedIsTheOnlyOne(t *testing.T) {
 		"a key of before any statement": {pinning(a, nil, nil), named(b), tutti.CodeRefused},
 	} {
 		for who, had := range map[string]identity.EnrolResponse{"a node": pinning(a, alone, nil), "a newcomer": {}} {
-			got, err := keepPins(had, tc.told, tc.keys)
+			got, err := machine.KeepPins(had, tc.told, tc.keys)
 			if tutti.CodeOf(err) != tc.code || err == nil && got.Trust != tc.told.Trust {
 				t.Errorf("%s, %s: %v, want code %q", who, what, err, tc.code)
 			}
@@ -164,7 +166,7 @@ func TestAKeyThatIsNamedKeepsTheRest(t *testing.T) {
 		"another key, and no list":     {pinning(other, nil, nil), other, "", nil},
 		"another fleet, with this key": {elsewhere, a, tutti.CodeRefused, nil},
 	} {
-		got, err := keepPins(pinning(a, nil, list), tc.told, named(tc.key))
+		got, err := machine.KeepPins(pinning(a, nil, list), tc.told, named(tc.key))
 		if tutti.CodeOf(err) != tc.code || err == nil && got.Operators != tc.operators {
 			t.Errorf("%s: operators %v, %v, want code %q", what, got.Operators, err, tc.code)
 		}
@@ -182,15 +184,15 @@ func TestJoinAgainAtAnotherFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := JoinOptions{Dir: dir, Token: token.Text, Again: true}
-	if _, err := Join(t.Context(), again); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), keys[0]) {
+	again := machine.JoinOptions{Dir: dir, Token: token.Text, Again: true}
+	if _, err := machine.Join(t.Context(), again); tutti.CodeOf(err) != tutti.CodeRefused || !strings.Contains(err.Error(), keys[0]) {
 		t.Errorf("join again: %v, want that it is refused, with the key", err)
 	}
 	if now := trusted(t, dir); now.Fleet != before.Fleet || !now.Has(before.Keys[0]) {
 		t.Errorf("the node trusts %+v", now)
 	}
 	again.CodeKeys = keys
-	if _, err := Join(t.Context(), again); err != nil {
+	if _, err := machine.Join(t.Context(), again); err != nil {
 		t.Errorf("with the key: %v", err)
 	}
 	if now := trusted(t, dir); string(identity.KeyID(now.Keys[0])) != keys[0] {
@@ -214,13 +216,13 @@ func TestAListOfARotatedKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSigners(dir, on)
+	s, err := machine.NewSigners(dir, on)
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := func(counter uint64, signer ed25519.PrivateKey, by ...ed25519.PrivateKey) tutti.Statement {
 		st, err := identity.State(tutti.StatementOperators, tutti.TrustedOperators{Fleet: fleet, Counter: counter, Operators: []tutti.OperatorKey{
-			{Operator: "admin", Key: identity.EncodeCodePublicKey(publicOf(signer))},
+			{Operator: "admin", Key: identity.EncodeCodePublicKey(operator.PublicOf(signer))},
 		}}, by...)
 		if err != nil {
 			t.Fatal(err)
@@ -254,7 +256,7 @@ func TestAListOfARotatedKey(t *testing.T) {
 			t.Errorf("%s the word of the server is enough: %v", when, err)
 		}
 		if on, err = identity.LoadMembership(dir); err == nil {
-			s, err = newSigners(dir, on)
+			s, err = machine.NewSigners(dir, on)
 		}
 		if err != nil {
 			t.Fatal(err)

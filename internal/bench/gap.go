@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 )
 
@@ -54,7 +55,7 @@ func startNode(ctx context.Context, s *localServer, name tutti.NodeName, w *stop
 	if err != nil {
 		return err
 	}
-	if _, err := app.Join(ctx, app.JoinOptions{Dir: state, Token: token.Text}); err != nil {
+	if _, err := machine.Join(ctx, machine.JoinOptions{Dir: state, Token: token.Text}); err != nil {
 		return err
 	}
 	node, err := identity.LoadNode(filepath.Join(state, "identity"))

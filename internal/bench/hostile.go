@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/cli"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/wire"
 )
@@ -225,7 +226,7 @@ func joined(ctx context.Context, s *serverProcess, dir string, name tutti.NodeNa
 		return nil, err
 	}
 	state := filepath.Join(dir, string(name))
-	if _, err := app.Join(ctx, app.JoinOptions{Dir: state, Token: token.Text}); err != nil {
+	if _, err := machine.Join(ctx, machine.JoinOptions{Dir: state, Token: token.Text}); err != nil {
 		return nil, err
 	}
 	return connected(ctx, state)

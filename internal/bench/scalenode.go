@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/api"
 	"github.com/tutti-project/tutti/internal/agent"
-	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/puppet"
 	"github.com/tutti-project/tutti/wire"
@@ -47,7 +47,7 @@ func (f *simulatedFleet) grow(ctx context.Context, s *serverProcess, from, to in
 			if err != nil {
 				return err
 			}
-			_, err = app.Join(joinCtx, app.JoinOptions{Dir: f.state(i), Token: token.Text})
+			_, err = machine.Join(joinCtx, machine.JoinOptions{Dir: f.state(i), Token: token.Text})
 			return err
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/bustest"
 	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/operator"
 )
 
 const (
@@ -62,7 +63,7 @@ func newServerProcess(o options, dir string) (*serverProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Client, err = app.Connect(app.ConnectOptions{OperatorDir: s.operator})
+	s.Client, err = operator.Connect(operator.ConnectOptions{OperatorDir: s.operator})
 	return s, err
 }
 

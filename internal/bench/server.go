@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-project/tutti/internal/app"
 	"github.com/tutti-project/tutti/internal/httpapi"
+	"github.com/tutti-project/tutti/internal/operator"
 )
 
 // localServer is a real server on loopback, as its operator reaches it.
@@ -44,7 +45,7 @@ func withServer(ctx context.Context, f func(ctx context.Context, s *localServer)
 		return err
 	}
 	s.parts.Go(func() { _ = server.Run(ctx) })
-	if s.Client, err = app.Connect(app.ConnectOptions{OperatorDir: s.operator}); err != nil {
+	if s.Client, err = operator.Connect(operator.ConnectOptions{OperatorDir: s.operator}); err != nil {
 		return err
 	}
 	return f(ctx, s)

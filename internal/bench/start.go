@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tutti-project/tutti/api"
-	"github.com/tutti-project/tutti/internal/app"
+	"github.com/tutti-project/tutti/internal/machine"
 )
 
 const startTimes = 9
@@ -28,7 +28,7 @@ func measureStart(ctx context.Context, o options) ([]figure, error) {
 			return err
 		}
 		state := filepath.Join(s.dir, "node")
-		if _, err := app.Join(ctx, app.JoinOptions{Dir: state, Token: token.Text}); err != nil {
+		if _, err := machine.Join(ctx, machine.JoinOptions{Dir: state, Token: token.Text}); err != nil {
 			return err
 		}
 		for range startTimes {

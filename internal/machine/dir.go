@@ -1,14 +1,9 @@
-// Package machine has what servers and agents need of the machine that they live on: systemd units, the locks of their
-// directories, and a node's credentials. With it a machine leaves its fleet.
+// Package machine is the life of a machine in a fleet: it joins and keeps its credentials, it leaves, and its systemd units
+// start servers and agents.
 package machine
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
-	"syscall"
-
-	"github.com/tutti-project/tutti"
 )
 
 // IdentityDir is the directory, in an agent's, of the files that say which node this is.
@@ -16,19 +11,3 @@ func IdentityDir(dir string) string { return filepath.Join(dir, "identity") }
 
 // CompileFile is in the agent's directory, where there is a Puppet Server.
 const CompileFile = "compile.json"
-
-// Lock takes the exclusive lock of a data directory, which ends with the
-// process or when the file is closed. CodeConflict: another process has it.
-func Lock(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, tutti.Errorf(tutti.CodeConflict, "%s is in use by another process: %v", dir, err)
-	}
-	_ = f.Truncate(0)
-	fmt.Fprintf(f, "%d\n", os.Getpid())
-	return f, nil
-}

@@ -66,7 +66,7 @@ func Leave(ctx context.Context, o LeaveOptions) (Left, error) {
 	if err := unit.stop(ctx); err != nil {
 		return out, err
 	}
-	lock, err := Lock(o.Dir)
+	lock, err := durable.Lock(o.Dir)
 	if err == nil {
 		defer lock.Close()
 		err = settled(o) // nothing begins any more

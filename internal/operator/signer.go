@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // countersFile keeps in an operator's directory the highest counter that was signed there for each environment.
-const countersFile = "signed.json"
+const CountersFile = "signed.json"
 
 // signer is an operator who may sign code, and what was signed before.
 type signer struct {
@@ -28,15 +28,15 @@ type signer struct {
 	next  ed25519.PrivateKey   // that takes its place; nil: no rotation was begun here
 	keys  []ed25519.PrivateKey // those of them that sign, the oldest first; none: own was rotated elsewhere
 	now   identity.Trust       // the keys that sign, by the last statement that is verified; none: nothing was said of them
-	known identity.Trust       // whose signatures count as shown: these keys, or the own one
+	Known identity.Trust       // whose signatures count as shown: these keys, or the own one
 	chain []tutti.Statement    // all statements about code keys, verified
-	said  tutti.Signing
+	Said  tutti.Signing
 	old   bool // the server knows no statements
-	again bool // what the server has is signed again
+	Again bool // what the server has is signed again
 }
 
-// newSigner reads the operator's directory and asks the server what was signed.
-func newSigner(ctx context.Context, server api.Signings, dir string) (*signer, error) {
+// NewSigner reads the operator's directory and asks the server what was signed.
+func NewSigner(ctx context.Context, server api.Signings, dir string) (*signer, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
 		return nil, err
@@ -48,15 +48,15 @@ func newSigner(ctx context.Context, server api.Signings, dir string) (*signer, e
 	if s.fleet, err = identity.KeepFleet(dir, bundle.Pin()); err != nil {
 		return nil, err
 	}
-	s.said, err = server.Signing(ctx)
+	s.Said, err = server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
-		s.said, s.old, err = tutti.Signing{Fleet: s.fleet}, true, nil
+		s.Said, s.old, err = tutti.Signing{Fleet: s.fleet}, true, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.said.Fleet != s.fleet {
-		return nil, tutti.Errorf(tutti.CodeRefused, "%s is of the fleet %.19s, and the server of %.19s: nothing is signed for another fleet", dir, s.fleet, s.said.Fleet)
+	if s.Said.Fleet != s.fleet {
+		return nil, tutti.Errorf(tutti.CodeRefused, "%s is of the fleet %.19s, and the server of %.19s: nothing is signed for another fleet", dir, s.fleet, s.Said.Fleet)
 	}
 	next, err := identity.NextCodeKey(dir)
 	if err != nil {
@@ -66,10 +66,10 @@ func newSigner(ctx context.Context, server api.Signings, dir string) (*signer, e
 	if err := s.follow(); err != nil {
 		return nil, err
 	}
-	if s.now.Counter == 0 || s.now.Has(publicOf(s.own)) {
+	if s.now.Counter == 0 || s.now.Has(PublicOf(s.own)) {
 		s.keys = append(s.keys, s.own)
 	}
-	if next != nil && s.now.Has(publicOf(next)) {
+	if next != nil && s.now.Has(PublicOf(next)) {
 		s.keys = append(s.keys, next)
 	}
 	return s, nil
@@ -82,16 +82,16 @@ func (s *signer) follow() error {
 	if err != nil {
 		return err
 	}
-	own := []ed25519.PublicKey{publicOf(s.own)}
+	own := []ed25519.PublicKey{PublicOf(s.own)}
 	if s.next != nil {
-		own = append(own, publicOf(s.next))
+		own = append(own, PublicOf(s.next))
 	}
-	if s.now, s.chain, err = identity.Chain(s.fleet, kept, s.said.Trust, own...); err != nil {
-		return tutti.Wrap("", err, "what the server says of code keys does not follow from what is in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, trustFile)
+	if s.now, s.chain, err = identity.Chain(s.fleet, kept, s.Said.Trust, own...); err != nil {
+		return tutti.Wrap("", err, "what the server says of code keys does not follow from what is in %s, so nothing is signed; if another operator has rotated the key, get code.key and %s from them", s.dir, TrustFile)
 	}
-	s.known = identity.Trust{Fleet: s.fleet, Keys: s.now.Keys}
+	s.Known = identity.Trust{Fleet: s.fleet, Keys: s.now.Keys}
 	if s.now.Counter == 0 {
-		s.known.Keys = own[:1]
+		s.Known.Keys = own[:1]
 	}
 	if len(s.chain) > len(kept) {
 		return writeTrust(s.dir, s.chain)
@@ -99,7 +99,7 @@ func (s *signer) follow() error {
 	return nil
 }
 
-func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+func PublicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
 // maySign refuses who has no key that nodes trust.
 func (s *signer) maySign() error {
@@ -109,21 +109,21 @@ func (s *signer) maySign() error {
 	return tutti.Errorf(tutti.CodeRefused, "the code-signing key in %s signs no more: it was rotated; get the new code.key from the operator who did it", s.dir)
 }
 
-// code signs a manifest of an environment. What nodes have already is not signed again: it keeps its counter.
-func (s *signer) code(environment string, manifest []byte) (tutti.SignedCode, error) {
+// Code signs a manifest of an environment. What nodes have already is not signed again: it keeps its counter.
+func (s *signer) Code(environment string, manifest []byte) (tutti.SignedCode, error) {
 	if err := s.maySign(); err != nil {
 		return tutti.SignedCode{}, err
 	}
 	digest, highest := tutti.DigestOf(manifest), uint64(0)
-	for _, c := range s.said.Codes {
+	for _, c := range s.Said.Codes {
 		if c.Environment != environment || c.Statement == nil {
 			continue
 		}
-		said, err := s.known.Said(*c.Statement)
+		said, err := s.Known.Said(*c.Statement)
 		if err != nil || said.Environment != environment {
 			continue // a server may show any number: only one that was signed counts
 		}
-		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.again {
+		if c.Last && said.Digest == digest && s.stillSigned(*c.Statement) && !s.Again {
 			return tutti.SignedCode{Manifest: manifest, Signature: identity.SignManifest(s.keys[0], environment, manifest), Statement: c.Statement}, nil
 		}
 		highest = max(highest, said.Counter)
@@ -143,10 +143,10 @@ func (s *signer) plans(source []byte) (*tutti.Statement, error) {
 	if err := s.maySign(); err != nil {
 		return nil, err
 	}
-	said, shown := tutti.SignedPlans{}, s.said.Plans
+	said, shown := tutti.SignedPlans{}, s.Said.Plans
 	if shown != nil {
 		var err error
-		if said, err = s.known.Plans(*shown); err != nil {
+		if said, err = s.Known.Plans(*shown); err != nil {
 			said = tutti.SignedPlans{} // a server may show any number
 		}
 	}
@@ -162,12 +162,12 @@ func (s *signer) plans(source []byte) (*tutti.Statement, error) {
 	return &st, err
 }
 
-// signFleet signs a fleet file, if the operator of a directory has a code-signing key and the server knows statements.
-func signFleet(ctx context.Context, server cli.Server, c cli.Connection, source []byte) (*tutti.Statement, error) {
+// SignFleet signs a fleet file, if the operator of a directory has a code-signing key and the server knows statements.
+func SignFleet(ctx context.Context, server cli.Server, c cli.Connection, source []byte) (*tutti.Statement, error) {
 	if bundle, err := identity.LoadOperator(c.OperatorDir); err != nil || bundle.CodeKey == nil {
 		return nil, nil //nolint:nilerr // the server says who may push
 	}
-	s, err := newSigner(ctx, server, c.OperatorDir)
+	s, err := NewSigner(ctx, server, c.OperatorDir)
 	if err != nil || s.old {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *signer) stillSigned(st tutti.Statement) bool {
 
 // count returns the next counter of an environment, above one that is shown, once the directory remembers it.
 func (s *signer) count(environment string, shown uint64) (uint64, error) {
-	file := filepath.Join(s.dir, countersFile)
+	file := filepath.Join(s.dir, CountersFile)
 	signed := map[string]uint64{}
 	raw, err := os.ReadFile(file)
 	if err == nil {

@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"bytes"
@@ -21,8 +21,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// operatorsKey returns the public key by which the operator of a directory signs actions; it is made if there is none.
-func operatorsKey(dir string) (tutti.OperatorKey, error) {
+// OperatorsKey returns the public key by which the operator of a directory signs actions; it is made if there is none.
+func OperatorsKey(dir string) (tutti.OperatorKey, error) {
 	bundle, err := identity.LoadOperator(dir)
 	if err != nil {
 		return tutti.OperatorKey{}, tutti.Wrap("", err, "an operator's directory is needed to sign actions")
@@ -31,12 +31,12 @@ func operatorsKey(dir string) (tutti.OperatorKey, error) {
 	if err != nil {
 		return tutti.OperatorKey{}, err
 	}
-	return tutti.OperatorKey{Operator: bundle.Name, Key: identity.EncodeCodePublicKey(publicOf(key))}, nil
+	return tutti.OperatorKey{Operator: bundle.Name, Key: identity.EncodeCodePublicKey(PublicOf(key))}, nil
 }
 
-// trustOperator signs the next list of operators who sign actions: one is added, or left out.
-func trustOperator(ctx context.Context, server cli.Server, c cli.Connection, in cli.TrustOperator) (cli.OperatorsTrusted, error) {
-	s, err := newSigner(ctx, server, c.OperatorDir)
+// TrustOperator signs the next list of operators who sign actions: one is added, or left out.
+func TrustOperator(ctx context.Context, server cli.Server, c cli.Connection, in cli.TrustOperator) (cli.OperatorsTrusted, error) {
+	s, err := NewSigner(ctx, server, c.OperatorDir)
 	if err == nil {
 		err = s.maySign()
 	}
@@ -71,7 +71,7 @@ func trustOperator(ctx context.Context, server cli.Server, c cli.Connection, in 
 		err = server.TrustOperators(ctx, st)
 	}
 	if err == nil {
-		err = writeOperators(s.dir, st)
+		err = WriteOperators(s.dir, st)
 	}
 	out := cli.OperatorsTrusted{Operators: []string{}, Note: last.note}
 	for _, o := range list.Operators {
@@ -95,19 +95,19 @@ func without(of, other []tutti.OperatorKey) []string {
 
 // operatorsFile keeps in an operator's directory the last list of operators who sign actions that was signed there, or was gone
 // on from: without it a server could show an earlier one, and bring back who was distrusted.
-const operatorsFile = "operators.json"
+const OperatorsFile = "operators.json"
 
-func writeOperators(dir string, list tutti.Statement) error {
+func WriteOperators(dir string, list tutti.Statement) error {
 	raw, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(dir, operatorsFile), append(raw, '\n'), 0o600)
+	return durable.WriteFile(filepath.Join(dir, OperatorsFile), append(raw, '\n'), 0o600)
 }
 
 // readOperators returns that list; nil: the directory knows of none.
 func readOperators(dir string) (*tutti.Statement, error) {
-	file := filepath.Join(dir, operatorsFile)
+	file := filepath.Join(dir, OperatorsFile)
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -135,8 +135,8 @@ func (s *signer) lastOperators() (lastList, error) {
 		return out, err
 	}
 	shown := out.list
-	if s.said.Operators != nil {
-		if shown, err = s.known.Operators(*s.said.Operators); err != nil && kept == nil {
+	if s.Said.Operators != nil {
+		if shown, err = s.Known.Operators(*s.Said.Operators); err != nil && kept == nil {
 			return out, tutti.Wrap("", err, "the list that the server shows")
 		}
 	}
@@ -146,7 +146,7 @@ func (s *signer) lastOperators() (lastList, error) {
 	}
 	had, bad := identity.ReadOperators(*kept)
 	if bad != nil {
-		return out, tutti.Wrap(tutti.CodeDamaged, bad, "%s", filepath.Join(s.dir, operatorsFile))
+		return out, tutti.Wrap(tutti.CodeDamaged, bad, "%s", filepath.Join(s.dir, OperatorsFile))
 	}
 	out.list, out.before = shown, had.Operators
 	switch {
@@ -156,9 +156,9 @@ func (s *signer) lastOperators() (lastList, error) {
 	case shown.Counter < had.Counter:
 		out.list, out.kept = had, kept
 		out.note = fmt.Sprintf("The server shows list %d, and %s has list %d: the server was put back, or it lies. This list goes on from list %d.", shown.Counter, s.dir, had.Counter, had.Counter)
-	case shown.Counter == had.Counter && !bytes.Equal(kept.Body, s.said.Operators.Body):
+	case shown.Counter == had.Counter && !bytes.Equal(kept.Body, s.Said.Operators.Body):
 		return out, tutti.Errorf(tutti.CodeRefused, "list %d of operators that the server shows (%s) is another one than the one that %s has (%s): nothing is signed; ask who else signs lists, and remove %s there if the server's is right",
-			shown.Counter, operatorsText(shown.Operators), s.dir, operatorsText(had.Operators), operatorsFile)
+			shown.Counter, operatorsText(shown.Operators), s.dir, operatorsText(had.Operators), OperatorsFile)
 	case tutti.Leaps(had.Counter, shown.Counter):
 		return out, tutti.Errorf(tutti.CodeRefused, "the server shows list %d of operators, and the last one in %s is %d: nobody lists operators that often; if that was not you, rotate the key (tutti rotate code-key)", shown.Counter, s.dir, had.Counter)
 	}
@@ -168,8 +168,8 @@ func (s *signer) lastOperators() (lastList, error) {
 // actionLife is for how long an action is good after nodes were waited for: clocks differ.
 const actionLife = 5 * time.Minute
 
-// signAction signs a change for some nodes; nothing where operators sign no actions.
-func signAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
+// SignAction signs a change for some nodes; nothing where operators sign no actions.
+func SignAction(ctx context.Context, server cli.Server, c cli.Connection, in api.AskNodes, nodes []tutti.NodeName) ([]tutti.Statement, error) {
 	said, err := server.Signing(ctx)
 	if tutti.CodeOf(err) == tutti.CodeNotFound { // a server of release 0.2.0 or before
 		return nil, nil

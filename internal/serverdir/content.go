@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"fmt"
@@ -17,18 +17,18 @@ const (
 	contentStream = "TUTTI_BLOBS" // as natsbus calls it
 )
 
-// content is for the content beside the log what head is for the log: up to where it was acknowledged,
+// Content is for the content beside the log what head is for the log: up to where it was acknowledged,
 // in a file that is written behind each append. It is a witness, and never newer than what is on disk.
-type content struct {
+type Content struct {
 	path string
 
 	mu  sync.Mutex
 	seq uint64 // as the file says
 }
 
-// openContent reads what was acknowledged of the server in dir. A file that cannot be read says nothing.
-func openContent(dir string) *content {
-	c := &content{path: filepath.Join(dir, contentFile)}
+// OpenContent reads what was acknowledged of the server in dir. A file that cannot be read says nothing.
+func OpenContent(dir string) *Content {
+	c := &Content{path: filepath.Join(dir, contentFile)}
 	raw, err := os.ReadFile(c.path)
 	if err != nil {
 		return c
@@ -47,7 +47,7 @@ func contentLine(seq uint64) string {
 }
 
 // moved keeps what the blobs have acknowledged, or that nobody knows it.
-func (c *content) moved(blobs *natsbus.Blobs) {
+func (c *Content) moved(blobs *natsbus.Blobs) {
 	seq, known := blobs.Stored()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,9 +58,9 @@ func (c *content) moved(blobs *natsbus.Blobs) {
 	_ = os.WriteFile(c.path, []byte(contentLine(seq)), 0o600) // the next one follows
 }
 
-// inFiles verifies, before a bus starts on dir and cuts off what is damaged, that the files have what was
+// InFiles verifies, before a bus starts on dir and cuts off what is damaged, that the files have what was
 // acknowledged. Only damage is judged: what was deleted is not there, either. CodeDamaged.
-func (c *content) inFiles(dir string) error {
+func (c *Content) InFiles(dir string) error {
 	if c.seq == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"bytes"
@@ -16,20 +16,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/archive"
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/identity"
-	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/natsbus"
-	"github.com/tutti-project/tutti/internal/natsbus/embed"
 	"github.com/tutti-project/tutti/internal/server"
 )
 
 const (
-	callBackup    = "/v1/server/backup"
+	CallBackup    = "/v1/server/backup"
 	statusDamaged = http.StatusConflict // content that a backup needs is gone
 )
 
@@ -96,9 +91,9 @@ func noteBackup(o BackupOptions, end archive.End, err error) error {
 	return tutti.Wrap("", err, "%s is a whole backup; that it was made could not be noted", o.File)
 }
 
-// lastBackup is when the last backup of a server was made, zero if there was none, and when its directory was.
-func lastBackup(dir string) (made, began time.Time) {
-	if info, err := os.Stat(filepath.Join(dir, serverConfigFile)); err == nil {
+// LastBackup is when the last backup of a server was made, zero if there was none, and when its directory was.
+func LastBackup(dir string) (made, began time.Time) {
+	if info, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
 		began = info.ModTime()
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, backupFile))
@@ -109,13 +104,13 @@ func lastBackup(dir string) (made, began time.Time) {
 	return note.At, began
 }
 
-// backupName is the name of a backup in a directory of backups: in the order of time.
-func backupName(at time.Time) string { return "tutti-" + at.UTC().Format("20060102T150405Z") + ".tar" }
+// BackupName is the name of a backup in a directory of backups: in the order of time.
+func BackupName(at time.Time) string { return "tutti-" + at.UTC().Format("20060102T150405Z") + ".tar" }
 
 var backupRE = regexp.MustCompile(`^tutti-\d{8}T\d{6}Z\.tar$`)
 
-// pruneBackups removes all but the latest backups of a directory, and nothing else there.
-func pruneBackups(dir string, keep int) (removed []string, err error) {
+// PruneBackups removes all but the latest backups of a directory, and nothing else there.
+func PruneBackups(dir string, keep int) (removed []string, err error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
 		return nil, err
@@ -132,7 +127,7 @@ func pruneBackups(dir string, keep int) (removed []string, err error) {
 }
 
 func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, error) {
-	lock, err := machine.Lock(o.Dir)
+	lock, err := durable.Lock(o.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return archive.End{}, tutti.Errorf(tutti.CodeNotFound, "no server in %s", o.Dir)
@@ -142,30 +137,30 @@ func backup(ctx context.Context, o BackupOptions, to io.Writer) (archive.End, er
 		return archive.End{}, err
 	}
 	defer lock.Close()
-	head, err := openHead(o.Dir, slog.New(slog.DiscardHandler))
+	head, err := OpenHead(o.Dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return archive.End{}, err
 	}
-	defer head.file.Close()
-	if err := head.inFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
+	defer head.File.Close()
+	if err := head.InFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
 		return archive.End{}, err
 	}
-	if err := openContent(o.Dir).inFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
+	if err := OpenContent(o.Dir).InFiles(filepath.Join(o.Dir, "jetstream")); err != nil {
 		return archive.End{}, err
 	}
-	st, err := openStores(ctx, o.Dir)
+	st, err := OpenStores(ctx, o.Dir)
 	if err != nil {
 		return archive.End{}, err
 	}
-	defer st.close()
-	log, err := natsbus.OpenLog(ctx, st.conn, natsbus.LogOptions{Blobs: st.blobs})
+	defer st.Close()
+	log, err := natsbus.OpenLog(ctx, st.Conn, natsbus.LogOptions{Blobs: st.Blobs})
 	if err == nil {
-		err = head.inLog(ctx, log)
+		err = head.InLog(ctx, log)
 	}
 	if err != nil {
 		return archive.End{}, err
 	}
-	core := server.New(server.Options{Log: log, Blobs: st.blobs, Logger: slog.New(slog.DiscardHandler)})
+	core := server.New(server.Options{Log: log, Blobs: st.Blobs, Logger: slog.New(slog.DiscardHandler)})
 	c := &copier{dir: o.Dir, release: o.Release, to: to, hold: func(f func() error) error { return f() }}
 	return c.end(core.CopyLog(ctx, c))
 }
@@ -177,7 +172,7 @@ func backupRunning(ctx context.Context, socket string, to io.Writer) (archive.En
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://tutti"+callBackup, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://tutti"+CallBackup, nil)
 	if err != nil {
 		return archive.End{}, err
 	}
@@ -231,7 +226,7 @@ type copier struct {
 
 // Begin implements past.Copy.
 func (c *copier) Begin(after uint64, link tutti.Digest) error {
-	config, err := readConfig(c.dir)
+	config, err := ReadConfig(c.dir)
 	if err != nil {
 		return err
 	}
@@ -263,7 +258,7 @@ func (c *copier) files() ([]namedFile, error) {
 		return nil, err
 	}
 	var out []namedFile
-	for _, name := range append([]string{filepath.Join(c.dir, serverConfigFile)}, names...) {
+	for _, name := range append([]string{filepath.Join(c.dir, ConfigFile)}, names...) {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
@@ -282,80 +277,4 @@ func (c *copier) end(err error) (archive.End, error) {
 		return archive.End{}, err
 	}
 	return c.Close()
-}
-
-func readConfig(dir string) (serverConfig, error) {
-	var out serverConfig
-	path := filepath.Join(dir, serverConfigFile)
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return out, tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", dir, dir)
-	}
-	if err != nil {
-		return out, tutti.Wrap(tutti.CodeInvalid, err, "%s", path)
-	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, damaged(path, err)
-	}
-	return out, nil
-}
-
-// loadAuthority reads the keys of the server in dir. CodeDamaged: one of them is not what it was.
-func loadAuthority(dir string) (*identity.Authority, error) {
-	path := filepath.Join(dir, "identity")
-	authority, err := identity.Load(path)
-	if errors.Is(err, identity.ErrCorrupt) {
-		return nil, damaged(path, err)
-	}
-	return authority, err
-}
-
-// damaged says what to do about what a backup has.
-func damaged(path string, err error) error {
-	return tutti.Wrap(tutti.CodeDamaged, err, "%s is damaged; nothing was changed; put it back from a backup", path)
-}
-
-// stores are the bus of a server that does not run, and what is kept there.
-type stores struct {
-	bus   *embed.Server
-	conn  *nats.Conn
-	blobs *natsbus.Blobs
-}
-
-func (s stores) close() {
-	if s.conn != nil {
-		s.conn.Close()
-	}
-	s.bus.Shutdown()
-}
-
-// openStores starts the bus of a server's directory where nobody finds it.
-func openStores(ctx context.Context, dir string) (stores, error) {
-	authority, err := loadAuthority(dir)
-	if err != nil {
-		return stores{}, err
-	}
-	trust, err := authority.Trust()
-	if err != nil {
-		return stores{}, err
-	}
-	creds, err := authority.ServerCreds()
-	if err != nil {
-		return stores{}, err
-	}
-	var s stores
-	s.bus, err = embed.Start(embed.Options{
-		Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", TLS: authority.Bus(), Trust: embed.Trust(trust),
-	})
-	if err != nil {
-		return stores{}, err
-	}
-	if s.conn, err = connectBus(s.bus, creds.Log); err == nil {
-		s.blobs, err = natsbus.OpenBlobs(ctx, s.conn)
-	}
-	if err != nil {
-		s.close()
-		return stores{}, err
-	}
-	return s, nil
 }

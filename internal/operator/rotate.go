@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 
 // trustFile keeps in an operator's directory the statements about code keys, which were verified or made there. A server
 // that was put back to before them is told again, and one that says others is not believed.
-const trustFile = "trust.json"
+const TrustFile = "trust.json"
 
 // rotation is a rotation of the code-signing key, as far as it is.
 type rotation struct {
@@ -33,9 +33,9 @@ type rotation struct {
 	agreed map[tutti.Digest]bool     // the bodies of the statements that it was asked for
 }
 
-// rotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
+// RotateCodeKey takes the next steps. Each one is found out from the server and the directory, so that it can be
 // killed at any point, and repeated.
-func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
+func RotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in cli.RotateCodeKey) (cli.CodeKeyRotation, error) {
 	if in.Status {
 		said, err := server.Signing(ctx)
 		if err != nil {
@@ -54,7 +54,7 @@ func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	r.sign = in.Confirm
 	finished := false
 	switch {
-	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(publicOf(r.next)): // it was killed before it was done
+	case r.next != nil && len(r.now.Keys) == 1 && r.now.Has(PublicOf(r.next)): // it was killed before it was done
 		finished, err = true, r.useNext()
 	case in.Finish:
 		finished, err = true, r.finish(ctx, in.Leave)
@@ -64,7 +64,7 @@ func rotateCodeKey(ctx context.Context, server cli.Server, c cli.Connection, in 
 	if err != nil {
 		return cli.CodeKeyRotation{}, err
 	}
-	out, err := rotationNow(ctx, server, r.said)
+	out, err := rotationNow(ctx, server, r.Said)
 	out.Finished = finished
 	return out, err
 }
@@ -88,16 +88,16 @@ func newRotation(ctx context.Context, server cli.Server, dir string) (*rotation,
 
 // look reads the directory, and asks the server.
 func (r *rotation) look(ctx context.Context, dir string) (err error) {
-	r.signer, err = newSigner(ctx, r.server, dir)
+	r.signer, err = NewSigner(ctx, r.server, dir)
 	return err
 }
 
 // begin lets nodes trust both keys, and signs by the new one what is in use.
 func (r *rotation) begin(ctx context.Context) error {
-	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(publicOf(r.next))) {
+	if len(r.now.Keys) > 1 && (r.next == nil || !r.now.Has(PublicOf(r.next))) {
 		return tutti.Errorf(tutti.CodeConflict, "another rotation goes on, and its new key is not in %s: finish it where it was begun", r.dir)
 	}
-	for _, c := range r.said.Codes {
+	for _, c := range r.Said.Codes {
 		if c.Statement == nil {
 			return tutti.Errorf(tutti.CodeConflict, "the code %.19s of environment %s was pushed by an earlier release, and carries no counter: push it again first (tutti code push), or wait for the jobs that use it", c.Code, c.Environment)
 		}
@@ -120,10 +120,10 @@ func (r *rotation) begin(ctx context.Context) error {
 
 // finish lets nodes trust the new key alone.
 func (r *rotation) finish(ctx context.Context, leave []tutti.NodeName) error {
-	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(publicOf(r.next)) {
+	if r.next == nil || len(r.now.Keys) != 2 || !r.now.Has(PublicOf(r.next)) {
 		return tutti.Errorf(tutti.CodeConflict, "no rotation goes on that was begun in %s; begin one with: tutti rotate code-key", r.dir)
 	}
-	state, err := rotationNow(ctx, r.server, r.said)
+	state, err := rotationNow(ctx, r.server, r.Said)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (r *rotation) useNext() error {
 func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed25519.PrivateKey) error {
 	body := tutti.Trusted{Fleet: r.fleet, Counter: r.now.Counter + 1}
 	for _, key := range keys {
-		body.Keys = append(body.Keys, identity.EncodeCodePublicKey(publicOf(key)))
+		body.Keys = append(body.Keys, identity.EncodeCodePublicKey(PublicOf(key)))
 	}
 	st, err := identity.State(tutti.StatementTrust, body, by...)
 	if err != nil {
@@ -190,24 +190,24 @@ func (r *rotation) say(ctx context.Context, keys []ed25519.PrivateKey, by ...ed2
 func (r *rotation) confirm(ctx context.Context) error {
 	r.agreed = map[tutti.Digest]bool{}
 	lacks := func(st *tutti.Statement) bool {
-		if st == nil || r.next != nil && st.SignedBy(identity.KeyID(publicOf(r.next))) {
+		if st == nil || r.next != nil && st.SignedBy(identity.KeyID(PublicOf(r.next))) {
 			return false
 		}
 		r.agreed[tutti.DigestOf(st.Body)] = true
 		return true
 	}
 	var what []string
-	for _, c := range r.said.Codes {
+	for _, c := range r.Said.Codes {
 		if !lacks(c.Statement) {
 			continue
 		}
-		said, err := r.known.Said(*c.Statement)
+		said, err := r.Known.Said(*c.Statement)
 		if err != nil {
 			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
 		}
 		what = append(what, fmt.Sprintf("code %.19s of environment %s, counter %d, %s", said.Digest, said.Environment, said.Counter, r.pushed(ctx, c)))
 	}
-	if lacks(r.said.Operators) {
+	if lacks(r.Said.Operators) {
 		last, err := r.lastOperators()
 		if err != nil {
 			return err
@@ -251,11 +251,11 @@ func (r *rotation) pushed(ctx context.Context, c tutti.SignedNow) string {
 
 // signCodes adds the new key's signature to what is in use. Those of keys that are trusted no more are left out.
 func (r *rotation) signCodes(ctx context.Context) error {
-	for _, c := range r.said.Codes {
-		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(publicOf(r.next))) {
+	for _, c := range r.Said.Codes {
+		if c.Statement == nil || c.Statement.SignedBy(identity.KeyID(PublicOf(r.next))) {
 			continue
 		}
-		if _, err := r.known.Said(*c.Statement); err != nil {
+		if _, err := r.Known.Said(*c.Statement); err != nil {
 			return tutti.Wrap("", err, "the code %.19s of environment %s is not signed again", c.Code, c.Environment)
 		}
 		if err := r.sameAsAsked(*c.Statement, "the code of environment "+c.Environment); err != nil {
@@ -271,11 +271,11 @@ func (r *rotation) signCodes(ctx context.Context) error {
 
 // signOperators does the same for the list of operators who sign actions.
 func (r *rotation) signOperators(ctx context.Context) error {
-	list := r.said.Operators
-	if list == nil || list.SignedBy(identity.KeyID(publicOf(r.next))) {
+	list := r.Said.Operators
+	if list == nil || list.SignedBy(identity.KeyID(PublicOf(r.next))) {
 		return nil
 	}
-	if _, err := r.known.Operators(*list); err != nil {
+	if _, err := r.Known.Operators(*list); err != nil {
 		return err
 	}
 	if err := r.sameAsAsked(*list, "the list of operators who sign actions"); err != nil {
@@ -285,7 +285,7 @@ func (r *rotation) signOperators(ctx context.Context) error {
 	if err := r.server.TrustOperators(ctx, st); err != nil {
 		return err
 	}
-	return writeOperators(r.dir, st)
+	return WriteOperators(r.dir, st)
 }
 
 // tellOperators tells a server that was put back the list of operators that the directory has. A list from before it is not
@@ -296,7 +296,7 @@ func (r *rotation) tellOperators(ctx context.Context) error {
 		return err
 	}
 	const again = "the server has lost the list of operators who sign actions, or shows an earlier one; sign it again: tutti operator trust"
-	if _, err := r.known.Operators(*last.kept); err != nil {
+	if _, err := r.Known.Operators(*last.kept); err != nil {
 		return tutti.Wrap("", err, again)
 	}
 	if err := r.server.TrustOperators(ctx, *last.kept); err != nil {
@@ -314,7 +314,7 @@ func (r *rotation) tellOperators(ctx context.Context) error {
 // bySelf leaves out of a statement the signatures of keys that are trusted no more.
 func (r *rotation) bySelf(st tutti.Statement) tutti.Statement {
 	st.Signatures = slices.DeleteFunc(slices.Clone(st.Signatures), func(s tutti.Signature) bool {
-		return s.Key != identity.KeyID(publicOf(r.own))
+		return s.Key != identity.KeyID(PublicOf(r.own))
 	})
 	return st
 }
@@ -324,12 +324,12 @@ func writeTrust(dir string, all []tutti.Statement) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(dir, trustFile), append(raw, '\n'), 0o600)
+	return durable.WriteFile(filepath.Join(dir, TrustFile), append(raw, '\n'), 0o600)
 }
 
 // readTrust returns the statements that an operator's directory knows; none: it knows of none.
 func readTrust(dir string) ([]tutti.Statement, error) {
-	file := filepath.Join(dir, trustFile)
+	file := filepath.Join(dir, TrustFile)
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -343,7 +343,7 @@ func readTrust(dir string) ([]tutti.Statement, error) {
 
 // tellAgain tells the server the statements that it has lost, because it was put back, and one that it never took.
 func (r *rotation) tellAgain(ctx context.Context) error {
-	for _, st := range r.chain[min(len(r.said.Trust), len(r.chain)):] {
+	for _, st := range r.chain[min(len(r.Said.Trust), len(r.chain)):] {
 		switch err := r.server.TrustKeys(ctx, st); {
 		case tutti.CodeOf(err) == tutti.CodeConflict:
 			// The server has what the keys of before have signed. Whether that is good the new key cannot know.
@@ -403,10 +403,10 @@ func notVerified(dir string, said tutti.Signing) string {
 	}
 	var own []ed25519.PublicKey
 	if bundle.CodeKey != nil {
-		own = append(own, publicOf(bundle.CodeKey))
+		own = append(own, PublicOf(bundle.CodeKey))
 	}
 	if next, err := identity.NextCodeKey(dir); err == nil && next != nil {
-		own = append(own, publicOf(next))
+		own = append(own, PublicOf(next))
 	}
 	switch _, _, err := identity.Chain(fleet, kept, said.Trust, own...); {
 	case err != nil && len(own) == 0:

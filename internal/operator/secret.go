@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tutti-project/tutti"
@@ -22,8 +23,8 @@ import (
 
 // Files of an operator's directory that secrets need.
 const (
-	recoveryFile = "recovery.key" // the private half; secret init
-	pinsFile     = "pins.json"
+	RecoveryFile = "recovery.key" // the private half; secret init
+	PinsFile     = "pins.json"
 )
 
 // pins are the keys that this operator has sealed to before. The server says which keys nodes have: one that names another
@@ -40,15 +41,15 @@ type pinnedSecret struct {
 	For []string `json:"for"`
 }
 
-// sealer implements cli.Sealer with what lies in the operator's directory.
-type sealer struct{}
+// Sealer implements cli.Sealer with what lies in the operator's directory.
+type Sealer struct{}
 
 // Init implements cli.Sealer.
-func (sealer) Init(c cli.Connection) (string, error) {
+func (Sealer) Init(c cli.Connection) (string, error) {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.OperatorDir, recoveryFile)
+	path := filepath.Join(c.OperatorDir, RecoveryFile)
 	switch _, err := os.Stat(path); {
 	case err == nil:
 		return "", tutti.Errorf(tutti.CodeConflict, "%s is there: secrets that are sealed to it could not be opened without it; `tutti secret init --show` prints its public half", path)
@@ -66,7 +67,7 @@ func (sealer) Init(c cli.Connection) (string, error) {
 }
 
 // Recovery implements cli.Sealer.
-func (sealer) Recovery(c cli.Connection) (string, error) {
+func (Sealer) Recovery(c cli.Connection) (string, error) {
 	private, err := privateRecovery(c)
 	if err != nil {
 		return "", err
@@ -75,7 +76,7 @@ func (sealer) Recovery(c cli.Connection) (string, error) {
 }
 
 func privateRecovery(c cli.Connection) (string, error) {
-	path := filepath.Join(c.OperatorDir, recoveryFile)
+	path := filepath.Join(c.OperatorDir, RecoveryFile)
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", tutti.Errorf(tutti.CodeNotFound, "no recovery key %s: get it from the operator who ran `tutti secret init`, which the fleet needs once", path)
@@ -90,7 +91,7 @@ func privateRecovery(c cli.Connection) (string, error) {
 }
 
 // Seal implements cli.Sealer.
-func (sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key string, targets []string, value json.RawMessage, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
+func (Sealer) Seal(ctx context.Context, s cli.Server, c cli.Connection, key string, targets []string, value json.RawMessage, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
 	if err := tutti.ValidateKey(key); err != nil {
 		return cli.SealedFor{}, err
 	}
@@ -144,7 +145,7 @@ func send(ctx context.Context, s cli.Server, secret tutti.Secret, text tutti.Sec
 }
 
 // Reseal implements cli.Sealer.
-func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view api.SecretView, targets []string, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
+func (Sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view api.SecretView, targets []string, ask func(cli.SealedFor) error) (cli.SealedFor, error) {
 	out := cli.SealedFor{Key: view.Key}
 	private, err := privateRecovery(c)
 	if err != nil {
@@ -196,7 +197,7 @@ func (sealer) Reseal(ctx context.Context, s cli.Server, c cli.Connection, view a
 }
 
 // Trust implements cli.Sealer.
-func (sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes []tutti.NodeName, recovery bool) error {
+func (Sealer) Trust(ctx context.Context, s cli.Server, c cli.Connection, nodes []tutti.NodeName, recovery bool) error {
 	known, unlock, err := lockPins(c)
 	if err != nil {
 		return err
@@ -283,10 +284,10 @@ func compare(c cli.Connection, to tutti.Recipients, keep bool) (first []tutti.No
 		return nil, "", err
 	}
 	defer unlock()
-	public, err := (sealer{}).Recovery(c)
+	public, err := (Sealer{}).Recovery(c)
 	if err == nil && public != to.Recovery {
 		return nil, "", tutti.Errorf(tutti.CodeRefused, "%s is another recovery key than that of the fleet file (%s): write its public half into the fleet file (`tutti secret init --show`), "+
-			"or move it away and get the fleet's", filepath.Join(c.OperatorDir, recoveryFile), to.Recovery)
+			"or move it away and get the fleet's", filepath.Join(c.OperatorDir, RecoveryFile), to.Recovery)
 	}
 	if known.Recovery != "" && known.Recovery != to.Recovery {
 		return nil, "", tutti.Errorf(tutti.CodeRefused, "the recovery key of the fleet file (%s) is not the one that this operator knows (%s): whoever changed it could read what is sealed now; "+
@@ -339,7 +340,7 @@ func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return known, nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(c.OperatorDir, pinsFile+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(c.OperatorDir, PinsFile+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return known, nil, err
 	}
@@ -364,7 +365,7 @@ func lockPins(c cli.Connection) (known pins, unlock func(), err error) {
 const pinsWait = 10 * time.Second
 
 func loadPins(c cli.Connection) (pins, error) {
-	path := filepath.Join(c.OperatorDir, pinsFile)
+	path := filepath.Join(c.OperatorDir, PinsFile)
 	raw, err := os.ReadFile(path)
 	out := pins{}
 	if err == nil {
@@ -390,5 +391,9 @@ func (p pins) save(c cli.Connection) error {
 	if err := os.MkdirAll(c.OperatorDir, 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(c.OperatorDir, pinsFile), append(raw, '\n'), 0o600)
+	return durable.WriteFile(filepath.Join(c.OperatorDir, PinsFile), append(raw, '\n'), 0o600)
+}
+
+func flock(f *os.File) error {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"crypto/ed25519"
@@ -12,106 +12,106 @@ import (
 	"github.com/tutti-project/tutti/internal/server"
 )
 
-// serverIdentity is package identity as package server wants it.
-type serverIdentity struct {
-	authority *identity.Authority
-	bus       *embed.Server
-	config    serverConfig
-	settle    func() // see server.Keys
+// Identity is package identity as package server wants it.
+type Identity struct {
+	Authority *identity.Authority
+	Bus       *embed.Server
+	Config    Config
+	OnSettle  func() // see server.Keys
 }
 
 var (
-	_ server.Identity = (*serverIdentity)(nil)
-	_ server.Keys     = (*serverIdentity)(nil)
+	_ server.Identity = (*Identity)(nil)
+	_ server.Keys     = (*Identity)(nil)
 )
 
-func (s *serverIdentity) address(listen string) string {
+func (s *Identity) address(listen string) string {
 	_, port, _ := net.SplitHostPort(listen) // was listened on
-	return net.JoinHostPort(s.config.Host, port)
+	return net.JoinHostPort(s.Config.Host, port)
 }
 
-func (s *serverIdentity) NewToken(in api.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
+func (s *Identity) NewToken(in api.CreateToken) (string, tutti.TokenID, tutti.Digest, error) {
 	return identity.NewToken(identity.TokenParams{
-		Address: s.address(s.config.Listen), Bus: s.address(s.config.Bus), Pin: s.authority.Pin(),
+		Address: s.address(s.Config.Listen), Bus: s.address(s.Config.Bus), Pin: s.Authority.Pin(),
 		Name: in.Name, Groups: in.Groups, TTL: in.TTL,
 	})
 }
 
-func (s *serverIdentity) VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error) {
+func (s *Identity) VerifyEnrol(in api.EnrolRequest) (tutti.Digest, error) {
 	req := identity.EnrolRequest(in)
 	return tutti.DigestOf(in.Secret), req.Verify()
 }
 
-func (s *serverIdentity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error) {
-	jwt, err := s.authority.NodeJWT(key, node)
+func (s *Identity) Enrol(node tutti.NodeName, key tutti.NodeKey) (api.Enrolled, error) {
+	jwt, err := s.Authority.NodeJWT(key, node)
 	if err != nil {
 		return api.Enrolled{}, err
 	}
-	sets, err := s.authority.KeySets()
+	sets, err := s.Authority.KeySets()
 	return api.Enrolled{
-		Node: node, JWT: jwt, CA: string(s.authority.CA()), Bus: s.address(s.config.Bus),
-		CodeKey: identity.EncodeCodePublicKey(s.authority.CodePublicKey()), Time: time.Now().UTC(), Was: sets.Was, Fleet: s.authority.Fleet(),
+		Node: node, JWT: jwt, CA: string(s.Authority.CA()), Bus: s.address(s.Config.Bus),
+		CodeKey: identity.EncodeCodePublicKey(s.Authority.CodePublicKey()), Time: time.Now().UTC(), Was: sets.Was, Fleet: s.Authority.Fleet(),
 	}, err
 }
 
-func (s *serverIdentity) Revoke(keys ...tutti.NodeKey) error {
+func (s *Identity) Revoke(keys ...tutti.NodeKey) error {
 	for _, key := range keys {
-		account, err := s.authority.Revoke(key)
+		account, err := s.Authority.Revoke(key)
 		if err != nil {
 			return err
 		}
-		if err := s.bus.UpdateAccount(account); err != nil {
+		if err := s.Bus.UpdateAccount(account); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *serverIdentity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, error) {
-	sign := s.authority.SignOperator
+func (s *Identity) IssueOperator(in api.IssueOperator) (api.IssuedOperator, error) {
+	sign := s.Authority.SignOperator
 	if in.Follows {
-		sign = s.authority.SignFollower
+		sign = s.Authority.SignFollower
 	}
 	out, err := sign(in.Operator, in.Request)
-	out.Server = "https://" + s.address(s.config.Listen)
+	out.Server = "https://" + s.address(s.Config.Listen)
 	return out, err
 }
 
 // KeySets implements server.Keys.
-func (s *serverIdentity) KeySets() (tutti.KeySets, error) { return s.authority.KeySets() }
+func (s *Identity) KeySets() (tutti.KeySets, error) { return s.Authority.KeySets() }
 
 // Rotate implements server.Keys. The running bus is told at once who lets nodes in, except that it forgets a set only when
 // it is started again.
-func (s *serverIdentity) Rotate(phase tutti.RotationPhase) error {
+func (s *Identity) Rotate(phase tutti.RotationPhase) error {
 	switch phase {
 	case tutti.RotationFinished:
-		return s.authority.FinishRotation()
+		return s.Authority.FinishRotation()
 	case tutti.RotationAbandoned:
-		if err := s.authority.AbandonRotation(); err != nil {
+		if err := s.Authority.AbandonRotation(); err != nil {
 			return err
 		}
 	case tutti.RotationBegun:
-		if err := s.authority.BeginRotation(); err != nil {
+		if err := s.Authority.BeginRotation(); err != nil {
 			return err
 		}
 		fallthrough
 	default:
-		if err := s.authority.EnterRotation(phase); err != nil {
+		if err := s.Authority.EnterRotation(phase); err != nil {
 			return err
 		}
 	}
-	return s.bus.UpdateAccount(s.authority.NodesAccount())
+	return s.Bus.UpdateAccount(s.Authority.NodesAccount())
 }
 
 // Settle implements server.Keys.
-func (s *serverIdentity) Settle() { s.settle() }
+func (s *Identity) Settle() { s.OnSettle() }
 
 // Fleet implements server.Signers.
-func (s *serverIdentity) Fleet() tutti.Digest { return s.authority.Fleet() }
+func (s *Identity) Fleet() tutti.Digest { return s.Authority.Fleet() }
 
 // trust is which code keys sign after some statements.
-func (s *serverIdentity) trust(said []tutti.Statement) (identity.Trust, error) {
-	t := identity.Trust{Fleet: s.authority.Fleet(), Keys: []ed25519.PublicKey{s.authority.CodePublicKey()}}
+func (s *Identity) trust(said []tutti.Statement) (identity.Trust, error) {
+	t := identity.Trust{Fleet: s.Authority.Fleet(), Keys: []ed25519.PublicKey{s.Authority.CodePublicKey()}}
 	for _, st := range said {
 		var err error
 		if t, err = t.Follow(st); err != nil {
@@ -122,7 +122,7 @@ func (s *serverIdentity) trust(said []tutti.Statement) (identity.Trust, error) {
 }
 
 // Code implements server.Signers.
-func (s *serverIdentity) Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error) {
+func (s *Identity) Code(trust []tutti.Statement, in tutti.SignedCode) (tutti.Signed, error) {
 	t, err := s.trust(trust)
 	if err != nil {
 		return tutti.Signed{}, err
@@ -131,7 +131,7 @@ func (s *serverIdentity) Code(trust []tutti.Statement, in tutti.SignedCode) (tut
 }
 
 // Said implements server.Signers.
-func (s *serverIdentity) Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error) {
+func (s *Identity) Said(trust []tutti.Statement, in tutti.Statement) (tutti.Signed, error) {
 	t, err := s.trust(trust)
 	if err != nil {
 		return tutti.Signed{}, err
@@ -140,7 +140,7 @@ func (s *serverIdentity) Said(trust []tutti.Statement, in tutti.Statement) (tutt
 }
 
 // Next implements server.Signers.
-func (s *serverIdentity) Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error) {
+func (s *Identity) Next(trust []tutti.Statement, next tutti.Statement) (tutti.KeysTrusted, error) {
 	before, err := s.trust(trust)
 	if err != nil {
 		return tutti.KeysTrusted{}, err
@@ -160,7 +160,7 @@ func (s *serverIdentity) Next(trust []tutti.Statement, next tutti.Statement) (tu
 }
 
 // Operators implements server.Signers.
-func (s *serverIdentity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
+func (s *Identity) Operators(trust []tutti.Statement, in tutti.Statement) (tutti.OperatorsTrusted, error) {
 	t, err := s.trust(trust)
 	if err != nil {
 		return tutti.OperatorsTrusted{}, err
@@ -174,7 +174,7 @@ func (s *serverIdentity) Operators(trust []tutti.Statement, in tutti.Statement) 
 }
 
 // Plans implements server.Signers.
-func (s *serverIdentity) Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error) {
+func (s *Identity) Plans(trust []tutti.Statement, in tutti.Statement) (tutti.SignedPlans, error) {
 	t, err := s.trust(trust)
 	if err != nil {
 		return tutti.SignedPlans{}, err

@@ -1,4 +1,4 @@
-package app
+package machine
 
 import (
 	"crypto/ed25519"
@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-project/tutti/internal/identity"
 )
 
-// signers is which code keys a node trusts. The node's membership keeps that.
-type signers struct {
+// Signers is which code keys a node trusts. The node's membership keeps that.
+type Signers struct {
 	dir    string
 	mu     sync.Mutex
 	now    identity.Trust
@@ -21,13 +21,13 @@ type signers struct {
 }
 
 var (
-	_ agent.Signers = (*signers)(nil)
-	_ agent.Acting  = (*signers)(nil)
+	_ agent.Signers = (*Signers)(nil)
+	_ agent.Acting  = (*Signers)(nil)
 )
 
-// newSigners takes what a membership on disk says.
-func newSigners(dir string, m identity.EnrolResponse) (*signers, error) {
-	s := &signers{dir: dir, list: m.Operators}
+// NewSigners takes what a membership on disk says.
+func NewSigners(dir string, m identity.EnrolResponse) (*Signers, error) {
+	s := &Signers{dir: dir, list: m.Operators}
 	var err error
 	s.now, err = m.Trusts()
 	s.judge()
@@ -36,7 +36,7 @@ func newSigners(dir string, m identity.EnrolResponse) (*signers, error) {
 
 // judge says who signs actions by the keys that are trusted now. A list that only a key of before has signed is nobody's
 // word. The node does not go back to the server's word for that: it does nothing until it has a list that is good.
-func (s *signers) judge() {
+func (s *Signers) judge() {
 	if s.list == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (s *signers) judge() {
 }
 
 // Listed implements agent.Acting.
-func (s *signers) Listed() uint64 {
+func (s *Signers) Listed() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.acting == nil {
@@ -58,7 +58,7 @@ func (s *signers) Listed() uint64 {
 }
 
 // Take implements agent.Acting.
-func (s *signers) Take(list tutti.Statement) error {
+func (s *Signers) Take(list tutti.Statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, err := s.now.Operators(list)
@@ -73,7 +73,7 @@ func (s *signers) Take(list tutti.Statement) error {
 }
 
 // Action implements agent.Acting.
-func (s *signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
+func (s *Signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -87,21 +87,21 @@ func (s *signers) Action(in *tutti.Statement) (*tutti.SignedAction, error) {
 }
 
 // Code implements agent.Signers.
-func (s *signers) Code(in tutti.SignedCode) (tutti.Signed, error) {
+func (s *Signers) Code(in tutti.SignedCode) (tutti.Signed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.Code(in)
 }
 
 // Trusts implements agent.Signers.
-func (s *signers) Trusts() uint64 {
+func (s *Signers) Trusts() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.Counter
 }
 
 // Follow implements agent.Signers. The last statement is kept: it names all keys that sign.
-func (s *signers) Follow(chain []tutti.Statement) error {
+func (s *Signers) Follow(chain []tutti.Statement) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.now
@@ -143,9 +143,9 @@ func changeMembership(dir string, change func(*identity.EnrolResponse)) error {
 	return m.Write(dir)
 }
 
-// keepFleet notes the id of the fleet in a membership that an earlier release has written: a later CA does not
+// KeepFleet notes the id of the fleet in a membership that an earlier release has written: a later CA does not
 // change it.
-func keepFleet(dir string, m *identity.EnrolResponse) error {
+func KeepFleet(dir string, m *identity.EnrolResponse) error {
 	if m.Fleet != "" {
 		return nil
 	}
@@ -169,10 +169,10 @@ func checkOperators(m identity.EnrolResponse) error {
 	return err
 }
 
-// keepPins returns the membership of a node that joins again: whose code it runs and whose actions it does, it knows
+// KeepPins returns the membership of a node that joins again: whose code it runs and whose actions it does, it knows
 // already, and the word of a server is not enough for others. The agent follows the statements that lie between with its first
 // claim. CodeKeys are all keys that somebody has named on the node, empty: none was.
-func keepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
+func KeepPins(had, told identity.EnrolResponse, codeKeys []string) (identity.EnrolResponse, error) {
 	theirs, err := told.Trusts()
 	if err != nil {
 		return told, err

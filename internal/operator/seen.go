@@ -1,4 +1,4 @@
-package app
+package operator
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 )
 
 // seenFile keeps in an operator's directory how far the server was seen.
-const seenFile = "seen.json"
+const SeenFile = "seen.json"
 
 // seen is that file. Other commands of the operator may write it at the same time; the highest
 // position counts. It is a witness: one that cannot be read or written says nothing.
@@ -50,4 +50,4 @@ func (s *seen) See(at tutti.Position) {
 }
 
 // seenBy is the witness of the operator in a directory.
-func seenBy(operatorDir string) *seen { return &seen{path: filepath.Join(operatorDir, seenFile)} }
+func seenBy(operatorDir string) *seen { return &seen{path: filepath.Join(operatorDir, SeenFile)} }

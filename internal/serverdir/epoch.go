@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"encoding/json"
@@ -10,15 +10,14 @@ import (
 
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/durable"
-	"github.com/tutti-project/tutti/internal/machine"
 	"github.com/tutti-project/tutti/internal/writer"
 )
 
 // epochFile keeps beside the log which epoch of it was served here (ADR 0018).
-const epochFile = "epoch.json"
+const EpochFile = "epoch.json"
 
-// epochs is that file.
-type epochs struct {
+// Epochs is that file.
+type Epochs struct {
 	path  string
 	Epoch tutti.Epoch `json:"epoch,omitzero"` // zero: none was served yet
 	// Above: the next start begins another one, of at least this number. It is the time, in
@@ -27,10 +26,10 @@ type epochs struct {
 	Above uint64 `json:"above,omitempty"`
 }
 
-var _ writer.Epochs = (*epochs)(nil)
+var _ writer.Epochs = (*Epochs)(nil)
 
-func openEpochs(dir string) (*epochs, error) {
-	e := &epochs{path: filepath.Join(dir, epochFile)}
+func OpenEpochs(dir string) (*Epochs, error) {
+	e := &Epochs{path: filepath.Join(dir, EpochFile)}
 	raw, err := os.ReadFile(e.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return e, nil
@@ -42,18 +41,18 @@ func openEpochs(dir string) (*epochs, error) {
 }
 
 // Last implements writer.Epochs.
-func (e *epochs) Last() (tutti.Epoch, uint64) { return e.Epoch, e.Above }
+func (e *Epochs) Last() (tutti.Epoch, uint64) { return e.Epoch, e.Above }
 
 // Began implements writer.Epochs.
-func (e *epochs) Began(now tutti.Epoch) error {
+func (e *Epochs) Began(now tutti.Epoch) error {
 	if now == e.Epoch && e.Above == 0 {
 		return nil
 	}
 	e.Epoch, e.Above = now, 0
-	return e.write()
+	return e.Write()
 }
 
-func (e *epochs) write() error {
+func (e *Epochs) Write() error {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -64,26 +63,26 @@ func (e *epochs) write() error {
 // nextEpoch lets the next start of the server in dir begin another epoch, with a number above one that somebody
 // has seen: a clock that was ahead made it too high to be reached by time.
 func nextEpoch(dir string, above uint64) error {
-	e, err := openEpochs(dir)
+	e, err := OpenEpochs(dir)
 	if err != nil && tutti.CodeOf(err) != tutti.CodeDamaged { // which this ends
 		return err
 	}
 	e.Above = max(uint64(max(1, time.Now().UTC().UnixMilli())), above+1)
-	return e.write()
+	return e.Write()
 }
 
 // maxAbove bounds what a person can ask for: there has to be room for the epochs after it.
-const maxAbove = tutti.MaxEpoch - tutti.EpochStep
+const MaxAbove = tutti.MaxEpoch - tutti.EpochStep
 
 // NewEpoch does that for a server that does not run, whose log was put back.
 func NewEpoch(dir string, above uint64) error {
-	if above > maxAbove {
-		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(maxAbove))
+	if above > MaxAbove {
+		return tutti.Errorf(tutti.CodeInvalid, "epoch %d: at most %d", above, uint64(MaxAbove))
 	}
-	if _, err := readConfig(dir); err != nil {
+	if _, err := ReadConfig(dir); err != nil {
 		return err
 	}
-	lock, err := machine.Lock(dir)
+	lock, err := durable.Lock(dir)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"context"
@@ -12,19 +12,20 @@ import (
 	"github.com/tutti-project/tutti"
 	"github.com/tutti-project/tutti/internal/natsbus"
 	"github.com/tutti-project/tutti/internal/natsbus/embed"
+	"github.com/tutti-project/tutti/internal/past"
 )
 
 const (
-	headFile  = "head"
+	HeadFile  = "head"
 	logStream = "TUTTI_LOG" // as natsbus calls it
 )
 
-// head is the end of the log as it was last acknowledged, in a file beside the
+// Head is the end of the log as it was last acknowledged, in a file beside the
 // log: it tells a log that was cut off, put back or lost from one that is new.
 // It is written behind each append and never fsynced, so it may be older than
 // the log, never newer.
-type head struct {
-	file   *os.File
+type Head struct {
+	File   *os.File
 	logger *slog.Logger
 
 	mu   sync.Mutex
@@ -32,14 +33,14 @@ type head struct {
 	link tutti.Digest
 }
 
-// openHead reads the head of the server in dir, or begins one. A damaged one is
+// OpenHead reads the head of the server in dir, or begins one. A damaged one is
 // as good as none: it is a witness, not a source.
-func openHead(dir string, logger *slog.Logger) (*head, error) {
-	f, err := os.OpenFile(filepath.Join(dir, headFile), os.O_RDWR|os.O_CREATE, 0o600)
+func OpenHead(dir string, logger *slog.Logger) (*Head, error) {
+	f, err := os.OpenFile(filepath.Join(dir, HeadFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	h := &head{file: f, logger: logger}
+	h := &Head{File: f, logger: logger}
 	raw := make([]byte, len(headLine(0, tutti.DigestOf(nil))))
 	n, err := f.ReadAt(raw, 0)
 	if n == 0 {
@@ -62,21 +63,21 @@ func headLine(seq uint64, link tutti.Digest) string {
 }
 
 // moved keeps what the log acknowledged.
-func (h *head) moved(seq uint64, link tutti.Digest) {
+func (h *Head) moved(seq uint64, link tutti.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if seq <= h.seq {
 		return
 	}
 	h.seq, h.link = seq, link
-	if _, err := h.file.WriteAt([]byte(headLine(seq, link)), 0); err != nil {
+	if _, err := h.File.WriteAt([]byte(headLine(seq, link)), 0); err != nil {
 		h.logger.Error("the end of the log is not kept in the file head", "error", err)
 	}
 }
 
-// inFiles verifies, before a bus starts on dir and cuts off what is damaged,
+// InFiles verifies, before a bus starts on dir and cuts off what is damaged,
 // that the log's files have what was acknowledged.
-func (h *head) inFiles(dir string) error {
+func (h *Head) InFiles(dir string) error {
 	if h.seq == 0 {
 		return nil
 	}
@@ -87,8 +88,8 @@ func (h *head) inFiles(dir string) error {
 	return h.lost(last, damage)
 }
 
-// inLog verifies that the log leads to what was acknowledged.
-func (h *head) inLog(ctx context.Context, l *natsbus.Log) error {
+// InLog verifies that the log leads to what was acknowledged.
+func (h *Head) InLog(ctx context.Context, l *natsbus.Log) error {
 	end := l.End()
 	switch {
 	case h.seq == 0 && end > 0:
@@ -115,22 +116,30 @@ func (h *head) inLog(ctx context.Context, l *natsbus.Log) error {
 
 const restoreHint = "nothing was changed; put back a backup: tutti server restore"
 
-func (h *head) lost(end uint64, damage string) error {
+func (h *Head) lost(end uint64, damage string) error {
 	if damage != "" {
 		damage = " (damaged: " + damage + ")"
 	}
 	return tutti.Errorf(tutti.CodeDamaged, "the log ends at event %d, but event %d was acknowledged%s; %s", end, h.seq, damage, restoreHint)
 }
 
-// witnessed is a log whose acknowledged appends the head follows.
-type witnessed struct {
+// Witnessed is a log whose acknowledged appends the head follows.
+type Witnessed struct {
 	*natsbus.Log
-	head    *head
-	content *content
+	head    *Head
+	content *Content
 	blobs   *natsbus.Blobs
 }
 
-func (w witnessed) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
+var _ past.Tearing = Witnessed{}
+
+// Witness returns the log with those who follow its appends.
+func Witness(log *natsbus.Log, head *Head, content *Content, blobs *natsbus.Blobs) Witnessed {
+	return Witnessed{log, head, content, blobs}
+}
+
+// Append implements tutti.Log.
+func (w Witnessed) Append(ctx context.Context, last uint64, events []tutti.Event) (uint64, error) {
 	seq, err := w.Log.Append(ctx, last, events)
 	if err == nil {
 		w.head.moved(seq, events[len(events)-1].Link)

@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"encoding/json"
@@ -13,29 +13,29 @@ import (
 // scrubFile, in a server's directory, says what the last scrub of its content has found.
 const scrubFile = "scrub.json"
 
-// scrubNotes keeps what scrubs have found in a server's directory, for the server and for doctor.
-type scrubNotes struct{ dir string }
+// ScrubNotes keeps what scrubs have found in a server's directory, for the server and for doctor.
+type ScrubNotes struct{ Dir string }
 
 // Last implements past.Scrubs: a backup reads all content, too.
-func (n scrubNotes) Last() time.Time {
-	backup, _ := lastBackup(n.dir)
-	if scrub := lastScrub(n.dir); scrub.At.After(backup) {
+func (n ScrubNotes) Last() time.Time {
+	backup, _ := LastBackup(n.Dir)
+	if scrub := LastScrub(n.Dir); scrub.At.After(backup) {
 		return scrub.At
 	}
 	return backup
 }
 
 // Done implements past.Scrubs.
-func (n scrubNotes) Done(found past.Scrub) error {
+func (n ScrubNotes) Done(found past.Scrub) error {
 	raw, err := json.Marshal(found)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(n.dir, scrubFile), raw, 0o600)
+	return durable.WriteFile(filepath.Join(n.Dir, scrubFile), raw, 0o600)
 }
 
-// lastScrub is the last scrub of a server's content, the zero one if there was none.
-func lastScrub(dir string) past.Scrub {
+// LastScrub is the last scrub of a server's content, the zero one if there was none.
+func LastScrub(dir string) past.Scrub {
 	raw, err := os.ReadFile(filepath.Join(dir, scrubFile))
 	var found past.Scrub
 	if err != nil || json.Unmarshal(raw, &found) != nil {

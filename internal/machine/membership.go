@@ -1,4 +1,4 @@
-package app
+package machine
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 	"github.com/tutti-project/tutti/wire"
 )
 
-// membership is what lets a node onto the bus, and ends unless it is renewed.
-type membership struct {
+// Keeper is what lets a node onto the bus, and ends unless it is renewed.
+type Keeper struct {
 	identity.EnrolResponse
-	dir  string
-	conn memberConn
-	log  *slog.Logger
+	Dir  string
+	Conn memberConn
+	Log  *slog.Logger
 	// follow says that the server may want the node to stand on other keys. nil: it never says so.
-	follow <-chan struct{}
+	Rung <-chan struct{}
 }
 
 // memberConn is the node's connection.
@@ -32,9 +32,9 @@ type memberConn interface {
 	Connected() bool
 }
 
-// keep renews the JWT with half of its life left, and follows the server when its keys are rotated, until ctx ends. What
+// Keep renews the JWT with half of its life left, and follows the server when its keys are rotated, until ctx ends. What
 // is new is on disk before it is used: a crash leaves what is good.
-func (m membership) keep(ctx context.Context) error {
+func (m Keeper) Keep(ctx context.Context) error {
 	var again time.Time // when following is tried again that failed; zero: it did not
 	for {
 		from, until, err := identity.JWTLife(m.JWT)
@@ -64,7 +64,7 @@ func (m membership) keep(ctx context.Context) error {
 		}
 		left := time.Until(until)
 		if left > 0 { // after it, the connection says what is the matter
-			m.log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
+			m.Log.Warn("the membership was not renewed; it is tried again", "ends", until, "error", err)
 		}
 		if _, err := m.wait(ctx, min(max(left/20, retryEnded), time.Hour)); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (m membership) keep(ctx context.Context) error {
 
 // wait returns after d, or (asked) when the server wants something. While there is no connection it looks now and then
 // whether somebody has joined again.
-func (m *membership) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
+func (m *Keeper) wait(ctx context.Context, d time.Duration) (asked bool, err error) {
 	end := time.Now().Add(d)
 	for {
 		timer := time.NewTimer(min(time.Until(end), lookAgain))
@@ -83,7 +83,7 @@ func (m *membership) wait(ctx context.Context, d time.Duration) (asked bool, err
 		case <-ctx.Done():
 			timer.Stop()
 			return false, context.Cause(ctx)
-		case <-m.follow:
+		case <-m.Rung:
 			timer.Stop()
 			return true, nil
 		case <-timer.C:
@@ -91,7 +91,7 @@ func (m *membership) wait(ctx context.Context, d time.Duration) (asked bool, err
 		if !time.Now().Before(end) {
 			return false, nil
 		}
-		if !m.conn.Connected() {
+		if !m.Conn.Connected() {
 			m.reload(ctx)
 		}
 	}
@@ -108,16 +108,16 @@ const (
 
 // followed brings the node to stand on what the server wants. It returns when that is to be tried again, zero: not before
 // it is asked.
-func (m *membership) followed(ctx context.Context) time.Time {
+func (m *Keeper) followed(ctx context.Context) time.Time {
 	for range maxFollow {
 		changed, err := m.stand(ctx)
 		switch {
 		case tutti.CodeOf(err) == tutti.CodeInvalid:
-			m.log.Debug("the server does not rotate its keys", "error", err) // of an earlier release
+			m.Log.Debug("the server does not rotate its keys", "error", err) // of an earlier release
 			return time.Time{}
 		case err != nil:
 			if ctx.Err() == nil && tutti.CodeOf(err) != tutti.CodeUnavailable {
-				m.log.Warn("the server's keys are not followed; it is tried again", "error", err)
+				m.Log.Warn("the server's keys are not followed; it is tried again", "error", err)
 			}
 			return time.Now().Add(followAgain)
 		case !changed:
@@ -128,7 +128,7 @@ func (m *membership) followed(ctx context.Context) time.Time {
 }
 
 // stand says what the node stands on, and takes what it should.
-func (m *membership) stand(ctx context.Context) (changed bool, err error) {
+func (m *Keeper) stand(ctx context.Context) (changed bool, err error) {
 	issuer, err := identity.JWTIssuer(m.JWT)
 	if err != nil {
 		return false, tutti.Wrap(tutti.CodeInternal, err, "say what this node stands on")
@@ -141,7 +141,7 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	reply, err := m.conn.Call(ctx, wire.OpTrust, raw)
+	reply, err := m.Conn.Call(ctx, wire.OpTrust, raw)
 	if err != nil {
 		return false, err
 	}
@@ -149,26 +149,26 @@ func (m *membership) stand(ctx context.Context) (changed bool, err error) {
 	if err := json.Unmarshal(reply, &should); err != nil {
 		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpTrust)
 	}
-	next, err := m.Follow(should, m.conn.Proved())
+	next, err := m.Follow(should, m.Conn.Proved())
 	if err != nil {
 		return false, tutti.Wrap(tutti.CodeInternal, err, "answer to %s", wire.OpTrust)
 	}
 	if next.CA == m.CA && next.JWT == m.JWT {
 		return false, nil
 	}
-	if err := changeMembership(m.dir, func(on *identity.EnrolResponse) { on.CA, on.JWT = next.CA, next.JWT }); err != nil {
+	if err := changeMembership(m.Dir, func(on *identity.EnrolResponse) { on.CA, on.JWT = next.CA, next.JWT }); err != nil {
 		return false, err
 	}
 	killpoint.Here("agent.pinned")
-	m.log.Info("this node follows the server's keys")
+	m.Log.Info("this node follows the server's keys")
 	return true, m.use(ctx, next)
 }
 
 // use goes on with what is on disk.
-func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error {
+func (m *Keeper) use(ctx context.Context, next identity.EnrolResponse) error {
 	before := m.EnrolResponse
 	m.EnrolResponse = next
-	if err := m.conn.UseCA([]byte(next.CA)); err != nil {
+	if err := m.Conn.UseCA([]byte(next.CA)); err != nil {
 		return tutti.Wrap(tutti.CodeInternal, err, "use other CAs")
 	}
 	if next.JWT == before.JWT {
@@ -176,8 +176,8 @@ func (m *membership) use(ctx context.Context, next identity.EnrolResponse) error
 	}
 	within, cancel := context.WithTimeout(ctx, useWait)
 	defer cancel()
-	if err := m.conn.UseJWT(within, next.JWT); err != nil {
-		m.log.Warn("the next connection uses the new JWT", "error", err)
+	if err := m.Conn.UseJWT(within, next.JWT); err != nil {
+		m.Log.Warn("the next connection uses the new JWT", "error", err)
 	}
 	return nil
 }
@@ -188,8 +188,8 @@ const useWait = time.Minute
 // retryEnded is the shortest pause before a renewal is tried again.
 const retryEnded = time.Second
 
-func (m *membership) renew(ctx context.Context) error {
-	reply, err := m.conn.Call(ctx, wire.OpRenew, []byte("{}"))
+func (m *Keeper) renew(ctx context.Context) error {
+	reply, err := m.Conn.Call(ctx, wire.OpRenew, []byte("{}"))
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (m *membership) renew(ctx context.Context) error {
 	if _, _, err := identity.JWTLife(next.JWT); err != nil {
 		return err
 	}
-	if err := changeMembership(m.dir, func(on *identity.EnrolResponse) { on.JWT = renewed.JWT }); err != nil {
+	if err := changeMembership(m.Dir, func(on *identity.EnrolResponse) { on.JWT = renewed.JWT }); err != nil {
 		return err
 	}
 	_, until, err := identity.JWTLife(m.JWT)
@@ -210,20 +210,20 @@ func (m *membership) renew(ctx context.Context) error {
 		return err
 	}
 	m.EnrolResponse = next
-	m.log.Info("the membership was renewed")
+	m.Log.Info("the membership was renewed")
 	// The connection lives as long as the JWT that it was made with: in a third of
 	// the time that is left there is a quiet moment, or it is made anew at its end.
 	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/3)
 	defer cancel()
-	if err := m.conn.UseJWT(ctx, next.JWT); err != nil {
-		m.log.Warn("the next connection uses the new JWT", "error", err)
+	if err := m.Conn.UseJWT(ctx, next.JWT); err != nil {
+		m.Log.Warn("the next connection uses the new JWT", "error", err)
 	}
 	return nil
 }
 
 // reload takes what a join in another process has written.
-func (m *membership) reload(ctx context.Context) {
-	if on, err := identity.LoadMembership(m.dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
+func (m *Keeper) reload(ctx context.Context) {
+	if on, err := identity.LoadMembership(m.Dir); err == nil && (on.JWT != m.JWT || on.CA != m.CA) {
 		_ = m.use(ctx, on) // it is there for the next connection in any case
 	}
 }

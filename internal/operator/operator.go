@@ -1,4 +1,6 @@
-package app
+// Package operator is an operator's side: the operator's directory and its keys, the connection to the server, pushing and
+// signing code, signing actions, sealing secrets, and following rotations.
+package operator
 
 import (
 	"context"
@@ -24,7 +26,7 @@ import (
 )
 
 // operatorServerFile is in an operator's directory and holds the server's URL.
-const operatorServerFile = "server"
+const OperatorServerFile = "server"
 
 // ConnectOptions say which server an operator means and who the operator is.
 type ConnectOptions struct {
@@ -38,12 +40,12 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	bundle, err := identity.LoadOperator(o.OperatorDir)
 	switch {
 	case err == nil:
-	case noOperator(err):
-		return connectLocal(o)
+	case NoOperator(err):
+		return ConnectLocal(o)
 	default:
 		return nil, err
 	}
-	if o.Server, err = o.server(); err != nil {
+	if o.Server, err = o.ServerURL(); err != nil {
 		return nil, err
 	}
 	// A directory that cannot be written keeps its CA, too.
@@ -58,6 +60,9 @@ func Connect(o ConnectOptions) (*httpapi.Client, error) {
 	client.Trust = f.follow
 	return client, nil
 }
+
+// RenewDeadline is how long a renewal of an operator's certificate may take.
+const RenewDeadline = 10 * time.Second
 
 // follower brings an operator's directory to stand on what the server wants, when its keys are rotated (ADR 0027): once
 // for each thing that it wants, with whatever the operator asks.
@@ -76,15 +81,15 @@ func (f *follower) follow(ctx context.Context, should httpapi.Trust) {
 		return
 	}
 	f.stands = should
-	ctx, cancel := context.WithTimeoutCause(ctx, renewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", renewDeadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, RenewDeadline, tutti.Errorf(tutti.CodeDeadline, "no answer within %s", RenewDeadline))
 	defer cancel()
 	if err := renewBy(ctx, f.dir, f.name, f.client.FollowRotation); err != nil {
 		fmt.Fprintln(os.Stderr, "tutti: the server's keys are rotated, and the operator's credentials do not follow yet:", tutti.Visible(err.Error()))
 	}
 }
 
-// noOperator reports whether a directory has no credentials, as opposed to bad ones.
-func noOperator(err error) bool {
+// NoOperator reports whether a directory has no credentials, as opposed to bad ones.
+func NoOperator(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || tutti.CodeOf(err) == tutti.CodeNotFound
 }
 
@@ -96,17 +101,17 @@ const (
 	askTimes = 3
 )
 
-// server is the URL of the server that is meant.
-func (o ConnectOptions) server() (string, error) {
+// ServerURL is the URL of the server that is meant.
+func (o ConnectOptions) ServerURL() (string, error) {
 	if o.Server != "" {
 		return o.Server, nil
 	}
-	raw, err := os.ReadFile(filepath.Join(o.OperatorDir, operatorServerFile))
+	raw, err := os.ReadFile(filepath.Join(o.OperatorDir, OperatorServerFile))
 	return strings.TrimSpace(string(raw)), tutti.Wrap(tutti.CodeInvalid, err, "which server? give --server")
 }
 
-// connectLocal goes through the socket of a server on this machine.
-func connectLocal(o ConnectOptions) (*httpapi.Client, error) {
+// ConnectLocal goes through the socket of a server on this machine.
+func ConnectLocal(o ConnectOptions) (*httpapi.Client, error) {
 	if _, err := os.Stat(o.Socket); err != nil {
 		return nil, tutti.Errorf(tutti.CodeUnauthenticated,
 			"no operator's credentials in %s and no server's socket %s here; give --operator DIR, or run this on the server as root", o.OperatorDir, o.Socket)
@@ -158,7 +163,7 @@ func handOn(from, to string) error {
 	if list, err := readOperators(from); err != nil {
 		return err
 	} else if list != nil {
-		if err := writeOperators(to, *list); err != nil {
+		if err := WriteOperators(to, *list); err != nil {
 			return err
 		}
 	}
@@ -169,8 +174,8 @@ func handOn(from, to string) error {
 	return writeTrust(to, chain)
 }
 
-// createOperator lets an operator in and writes the credentials.
-func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (api.IssuedOperator, error) {
+// CreateOperator lets an operator in and writes the credentials.
+func CreateOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.OperatorCreate) (api.IssuedOperator, error) {
 	var issued api.IssuedOperator
 	codeKey, err := codeKeyFor(c, in)
 	if err != nil {
@@ -191,7 +196,7 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 		if err := identity.WriteIssued(in.Out, issued); err != nil {
 			return issued, err
 		}
-		if err := handOnRecovery(c.OperatorDir, in.Out); err != nil {
+		if err := HandOnRecovery(c.OperatorDir, in.Out); err != nil {
 			return issued, err
 		}
 		return issued, writeFleet(in.Out, issued.Server, fleet)
@@ -222,20 +227,20 @@ func createOperator(ctx context.Context, s cli.Server, c cli.Connection, in cli.
 			return issued, err
 		}
 	}
-	if err := handOnRecovery(c.OperatorDir, in.Out); err != nil {
+	if err := HandOnRecovery(c.OperatorDir, in.Out); err != nil {
 		return issued, err
 	}
 	return issued, writeFleet(in.Out, issued.Server, fleet)
 }
 
-// handOnRecovery gives another operator's directory the public half of the recovery key that this one knows: who seals need
+// HandOnRecovery gives another operator's directory the public half of the recovery key that this one knows: who seals need
 // not believe the server.
-func handOnRecovery(from, to string) error {
+func HandOnRecovery(from, to string) error {
 	known, err := loadPins(cli.Connection{OperatorDir: from})
 	if err != nil {
 		return err
 	}
-	if public, err := (sealer{}).Recovery(cli.Connection{OperatorDir: from}); err == nil {
+	if public, err := (Sealer{}).Recovery(cli.Connection{OperatorDir: from}); err == nil {
 		known.Recovery = public
 	}
 	own, err := loadPins(cli.Connection{OperatorDir: to})
@@ -261,7 +266,7 @@ func fleetOf(ctx context.Context, s cli.Server, c cli.Connection) (tutti.Digest,
 
 // writeFleet notes in a new operator's directory where the server is, and which fleet it is.
 func writeFleet(dir, url string, fleet tutti.Digest) error {
-	if err := writeServer(dir, url); err != nil || fleet == "" {
+	if err := WriteServer(dir, url); err != nil || fleet == "" {
 		return err
 	}
 	_, err := identity.KeepFleet(dir, fleet)
@@ -286,12 +291,12 @@ func codeKeyFor(c cli.Connection, in cli.OperatorCreate) (ed25519.PrivateKey, er
 	return own.CodeKey, nil
 }
 
-func writeServer(dir, url string) error {
-	return durable.WriteFile(filepath.Join(dir, operatorServerFile), []byte(url+"\n"), 0o600)
+func WriteServer(dir, url string) error {
+	return durable.WriteFile(filepath.Join(dir, OperatorServerFile), []byte(url+"\n"), 0o600)
 }
 
-// requestOperator makes a key in dir and returns a request for its certificate.
-func requestOperator(name, dir string) ([]byte, error) {
+// RequestOperator makes a key in dir and returns a request for its certificate.
+func RequestOperator(name, dir string) ([]byte, error) {
 	key, err := identity.NewOperatorKey()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package app
+package serverdir
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 		return err
 	}
 	err := read(archive.Handler{File: func(name string, content []byte) error {
-		if name != serverConfigFile && path.Dir(name) != "identity" {
+		if name != ConfigFile && path.Dir(name) != "identity" {
 			return tutti.Errorf(tutti.CodeInvalid, "the backup contains %q, which is not a file of a server", name)
 		}
 		return durable.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), content, 0o600)
@@ -76,18 +76,18 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 	if err != nil {
 		return err
 	}
-	st, err := openStores(ctx, dir)
+	st, err := OpenStores(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer st.close()
-	log, err := natsbus.RestoreLog(ctx, st.conn, head.After, head.Link)
+	defer st.Close()
+	log, err := natsbus.RestoreLog(ctx, st.Conn, head.After, head.Link)
 	if err != nil {
 		return err
 	}
 	err = read(archive.Handler{
 		Entry: func(e tutti.Entry) error { return log.Add(ctx, e) },
-		Blob:  func(content []byte) error { _, err := st.blobs.Put(ctx, content); return err },
+		Blob:  func(content []byte) error { _, err := st.Blobs.Put(ctx, content); return err },
 	})
 	if err == nil {
 		err = log.Flush(ctx)
@@ -101,12 +101,12 @@ func restoreInto(ctx context.Context, f io.ReadSeeker, dir string, head archive.
 	if err := nextEpoch(dir, 0); err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(dir, headFile), []byte(headLine(end.Seq, end.Link)), 0o600)
+	return durable.WriteFile(filepath.Join(dir, HeadFile), []byte(headLine(end.Seq, end.Link)), 0o600)
 }
 
 // sameEnd reads the restored log as a server would.
 func sameEnd(ctx context.Context, st stores, head archive.Head, end archive.End) error {
-	log, err := natsbus.OpenLog(ctx, st.conn, natsbus.LogOptions{Blobs: st.blobs})
+	log, err := natsbus.OpenLog(ctx, st.Conn, natsbus.LogOptions{Blobs: st.Blobs})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,62 @@
+package serverdir
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tutti-project/tutti/internal/identity"
+	"github.com/tutti-project/tutti/internal/natsbus"
+	"github.com/tutti-project/tutti/internal/natsbus/embed"
+)
+
+// ConnectBus makes one of the server's own connections to its bus.
+func ConnectBus(bus *embed.Server, user identity.BusUser) (*nats.Conn, error) {
+	return natsbus.Connect("", user.JWT, user.Seed, bus.InProcess())
+}
+
+// stores are the bus of a server that does not run, and what is kept there.
+type stores struct {
+	Bus   *embed.Server
+	Conn  *nats.Conn
+	Blobs *natsbus.Blobs
+}
+
+func (s stores) Close() {
+	if s.Conn != nil {
+		s.Conn.Close()
+	}
+	s.Bus.Shutdown()
+}
+
+// OpenStores starts the bus of a server's directory where nobody finds it.
+func OpenStores(ctx context.Context, dir string) (stores, error) {
+	authority, err := LoadAuthority(dir)
+	if err != nil {
+		return stores{}, err
+	}
+	trust, err := authority.Trust()
+	if err != nil {
+		return stores{}, err
+	}
+	creds, err := authority.ServerCreds()
+	if err != nil {
+		return stores{}, err
+	}
+	var s stores
+	s.Bus, err = embed.Start(embed.Options{
+		Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", TLS: authority.Bus(), Trust: embed.Trust(trust),
+	})
+	if err != nil {
+		return stores{}, err
+	}
+	if s.Conn, err = ConnectBus(s.Bus, creds.Log); err == nil {
+		s.Blobs, err = natsbus.OpenBlobs(ctx, s.Conn)
+	}
+	if err != nil {
+		s.Close()
+		return stores{}, err
+	}
+	return s, nil
+}

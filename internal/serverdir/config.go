@@ -1,0 +1,57 @@
+// Package serverdir has what is in a server's directory: its configuration and keys, the witnesses of its log, its epochs,
+// and the backups that are made of it and put back.
+package serverdir
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/tutti-project/tutti"
+	"github.com/tutti-project/tutti/internal/identity"
+)
+
+// Config is what `server init` fixes.
+type Config struct {
+	Host   string `json:"host"` // by which nodes and operators reach the server
+	Listen string `json:"listen"`
+	Bus    string `json:"bus"`
+	// First is the certificate of the first operator, for the log.
+	First *tutti.OperatorIssued `json:"first_operator,omitempty"`
+}
+
+// ConfigFile, in a server's directory, has its Config.
+const ConfigFile = "server.json"
+
+// ReadConfig reads the configuration of the server in dir. CodeNotFound: there is no server.
+func ReadConfig(dir string) (Config, error) {
+	var out Config
+	path := filepath.Join(dir, ConfigFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return out, tutti.Errorf(tutti.CodeNotFound, "no server in %s; make one with: tutti server init --dir %s", dir, dir)
+	}
+	if err != nil {
+		return out, tutti.Wrap(tutti.CodeInvalid, err, "%s", path)
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, damaged(path, err)
+	}
+	return out, nil
+}
+
+// LoadAuthority reads the keys of the server in dir. CodeDamaged: one of them is not what it was.
+func LoadAuthority(dir string) (*identity.Authority, error) {
+	path := filepath.Join(dir, "identity")
+	authority, err := identity.Load(path)
+	if errors.Is(err, identity.ErrCorrupt) {
+		return nil, damaged(path, err)
+	}
+	return authority, err
+}
+
+// damaged says what to do about what a backup has.
+func damaged(path string, err error) error {
+	return tutti.Wrap(tutti.CodeDamaged, err, "%s is damaged; nothing was changed; put it back from a backup", path)
+}
