@@ -17,7 +17,7 @@ import (
 type FactsNow struct {
 	Facts   tutti.Digest `json:"facts"`
 	Changed []string     `json:"changed"` // names of the facts that differ from the run's
-	Watch   []string     `json:"watch"`   // directories in which Facter looks for this machine's external facts
+	Watch   []string     `json:"watch"`   // directories in which Facter looks for facts of this machine
 	// Began is when the collection began, At when it ended.
 	Began time.Time `json:"began"`
 	At    time.Time `json:"-"`
