@@ -83,7 +83,7 @@ func (a *Agent) saw(at tutti.Position) error {
 }
 
 // wantedFile is in the directory of a run that may begin. If the directory has no marker, this file shows that Puppet
-// was not started. The directory of a refused run never has it.
+// was not started. A directory that was made only to refuse a run never has it.
 const wantedFile = "wanted"
 
 // mayBeginOnce says why an order must not begin, empty if it may. An order that was begun before, or that is older than

@@ -38,7 +38,7 @@ func (a *Agent) tick() tutti.Clock {
 }
 
 // sees notes that a run without an order was seen just now. It returns how long before that the run had begun. 0: the node's
-// time does not say.
+// clock cannot tell.
 func (a *Agent) sees(run *tutti.Foreign) time.Duration {
 	run.Result.Clock = a.tick()
 	now := time.Now()

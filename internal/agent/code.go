@@ -44,9 +44,9 @@ type ensured struct {
 	said         tutti.Signed // what was signed of the code
 }
 
-// ensure lets the environment's link lead to the order's code. CodeRefused: an operator did not sign it, the code is
+// ensure lets the environment's link lead to the order's code. CodeRefused: no operator has signed it, the code is
 // older than what was begun, or the manifest leads out of its tree. A local run (ordered: false) does not check an
-// intact tree again: its code was checked when it was fetched.
+// intact tree's signature again: it was checked when the code was fetched.
 func (c *codeStore) ensure(ctx context.Context, order tutti.Order, ordered bool) (ensured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -234,8 +234,8 @@ func (w *watch) sight(ctx context.Context) (sighting, error) {
 	return sighting{id: id, run: run, report: report, fresh: id != w.last && !w.read[id]}, nil
 }
 
-// take puts the foreign runs among found into the outbox if they are not there yet. Other runs may have ended before the
-// run unwatched.
+// take puts the foreign runs among found into the outbox if they are not there yet. unwatched is the run before
+// which other runs may have ended.
 func (w *watch) take(found []sighting, unwatched *tutti.RunID) (heard bool, err error) {
 	for _, one := range found {
 		if !w.isOurs(one.id) {

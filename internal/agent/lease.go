@@ -146,8 +146,8 @@ func (l *leaseholder) report(ctx context.Context, report tutti.LeaseReport) (tut
 	return order, err
 }
 
-// stand reports the state of the node. A run of the job has Puppet's lock and is no stranger. The agent knows such a
-// run by its directory, so it finds it also after a restart.
+// stand reports the state of the node. A run of the job that has Puppet's lock does not count as busy. The agent knows
+// such a run by its directory, also after a restart.
 func (l *leaseholder) stand() (tutti.LeaseReport, error) {
 	before := l.goesOn()
 	out, err := l.opts.Switch.Standing(l.message())
@@ -277,8 +277,8 @@ func (l *leaseholder) expire() error {
 // heldBy is the job that holds the node, by the agent's note; empty: there is no such job.
 func (a *Agent) heldBy() tutti.JobID { return HeldBy(a.opts.Dir) }
 
-// mayBegin says why a run must not begin: the node is held by a job, or it is not held for an exclusive one. An error:
-// the run must wait.
+// mayBegin says why a run of an exclusive job must not begin: its job no longer holds the node. An error: the run must
+// wait, for example because a job holds the node.
 func (a *Agent) mayBegin(order tutti.Order) (refused string, err error) {
 	note, err := readSealed[leaseNote](a.leaseFile())
 	held := err == nil

@@ -319,7 +319,7 @@ func (a *Agent) sendPublished(ctx context.Context, dir string, tells *told, agai
 	return nil
 }
 
-// notTaken lets the resource fail whose published value the server does not take: the value is stored nowhere.
+// notTaken lets a resource fail if the server did not take its published value: the value is stored nowhere.
 func (t *told) notTaken(key string, why error) {
 	t.Refused = append(t.Refused, key)
 	r := &t.Result

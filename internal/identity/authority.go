@@ -67,7 +67,7 @@ const (
 
 // Init makes all key material of a server in dir, which must be empty or not exist (else CodeConflict, and nothing is
 // changed). Hosts are the names and addresses under which nodes and operators reach the server. The CA's certificate is
-// written last: if it is missing, a crash has left the directory.
+// written last: if it is missing, Init has crashed.
 func Init(dir string, hosts []string) (*Authority, error) {
 	if err := newDir(dir); err != nil {
 		return nil, err

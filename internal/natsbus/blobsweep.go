@@ -32,8 +32,8 @@ func (b *Blobs) List(ctx context.Context) ([]tutti.Digest, error) {
 	return out, nil
 }
 
-// Delete implements tutti.Sweeping. The head is deleted first. If the rest is cut off, what is left does not count as
-// content, and List still returns it.
+// Delete implements tutti.Sweeping. The head is deleted first. If the deletion is cut off after that, what is left does
+// not count as content, and List still returns it.
 //
 // The bus rewrites a block of its file when less than half of it is left (at its next sync, see embed.Options;
 // nats-server, shouldCompactSync). It removes an empty block, except the last one, to which it writes.

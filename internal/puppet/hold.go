@@ -89,7 +89,7 @@ func is(file, message string) (bool, error) {
 	return bytes.Equal(raw, DisabledBy(message)), tutti.Wrap(tutti.CodeUnavailable, err, "is Puppet disabled?")
 }
 
-// Standing says whether Puppet is disabled, whether by exactly what Hold has written or by someone else, and which
+// Standing says whether Puppet is disabled, whether Hold (with this message) or someone else has disabled it, and which
 // Puppet runs.
 func (l Local) Standing(message string) (tutti.LeaseReport, error) {
 	var out tutti.LeaseReport
